@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from planner.analysis.calibration.calibrate import calibrate as calibrate
     from planner.analysis.estimate.estimate import estimate as estimate
     from planner.analysis.explain.explain import explain as explain
+    from planner.analysis.explain.published import explain_technique as explain_technique
     from planner.analysis.frontier.frontier import frontier as frontier
     from planner.analysis.market_fit import market_fit as market_fit
+    from planner.analysis.serving.simulate import simulate_service as simulate_service
     from planner.analysis.simulation.policy_advice import policy_tables as policy_tables
     from planner.analysis.simulation.policy_advice import spot_advice as spot_advice
     from planner.analysis.simulation.simulate import simulate as simulate
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from planner.errors import ScenarioError as ScenarioError
     from planner.errors import SolverError as SolverError
     from planner.loading.scenario_file import read_scenario as read_scenario
+    from planner.report.plots.plot import plot as plot
     from planner.results.estimate import Estimate as Estimate
     from planner.results.explanation import Explanation as Explanation
     from planner.results.frontier import Frontier as Frontier
@@ -51,9 +54,11 @@ _NAMES_BY_MODULE = {
     "planner.analysis.calibration.calibrate": ("calibrate",),
     "planner.analysis.estimate.estimate": ("estimate",),
     "planner.analysis.explain.explain": ("explain",),
+    "planner.analysis.explain.published": ("explain_technique",),
     "planner.analysis.frontier.frontier": ("frontier",),
     "planner.analysis.market_fit": ("market_fit",),
     "planner.analysis.simulation.policy_advice": ("policy_tables", "spot_advice"),
+    "planner.analysis.serving.simulate": ("simulate_service",),
     "planner.analysis.simulation.simulate": ("simulate",),
     "planner.analysis.tracking.track": ("track",),
     "planner.analysis.sweep.run_sweep": ("run_sweep",),
@@ -71,6 +76,7 @@ _NAMES_BY_MODULE = {
     "planner.results.tracking": ("Tracking",),
     "planner.results.sweep": ("ManyVariants",),
     "planner.results.what_if": ("Sweep", "Tornado", "WhatIf"),
+    "planner.report.plots.plot": ("plot",),
     "planner.scenario.scenario": ("Scenario", "SolveOptions"),
     "planner.solving.solve": ("solve",),
 }

@@ -49,6 +49,7 @@ class CandidateTable:
     share_high: Floats
     uses: Flags  # (n, T), in the order of `names` in models/techniques/values.yaml
     penalty_usd: Floats  # sum of the penalties of the techniques in use
+    lossiness: Integers  # how much the techniques in use may change what is learnt; breaks ties, 0 for nothing
     fit_gib: Floats
     usable_gib: Floats
     rented_h: Floats  # machine hours on demand of all instances, at the confidence; prepaid hours must cover them

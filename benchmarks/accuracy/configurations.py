@@ -18,6 +18,7 @@ from benchmarks.accuracy.recipes import (
     degree,
     framework_of_row,
     in_host_memory,
+    keeps_inputs_on_card,
     lora_targets,
     loss_stays_16bit,
     optimizer_bytes,
@@ -25,6 +26,7 @@ from benchmarks.accuracy.recipes import (
     recipe_of_row,
     stated_kernels,
     trains_embeddings,
+    usual_sharding,
     weights_dtype,
     zero_group,
 )
@@ -49,6 +51,12 @@ from planner.scenario.work import Work
 
 LOSS_ROWS = {"fused-16bit": "chunked"}
 """Loss kernels that a table names otherwise than models/techniques: logits in 16 bit and one chunk."""
+
+ONE_STEP_BY_DEFAULT = ("maxtext",)
+"""Frameworks that take a global batch in one micro-step unless told otherwise."""
+
+BATCH_DECIDES = ("neuronx",)
+"""Frameworks whose runs accumulate over hundreds of micro-batches: without the global batch no step can be told."""
 
 CHUNK_LAYERS = 2
 """Layers per chunk of interleaved pipelines in NeMo's published recipes, where the stage divides into such."""
@@ -132,9 +140,9 @@ def require_columns(row: Row, library: Library) -> None:
     blank = {
         "the method": not row.text("method"),
         "the number of GPUs": gpus is None,
-        "how the network is spread over its GPUs": gpus != 1 and not row.text("sharding"),
+        "how the network is spread over its GPUs": gpus != 1 and not row.text("sharding") and not usual_sharding(row),
         "the sequence length": not row.text("seq_len"),
-        "the micro-batch": row.count("micro_batch") is None and not accumulated,
+        "the micro-batch": row.count("micro_batch") is None and not accumulated and not _one_step(row),
     }
     for what in (name for name, is_blank in blank.items() if is_blank):
         raise Incomplete(what)
@@ -207,13 +215,22 @@ def _layout(row: Row, recipe: Recipe, framework: str, network: Network) -> Layou
 def _batches(row: Row, ranks: int) -> tuple[int, int]:
     """Return the micro-batch and micro-steps; one micro-step where accumulation is not stated."""
     micro, rounds, whole = row.count("micro_batch"), row.count("grad_accum"), row.count("global_batch")
+    if rounds is None and _one_step(row):
+        rounds = 1
     if micro is None and whole is not None and rounds is not None and whole % (ranks * rounds) == 0:
         micro = whole // (ranks * rounds)
     if micro is None:
         raise Incomplete("the micro-batch")
+    if rounds is None and whole is None and row.text("framework") in BATCH_DECIDES:
+        raise Incomplete("the global batch")
     if rounds is None:
         rounds = math.ceil(whole / (micro * ranks)) if whole is not None else 1
     return micro, rounds
+
+
+def _one_step(row: Row) -> bool:
+    """Return whether a row's framework accumulates only where that is set, and the whole batch is stated."""
+    return row.text("framework") in ONE_STEP_BY_DEFAULT and row.count("global_batch") is not None
 
 
 def _states(row: Row, recipe: Recipe, states: States) -> States:
@@ -249,6 +266,8 @@ def _activations(row: Row, network: Network, activations: Activations, states: S
         changes["fp32_paths"] = 1  # only the type in which the quantised linears compute is said
     if "every 2nd" in text or text == "selective (layer)":
         changes["checkpointing"] = CHECKPOINT_EVERY_2ND
+    if row.text("framework") == "unsloth" and keeps_inputs_on_card(row):
+        changes["checkpointing"] = CHECKPOINT_FULL
     if "offload" in text or "activations" in row.text("cpu_offload"):
         changes["checkpointing"] = CHECKPOINT_OFFLOAD
     if row.text("compile") in ("yes", "no"):
@@ -261,7 +280,7 @@ def _activations(row: Row, network: Network, activations: Activations, states: S
 def _loss(row: Row, network: Network, prepared: bool, library: Library) -> dict[str, Any]:
     """Return the bytes of the loss kernel that a row names, as changes of `Activations`."""
     kernel, losses = row.text("loss_kernel"), library.techniques.bytes.loss
-    if row.text("framework") == "unsloth":
+    if row.text("framework") == "unsloth" and not keeps_inputs_on_card(row):
         kernel = "liger"
     if kernel == "hf" and (prepared or casts_each_product(row)):
         kernel = "hf-prepared"
@@ -280,6 +299,9 @@ def _shares(row: Row, activations: Activations) -> tuple[tuple[float, Activation
 
 def _kernels(row: Row, framework: str, kernels: Kernels, library: Library) -> Kernels:
     values = library.calibrations["kernels"]
+    # The published mixtures trained under Transformers 4, which looped over experts; its release 5 groups them.
+    profile = library.techniques.frameworks[framework].kernels
+    kernels = replace(kernels, naive_experts=values.value(f"{profile}.naive_experts"))
     if row.text("sharding") == "yafsdp":
         exposed = values.value("yafsdp.exposed_share") * (1.0 - kernels.overlap)
         kernels = replace(kernels, overlap=1.0 - exposed)

@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 
 from benchmarks.accuracy.measurements import Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
-from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of, hardware_numbers
+from benchmarks.accuracy.recipes import FRAMEWORK_NAMES
+from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of, hardware_numbers, linear_share
 from planner.estimates.inputs import Hardware
 from planner.library.schema import GpuSpec, Library
 from planner.units import GB, GIB, TERA
 
-GPUS_PER_NODE = {"GB200": 72, "GB300": 72}
-"""GPUs that NVLink joins: a rack of the NVL72 systems; every other card is taken to come in eights."""
+GPUS_PER_NODE = {"GB200": 72, "GB300": 72, "Trainium1": 16}
+GPUS_PER_NODE |= {"TPU-v4": 4096, "TPU-v5e": 256, "TPU-v5p": 8960, "TPU-v6e": 256, "TPU7x": 9216}
+"""Chips that links of their own join: a rack of the NVL72 systems, a pod of TPUs (a source says less of its slices than
+that), an instance of Trainium; every other card is taken to come in eights."""
 USUAL_GPUS_PER_NODE = 8
 
-NETWORK_GB_S = {"Ampere": 200.0, "Hopper": 400.0, "Blackwell": 400.0}
+NETWORK_GB_S = {"Ampere": 200.0, "Hopper": 400.0, "Blackwell": 400.0, "CDNA3": 400.0, "CDNA4": 400.0}
 """GB/s per node by generation where NVLink joins the node: eight links of 200 or 400 Gb/s, as such systems ship.
 
 Used where the column `network_gbps` is blank; other machines take the estimate's default for an unknown one.
@@ -24,8 +27,10 @@ Used where the column `network_gbps` is blank; other machines take the estimate'
 ASSUMED_NETWORK = 0.5
 """Spread of an unknown network that the usual one of its GPU leaves: clusters have half to twice as many links."""
 
-NETWORK_OF_RACK_GB_S = {"GB200": 72 * 50.0, "GB300": 72 * 100.0}
-"""GB/s per rack of 72 GPUs: one link of 400 Gb/s (GB200) or 800 Gb/s (GB300) for each (NVIDIA's DGX data sheets)."""
+NETWORK_OF_RACK_GB_S = {"GB200": 72 * 50.0, "GB300": 72 * 100.0, "Trainium1": 100.0}
+NETWORK_OF_RACK_GB_S |= {"TPU-v5e": 800.0, "TPU-v6e": 3200.0}
+"""GB/s per rack of 72 GPUs: one link of 400 Gb/s (GB200) or 800 Gb/s (GB300) for each (NVIDIA's DGX data sheets); of a
+pod of TPUs 6.4 and 25.6 Tb/s (Cloud TPU documentation); of an instance of Trainium 800 Gb/s (AWS, trn1.32xlarge)."""
 
 PCIE_GENERATION = {"RTX3090": 3}
 """Slots of the host where they are older than the card: desktop boards of its year mostly gave generation 3."""
@@ -102,6 +107,8 @@ def _under_power_limit(hardware: Hardware, library: Library) -> Hardware:
 def _linear_peak(row: Row, gpu: GpuSpec, hardware: Hardware, library: Library) -> float:
     """Return the FLOP/s of linear layers: a share of the fp8 peak where the row computes in eight or four bits."""
     text = row.text("precision")
+    if "int8" in text:
+        raise NotExpressible("products in int8")
     shares = library.calibrations["kernels"]
     if "fp8" not in text and "fp4" not in text:
         return float(hardware.linear_peak)
@@ -110,5 +117,6 @@ def _linear_peak(row: Row, gpu: GpuSpec, hardware: Hardware, library: Library) -
     eight = gpu.fp8_tflops * TERA
     if "fp4" in text:
         return shares.value("linear_share.nvfp4_fused") * 2 * eight
-    fused = row.text("framework") in ("nemo", "megatron") or "(te)" in row.text("attention")
-    return shares.value("linear_share.fp8_fused" if fused else "linear_share.fp8_torch") * eight
+    named = FRAMEWORK_NAMES.get(row.text("framework"), row.text("framework"))
+    fused = named in ("nemo", "megatron") or "(te)" in row.text("attention")
+    return linear_share("linear_share.fp8_fused" if fused else "linear_share.fp8_torch", gpu, shares) * eight

@@ -30,7 +30,7 @@ def write_pictures(memory: Points, throughput: Points, folder: str | Path) -> li
         if not points:
             continue
         written += [target / f"{figure}.png", target / f"{figure}-errors.png"]
-        with open_picture(written[-2], width=7.0, height=6.4) as (_, axes):
+        with open_picture(written[-2], height=5.6) as (_, axes):
             _scatter(axes, points, figure, unit, scale)
         with open_picture(written[-1], height=5.0) as (_, axes):
             _strips(axes, points, figure)
@@ -61,7 +61,7 @@ def _scatter(axes: Any, points: Points, figure: str, unit: str, scale: float) ->
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     axes.set(xlabel=f"measured, {unit}", ylabel=f"predicted, {unit}")
     axes.set_title(f"{figure.capitalize()}: {len(points)} published runs (dotted: 25 % off)")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend()
 
 
 def _strips(axes: Any, points: Points, figure: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -14,17 +14,17 @@ from benchmarks.accuracy.hosts import gpu_of_row
 from benchmarks.accuracy.measurements import Lengths, Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
 from benchmarks.accuracy.recipes import checkpointing_known, checkpointing_open, precision_known
-from planner.configurations.memory_margin import memory_sigma
+from planner.configurations.memory_margin import framework_spread
 from planner.configurations.recipe import framework_of
 from planner.estimates.inputs import Setup, TimedSetup
 from planner.estimates.memory.fit import fit_probability
-from planner.estimates.memory.peak import estimate_memory
+from planner.estimates.memory.peak import MemoryEstimate, estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.parameters import training_flops
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.device import stack_parameters
 from planner.estimates.time.step import step_seconds, tokens_per_step
-from planner.estimates.uncertainty import class_sigmas, efficiency_sigma, time_sigmas
+from planner.estimates.uncertainty import MemorySpread, class_sigmas, efficiency_sigma, time_sigmas
 from planner.estimates.work import padded_length
 from planner.library.schema import Library
 
@@ -32,6 +32,12 @@ USUAL_DEVIATION = 0.8
 """Coefficient of variation of sample lengths where a source names the mean alone: the scenario's own default."""
 MOST_UNKNOWN = 2
 """Of precision, checkpointing and attention at most this many may be blank where a speed is predicted."""
+KNOWN_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+"""Shares of the margin that states may have: a calibration chooses one."""
+USUAL_CONFIDENCE = 0.95
+"""A scenario's own default for memory."""
+LEAST_UNCERTAIN = -10.0
+"""Ln of measured over predicted uncertain bytes, where what was measured is less than what counts as certain."""
 LEAST_STATE_BYTES = 8.0
 """Per parameter trained in full with Adam: 2 weights, 2 gradients, 4 two moments in 16 bit."""
 
@@ -49,16 +55,24 @@ class Prediction:
     peak: Comparison | None = None  # bytes per GPU
     speed: Comparison | None = None  # processed or real tokens per second over all GPUs, as the row counts
     need_bytes: float | None = None  # of the fit rule, where the row says whether it ran
-    fit_chance: float | None = None  # probability that it fits, by the estimate's own distribution
+    widest_margins: Mapping[float, float] = field(default_factory=dict)  # by known share: with which it just fits
+    fit_spread: MemorySpread | None = None  # that is claimed
     usable_bytes: float = math.inf
     missing: tuple[tuple[str, str], ...] = ()  # (figure, what is missing)
     inexpressible: tuple[tuple[str, str], ...] = ()
     contradictions: tuple[tuple[str, str], ...] = ()  # measured figures that the row's own labels rule out
 
     @property
+    def fit_chance(self) -> float | None:
+        """Probability that it fits, by the spread that is claimed; None where the row judges no fit."""
+        if self.need_bytes is None or self.fit_spread is None:
+            return None
+        return float(fit_probability(self.widest_margins[self.fit_spread.known_share], self.fit_spread.sigma))
+
+    @property
     def fits(self) -> bool:
-        """Whether the fit rule accepts the row."""
-        return self.need_bytes is not None and self.need_bytes <= self.usable_bytes
+        """Whether the fit rule accepts the row at the usual confidence."""
+        return self.fit_chance is not None and self.fit_chance >= USUAL_CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -70,11 +84,26 @@ class Comparison:
     sigma: float
     sigma_tail: float
     open_spread: float = 0.0  # of ln(predicted) over settings that the row leaves open
+    known: float = 0.0  # of `predicted`: states, which follow from the accounting
+    known_share: float = 1.0  # of the spread that states have
 
     def with_sigmas(self, display: float, tail: float) -> Comparison:
         """Return it with these spreads, wider by what is left open."""
-        sigma, sigma_tail = (math.hypot(one, self.open_spread) for one in (display, tail))
+        left_open = self.open_spread * self.predicted / (self.predicted - self.certain)
+        sigma, sigma_tail = (math.hypot(one, left_open) for one in (display, tail))
         return replace(self, sigma=sigma, sigma_tail=sigma_tail)
+
+    @property
+    def certain(self) -> float:
+        """Bytes that have no spread."""
+        return (1.0 - self.known_share) * min(self.known, self.predicted)
+
+    @property
+    def spread_error(self) -> float:
+        """ln(measured / predicted) once the certain bytes are taken off both: what the spreads are of."""
+        if self.measured <= self.certain:
+            return LEAST_UNCERTAIN
+        return math.log((self.measured - self.certain) / (self.predicted - self.certain))
 
     @property
     def error(self) -> float:
@@ -147,26 +176,24 @@ class Predictor:
         if measured is not None and not prediction.row.out_of_memory:
             name = {"device": "device_used"}.get(prediction.row.peak_kind, prediction.row.peak_kind)
             each = [(share, float(getattr(estimate, name))) for share, estimate in estimates]
-            peak = Comparison(
-                measured, sum(share * size for share, size in each), 0, 0, _open_spread(prediction.row, each)
-            )
+            predicted, known = sum(share * size for share, size in each), _mean(estimates, "known")
+            spread = framework_spread(found.framework, self.library)
+            left_open = _open_spread(prediction.row, each)
+            peak = Comparison(measured, predicted, 0, 0, left_open, known, spread.known_share)
             peak = peak.with_sigmas(*self._memory_sigmas(prediction.row, found))
         prediction = replace(prediction, peak=peak, usable_bytes=usable)
         if found.host is None or prediction.row.text("status") not in ("ok", "oom"):
             return prediction
         if not checkpointing_known(prediction.row):
             return replace(prediction, missing=(*prediction.missing, ("fit", "whether activations are checkpointed")))
-        need, allocated = (
-            sum(share * float(getattr(estimate, name)) for share, estimate in estimates)
-            for name in ("need", "allocated")
-        )
-        beside = need - allocated * (1.0 + float(found.stack.margin))
-        chance = fit_probability(allocated, usable - beside, memory_sigma(found.framework, self.library))
-        prediction = replace(prediction, need_bytes=need, fit_chance=float(chance))
+        spread = framework_spread(found.framework, self.library)
+        widest = {
+            known: sum(share * float(estimate.widest_margin(known)) for share, estimate in estimates)
+            for known in (*KNOWN_SHARES, spread.known_share)
+        }
+        prediction = replace(prediction, need_bytes=_mean(estimates, "need"), widest_margins=widest, fit_spread=spread)
         if self._precision_decides(prediction):
-            return replace(
-                prediction, need_bytes=None, fit_chance=None, missing=(*prediction.missing, ("fit", "the precision"))
-            )
+            return replace(prediction, need_bytes=None, missing=(*prediction.missing, ("fit", "the precision")))
         return prediction
 
     def _precision_decides(self, prediction: Prediction) -> bool:
@@ -179,12 +206,12 @@ class Predictor:
         return self._with_memory(replace(prediction, row=pure, configuration=found, need_bytes=None)).fits
 
     def _memory_sigmas(self, row: Row, found: Configuration) -> tuple[float, float]:
-        """Return display and tail spread: of the framework where it has its own, else by the kind of figure."""
+        """Return display and tail spread of uncertain bytes: of the framework where it has its own, else by kind."""
         memory = self.library.calibrations["memory"]
         name = "allocated" if row.peak_kind == "allocated" else "reserved"
+        name = name if found.profiled else "documented"
         if f"sigma_{found.framework}" in memory.coefficients:
             name = found.framework
-        name = name if found.profiled else "unknown"
         return memory.value(f"sigma_{name}"), memory.value(f"sigma_tail_{name}")
 
     def _speed(self, row: Row, found: Configuration) -> Comparison | None:
@@ -212,7 +239,7 @@ class Predictor:
         seconds = sum(share * one for share, one in each)
         per_step = float(tokens_per_step(layout)) * real / float(layout.sequence)
         sigma, tail = self._time_sigmas(found)
-        measured = _measured_speed(row, real, per_step)
+        measured = _measured_speed(row, real, per_step) or _speed_of_mfu(row, found)
         return Comparison(measured, per_step / seconds, 0, 0, _open_spread(row, each)).with_sigmas(sigma, tail)
 
     def _time_sigmas(self, found: Configuration) -> tuple[float, float]:
@@ -233,6 +260,11 @@ class Predictor:
             shape_unknown=int(not found.network.shape_known),
         )
         return float(np.asarray(spreads.display)), float(np.asarray(spreads.tail))
+
+
+def _mean(estimates: Sequence[tuple[float, MemoryEstimate]], name: str) -> float:
+    """Return the mean of a figure over settings by share."""
+    return sum(share * float(getattr(estimate, name)) for share, estimate in estimates)
 
 
 def _open_spread(row: Row, each: Sequence[tuple[float, float]]) -> float:
@@ -286,11 +318,29 @@ def _require_speed_columns(row: Row) -> Lengths:
 
 def _has_speed(row: Row) -> bool:
     columns = ("tokens_per_s_total", "tokens_per_s_per_gpu", "samples_per_s", "step_time_s")
-    return any(row.positive(name) for name in columns)
+    return any(row.positive(name) for name in columns) or _tells_mfu(row)
 
 
-def _measured_speed(row: Row, real_length: float, tokens_per_step: float) -> float:
-    """Return the tokens per second over all GPUs; converted from samples or steps where necessary.
+def _tells_mfu(row: Row) -> bool:
+    """Return whether a row without speed has an MFU, from a framework that documents how it counts FLOP."""
+    return row.text("framework") == "maxtext" and row.positive("mfu") is not None
+
+
+def _speed_of_mfu(row: Row, found: Configuration) -> float:
+    """Return the tokens per second over all chips that an MFU of MaxText means, by its own count of FLOP per token.
+
+    6 per weight of layers and head, and 12 * layers * heads * head size * sequence, the causal half not taken off
+    (maxtext_utils.py before July 2025, from which the rows without tokens per second are).
+    """
+    network, mfu, host = found.network, row.positive("mfu"), found.host
+    assert mfu is not None and host is not None
+    weights = stack_parameters(network) + network.vocab * network.hidden
+    scores = network.layers * network.heads * network.head_dim * found.layout.sequence
+    return float(mfu * host.hardware.peak * found.layout.gpus / (6.0 * weights + 12.0 * scores))
+
+
+def _measured_speed(row: Row, real_length: float, tokens_per_step: float) -> float | None:
+    """Return the tokens per second over all GPUs, converted from samples or steps; None where a row has none of them.
 
     Where samples differ in length, what a source calls a token is open, so samples per second come first.
     """
@@ -299,6 +349,4 @@ def _measured_speed(row: Row, real_length: float, tokens_per_step: float) -> flo
     from_tokens = total or (each * (row.count("num_gpus") or 1) if each else None)
     from_samples = samples * real_length if samples else (tokens_per_step / step if step else None)
     full = row.lengths is not None and row.lengths.full
-    found = (from_tokens or from_samples) if full else (from_samples or from_tokens)
-    assert found is not None  # the caller has asked `_has_speed`
-    return found
+    return (from_tokens or from_samples) if full else (from_samples or from_tokens)

@@ -16,6 +16,10 @@ CHECKPOINTING_BY_DEFAULT = {
     "torchtitan": "selective",
     "compiled": "selective",
     "torchtune": "full",
+    "llama-factory": "full",
+    "llamafactory": "full",
+    "ms-swift": "full",
+    "swift": "full",
     "unsloth": "full",
     "deepspeed": "full",
     "litgpt": "none",
@@ -23,11 +27,47 @@ CHECKPOINTING_BY_DEFAULT = {
     "megatron-deepspeed": "none",
     "nemo": "none",  # attention is fused, and its selective checkpointing is of attention alone
     "internevo": "none",
+    "maxtext": "full",  # base.yml of MaxText: remat_policy: full
+    "optimum-habana": "none",  # its baselines name it where they switch it on
+    "neuronx": "full",
 }
 """What a framework does where its user says nothing; where it is the user's choice a blank leaves it open."""
 
+CHECKPOINTING_OF_REPOSITORIES = {"hiyouga/llama-factory": "full", "modelscope/ms-swift": "full"}
+"""What trainers do by default whose own repository published the row; the column names the classes that they wrap.
+
+LLaMA-Factory checkpoints unless `disable_gradient_checkpointing` is set, ms-swift's `gradient_checkpointing` is true
+(both documentations, arguments of training)."""
+
+FRAMEWORK_NAMES = {
+    "llama-factory": "hf",
+    "llamafactory": "hf",
+    "ms-swift": "hf",
+    "swift": "hf",
+    "axolotl": "hf",
+    "trl": "hf",
+    "peft": "hf",
+    "megatron-lm": "megatron",
+    "megatron-core": "megatron",
+    "megatron-bridge": "nemo",
+    "nemo-rocm (mlperf)": "nemo",
+    "primus (megatron-rocm)": "nemo",
+    "llmboost (mlperf)": "nemo",
+    "optimum-habana (mlperf)": "optimum-habana",
+}
+"""Names of trainers whose steps are those of another profile: they wrap Transformers' Trainer or Megatron-core."""
+
 RECIPE_DECIDES = ("nemo",)
 """Frameworks whose published recipes each choose their checkpointing: a blank is too little to judge a fit by."""
+
+SHARDING_BY_DEFAULT = {"maxtext": "zero3", "neuronx": "zero1", "nemo-rocm (mlperf)": "ddp", "llmboost (mlperf)": "ddp"}
+"""How frameworks of accelerators spread a network where the column is blank and no degree is open.
+
+MaxText: base.yml, ici_fsdp_parallelism -1, the rest 1; Neuron: ZeRO-1 of its tutorials; MLPerf LoRA on AMD: its
+configuration with tensor, pipeline and context parallelism of 1 keeps a copy of the network on each GPU."""
+
+CORES_PER_CHIP = {"neuronx": 2}
+"""Frameworks whose degrees of parallelism count cores, not chips."""
 
 FP32_BY_DEFAULT = ("megatron", "megatron-deepspeed")
 """Frameworks that train in fp32 unless a flag says otherwise."""
@@ -45,8 +85,8 @@ EMBEDDINGS_TOO = "+ trainable embedding and output layer"
 
 def framework_of_row(row: Row, library: Library, as_unknown: bool = False) -> str:
     """Return the profile: the row's framework where it has one; else, or `as_unknown`, that of an unknown one."""
-    known = library.techniques.frameworks
-    return row.text("framework") if row.text("framework") in known and not as_unknown else "unknown"
+    named = FRAMEWORK_NAMES.get(row.text("framework"), row.text("framework"))
+    return named if named in library.techniques.frameworks and not as_unknown else "unknown"
 
 
 def stated_kernels(row: Row) -> str | None:
@@ -95,7 +135,8 @@ def degree(row: Row, column: str) -> int:
     value = row.count(column)
     if value is None and re.search(rf"\b{column}\b", row.text("sharding")):
         raise Incomplete(f"the degree of {column}")
-    return value or 1
+    cores = CORES_PER_CHIP.get(row.text("framework"), 1) if column == "tp" else 1
+    return max((value or 1) // cores, 1)
 
 
 def lora_targets(row: Row) -> str | tuple[str, ...]:
@@ -127,9 +168,29 @@ def checkpointing_known(row: Row) -> bool:
 
 def checkpointing_open(row: Row) -> bool:
     """Return whether the column is blank and the framework leaves it to its user: then both are averaged."""
-    named, prepared = row.text("framework"), row.text("method") == "qlora"
-    decided = named in CHECKPOINTING_BY_DEFAULT or (prepared and named in ("hf", "hf-fused"))
-    return not row.text("act_ckpt") and not decided
+    return not row.text("act_ckpt") and _usual_checkpointing(row) is None
+
+
+def _usual_checkpointing(row: Row) -> str | None:
+    """Return what the framework of a row does where its user says nothing; None where it is the user's choice.
+
+    A framework that the estimate is made to forget still did what it does.
+    """
+    named = row.text("framework")
+    if named == "litgpt" and "fsdp" in row.text("sharding"):
+        return "full"
+    if row.text("method") == "qlora" and FRAMEWORK_NAMES.get(named, named) in ("hf", "hf-fused"):
+        return "full"  # the k-bit preparation turns it on
+    published = row.source.split()[0].partition(":")[0].casefold() if row.source else ""
+    return CHECKPOINTING_OF_REPOSITORIES.get(published, CHECKPOINTING_BY_DEFAULT.get(named))
+
+
+def keeps_inputs_on_card(row: Row) -> bool:
+    """Return whether unsloth ran as before April 2024: plain checkpointing, and a loss that works on whole logits.
+
+    Its rows say `full + CPU offload` where inputs of layers lie in host memory.
+    """
+    return row.text("act_ckpt") == "full"
 
 
 def precision_known(row: Row) -> bool:
@@ -194,12 +255,7 @@ def checkpointing_of_row(row: Row) -> str:
         return "selective"
     if text:
         raise NotExpressible(f"activation checkpointing {text!r}")
-    named = row.text("framework")  # a framework that the estimate is made to forget still did what it does
-    if named == "litgpt" and "fsdp" in row.text("sharding"):
-        return "full"
-    if row.text("method") == "qlora" and named in ("hf", "hf-fused"):
-        return "full"  # the k-bit preparation turns it on
-    return CHECKPOINTING_BY_DEFAULT.get(named, "none")
+    return _usual_checkpointing(row) or "none"
 
 
 def _sharding(row: Row) -> str:
@@ -209,6 +265,9 @@ def _sharding(row: Row) -> str:
         raise Incomplete("the number of GPUs")
     if gpus == 1:
         return "none"
+    usual = usual_sharding(row)
+    if not text and usual is not None:
+        return usual
     if not text:
         raise Incomplete("how the network is spread over its GPUs")
     if re.search(r"\bep\b", text):
@@ -226,6 +285,16 @@ def _sharding(row: Row) -> str:
     if not re.search(r"\b(ddp|dp|tp|pp|zero0|layer split)\b", text):
         raise NotExpressible(f"the sharding {text!r}")
     return "ddp"
+
+
+def usual_sharding(row: Row) -> str | None:
+    """Return how the framework of a row spreads a network where its column is blank; None where that is open.
+
+    Runs on more GPUs than a batch has sequences split sequences or layers, by degrees that a blank does not say.
+    """
+    gpus, batch = row.count("num_gpus") or 1, row.count("global_batch")
+    splits = batch is not None and batch < gpus and not (row.count("tp") or row.count("cp"))
+    return None if splits else SHARDING_BY_DEFAULT.get(row.text("framework"))
 
 
 def _attention(row: Row, card: GpuClass | None, framework: str) -> str:
@@ -271,7 +340,7 @@ def optimizer_of_row(row: Row) -> str:
 def in_host_memory(row: Row, zero_stage: int) -> dict[str, Any]:
     """Return what a row keeps in host memory, as changes of `States`."""
     text = row.text("cpu_offload")
-    if text in ("", "no", "activations"):
+    if text in ("", "no", "activations", "activations to host"):
         if "offload" in row.text("sharding"):
             raise Incomplete("what lies in host memory")
         return {}

@@ -20,22 +20,17 @@ from benchmarks.accuracy.measurements import read_measurements
 from benchmarks.accuracy.splits import organisation, side
 from benchmarks.calibration.files import Found, write_calibration
 from benchmarks.calibration.fitting import of_kernels
-from benchmarks.calibration.held_out import (
-    MEMORY_FILES,
-    TIME_FILES,
-    Table,
-    counts,
-    folds,
-    parts_judged,
-    split_predictions,
-    spreads,
-)
+from benchmarks.calibration.held_out import FILES, Table, counts, folds, parts_judged, split_predictions, spreads
 from benchmarks.calibration.intervals import estimated_keys
 from benchmarks.calibration.targets import beaten
 from benchmarks.calibration.text import text_of
+from benchmarks.calibration.traced import key_of
 from planner.documents.files import data_folder
 from planner.errors import InputError
 from planner.library.reading import read_library
+
+SPREAD_FILES = {"memory": (), "throughput": ("uncertainty",)}
+"""Where the spreads of an estimate are, if not among its coefficients."""
 
 
 def judgement(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -69,7 +64,7 @@ def calibration(table: Table) -> dict[str, Found]:
     everything = np.ones(len(table.rows), dtype=bool)
     fit = table.fit(everything)
     again = refits(table)
-    free = (*table.free[MEMORY_FILES], *table.free[TIME_FILES])
+    free = tuple(one for figure in table.fitted_figures for one in table.free[FILES[figure]])
     measured, kernels = fit.measured(free), of_kernels(free)
     found = {}
     for one in free:
@@ -82,7 +77,10 @@ def calibration(table: Table) -> dict[str, Found]:
             basis = "kernels" if one.key in kernels else "prior"
             found[one.key] = Found(value, None, None, basis, f"{one.why}; the runs of the fit hardly inform it")
     stated = spreads(table, parts_judged(table, everything, "organisation"), of_sources=True)
+    files = {key_of(name, "") for figure in table.fitted_figures for name in (*FILES[figure], *SPREAD_FILES[figure])}
     for key in estimated_keys(stated):
+        if not key.startswith(tuple(files)):
+            continue
         source = "from published runs of organisations left out of the fit"
         found[key] = Found(stated[key], None, None, "measured", source, None if key in table.fixed else "ln")
     return found
@@ -109,10 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibrate", description=__doc__)
     parser.add_argument("table", metavar="TABLE.csv", nargs="+", help="several are taken together")
     parser.add_argument("--out", metavar="DIR", help="write below this folder in place of models/")
+    parser.add_argument("--only", choices=FIGURES, help="fit this estimate alone; the other stays as it ships")
     parser.add_argument("--judge", action="store_true", help="print the held-out figures alone, write nothing")
     chosen = parser.parse_args(arguments)
+    asked = (chosen.only,) if chosen.only else FIGURES
     try:
-        table = Table([row for path in chosen.table for row in read_measurements(path)], read_library())
+        table = Table([row for path in chosen.table for row in read_measurements(path)], read_library(), asked)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

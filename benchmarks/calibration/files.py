@@ -90,6 +90,8 @@ def write_calibration(
     for name in CALIBRATIONS:
         prefix = key_of(name, "")
         own = {key.removeprefix(prefix): facts for key, facts in found.items() if key.startswith(prefix)}
+        if not own:  # fitted was another estimate alone
+            continue
         path = Path("calibration") / f"{name}.yaml"
         texts[path] = rewritten(models / path, own, description[name])
     path = Path("techniques") / "bytes.yaml"

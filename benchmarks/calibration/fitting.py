@@ -95,12 +95,12 @@ def _with_same_chips(free: Sequence[Free], known: Set[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def read_free(names: Sequence[str]) -> tuple[Free, ...]:
-    """Return the free coefficients of these calibration files, from benchmarks/calibration/coefficients.yaml."""
-    table = read_document(Path(__file__).with_name("coefficients.yaml")).data
+def read_free(names: Sequence[str], file: str = "coefficients.yaml") -> tuple[Free, ...]:
+    """Return the free coefficients of these calibration files, from a file of benchmarks/calibration/."""
+    table = read_document(Path(__file__).with_name(file)).data
     found = []
     for name in names:
-        for entry, facts in table[name].items():
+        for entry, facts in table.get(name, {}).items():
             parent = key_of(name, facts["as"]) if "as" in facts else None
             found.append(Free(
                 key_of(name, entry), facts["sd"], facts["low"], facts["high"], facts.get("prior", 1.0), parent,

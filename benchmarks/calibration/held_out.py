@@ -11,18 +11,19 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy.benchmark import FIGURES, compared, headline, lengths_known
 from benchmarks.accuracy.measurements import Row
-from benchmarks.accuracy.predictions import Comparison, Prediction, Predictor
+from benchmarks.accuracy.predictions import KNOWN_SHARES, Comparison, Prediction, Predictor
 from benchmarks.accuracy.splits import family, inner_side, organisation, side
 from benchmarks.calibration.evidence import Evidence
 from benchmarks.calibration.fitting import Fit, Loss, fitted, read_free, values_at
 from benchmarks.calibration.intervals import Timed, time_spreads
-from benchmarks.calibration.memory_intervals import memory_sigma, memory_spreads
+from benchmarks.calibration.memory_intervals import fit_spread, memory_sigma, memory_spreads
 from benchmarks.calibration.stacking import MemoryRows, SpeedRows
 from benchmarks.calibration.traced import key_of, shipped_values, traced_library
 from planner.library.schema import Library
 
 MEMORY_FILES = ("memory", "bytes")
 TIME_FILES = ("time", "kernels", "gpu_efficiency")
+FILES = {"memory": MEMORY_FILES, "throughput": TIME_FILES}
 LOSSES = {MEMORY_FILES: Loss(0.05, 0.08), TIME_FILES: Loss(0.1, 0.05)}
 """Chosen on fits within the sides, both sides' results in view; figures hardly depend on them."""
 
@@ -30,8 +31,9 @@ LOSSES = {MEMORY_FILES: Loss(0.05, 0.08), TIME_FILES: Loss(0.1, 0.05)}
 class Table:
     """The rows of a table, made into setups once and for all."""
 
-    def __init__(self, rows: Sequence[Row], library: Library):
+    def __init__(self, rows: Sequence[Row], library: Library, fitted_figures: Sequence[str] = FIGURES):
         predictor = Predictor(traced_library(library))
+        self.fitted_figures = tuple(fitted_figures)  # coefficients of the others stay as they ship
         self.library = library
         self.rows = tuple(rows)
         self.known = tuple(predictor.predict(rows))
@@ -41,7 +43,7 @@ class Table:
         self._fits: dict[bytes, Fit] = {}
 
     def fit(self, chosen: NDArray[np.bool_]) -> Fit:
-        """Return the free coefficients of both estimates, fitted on the chosen rows of the headline."""
+        """Return the free coefficients of the estimates, fitted on the chosen rows of the headline."""
         key = chosen.tobytes()
         if key not in self._fits:
             one, other = (self._fit_figure(chosen, figure) for figure in FIGURES)
@@ -49,7 +51,11 @@ class Table:
         return self._fits[key]
 
     def _fit_figure(self, chosen: NDArray[np.bool_], figure: str) -> Fit:
-        files = MEMORY_FILES if figure == "memory" else TIME_FILES
+        files = FILES[figure]
+        if figure not in self.fitted_figures:
+            keys = [one.key for one in self.free[files]]
+            nothing = dict.fromkeys(keys, 0.0)
+            return Fit({key: self.fixed[key] for key in keys}, nothing, nothing, dict.fromkeys(keys, 0))
         counted = [self.known[i] for i in np.flatnonzero(chosen) if counts(self.known[i], figure)]
         rows = MemoryRows.of(counted, self.library) if figure == "memory" else SpeedRows.of(counted)
         sources = [family(p.row) for p in counted]
@@ -72,20 +78,22 @@ def judged(table: Table, fit: Fit, predictions: Sequence[Prediction]) -> list[Pr
     found = list(predictions)
     sized = [i for i, p in enumerate(found) if p.peak is not None or p.need_bytes is not None]
     if sized:
-        peaks, needs = MemoryRows.of([found[i] for i in sized], library).estimates(columns, 1)
-        for i, peak, need in zip(sized, peaks[0], needs[0], strict=True):
-            p = found[i]
+        sizes = MemoryRows.of([found[i] for i in sized], library).estimates(columns, 1)
+        for place, i in enumerate(sized):
+            p, (peak, known, need) = found[i], (float(sizes[name][0, place]) for name in ("peak", "known", "need"))
             found[i] = replace(
                 p,
-                peak=None if p.peak is None else replace(p.peak, predicted=float(peak)),
-                need_bytes=None if p.need_bytes is None else float(need),
+                peak=None if p.peak is None else replace(p.peak, predicted=peak, known=known),
+                need_bytes=None if p.need_bytes is None else need,
+                widest_margins=dict(zip(KNOWN_SHARES, sizes["widest"][0, place].tolist(), strict=True)),
             )
     timed = [i for i, p in enumerate(found) if p.speed is not None and lengths_known(p)]
     if timed:
         speeds = SpeedRows.of([found[i] for i in timed]).predicted(columns, 1)[0]
         for i, speed in zip(timed, speeds, strict=True):
             found[i] = replace(found[i], speed=_again(found[i].speed, float(speed)))
-    return [_informed(p, measured) if lengths_known(p) else replace(p, speed=None) for p in found]
+    found = [p if lengths_known(p) else replace(p, speed=None) for p in found]
+    return [_informed(p, measured) for p in found] if "throughput" in table.fitted_figures else found
 
 
 def _informed(prediction: Prediction, measured: frozenset[str]) -> Prediction:
@@ -115,9 +123,10 @@ def with_spreads(predictions: Sequence[Prediction], values: Mapping[str, float],
         if p.speed is not None and sigmas is not None:
             display, tail = float(sigmas.display[place]), float(sigmas.tail[place])
             p, place = replace(p, speed=p.speed.with_sigmas(display, tail)), place + 1
-        if p.peak is not None:
-            display, tail = memory_sigma(p, values)
-            p = replace(p, peak=p.peak.with_sigmas(display, tail))
+        if p.configuration is not None:
+            spread = fit_spread(p, values)
+            peak = p.peak and replace(p.peak, known_share=spread.known_share).with_sigmas(*memory_sigma(p, values))
+            p = replace(p, peak=peak, fit_spread=spread)
         found.append(p)
     return found
 

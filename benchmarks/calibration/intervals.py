@@ -153,7 +153,7 @@ def time_spreads(
 
 def estimated_keys(values: Iterable[str]) -> list[str]:
     """Return those of the full keys that `time_spreads` and `memory_spreads` estimate; the rest is judgement."""
-    found = [key for key in values if re.search(r"sigma|difference", key)]
+    found = [key for key in values if re.search(r"sigma|difference|known_share", key)]
     return [key for key in found if key.partition(":")[2].partition(".")[0] not in _JUDGED]
 
 

@@ -35,7 +35,7 @@ from planner.estimates.observed_runs import (
     log_speed_correction,
     memory_half_weight_runs,
 )
-from planner.estimates.uncertainty import Sigmas, memory_tail
+from planner.estimates.uncertainty import Sigmas, memory_spread
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.units import GIB
@@ -134,7 +134,7 @@ def _sigma(one: Prediction, library: Library) -> float:
     """Spread of the memory estimate as the planner has it, whatever kind of peak the row tells."""
     assert one.configuration is not None
     values = library.calibrations["memory"].values
-    return memory_tail(values, one.configuration.framework, one.configuration.profiled)
+    return memory_spread(values, one.configuration.framework, one.configuration.profiled).sigma
 
 
 def _scale(one: Prediction, coefficients: MemoryCoefficients, library: Library) -> float:

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.accuracy.predictions import Prediction
+from benchmarks.accuracy.predictions import KNOWN_SHARES, Prediction
 from benchmarks.calibration.traced import Traced, key_of, traced_states
 from planner.arrays import Floats
 from planner.estimates.inputs import Network, Setup, Stack, TimedSetup
-from planner.estimates.memory.peak import estimate_memory
+from planner.estimates.memory.peak import MemoryEstimate, estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds, tokens_per_step
@@ -138,25 +138,48 @@ class MemoryRows:
         usable = [p.usable_bytes for p in predictions]
         return cls(tuple(predictions), np.array(measured), np.array(usable), np.array(kinds), tuple(batches(items)))
 
-    def estimates(self, values: Mapping[str, Floats], sets: int) -> tuple[Floats, Floats]:
-        """Return the bytes of the kind that was measured, and the need of the fit rule, each (K, n)."""
-        peaks = np.zeros((sets, len(self.predictions)))
-        needs = np.zeros_like(peaks)
+    def estimates(self, values: Mapping[str, Floats], sets: int) -> dict[str, Floats]:
+        """Return what `judged` takes of each row: (K, n), and the widest margins (K, n, shares).
+
+        `peak`: bytes of the kind that was measured; `known`: states among the live tensors; `need` of the fit rule;
+        `widest`: the margin with which it just fits, by known share.
+        """
+        shape = (sets, len(self.predictions))
+        answer = {name: np.zeros(shape) for name in ("peak", "known", "need")}
+        answer["widest"] = np.zeros((*shape, len(KNOWN_SHARES)))
         coefficients = _named(MemoryCoefficients, "memory", values)
         for batch in self.batches:
             setup = Setup(batch.network, *batch.setups(values, sets))
             found = estimate_memory(setup, coefficients, self.usable[batch.rows])
             shape = (sets, batch.rows.size)
-            kinds = [np.broadcast_to(getattr(found, name), shape) for name in _KINDS.values()]
-            of_kind = np.choose(self.chosen[batch.rows], kinds)
-            for index in range(batch.rows.size):  # a row may have two items
-                peaks[:, batch.rows[index]] += batch.shares[index] * of_kind[:, index]
-                needs[:, batch.rows[index]] += batch.shares[index] * np.broadcast_to(found.need, shape)[:, index]
-        return peaks, needs
+            each = {
+                "peak": self._of_kind(found, batch, shape),
+                "known": np.broadcast_to(found.known, shape),
+                "need": np.broadcast_to(found.need, shape),
+                "widest": np.stack(
+                    [np.broadcast_to(found.widest_margin(share), shape) for share in KNOWN_SHARES], axis=-1
+                ),
+            }
+            for name, figures in each.items():
+                for index in range(batch.rows.size):  # a row may have two items
+                    answer[name][:, batch.rows[index]] += batch.shares[index] * figures[:, index]
+        return answer
 
     def predicted(self, values: Mapping[str, Floats], sets: int) -> Floats:
         """Return the bytes of the kind that was measured, (K, n)."""
-        return self.estimates(values, sets)[0]
+        peaks = np.zeros((sets, len(self.predictions)))
+        coefficients = _named(MemoryCoefficients, "memory", values)
+        for batch in self.batches:
+            setup = Setup(batch.network, *batch.setups(values, sets))
+            found = estimate_memory(setup, coefficients, self.usable[batch.rows])
+            of_kind = self._of_kind(found, batch, (sets, batch.rows.size))
+            for index in range(batch.rows.size):
+                peaks[:, batch.rows[index]] += batch.shares[index] * of_kind[:, index]
+        return peaks
+
+    def _of_kind(self, found: MemoryEstimate, batch: Batch, shape: tuple[int, int]) -> Floats:
+        kinds = [np.broadcast_to(getattr(found, name), shape) for name in _KINDS.values()]
+        return np.choose(self.chosen[batch.rows], kinds)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.inference.files import calibration_text, write
 from benchmarks.inference.fitting import fit
 from benchmarks.inference.judge import by_configuration, by_organisation, figures, judged, spreads
+from benchmarks.inference.memory import memory_figures
 from benchmarks.inference.rows import FIGURES, collect, figures_of, organisation, read_rows
 from planner.documents.files import data_folder
 from planner.errors import InputError
@@ -36,6 +37,8 @@ def report(tables: Sequence[str], judge: bool, out: Path | None) -> dict[str, An
         result |= figures(judged(rows, calibration.values))
         for name in FIGURES:
             result[name]["n_complete"] = sum(name in figures_of(row) for row in read if row.headline)
+    if calibration:
+        result["memory"] = memory_figures([row for row in read if row.headline], library)
     if judge and rows:
         left_out = by_organisation(rows)
         result["configuration"] = figures(by_configuration(rows), groups=False)
@@ -66,7 +69,21 @@ def text_of(result: Mapping[str, Any]) -> str:
             for group in ("organisation", "engine", "mode"):
                 lines.append(f"  throughput by {group}")
                 lines += [_line(f"    {name}", one) for name, one in found["throughput"]["by"][group].items()]
-    return "\n".join(lines)
+    return "\n".join((*lines, *_memory_lines(result.get("memory", {}))))
+
+
+def _memory_lines(found: Mapping[str, Any]) -> list[str]:
+    """Return the peaks of engines without a pool, where the table states some."""
+    if not found.get("n"):
+        return []
+    lines = [
+        "",
+        f"{'peak memory, no pool':28}{'n':>6}{'median':>9}{'MAPE':>9}{'p90':>9}{'bias':>9}",
+        _line("all", found),
+    ]
+    for group in ("engine", "kind"):
+        lines += [_line(f"    {name}", one) for name, one in found["by"][group].items()]
+    return lines + [f"  {n:5d}  {reason}" for reason, n in found["skipped"].items()]
 
 
 def _line(name: str, one: Mapping[str, Any]) -> str:

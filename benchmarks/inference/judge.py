@@ -38,7 +38,7 @@ GROUPINGS: dict[str, Callable[[Judged], str]] = {
 
 
 def judged(rows: Sequence[Measured], values: Mapping[str, float]) -> list[Judged]:
-    """Return every figure that the rows state beside its prediction."""
+    """Return every figure that the rows state, with its prediction."""
     predicted = Table(rows).predict(values)
     return [
         Judged(row, name, row.figures[name], float(predicted[name][index]))

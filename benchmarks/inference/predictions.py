@@ -20,7 +20,7 @@ from planner.estimates.inference.prefill import prefill_seconds, prompt_seconds
 from planner.units import GIB
 
 RESERVED_BYTES = 2.0 * GIB
-"""Activations and context of the device beside weights and cache, where memory caps a batch: a round figure."""
+"""Activations and context of the device, in addition to weights and cache, where memory caps a batch: rounded."""
 
 
 class Table:
@@ -29,8 +29,9 @@ class Table:
     def __init__(self, rows: Sequence[Measured]):
         self.rows = tuple(rows)
         self._columns = ServingColumns([r.serving for r in rows])
-        self.keys = tuple(sorted({key for r in rows for keys in r.serving.keys.values() for key in keys}))
+        self.keys = tuple(sorted({key for r in rows for keys in r.keys.values() for key in keys}))
         place = {key: index for index, key in enumerate(self.keys)}
+        self._finite = np.array([not np.isnan(r.requests) for r in rows])
         self._parts = {name: [[place[key] for key in r.serving.keys[name]] for r in rows] for name in QUANTITIES}
         self._index = {name: np.array(part, dtype=np.intp) for name, part in self._parts.items()}
         self.prompt = np.array([r.prompt for r in rows])
@@ -38,13 +39,14 @@ class Table:
         self.replicas = np.array([float(r.replicas) for r in rows])
         self.batch = np.array([r.batch for r in rows])
         self.rate = np.array([r.rate for r in rows])
+        self.requests = np.array([r.requests for r in rows])
         self.pool = np.array([r.pool for r in rows])
         self.usable = np.array([r.usable for r in rows])
         self.measured = {name: np.array([r.figures.get(name, np.nan) for r in rows]) for name in FIGURES}
 
     def depends(self, keys: Sequence[str]) -> Flags:
         """Return which row (first axis) depends on which of the coefficients."""
-        own = [{key for keys_of in row.serving.keys.values() for key in keys_of} for row in self.rows]
+        own = [{key for keys_of in row.keys.values() for key in keys_of} for row in self.rows]
         return np.array([[key in known for key in keys] for known in own])
 
     def predict(self, values: Mapping[str, float]) -> dict[str, Floats]:
@@ -57,12 +59,17 @@ class Table:
         seconds = cycle(flight)
         context = mean_seen_tokens(model, self.prompt, self.output)
         step = decode_step_seconds(model, hardware, stack, flight, context)
+        alone_step = decode_step_seconds(model, hardware, stack, 1.0, context)
         alone = prefill_seconds(model, hardware, stack, np.maximum(self.prompt, 1.0))
         added = prompt_seconds(model, hardware, self.prompt)
         first = first_token_seconds(stack, alone, step, added, flight - 1.0)
         # Fewer requests than replicas leave replicas idle; no more are finished than arrive.
         used = np.fmin(self.replicas, np.where(np.isnan(self.batch), np.inf, np.maximum(self.batch, 1.0)))
-        finished = np.fmin(used * flight / seconds, np.where(np.isnan(self.rate), np.inf, self.rate))
+        rounds = np.where(self._finite, self.requests / (used * flight), 1.0)
+        last = np.where(self._finite, values.get("tail", 1.0) * self.output * alone_step, 0.0)
+        finished = np.fmin(
+            used * flight * rounds / (rounds * seconds + last), np.where(np.isnan(self.rate), np.inf, self.rate)
+        )
         return {
             "throughput": finished * self.output,
             "tpot": seconds_per_token(seconds, np.minimum(first, 0.9 * seconds), self.output),
@@ -82,6 +89,7 @@ class Table:
         per_token = kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)
         fit = np.maximum(1.0, requests_that_fit(room, per_token, model, self.prompt + self.output / 2.0))
         stated = self.batch / self.replicas
+        most = np.fmin(most, self.requests / self.replicas)
         closed = np.where(np.isnan(stated), np.minimum(most, fit), np.where(self.pool, np.minimum(stated, fit), stated))
         closed = np.maximum(1.0, closed)
         arriving = ~np.isnan(self.rate)

@@ -6,13 +6,14 @@ Nothing is read from `id`, `source`, `notes` or `organisation`, which only group
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.accuracy.measurements import Row, read_table
 from planner.configurations.serving import OTHER_ENGINE, Serving, serving_of
-from planner.library.engines import read_engines
+from planner.library.inference.engines import read_engines
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.units import GIB
 
@@ -43,8 +44,14 @@ class Measured:
     output: float
     batch: float  # in flight over all replicas; nan: not stated
     rate: float  # requests/s; nan: closed loop or all at once
+    requests: float  # of the whole run, where all come at once; nan: not stated, as good as endless
     pool: bool
     figures: Mapping[str, float]
+
+    @property
+    def keys(self) -> Mapping[str, tuple[str, ...]]:
+        """Coefficients by quantity; the tail of a finite run is one of measurements, not of plans."""
+        return {**self.serving.keys, "tail": () if math.isnan(self.requests) else ("tail",)}
 
 
 class Unpredictable(Exception):
@@ -108,6 +115,9 @@ def measured(row: Row, library: Library) -> Measured:
     serving = serving_of(
         architecture, gpu, library, engine=engine, weights=weights, kv_bits=kv_bits, division=(tensor, pipeline)
     )
+    weight_bytes = serving.model.stored_weights * serving.weight_bytes / (tensor * pipeline)
+    if weight_bytes > gpu.usable_gib * GIB:
+        raise Unpredictable("weights larger than the memory of the GPUs, as with offloading")
     prompt, output = _lengths(row)
     single = row.text("mode") == "single-stream"
     return Measured(
@@ -120,6 +130,7 @@ def measured(row: Row, library: Library) -> Measured:
         output=output,
         batch=row.positive("batch") or (1.0 if single else float("nan")),
         rate=_rate(row),
+        requests=row.positive("requests") or float("nan"),
         pool=profile is not None and profile.pool,
         figures=figures,
     )

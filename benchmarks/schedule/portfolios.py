@@ -6,10 +6,11 @@ What is shared is scarce on purpose: a portfolio that does not contend is solved
 from __future__ import annotations
 
 import random
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 from planner.documents.files import data_folder
 from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, Timetable, objective_value
@@ -74,6 +75,14 @@ class Measured:
     rules: dict[str, float | None]  # dollars by simple rule
     found: dict[float, tuple[float | None, float]]  # seconds -> dollars and the larger bound
     proven: bool
+    cpu_seconds: float  # of the search, all threads: on a busy machine the seconds of the clock are worth less
+    peak_gb: float
+
+    @property
+    def saved(self) -> float | None:
+        """Return by how much the last plan is cheaper than the better simple rule; None where no rule has a plan."""
+        rules, (usd, _) = [one for one in self.rules.values() if one is not None], list(self.found.values())[-1]
+        return 1 - usd / min(rules) if rules and usd is not None else None
 
     def __str__(self) -> str:
         rules = ", ".join(f"{name} {'none' if usd is None else f'${usd:,.2f}'}" for name, usd in self.rules.items())
@@ -83,7 +92,9 @@ class Measured:
         )
         return (
             f"{self.name:<16} prepared {self.prepare_seconds:.1f} s, {self.modes} modes {self.build_seconds:.1f} s, "
-            f"first plan {self.first_plan_seconds:.2f} s; {rules}; {gaps}{' proven' if self.proven else ''}"
+            f"first plan {self.first_plan_seconds:.2f} s; {rules}; {gaps}{' proven' if self.proven else ''}; "
+            f"{'no rule has a plan' if self.saved is None else f'saves {self.saved:.1%}'}, "
+            f"{self.cpu_seconds:.0f} CPU s, {self.peak_gb:.2f} GB"
         )
 
 
@@ -98,7 +109,7 @@ def measure(count: int, shared: str, seconds: Sequence[float], seed: int = SEED)
     hint = best_greedy(problem)
     first = perf_counter() - built_at
     found: dict[float, tuple[float | None, float]] = {}
-    proven, bound, incumbent = False, 0.0, hint
+    proven, bound, incumbent, worked = False, 0.0, hint, process_time()
     for limit in seconds:
         begun = perf_counter()
         if bound == 0.0:
@@ -117,7 +128,14 @@ def measure(count: int, shared: str, seconds: Sequence[float], seed: int = SEED)
         dict(rules),
         found,
         proven,
+        process_time() - worked,
+        peak_gb(),
     )
+
+
+def peak_gb() -> float:
+    """Return the most memory that this process ever had, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
 def _usd(problem: Timetable, schedule: Schedule | None) -> float | None:

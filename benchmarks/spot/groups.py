@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -103,15 +103,10 @@ def _cost(
     return float(result.usd.mean()) / run.on_demand_usd, int((~result.met).sum())
 
 
-_POLICIES: dict[Any, Any] = {}
-
-
+@lru_cache(maxsize=512)
 def _policy(run: SpotRun, states: SpotStates, deadline: float, tick: float) -> Any:
-    """Return the policy, computed once: a zone is in many groups."""
-    key = run, states, deadline, tick
-    if key not in _POLICIES:
-        _POLICIES[key] = best_policy(run, states, deadline, tick_hours=tick)
-    return _POLICIES[key]
+    """Return the policy, computed once: a recorded zone is in many groups."""
+    return best_policy(run, states, deadline, tick_hours=tick)
 
 
 def _starts(group: ZoneGroup, length: int) -> list[int]:

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING
 
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.hazards import mean_hours
-from planner.results.market_fit import EndsByAge, FittedDuration, HoldoutComparison, MarketFit, SpotBlock, TraceReport
+from planner.library.reading import read_library
+from planner.results.market_fit import (
+    EndsByAge,
+    FittedDuration,
+    HoldoutComparison,
+    MarketFit,
+    SpotBlock,
+    TraceReport,
+    ZoneStays,
+)
 from planner.results.plan_parts import Spread
+from planner.spot.market.duration_shapes import DurationShape, ages_from_mean
 from planner.spot.market.market_fit import DurationFit, IntervalEstimate, fit_market
 from planner.spot.market.market_fit import MarketFit as Fitted
 from planner.spot.market.trace_files import read_traces
@@ -65,7 +75,7 @@ def market_fit(
         raise InputError([Fault(FIT_COMMAND, 0, "--instances", what, "give 1 or more")])
     read = _chosen(read_traces_of(paths, preempted), only)
     zones = fit_zones(group_zones(read, instances)) if together else None
-    fitted = replace(zones.as_market(), instances=instances) if zones else fit_market(read, instances)
+    fitted = replace(zones.as_market(), instances=instances) if zones else _fit(read, instances)
     another = round_digits(fitted.instant)
     hours, test = sum(one.hours for one in fitted.traces), fitted.held_out
     losses = sum(one.interruptions for one in fitted.traces)
@@ -90,6 +100,7 @@ def market_fit(
             up=up,
             outage=outage,
             another_zone=another,
+            zones=_stays_of(zones) if zones is not None else (),
             instances=instances,
         ),
         held_out=HoldoutComparison(likelier_by=exp(test.gain_per_end), ends=test.ends) if test else None,
@@ -99,6 +110,18 @@ def market_fit(
             *(_notes(fitted, read) if zones is None else _zone_notes(zones, fitted)),
         ),
     )
+
+
+def _fit(read: Sequence[Trace], instances: int) -> Fitted:
+    """Return the market of pooled traces; long outages of a single one are drawn towards the usual ones."""
+    return fit_market(read, instances, _usual_outage() if len(read) == 1 else None)
+
+
+def _usual_outage() -> Ages:
+    """Return outages of the market that an offer without statistics has."""
+    calibrations = read_library([]).calibrations
+    up, share = (calibrations["stages"].value(f"spot_{key}") for key in ("mean_up_hours", "availability"))
+    return ages_from_mean(up * (1 - share) / share, DurationShape.of(calibrations["spot"].values))
 
 
 def read_traces_of(paths: Sequence[str | Path], preempted: bool = False) -> list[Trace]:
@@ -157,6 +180,12 @@ def _build_hazard(ages: Ages) -> EndsByAge:
         ages_hours=tuple(round_digits(age, 6) for age in ages.begins),
         ends_per_hour=tuple(round_digits(rate) for rate in ages.rates),
     )
+
+
+def _stays_of(zones: ZoneFit) -> tuple[ZoneStays, ...]:
+    """Return how long machines stay in each zone of a group."""
+    each = zip(zones.group.names, zones.stays, strict=True)
+    return tuple(ZoneStays(zone=name, **_build_hazard(ages).model_dump()) for name, ages in each)
 
 
 def _durations(fitted: DurationFit) -> FittedDuration:

@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING
 from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.audit.context import resolve_assignment
 from planner.audit.evaluation import evaluate
+from planner.audit.further_ways import ways_of_plan
 from planner.audit.limits import choices_of_job, figures_of_job, limits_of_plan, totals
+from planner.audit.model_choice import decided_scenario
+from planner.audit.replicas.fleet import audit_services
 from planner.audit.timetable import lateness_usd, waited_hours
 from planner.library.techniques import read_techniques
+from planner.results.serving.together import jobs_alone, services_usd
 from planner.scenario.scenario import MOST_ABOVE_LEAST
+from planner.scenario.serving.together import without_services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,17 +46,32 @@ def audit(
     tolerance = tolerance or Tolerance()
     found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
     found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
+    if plan.services and plan.status not in _NO_PLAN:
+        found += audit_services(plan, scenario, library, tolerance)
+        if plan.jobs:
+            scenario, plan = without_services(scenario, services_usd(plan)), jobs_alone(plan)
     if plan.status in _NO_PLAN or not plan.jobs:
         return found
-    used_hours = []
+    decided, wrong = decided_scenario(plan, scenario, library)
+    found += wrong
+    if decided is None:
+        return found
+    scenario = decided
+    found += _audit_jobs(plan, scenario, library, tolerance)
+    found += ways_of_plan(plan, scenario, tolerance, lambda one, less: _audit_jobs(one, less, library, tolerance))
+    for what, expected in totals(plan, scenario).items():
+        found += compare("", what, expected, getattr(plan, what), tolerance, unit_of(what))
+    return found + [Violation("", *broken) for broken in _objective(plan, scenario, tolerance)]
+
+
+def _audit_jobs(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
+    """Return all violations of the jobs of a plan, and of the limits that they keep together."""
+    found, used_hours = list[Violation](), []
     for assignment in plan.jobs:
         violations, used = _audit_job(assignment, plan, scenario, library, tolerance)
         found += violations
         used_hours.append(used)
-    found += [Violation("", *broken) for broken in limits_of_plan(plan, scenario, used_hours, tolerance)]
-    for what, expected in totals(plan, scenario).items():
-        found += compare("", what, expected, getattr(plan, what), tolerance, unit_of(what))
-    return found + [Violation("", *broken) for broken in _objective(plan, scenario, tolerance)]
+    return found + [Violation("", *broken) for broken in limits_of_plan(plan, scenario, used_hours, tolerance)]
 
 
 def _audit_job(
@@ -83,7 +103,7 @@ def _verdict(plan: Plan, gap: float) -> Iterator[Broken]:
         for what in ("objective", "cost_usd", "cost_at_confidence", "hours"):
             if getattr(plan, what) is not None:
                 yield f"{what} of a plan that is {plan.status}", None, "a figure"
-    elif plan.objective is None or not plan.jobs:
+    elif plan.objective is None or not (plan.jobs or plan.services):
         yield "objective and jobs", "figures", None
     else:
         yield from _proof(plan, plan.objective, gap)

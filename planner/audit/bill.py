@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from planner.audit.hours import RecomputedHours, RecomputedPolicyRun
     from planner.audit.physics import Workload
     from planner.audit.stages import JobStages
+    from planner.scenario.ownership.machines import Own
     from planner.scenario.payment import Managed
 
 _UNKNOWN_FEE = "unknown: not included"
-_SEPARATE_ITEMS = {"ingest": "prepare data", "evaluation": "evaluation"}
+_SEPARATE_ITEMS = {"ingest": "prepare data", "evaluation": "evaluation", "export": "export"}
+_MOVED_ITEMS = {"ingest": "raw data moved", "evaluation": "weights moved", "export": "result moved"}
 FIXED = {"transfer in", "transfer out", "data leaving", "kept after", "commitment", "training runs", "tokens trained"}
 """Items that do not grow with the hours."""
 
@@ -33,8 +35,12 @@ def recompute_bill(
     hours: RecomputedHours,
     policy: RecomputedPolicyRun | None,
     is_late: bool = False,
+    resume: float = 0.0,
 ) -> tuple[BillItem, ...]:
-    """Return every line of the bill, late at the asked confidence and the run in full; what is unused costs nothing."""
+    """Return every line of the bill, late at the asked confidence and the run in full; what is unused costs nothing.
+
+    Each pause costs `resume` hours; disks are paid for while the run stands still.
+    """
     every, longer = (hours.late, stages.stretch) if is_late else (1.0, 1.0)
     if policy is None:
         uses = _uses_of_shares(context, stages, hours, every, longer)
@@ -42,6 +48,9 @@ def recompute_bill(
     else:
         uses, rented = _uses_of_policy(context, stages, policy, every, longer), policy.disk_hours(every, longer)
     offer, machines, groups = context.offer, context.machine.instances, context.job.trials.at_once
+    if context.plan.pauses:
+        uses["resume after a pause"] = (len(context.plan.pauses) * resume * every * machines * groups, 0.0)
+        rented += math.fsum(one.to_hours - one.from_hours for one in context.plan.pauses)
     lines = [*_machine_lines(context, uses)]
     if (
         offer.commitment is not None and not context.plan.is_reserved
@@ -50,14 +59,21 @@ def recompute_bill(
         term = f"machine for {months} month{'s' if months > 1 else ''}"
         lines.append(_line("commitment", float(machines * groups), term, offer.committed_usd))
     for one in stages.separate:
-        usd = (one.late_usd if is_late else one.machine.usd) * every
+        whole = one.late_usd if is_late else one.machine.usd
         item = f"{_SEPARATE_ITEMS[one.machine.stage]} at {one.machine.provider}"
-        lines.append(BillItem(item=item, usd=usd, quantity=one.billed_hours * every, unit="h", rate_usd=one.rate_usd))
+        usd, billed = (whole - one.moved_usd) * every, one.billed_hours * every
+        lines.append(BillItem(item=item, usd=usd, quantity=billed, unit="h", rate_usd=one.rate_usd))
+        if one.moved_usd:
+            moved_item = f"{_MOVED_ITEMS[one.machine.stage]} at {one.machine.provider}"
+            lines.append(BillItem(item=moved_item, usd=one.moved_usd * every, quantity=1.0))
+    if policy is not None and len(offer.regions) > 1:
+        moved = policy.point.interruptions * policy.moved_gb * every * longer
+        lines.append(_line("moves between regions", moved, "GB", offer.fees.egress_usd_per_gb))
     stored = stages.disk_gb * groups * rented / MONTH_HOURS
     lines += [
         _line("storage", stored, "GB-month", offer.fees.storage_usd_per_gb_month),
         *_moved_lines(context, stages.moved_gb * machines * groups, stages.own_gb * machines * groups),
-        *_result_lines(context, stages.result_gb, stages.kept_gb),
+        *_result_lines(context, stages.sent_gb, stages.result_gb + stages.kept_gb),
     ]
     return tuple(line for line in lines if line.quantity)
 
@@ -117,12 +133,23 @@ def _uses_of_shares(
     return uses
 
 
+def own_parts(own: Own) -> dict[str, float]:
+    """Return what an hour of one own machine costs: kW * PUE * price, what it loses in use, its monthly costs."""
+    used = own.lifetime_hours if own.months is None else own.months * (own.hours_per_month or math.inf)
+    parts = {
+        "power": (own.power_watts or 0.0) * own.pue * own.usd_per_kwh / 1000,
+        "wear of own machines": (own.purchase_usd - own.purchase_usd * own.residual_share) / (used or math.inf),
+        "standing costs": own.idle_usd_per_month / (own.hours_per_month or math.inf),
+    }
+    return {item: usd for item, usd in parts.items() if usd}
+
+
 def _machine_lines(context: AuditContext, uses: Uses) -> list[BillItem]:
     """Return lines by what machines do in which market; own machines by what their hours cost the house."""
     offer = context.offer
     if offer.own is not None and offer.usd_per_hour is not None:
         hours = math.fsum(pair[0] for pair in uses.values())
-        parts = {"power": offer.own.power_usd_per_hour, "wear of own machines": offer.own.depreciation_usd_per_hour}
+        parts = own_parts(offer.own)
         # A what-if on the price of the hour moves both alike.
         factor = offer.usd_per_hour / sum(parts.values()) if sum(parts.values()) else 0.0
         return [_line(item, hours, "h", part * factor) for item, part in parts.items() if part]
@@ -155,7 +182,7 @@ def recompute_service_bill(
     if missing > 1e-9:
         lines.append(BillItem(item="minimum charge", usd=missing, quantity=runs, unit="runs"))
     data = service_data_gb(context)
-    lines += [*_moved_lines(context, data, data), *_result_lines(context, result_gb)]
+    lines += [*_moved_lines(context, data, data), *_result_lines(context, result_gb, result_gb)]
     return tuple(line for line in lines if line.quantity)
 
 
@@ -172,10 +199,10 @@ def _moved_lines(context: AuditContext, gb: float, own_gb: float) -> list[BillIt
     return [_line("transfer in", gb, "GB", context.offer.fees.ingress_usd_per_gb), *leaving]
 
 
-def _result_lines(context: AuditContext, gb: float, checkpoints_gb: float = 0.0) -> list[BillItem]:
-    """Return what leaves as the result, and what is kept after the run."""
+def _result_lines(context: AuditContext, gb: float, kept_gb: float) -> list[BillItem]:
+    """Return what leaves, and what is kept after the run."""
     fees, months = context.offer.fees, (context.job.stages.retention_hours or 0.0) / MONTH_HOURS
-    kept = _line("kept after", (gb + checkpoints_gb) * months, "GB-month", fees.network_storage_usd_per_gb_month)
+    kept = _line("kept after", kept_gb * months, "GB-month", fees.network_storage_usd_per_gb_month)
     return [kept, _line("transfer out", gb, "GB", fees.egress_usd_per_gb)]
 
 

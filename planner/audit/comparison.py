@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Figure = float | str | None
 
-_DECIDED = ("start_at_hours", "end_at_hours", "reservation")  # checked with the timetable
+_DECIDED = ("start_at_hours", "end_at_hours", "reservation", "pauses")  # checked with the timetable
 _RULE = (
     "take_after_up_hours",
     "take_at_once_from_hours",
@@ -22,10 +22,13 @@ _PROSE = ("lossy", "quality", "compared_by", "binding", "notes", *_RULE)
 _UNAUDITED = {
     "ladder",
     "fallback",
+    "fallbacks",
+    "purchase",
     "riskier",
     "frameworks",
     "runner_up",
     "steps_before",
+    "model",  # checked with the choice
     *_PROSE,
     *_DECIDED,
 }  # other configurations, what a run did before, and prose

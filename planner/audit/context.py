@@ -13,7 +13,6 @@ from planner.configurations.network import network_of
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.time.stages import StageCoefficients
 from planner.estimates.trials import trial_work
-from planner.scenario.offer import Offer, offer_labels
 from planner.units import GB
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from planner.results.plan import Assignment
     from planner.scenario.job import Job
     from planner.scenario.observed_run import Measured
+    from planner.scenario.offer import Offer
     from planner.scenario.scenario import Scenario
 
 
@@ -70,6 +70,11 @@ class AuditContext:
         link = "pcie" if offer.gpus == 1 else link
         return Machine(self.gpu.name, offer.gpus, instances, link, network_gbps, offer.ram_gb)
 
+    @property
+    def prior_hosts(self) -> int:
+        """Hosts of one instance, of which the prior of spot markets is: those of a slice go together."""
+        return self.gpu.chip.hosts.get(self.offer.gpus, 1) if self.gpu.chip else 1
+
     @cached_property
     def trials(self) -> TrialWork:
         """What the trials of the job multiply one run by."""
@@ -97,7 +102,7 @@ class AuditContext:
         source, key = self.job.stages.transfer, "pull_bytes_per_second"
         stated = offer.download_gb_per_second
         pull = self.values("stages")[f"community_{key}" if offer.community else key] if stated is None else stated * GB
-        is_limited = of_own_data and source is not None and source.region != offer.region
+        is_limited = of_own_data and source is not None and (source.region,) != offer.regions
         return min(pull, (source.gb_per_second or math.inf) * GB) if is_limited and source else pull
 
     def disk_rate_of(self, offer: Offer) -> float:
@@ -108,7 +113,7 @@ class AuditContext:
     def leaving_usd_per_gb(self, offer: Offer) -> float:
         """Return dollars per GB that the user's data cost to leave their place for a machine of the offer."""
         source = self.job.stages.transfer
-        return 0.0 if source is None or source.region == offer.region else source.egress_usd_per_gb
+        return 0.0 if source is None or (source.region,) == offer.regions else source.egress_usd_per_gb
 
 
 def resolve_assignment(
@@ -117,7 +122,7 @@ def resolve_assignment(
     """Return the things behind the names, or None and the names that lead nowhere."""
     name = assignment.name
     job = next((one for one in scenario.jobs if one.name == name), None)
-    offers = dict(zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True))
+    offers = dict(scenario.labelled_offers())
     offer = offers.get(assignment.offer)
     if job is None:
         return None, [Violation(name, "job", "a job of the scenario", name)]

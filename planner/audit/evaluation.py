@@ -18,21 +18,27 @@ from planner.audit.hours import (
     probability_within,
     recompute_hours,
     recompute_policy_run,
+    recompute_resume,
 )
 from planner.audit.physics import recompute_physics, recompute_work, techniques_of
-from planner.audit.stages import export_hours, recompute_stages, result_gb
+from planner.audit.replicas.generation import RecomputedReplicas, recompute_replicas
+from planner.audit.replicas.replica_stages import recompute_replica_stages
+from planner.audit.shipping.export import result_gb, sent_hours
+from planner.audit.shipping.reported import report_stages
+from planner.audit.stages import recompute_stages
 from planner.configurations.recipe import Recipe
 from planner.estimates.billing import service_tokens_per_second
 from planner.estimates.uncertainty import Sigmas, confidence_factor
 from planner.results.plan import Assignment
 from planner.results.plan_parts import BillItem, CommitmentUse, Hours, SpotPlan, Spread, Vram
+from planner.scenario.inference import InferenceJob
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     import datetime
 
     from planner.audit.context import AuditContext
-    from planner.audit.hours import Pair
+    from planner.audit.hours import Pair, Physics
     from planner.audit.physics import Workload
     from planner.audit.stages import JobStages
     from planner.scenario.payment import Managed
@@ -56,8 +62,13 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     """
     if context.offer.managed is not None:
         return Evaluation(_at_service(context, context.offer.managed, as_of))
-    physics = recompute_physics(context)
-    stages = recompute_stages(context, physics)
+    physics: Physics
+    if isinstance(context.job, InferenceJob):
+        physics = recompute_replicas(context, context.job)
+        stages = recompute_replica_stages(context, physics)
+    else:
+        physics = recompute_physics(context)
+        stages = recompute_stages(context, physics)
     markets = recompute_hours(context, stages, physics, context.job.confidence)
     paid = recompute_hours(context, stages, physics, context.scenario.limits.budget_confidence)
     may_use_spot = market_ends(stages, markets)
@@ -68,16 +79,18 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     spot = policy.report(context, stages) if policy else None
     before = stages.separate_hours("ingest") + stages.start + stages.prepare
     mixed = before + share * hours.wall_spot if 0 < share < 1 else None
-    lines, late_lines = (recompute_bill(context, stages, paid, policy, is_late) for is_late in (False, True))
+    resume = recompute_resume(context, stages, physics) if policy is None else 0.0
+    lines, late_lines = (recompute_bill(context, stages, paid, policy, is_late, resume) for is_late in (False, True))
     totals = (hours.total(share), hours.total(share, is_late=True))
     by_name, bills = stages.by_name(), (lines, late_lines)
     figures = _Figures(physics.rate, physics.sigmas, stages.start, by_name, hours=totals, bills=bills, spot=spot)
     machine, asked, run = context.machine, context.plan.techniques, context.observed
     assignment = Assignment(
         **_named(context, as_of),
-        **figures.report(context, physics.setup.work),
+        **figures.report(context, physics.work),
         **{name: getattr(machine, name) for name in ("gpu", "gpus", "gpus_per_instance", "instances")},
         **physics.reported,
+        **report_stages(context, physics, stages),
         step_seconds=physics.step_seconds,
         interconnect=machine.link,
         spot_share=share,
@@ -87,9 +100,12 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         commitment=_commitment_use(context, stages),
         spot=spot,
         observed_hours=run.hours if run else None,
+        resume_hours=resume * hours.late,
+        inference=physics.replica.generation(lines) if isinstance(physics, RecomputedReplicas) else None,
     )
     late_outside, late_run = markets.outside_run[1], markets.on_demand[1]
     late_all = late_outside * context.job.trials.at_once + late_run / stages.run * stages.all_groups_hours
+    late_all += len(context.plan.pauses) * resume * hours.late * context.job.trials.at_once
     return Evaluation(assignment, may_use_spot, may_follow, late_outside + late_run, late_all * machine.instances)
 
 
@@ -107,6 +123,7 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
         "unit": "images" if context.architecture.image else "tokens",
         "trials": job.trials.count,
         "runs_at_once": job.trials.at_once,
+        "lead_hours": offer.lead_hours,
         "price_date": offer.date_text,
         "price_age_days": (as_of - date).days if date else None,
         "price_source": offer.source,
@@ -173,9 +190,9 @@ class _Figures:
 
 
 def _time_left(context: AuditContext) -> float | None:
-    """Return the hours of a run that keep its deadline: less what it starts later or waits for windows."""
-    deadline = context.job.deadline_hours
-    return None if deadline is None else max(0.0, deadline - context.plan.delay_hours)
+    """Return the hours of a run that keep its deadline: less what it starts later, waits for windows, or is kept."""
+    deadline, kept = context.job.deadline_hours, context.job.start_slack_hours
+    return None if deadline is None else max(0.0, deadline - kept - context.plan.delay_hours)
 
 
 def _interval(expected: float, luck: float, sigma: float, spread: float) -> tuple[float, float]:
@@ -216,7 +233,7 @@ def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -
     full = (work.real + work.evaluated) * context.trials.wall / rate / HOUR
     upload = service_data_gb(context) * GB / context.download_rate_of(context.offer, of_own_data=True) / HOUR
     result = result_gb(context, managed.method)
-    export = export_hours(context, result)
+    export = sent_hours(context, context.offer, result)
     expected = upload + full * job.early_stopping + export
     late = (upload + full + export) * float(confidence_factor(sigma, job.confidence))
     # A service reports its method alone.

@@ -1,7 +1,6 @@
 """Wall clock of one job: hours in each market, expected and late, and a run that follows a policy on spot.
 
-The policy is found again by the same pass over time and market as the planner's: its figures are compared with replays
-by tests. Run and market are made anew.
+The policy is found by the same pass as the planner's, which tests compare with replays. Run and market are made anew.
 """
 
 from __future__ import annotations
@@ -10,14 +9,20 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from planner.audit.physics import RecomputedPhysics
+from planner.audit.replicas.generation import RecomputedReplicas
 from planner.audit.stages import copy_stall_seconds
 from planner.estimates.preemption import NodeGroupCoefficients, interrupted_run, node_group_market, wall_quantile_factor
 from planner.estimates.time.stages import checkpoint_bytes, checkpoint_seconds
 from planner.estimates.uncertainty import confidence_factor
 from planner.results.plan_parts import SpotPlan
+from planner.scenario.inference import InferenceJob
 from planner.scenario.job import MAX_CONFIDENCE
+from planner.scenario.limits import may_pause
+from planner.scenario.zones.groups import zone_prices
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.market.states import Ages, SpotStates
+from planner.spot.market.zone_prior import states_of_zones
 from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.spot.policy.run import SpotRun
@@ -26,7 +31,6 @@ from planner.units import GB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
     from planner.audit.context import AuditContext
-    from planner.audit.physics import RecomputedPhysics
     from planner.audit.stages import JobStages
     from planner.estimates.preemption import SpotAvailability
     from planner.spot.policy.cost_curve import CurvePoint
@@ -36,6 +40,7 @@ _FINE_STEP_HOURS = 1 / 60  # nor steps up to a minute anywhere; the share counts
 _FINE_BILLING_HOURS = 0.1  # longest billing step of a market that a policy is made for
 _MAX_RUN_RATIO = 1000.0  # times the run, or the restart where that is longer: a slower market is not used
 _TIME_TOLERANCE = 1e-6  # relative, of a guaranteed time: points of a curve lie much further apart
+Physics = RecomputedPhysics | RecomputedReplicas
 Pair = tuple[float, float]  # a figure as expected, and at the asked confidence with the run in full
 
 
@@ -63,15 +68,15 @@ class RecomputedHours:
         return self.separate_machines[is_late] + self.rented(share, is_late)
 
 
-def recompute_hours(
-    context: AuditContext, stages: JobStages, physics: RecomputedPhysics, confidence: float
-) -> RecomputedHours:
+def recompute_hours(context: AuditContext, stages: JobStages, physics: Physics, confidence: float) -> RecomputedHours:
     """Return all hours of the job, its stages given, late ones at a confidence."""
     values = context.values("stages")
     late = float(confidence_factor(physics.sigmas.tail, confidence))
     market, group = group_market(context), NodeGroupCoefficients.of(values)
     stall, write = spot_checkpoint_hours(context, physics)
-    interrupted = interrupted_run(stages.run, stages.restart, stall, market, group, values["spot_outage_cv"], write)
+    # A lost replica loses half of a request in the mean, and needs no other machine.
+    lost = stages.restart + (physics.cycle_hours / 2 if isinstance(physics, RecomputedReplicas) else 0.0)
+    interrupted = interrupted_run(stages.run, lost, stall, market, group, values["spot_outage_cv"], write)
     switch = 0.0 if context.offer.usd_per_hour is None else stages.start
     wall, outside = float(interrupted.wall), stages.outside_run_hours
     spread = wall_quantile_factor(confidence, context.values("uncertainty")["wall_spread"])
@@ -97,15 +102,33 @@ def group_market(context: AuditContext) -> SpotAvailability:
         # The statistics are of so many machines; wanted are those of one.
         up = statistics.mean_up_hours * statistics.instances**group.gang_rate_exponent
         share = min(1.0, statistics.availability * statistics.instances**-group.gang_availability_exponent)
-    return node_group_market(up, share, context.machine.instances, group)
+    return node_group_market(up, share, _lost_together(context) * (1 if statistics else context.prior_hosts), group)
 
 
-def spot_checkpoint_hours(context: AuditContext, physics: RecomputedPhysics) -> tuple[float, float]:
-    """Return the stall and the full write of a checkpoint that interruptions make necessary."""
+def _lost_together(context: AuditContext) -> int:
+    """Return the machines that need one another: all of a training run, one of generation."""
+    return 1 if isinstance(context.job, InferenceJob) else context.machine.instances
+
+
+def spot_checkpoint_hours(context: AuditContext, physics: Physics) -> tuple[float, float]:
+    """Return the stall and the full write of a checkpoint that interruptions make necessary; generation has none."""
+    if isinstance(physics, RecomputedReplicas):
+        return 0.0, 0.0
     saved = float(checkpoint_bytes(physics.setup.inputs.states.trainable, context.stages))
     disk = context.job.storage_gb_per_second * GB
     written = float(checkpoint_seconds(saved, context.machine.instances, disk, math.inf, context.stages))
     return copy_stall_seconds(context, physics, saved) / HOUR, written / HOUR
+
+
+def recompute_resume(context: AuditContext, stages: JobStages, physics: Physics) -> float:
+    """Return the hours that a pause costs: a checkpoint is written and the run starts again; 0 where none may pause."""
+    plan = context.plan
+    if plan.is_reserved or not may_pause(
+        context.job, context.offer, context.scenario.limits, plan.spot_share, is_coarse(context, stages)
+    ):
+        return 0.0
+    # Checkpoint and start are those of an interruption on spot.
+    return stages.restart + spot_checkpoint_hours(context, physics)[1]
 
 
 def is_coarse(context: AuditContext, stages: JobStages) -> bool:
@@ -138,6 +161,7 @@ class RecomputedPolicyRun:
     states: SpotStates
     point: CurvePoint
     on_demand_outside_run_hours: float  # rented outside the run, its starts not among them: on demand
+    moved_gb: float  # to other regions, at each loss of machines on average
 
     def hours(self, hours: RecomputedHours, stretch: float) -> RecomputedHours:
         """Return the hours of the job with those of the policy: whatever share it takes, they are all its own."""
@@ -170,7 +194,8 @@ class RecomputedPolicyRun:
             availability=states.availability(),
             mean_up_hours=states.up.mean(),
             mean_outage_hours=states.down.mean(),
-            basis="" if context.offer.spot else f"prior: {prior}",
+            zones=zone_prices(context.offer),
+            basis=_basis(context, "" if context.offer.spot else f"prior: {prior}"),
         )
 
     def _waiting_usd_per_hour(self, context: AuditContext) -> float:
@@ -179,6 +204,13 @@ class RecomputedPolicyRun:
         if given is not None or named is None or not context.scenario.waits_less:
             return given or 0.0
         return min(named.waiting_usd_per_hour, max_waiting_price(self.run))
+
+
+def _basis(context: AuditContext, alone: str) -> str:
+    """Return what the market of the plan rests on: of a group of zones, what is known of one and a rule."""
+    zones = len(context.offer.zones)
+    known = alone or "as the offer states it"
+    return f"{known} in one zone; any of {zones} zones by m^0.7 (prior)" if zones > 1 else alone
 
 
 def market_ends(stages: JobStages, hours: RecomputedHours) -> bool:
@@ -195,9 +227,7 @@ def may_follow_policy(context: AuditContext, stages: JobStages) -> bool:
     return by_cost and has_both and is_fine and context.job.trials.count == 1
 
 
-def recompute_policy_run(
-    context: AuditContext, stages: JobStages, physics: RecomputedPhysics
-) -> RecomputedPolicyRun | None:
+def recompute_policy_run(context: AuditContext, stages: JobStages, physics: Physics) -> RecomputedPolicyRun | None:
     """Return the policy at the time that the plan guarantees; None where the plan names none or none ends in time."""
     named = context.plan.spot
     if named is None:
@@ -206,39 +236,62 @@ def recompute_policy_run(
     if not 0 < run.work_hours + run.restart_hours <= guaranteed * (1 + _TIME_TOLERANCE):
         return None
     (point,) = PolicyCache().best_points([(run, states, guaranteed)])
-    return RecomputedPolicyRun(run, states, point, stages.outside_run_hours - stages.start)
+    moved_gb, _ = moved_to_other_regions(context, physics)
+    return RecomputedPolicyRun(run, states, point, stages.outside_run_hours - stages.start, moved_gb)
 
 
 def _states(context: AuditContext) -> SpotStates:
     """Return the market of all machines together: as the offer tells it by age, else its means in the usual shape."""
-    given = context.offer.spot
-    if given and given.up and given.outage and given.instances == context.machine.instances:
+    given, values = context.offer.spot, context.values("spot")
+    if given and given.up and given.outage and given.instances == _lost_together(context):
         up, outage = (Ages(one.ages_hours, one.ends_per_hour) for one in (given.up, given.outage))
-        return SpotStates(up, outage, given.another_zone)
-    group = group_market(context)
-    return states_from_means(float(group.mean_up), float(group.mean_outage), DurationShape.of(context.values("spot")))
+        alone = SpotStates(up, outage, given.another_zone)
+    else:
+        group = group_market(context)
+        alone = states_from_means(float(group.mean_up), float(group.mean_outage), DurationShape.of(values))
+    return states_of_zones(alone, max(1, len(context.offer.zones)), values["zone_exponent"])
 
 
-def _run(context: AuditContext, stages: JobStages, physics: RecomputedPhysics) -> SpotRun:
+def moved_to_other_regions(context: AuditContext, physics: Physics) -> tuple[float, float]:
+    """Return the GB that all machines copy for each loss of one of them, on average, and the hours of one copy."""
+    regions = [name.partition("/")[0] for name, _ in context.offer.zones]
+    pairs = [(one, other) for at, one in enumerate(regions) for other in regions[:at]]
+    share = sum(one != other for one, other in pairs) / len(pairs) if pairs else 0.0
+    saved = 0.0  # a replica has no state to keep
+    if isinstance(physics, RecomputedPhysics):
+        saved = float(checkpoint_bytes(physics.setup.inputs.states.trainable, context.stages)) / GB
+    gb, rate = share * (saved + context.job.data_gb), context.download_rate_of(context.offer)
+    return gb * context.machine.instances / _lost_together(context), gb * GB / rate / HOUR
+
+
+def _run(context: AuditContext, stages: JobStages, physics: Physics) -> SpotRun:
     """Return what the policy has to bring home. The hours of an observed run have its start among them."""
     offer, instances, states = context.offer, context.machine.instances, _states(context)
     stall, write = spot_checkpoint_hours(context, physics)
     notice = offer.spot.notice_seconds if offer.spot else None
-    is_warned = last_checkpoint_fits((offer.spot_notice_seconds if notice is None else notice) or 0.0, write * HOUR)
-    share = context.values("stages")["interval_share_of_young"]
+    noticed = (offer.spot_notice_seconds if notice is None else notice) or 0.0
+    if isinstance(physics, RecomputedReplicas):  # requests that end within the notice are not lost
+        interval, is_warned = physics.cycle_hours, last_checkpoint_fits(noticed, physics.cycle_hours * HOUR)
+    else:
+        share = context.values("stages")["interval_share_of_young"]
+        is_warned = last_checkpoint_fits(noticed, write * HOUR)
+        interval = checkpoint_interval(stall, states, share, write, is_warned)
     on_demand = (offer.usd_per_hour or 0.0) * instances
     waiting = context.plan.spot.waiting_usd_per_hour if context.plan.spot else 0.0
     valued = context.scenario.value_of_time_usd_per_hour + waiting
+    moved_gb, moving_hours = moved_to_other_regions(context, physics)
     return SpotRun(
         work_hours=stages.run - stages.restart if context.observed else stages.run,
         restart_hours=stages.restart,
         stall_hours=stall,
-        interval_hours=checkpoint_interval(stall, states, share, write, is_warned),
+        interval_hours=interval,
         spot_usd_per_hour=(offer.spot_usd_per_hour or 0.0) * instances,
         on_demand_usd_per_hour=on_demand,
         standing_usd_per_hour=_storage_usd_per_hour(context, stages) + valued,
         last_checkpoint=is_warned,
         write_hours=write,
+        hop_usd=moved_gb * (offer.fees.egress_usd_per_gb or 0.0),
+        hop_hours=moving_hours,
     )
 
 

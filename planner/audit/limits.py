@@ -6,15 +6,19 @@ import math
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from planner.audit.chips import unmeasured
 from planner.audit.comparison import Broken, Tolerance, at_most
 from planner.audit.hours import probability_within
 from planner.audit.physics import build_setup
+from planner.audit.replicas.replica_choices import choices_of_replicas
+from planner.audit.shipping.export import is_made, lacking_memory
 from planner.audit.stages import STAGES
 from planner.audit.timetable import gpus_of, idle_hours, machines_of, peak, times_of_plan
 from planner.configurations.recipe import (
     HYBRID_ABOVE_GPUS,
     GpuClass,
     enumerate_recipes,
+    expand_paged,
     expand_parallel_degrees,
     find_incompatibility,
     is_allowed,
@@ -23,6 +27,7 @@ from planner.estimates.memory.host_offload import host_bytes
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.data_stages import evaluation_bytes
 from planner.results.plan_parts import Hours, Spread
+from planner.scenario.inference import InferenceJob
 from planner.scenario.offer import offer_labels
 from planner.units import GB, GIB
 
@@ -36,25 +41,33 @@ if TYPE_CHECKING:
     from planner.scenario.payment import Managed
     from planner.scenario.scenario import Scenario
 
-_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}  # longest run where the limits do not say
+_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0, "inference": 720.0}  # longest run where the limits do not say
 
 
 def choices_of_job(context: AuditContext) -> Iterator[Broken]:
     """Yield what the plan names for one job and may not: lists, counts, batch, techniques, share, places of stages."""
     limits, offer, plan = context.scenario.limits, context.offer, context.plan
-    named = {"providers": offer.provider, "regions": offer.region, "tiers": offer.tier}
+    places = [name for name, _ in offer.zones] or [offer.region]
+    named = [("providers", offer.provider), *(("regions", place) for place in places), ("tiers", offer.tier)]
     if offer.gpu is not None:  # a service has no card that a list could name
-        named["gpus"] = context.gpu.name
-    for key, name in named.items():
+        named.append(("gpus", context.gpu.name))
+    for key, name in named:
         if not getattr(limits, key).permits(name):
             yield f"limits.{key}", "a name that is allowed", name
+    if offer.gpu is not None and not context.observed and (reason := unmeasured(context)) is not None:
+        yield "limits.unmeasured", "a chip and a method that published runs have", reason
     if limits.is_outdated(offer):
         yield "limits.max_price_age", "a price that is not too old", f"{offer.days_behind} days older than the newest"
+    if not limits.has_stock(offer):
+        yield "limits.stock_status", limits.stock_status or "some stock", offer.stock_status
     if offer.managed is not None:
         yield from _service(context, offer.managed)
         return
-    yield from _batch(context)
-    yield from _techniques(context)
+    if isinstance(context.job, InferenceJob):
+        yield from choices_of_replicas(context, context.job)
+    else:
+        yield from _batch(context)
+        yield from _techniques(context)
     low = 1.0 if offer.usd_per_hour is None else limits.spot_share.min
     high = limits.spot_share.max if offer.has_spot else 0.0
     if not low - 1e-6 <= plan.spot_share <= high + 1e-6:
@@ -80,11 +93,14 @@ def _batch(context: AuditContext) -> Iterator[Broken]:
     if plan.instances < 1:
         yield "instances", "at least 1", plan.instances
     yield from at_most("instances of one job", offer.max_nodes, plan.instances)
-    degrees = asked.tensor_parallel * asked.pipeline_parallel
+    degrees = asked.tensor_parallel * asked.pipeline_parallel * asked.context_parallel
     if degrees < 1 or plan.gpus % degrees:
-        yield "tensor * pipeline parallel", f"a divisor of {plan.gpus}", degrees
+        yield "tensor * pipeline * context parallel", f"a divisor of {plan.gpus}", degrees
         return
     yield from at_most("tensor parallel", plan.gpus_per_instance, asked.tensor_parallel)
+    ranks, experts = plan.gpus // degrees * asked.context_parallel, context.architecture.experts
+    if asked.expert_parallel > 1 and (ranks % asked.expert_parallel or not experts or experts % asked.expert_parallel):
+        yield "expert parallel", f"a divisor of {ranks} ranks and {experts} experts", asked.expert_parallel
     if min(asked.micro_batch, asked.accumulation_steps) < 1:
         yield "micro batch and accumulation", "at least 1", asked.micro_batch
     product = asked.micro_batch * asked.accumulation_steps * (plan.gpus // degrees)
@@ -97,7 +113,7 @@ def _techniques(context: AuditContext) -> Iterator[Broken]:
     plan, job, recipe, library = context.plan, context.job, context.recipe, context.library
     card = GpuClass.of(context.gpu)
     allowed = [one for one in enumerate_recipes(job, card, plan.gpus > 1, library) if is_allowed(one, job)]
-    allowed += expand_parallel_degrees(job, allowed, library)
+    allowed += [*expand_parallel_degrees(job, allowed, card, library), *expand_paged(job, allowed, library)]
     for what in vars(recipe):
         values = dict.fromkeys(getattr(one, what) for one in allowed)
         if getattr(recipe, what) not in values:
@@ -125,16 +141,27 @@ def _places(context: AuditContext) -> Iterator[Broken]:
     if "ingest" not in there and ram is not None and ram < least:
         yield "place of ingest", f"at least {least:g} GB of RAM", ram
     for stage in STAGES:
-        asked = getattr(wanted, stage)
-        if asked is not None and "machine" not in asked.on and stage not in there:
-            yield f"place of {stage}", " or ".join(asked.on), "machine"
+        on = _allowed_places(context, stage)
+        if on and "machine" not in on and stage not in there:
+            yield f"place of {stage}", " or ".join(on), "machine"
+    if "export" not in there:
+        yield from (("place of export", wish, found) for wish, found in lacking_memory(context, context.offer))
+
+
+def _allowed_places(context: AuditContext, stage: str) -> tuple[str, ...]:
+    """Return where a stage may happen; nowhere without it, or where the result is only sent."""
+    asked = getattr(context.job.stages, stage)
+    if asked is None or stage != "export":
+        return () if asked is None else tuple(asked.on)
+    return tuple(asked.places) if is_made(context, context.recipe.method) else ()
 
 
 def _unfit(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[str, str]]:
     """Yield what is wanted of a machine of its own and what is: a place that is allowed, rented by the hour, room."""
     asked, place = getattr(context.job.stages, stage), "cpu" if offer.is_cpu else "one_gpu"
-    if asked is None or place not in asked.on:
-        yield " or ".join(asked.on) if asked else "no such stage", place
+    on = _allowed_places(context, stage)
+    if place not in on:
+        yield " or ".join(on) if on else "no such stage", place
         return
     if not context.scenario.limits.permits(offer):
         yield "an offer that the limits permit", offer.label
@@ -142,6 +169,9 @@ def _unfit(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[st
         yield "a price by the hour", offer.tier
     if offer.stock == 0:
         yield "a machine in stock", "none"
+    if stage == "export":
+        yield from lacking_memory(context, offer)
+        return
     if stage == "ingest":
         room, needs = offer.ram_gb or asked.ram_gb, asked.ram_gb
     else:
@@ -156,7 +186,9 @@ def _unfit(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[st
 def _host_memory(context: AuditContext) -> Iterator[Broken]:
     """Yield host memory that offloaded states take and the offer does not state; observed runs had it."""
     plan, batch = context.plan, (context.plan.techniques.micro_batch, context.plan.techniques.accumulation_steps)
-    if context.observed or not context.library.techniques.values.offload.values[context.recipe.offload].technique:
+    rows = context.library.techniques.values
+    paged = rows.optimizer.values[context.recipe.optimizer].paged
+    if context.observed or not (paged or rows.offload.values[context.recipe.offload].technique):
         return
     inputs = build_setup(context, context.job, context.recipe, context.machine, batch).inputs
     values = MemoryCoefficients.of(context.library.calibrations["memory"].values)
@@ -187,13 +219,13 @@ def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tol
         yield "sum of vram_gib.parts", parts, plan.vram_gib.allocated
     longest = context.scenario.limits.max_hours or _MAX_HOURS[job.kind]
     for what, limit in (("deadline_hours", job.deadline_hours), ("max_hours", longest)):
-        late = plan.hours.at_confidence + (plan.delay_hours if what == "deadline_hours" else 0.0)
+        late = plan.hours.at_confidence
+        late += plan.delay_hours + job.start_slack_hours if what == "deadline_hours" else 0.0
         yield from at_most(f"{what} at confidence", limit, late, tolerance.hours * (limit or 0.0))
     chance = plan.deadline_probability
     if job.deadline_hours is not None and (chance is None or not job.confidence - 1e-6 <= chance <= 1):
         yield "deadline_probability", f"at least {job.confidence:g}", chance
-    if context.offer.is_reservation:
-        term = context.offer.term_hours
+    if (term := context.offer.use_hours) is not None:
         yield from at_most("term of the commitment", term, evaluation.late_term_hours, tolerance.hours * term)
     if plan.spot_share > 0 and not evaluation.may_use_spot:
         yield "spot_share", "0: on this market the run never ends", plan.spot_share
@@ -219,7 +251,7 @@ def limits_of_plan(
         if wanted[name] != placed[name]:
             yield "times placed", f"{name}: {wanted[name]}", f"{name}: {placed[name]}"
     yield from times_of_plan(plan, scenario, tolerance)
-    limits, machines = scenario.limits, dict.fromkeys(offer_labels(scenario.offers), 0.0)
+    limits, machines = scenario.limits, dict.fromkeys((label for label, _ in scenario.labelled_offers()), 0.0)
     gpus = dict.fromkeys((job.provider for job in plan.jobs), 0.0)
     hours: dict[str, float] = defaultdict(float)
     for job, used in zip(plan.jobs, used_hours, strict=True):
@@ -233,7 +265,7 @@ def limits_of_plan(
     for provider, count in gpus.items():
         yield from at_most(f"limits.quota.{provider}", limits.quota.get(provider), count)
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
-        yield from at_most(f"stock of {label}", offer.stock, machines[label])
+        yield from at_most(f"stock of {label}", offer.stock, machines.get(label, 0.0))
         left = offer.committed_hours
         yield from at_most(f"hours left of {label}", left, hours[label], tolerance.hours * (left or 0.0))
     yield from at_most("limits.budget_usd", limits.budget_usd, plan.cost_at_confidence or 0.0, tolerance.usd)

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.audit.chips import of_another_kind
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.hardware import efficiency_of, hardware_numbers
 from planner.configurations.observed.comparison import job_of_run
 from planner.configurations.observed.learning import learn_correction
 from planner.configurations.observed.memory_peaks import KINDS, memory_setting
-from planner.estimates.inputs import Layout, TimedSetup
-from planner.estimates.memory.fit import fit_probability
+from planner.estimates.inputs import Layout, Stack, TimedSetup
+from planner.estimates.memory.fit import memory_lines
+from planner.estimates.memory.paging import with_paging
 from planner.estimates.memory.peak import PHASES, estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.observed_runs import log_speed_correction
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.stages import fed_step_seconds
 from planner.estimates.time.step import step_time
-from planner.estimates.uncertainty import Sigmas, class_sigmas, efficiency_sigma, memory_tail, time_sigmas
+from planner.estimates.uncertainty import (
+    MemorySpread,
+    Sigmas,
+    class_sigmas,
+    efficiency_sigma,
+    memory_spread,
+    time_sigmas,
+)
 from planner.estimates.work import PACKED_FILL, processed_length, step_count
 from planner.results.plan_parts import ObservedRun, Techniques, Vram
+from planner.scenario.choices.definite import token_sigma
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
@@ -36,6 +47,10 @@ if TYPE_CHECKING:
     from planner.estimates.memory.peak import MemoryEstimate
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job
+
+
+_DEVIATIONS, _ROUNDS, _PARTS = 40.0, 9, 64
+"""Reach of the search for the chance that a configuration fits, and how often it is divided: to the twelfth digit."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +85,7 @@ def recompute_work(job: Job, architecture: Architecture) -> Workload:
         steps = float(work.steps or step_count(job.packing, real, samples, sequence, job.global_batch))
         real = steps * job.global_batch * each if work.steps is not None else real
     ingested = float(ingest.tokens or real / work.epochs) if ingest and image is None else 0.0
-    evaluated = float(evaluation.tokens or (evaluation.share or 0.0) * real) if evaluation else 0.0
+    evaluated = float(evaluation.all_tokens or (evaluation.share or 0.0) * real) if evaluation else 0.0
     return Workload(sequence, longest, mean, each, real, steps, ingested, evaluated)
 
 
@@ -85,7 +100,8 @@ class TrainingSetup:
     def step_seconds(self) -> float:
         """Return seconds of one optimizer step, of which storage and the job's own factor know nothing."""
         values = TimeCoefficients.of(self.library.calibrations["time"].values)
-        return float(step_time(self.inputs, values).seconds)
+        memory = MemoryCoefficients.of(self.library.calibrations["memory"].values)
+        return float(step_time(with_paging(self.inputs, memory), values).seconds)
 
     def memory(self, capped: bool = True) -> MemoryEstimate:
         """Return bytes on the fullest GPU, what is reserved capped by what it has."""
@@ -109,6 +125,8 @@ def build_setup(
         gpus_per_node=machine.gpus_per_instance,
         tensor=recipe.tensor_parallel,
         pipeline=recipe.pipeline_parallel,
+        context=recipe.context_parallel,
+        expert=recipe.expert_parallel,
         zero_stage=recipe.zero_stage,
         hybrid=int(recipe.is_hybrid),
         variable_length=work.mean_length / work.longest if job.packing == "padded" else 0.0,
@@ -126,8 +144,14 @@ class RecomputedPhysics:
     setup: TrainingSetup
     step_seconds: float  # per optimizer step, as fed by storage and with the job's own factor on speed
     rate: float  # real tokens (images) per second
+    computed_seconds: float  # of a step, whatever storage delivers
     sigmas: Sigmas  # of ln(time)
     reported: dict[str, Any]  # other fields of the assignment
+
+    @property
+    def work(self) -> Workload:
+        """Lengths and amounts of the job."""
+        return self.setup.work
 
 
 def recompute_physics(context: AuditContext) -> RecomputedPhysics:
@@ -146,13 +170,16 @@ def recompute_physics(context: AuditContext) -> RecomputedPhysics:
     own = learned.own_speed_factor(context.recipe, context.machine, batch, int(work.sequence), library)
     computed = setup.step_seconds() / own / job.efficiency
     # Storage delivers no faster what a step works on: token ids, or images.
-    fed = float(fed_step_seconds(computed, per_step, job.storage_gb_per_second * GB, context.stages, resolution))
+    each = image.cached_bytes(resolution) if image and context.recipe.caches_latents else 0.0
+    storage = job.storage_gb_per_second * GB
+    fed = float(fed_step_seconds(computed, per_step, storage, context.stages, resolution, each))
     seconds = run.hours * HOUR / work.steps if run and run.hours else fed
     probed = learned.probed.get(memory_setting(context.recipe, context.machine.gpus))
     return RecomputedPhysics(
         setup=setup,
         step_seconds=seconds,
         rate=work.real / (work.steps * seconds),
+        computed_seconds=computed,
         sigmas=_sigmas(context, setup, learned),
         reported={
             "fed_by_storage": run is None and fed > computed * (1 + 1e-9),
@@ -202,19 +229,18 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
     stack = inputs.stack
     if probed is not None:
         inputs = replace(inputs, activations=replace(inputs.activations, scale=probed.scale))
-        stack = replace(stack.with_margin(probed.margin_on(context.gpu.name)), phi=probed.phi)
+        margin = probed.margin_on(context.gpu.name)
+        stack = replace(stack, margin=margin, known_margin=probed.known_share * margin, phi=probed.phi)
     if context.scenario.limits.vram_headroom is not None:
         stack = stack.with_margin(context.scenario.limits.vram_headroom)
     estimate = replace(setup, inputs=replace(inputs, stack=stack)).memory()
     need = max(float(estimate.need) / GIB, probed.floor_gib(micro, longest) if probed else 0.0)
     if run:  # it did fit: what was seen, else at most the card
         need = run.peak_vram_gib or min(need, usable_gib)
-    before = memory_tail(context.values("memory"), context.recipe.framework, context.framework.profiled)
-    sigma = learned.fit_sigma(before, context.recipe, context.machine.gpus, library)
+    before = memory_spread(context.values("memory"), context.recipe.framework, context.framework.profiled)
+    sigma = learned.fit_sigma(before.sigma, context.recipe, context.machine.gpus, library)
     is_proven = learned.has_run(context.recipe, context.machine, micro, int(layout.accumulation), setup.work.sequence)
-    # Live tensors may grow into all that the rule does not set aside for context and cached blocks.
-    beside = float(estimate.need) - float(estimate.allocated) * (1.0 + float(stack.margin))
-    chance = float(fit_probability(estimate.allocated, usable_gib * GIB - beside, sigma))
+    chance = _chance_of_fitting(replace(setup, inputs=inputs), stack, MemorySpread(sigma, before.known_share))
     return Vram(
         peak=need,
         allocated=float(estimate.allocated) / GIB,
@@ -223,6 +249,25 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
         phase=PHASES[int(estimate.phase)],
         parts={name: float(part) / GIB for name, part in estimate.breakdown.items()},
     )
+
+
+def _chance_of_fitting(setup: TrainingSetup, stack: Stack, spread: MemorySpread) -> float:
+    """Return the highest confidence whose margins the fit rule still admits, by division into ever smaller parts.
+
+    At z deviations what is uncertain is exp(z * sigma) times as large, of states the known share of that more.
+    """
+    usable = float(setup.inputs.hardware.usable_bytes)
+    values = MemoryCoefficients.of(setup.library.calibrations["memory"].values)
+    low, high = -_DEVIATIONS, _DEVIATIONS
+    for _ in range(_ROUNDS):
+        ends = low + (high - low) * np.arange(_PARTS + 1) / _PARTS
+        margin = np.exp(ends[1:-1] * spread.sigma) - 1.0
+        wider = replace(stack, margin=margin, known_margin=spread.known_share * margin)
+        lines = memory_lines(replace(setup.inputs, stack=wider), values)
+        need = np.broadcast_to(lines.need(setup.inputs.layout.micro_batch, usable), margin.shape)
+        most = int(np.argmin(np.append(need <= usable, False)))  # those before it fit
+        low, high = float(ends[most]), float(ends[most + 1])
+    return NormalDist().cdf(low)
 
 
 def _sigmas(context: AuditContext, setup: TrainingSetup, learned: Correction) -> Sigmas:
@@ -241,9 +286,13 @@ def _sigmas(context: AuditContext, setup: TrainingSetup, learned: Correction) ->
         float(layout.micro_batch * layout.sequence),
         # A U-Net is no stack of equal layers: as uncertain as a mixture of experts.
         mixture=int(setup.inputs.network.experts > 0 or context.architecture.image is not None),
-        efficiency=efficiency_sigma(values, efficiency_of(context.gpu, library.calibrations["gpu_efficiency"])[1]),
+        efficiency=math.hypot(
+            efficiency_sigma(values, efficiency_of(context.gpu, library.calibrations["gpu_efficiency"])[1]),
+            *of_another_kind(context, values),
+        ),
         network_unknown=int(machine.network_gbps is None),
     )
     several = np.asarray([machine.instances > 1])
     after = learned.spread(before, [machine.gpu], [context.recipe.method], several, library)
-    return Sigmas(*(float(np.ravel(one)[0]) for one in after))
+    work = token_sigma(context.job)  # of a law that decides the tokens: independent of the speed
+    return Sigmas(*(math.hypot(float(np.ravel(one)[0]), work) for one in after))

@@ -10,8 +10,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from planner.audit.replicas.generated_evaluation import answering_seconds, generates, hours_on_machine
+from planner.audit.shipping.export import made_hours, result_gb, sent_hours, separate_export, trained_gb
+from planner.audit.shipping.latents import cached_latents
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
-from planner.estimates.adapters import lora_parameters
 from planner.estimates.time import data_stages, stages
 from planner.results.plan_parts import SeparateMachine
 from planner.units import GB, HOUR, TERA
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from planner.audit.physics import RecomputedPhysics, Workload
     from planner.scenario.offer import Offer
 
-STAGES = ("ingest", "evaluation")  # that may have a machine of their own
+STAGES = ("ingest", "evaluation", "export")  # that may have a machine of their own
 _MIN_RAM_GB = 32.0  # memory of a training machine whose offer does not say
 _IMAGE_GB = 10.0  # disk that a container image takes: the size of the stages calibration
 
@@ -34,7 +36,8 @@ class SeparateStage:
     late_hours: float
     billed_hours: float
     late_usd: float
-    rate_usd: float | None  # None: dollars are not hours times a price alone
+    rate_usd: float
+    moved_usd: float  # of the dollars, for data that move in and out
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ class JobStages:
     disk_gb: float  # stored while the machines of one run are rented: their disks, and checkpoints that stay
     moved_gb: float  # onto each instance: weights and data
     own_gb: float  # of them what leaves the place where the user's data lie
-    result_gb: float
+    sent_gb: float  # that leaves the training machines
+    result_gb: float  # kept where it was trained
     kept_gb: float  # checkpoints that stay, per run
 
     def separate_hours(self, stage: str) -> float:
@@ -73,7 +77,7 @@ class JobStages:
             "evaluation": self.evaluation + self.separate_hours("evaluation"),
             "checkpoints": self.checkpoints,
             "load between trials": self.reload,
-            "export": self.export,
+            "export": self.export + self.separate_hours("export"),
         }
 
 
@@ -83,7 +87,8 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
     separate = () if observed else _separate_stages(context, work)
     there = {one.machine.stage for one in separate}
     raw, tokens, made = _data_on_machine(context, work, "ingest" in there)
-    result, weights = result_gb(context, context.recipe.method), context.architecture.download_gb
+    is_made_elsewhere, method, weights = "export" in there, context.recipe.method, context.architecture.download_gb
+    sent = trained_gb(context, method) if is_made_elsewhere else result_gb(context, method)
     load = _load_hours(context, physics)
     # Boot, image, weights and data from the outside; data prepared elsewhere flow freely, the user's own may not.
     pull, own_pull = context.download_rate_of(context.offer), context.download_rate_of(context.offer, of_own_data=True)
@@ -91,7 +96,7 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
     restart = (boot + (weights + tokens) * GB / pull + (job.data_gb + raw) * GB / own_pull) / HOUR + load
     source, wanted = job.stages.transfer, job.stages.checkpoints
     kept = _checkpoint_bytes(context, physics) * wanted.keep / GB if wanted else 0.0
-    lies_here = source is not None and source.region == context.offer.region
+    lies_here = source is not None and (source.region,) == context.offer.regions
     live, early = (0.0, 1.0) if observed else (1.0, job.early_stopping)  # nothing is added to an observed run
     if observed:
         parts = (observed.hours or 0.0, 0.0, 0.0)
@@ -100,11 +105,17 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
         once = steps * float(stages.goodput_factor(steps, context.machine.instances, 0, context.stages))
         codes = (physics.setup.inputs.states.frozen, physics.setup.inputs.activations.checkpointing)
         seconds = stages.evaluation_seconds(work.evaluated, physics.rate, *codes, context.stages)
-        evaluation = 0.0 if "evaluation" in there else float(seconds) / HOUR
+        here = hours_on_machine(context) / early if generates(context) else float(seconds) / HOUR  # prompts in full
+        evaluation = 0.0 if "evaluation" in there else here
         parts = (once, evaluation, _checkpoint_hours(context, physics, once))
     training, evaluation, checkpoints = (one * trials.wall * early for one in parts)
-    once_again, start = training + evaluation + checkpoints, restart * live  # early stopping shortens, trials repeat
-    prepare, export = _prepare_hours(context, work, raw), export_hours(context, result) + _merge_hours(context)
+    once_again, start, uncut = training + evaluation + checkpoints, restart * live, evaluation * generates(context)
+    cached_hours, cached = cached_latents(context, physics)
+    prepare, export = (
+        _prepare_hours(context, work, raw) + cached_hours,
+        sent_hours(context, context.offer, sent, not is_made_elsewhere),
+    )
+    export += 0.0 if is_made_elsewhere else made_hours(context, context.offer)
     reload, reloads = live * load * trials.reloads_wall, live * load * trials.reloads
     waiting = once_again * trials.waiting / trials.wall
     return JobStages(
@@ -120,13 +131,14 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
         reloads=reloads,
         outside_run_hours=start + live * (prepare + export),
         run=once_again + reload,
-        stretch=(once_again / early + reload) / (once_again + reload),
+        stretch=((once_again - uncut) / early + uncut + reload) / (once_again + reload),
         all_groups_hours=once_again * trials.work / trials.wall + waiting + reloads,
         separate=separate,
-        disk_gb=(2 * weights + job.data_gb + _IMAGE_GB + raw + made) * context.machine.instances + kept,
+        disk_gb=(2 * weights + job.data_gb + _IMAGE_GB + raw + made + cached) * context.machine.instances + kept,
         moved_gb=weights + job.data_gb + raw + tokens,
         own_gb=0.0 if lies_here else job.data_gb + raw,
-        result_gb=result,
+        sent_gb=sent,
+        result_gb=0.0 if is_made_elsewhere else sent,
         kept_gb=kept,
     )
 
@@ -150,7 +162,9 @@ def _load_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
     """Return hours from disk to the GPUs; the job states how fast its disk is read, and the share that is reached."""
     job, size, machine = context.job, context.architecture.download_gb * GB, context.machine
     disk = job.storage_gb_per_second * GB * job.load_efficiency / context.stages.disk_efficiency
-    slot, compiled = physics.setup.inputs.hardware.pcie, int(context.framework.compiled)
+    slot, compiled = physics.setup.inputs.hardware.pcie, float(context.framework.compiled)
+    if context.framework.compiles_graphs:  # longer than torch.compile
+        compiled = context.stages.graph_compile_seconds / context.stages.compile_seconds
     quantised = context.network.parameters if context.recipe.weight_bits < 16 else 0
     seconds = stages.load_seconds(size, machine.gpus, disk, slot, context.stages, quantised, compiled)
     return float(seconds) / HOUR
@@ -193,42 +207,19 @@ def _checkpoint_bytes(context: AuditContext, physics: RecomputedPhysics) -> floa
     return float(stages.kept_checkpoint_bytes(states.trainable, each, is_resumed, coefficients))
 
 
-def result_gb(context: AuditContext, method: str) -> float:
-    """Return the size of the adapters that the job asks for, or of all weights as the model is released."""
-    export, lora = context.job.stages.export, context.job.lora
-    if method == "full" or (export and export.merged):
-        return context.architecture.download_gb
-    count = float(lora_parameters(context.network, context.recipe.lora_rank or lora.rank[0], lora.targets).trainable)
-    return count * context.library.techniques.bytes.adapters[context.framework.adapters].adapter_bytes / GB
-
-
-def export_hours(context: AuditContext, result: float) -> float:
-    """Return hours until the result is where the user wants it: no faster than both ends take it."""
-    wanted, pull = context.job.stages.export, context.download_rate_of(context.offer)
-    return result * GB / min(pull, (wanted.gb_per_second or math.inf) * GB) / HOUR if wanted else 0.0
-
-
-def _merge_hours(context: AuditContext) -> float:
-    """Return hours until adapters are merged into the weights on the machine's disk."""
-    wanted, disk = context.job.stages.export, context.disk_rate_of(context.offer)
-    merges = wanted is not None and wanted.merged and context.recipe.method == "lora"
-    return float(data_stages.merge_seconds(context.architecture.download_gb * GB, disk)) / HOUR if merges else 0.0
-
-
 def _separate_stages(context: AuditContext, work: Workload) -> tuple[SeparateStage, ...]:
     """Return the stages that the plan has on machines of their own, each once, on an offer of the scenario."""
     made: dict[str, SeparateStage] = {}
     for named in context.plan.beside:
         offer = context.offers.get(named.offer)
         if offer is not None and named.stage in STAGES and named.stage not in made:
-            figures = _ingest if named.stage == "ingest" else _evaluation
+            figures = {"ingest": _ingest, "evaluation": _evaluation, "export": _export}[named.stage]
             hours, late_hours, moved_usd = figures(context, work, offer)
             price, billed = offer.usd_per_hour or 0.0, billed_hours(offer, hours)
             usd, late_usd = (billed * price + moved_usd, billed_hours(offer, late_hours) * price + moved_usd)
             place = {"stage": named.stage, "provider": offer.provider, "offer": named.offer}
             machine = SeparateMachine(**place, hours=hours, usd=usd)
-            rate = price if moved_usd == 0 else None
-            made[named.stage] = SeparateStage(machine, late_hours, billed, late_usd, rate)
+            made[named.stage] = SeparateStage(machine, late_hours, billed, late_usd, price, moved_usd)
     return tuple(made.values())
 
 
@@ -245,21 +236,35 @@ def _ingest(context: AuditContext, work: Workload, offer: Offer) -> tuple[float,
 
 
 def _evaluation(context: AuditContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
-    """Return hours, hours in full and dollars of transfers: boot, image, weights, forward passes of all trials."""
+    """Return hours, hours in full and dollars of transfers: boot, image, weights, then the work of all trials."""
     job, coefficients, active = context.job, context.stages, context.network.active_parameters
     weights, pull = context.architecture.download_gb, context.download_rate_of(offer)
-    if offer.is_cpu:
-        slot, rate = math.inf, data_stages.forward_tokens_per_second_cpu(active, offer.cpu_cores or 1.0, coefficients)
+    slot, once = math.inf, 0.0
+    if generates(context):
+        slot = PCIE_BYTES_PER_SECOND[context.library.gpu(offer.card).pcie_gen] if offer.rents_gpus else math.inf
+        answered = answering_seconds(context, offer, 1, ("bf16",)) if offer.rents_gpus else None
+        once = math.inf if answered is None else answered + coefficients.compile_seconds
+    elif offer.is_cpu:
+        rate = data_stages.forward_tokens_per_second_cpu(active, offer.cpu_cores or 1.0, coefficients)
+        once = work.evaluated / float(rate)
     else:
         card, reached = context.library.gpu(offer.card), context.values("gpu_efficiency")
         slot, peak = PCIE_BYTES_PER_SECOND[card.pcie_gen], card.matmul16_tflops * TERA
         rate = data_stages.forward_tokens_per_second_gpu(active, peak, reached[card.name], coefficients)
+        once = work.evaluated / float(rate)
     disk = context.disk_rate_of(offer) * job.load_efficiency / coefficients.disk_efficiency
     ready = coefficients.boot_seconds + (coefficients.image_bytes + weights * GB) / pull
     ready += float(stages.load_seconds(weights * GB, 1, disk, slot, coefficients))
-    whole = work.evaluated * context.trials.work / float(rate)
+    whole = once * context.trials.work
     moved = weights * (offer.fees.ingress_usd_per_gb or 0.0)
-    return (ready + whole * job.early_stopping) / HOUR, (ready + whole) / HOUR, moved
+    cut = 1.0 if generates(context) else job.early_stopping
+    return (ready + whole * cut) / HOUR, (ready + whole) / HOUR, moved
+
+
+def _export(context: AuditContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
+    """Return hours, hours in full and dollars of transfers of making the result, whatever the work was."""
+    del work
+    return separate_export(context, offer)
 
 
 def billed_hours(offer: Offer, hours: float) -> float:

@@ -41,7 +41,7 @@ def machines_of(job: Assignment) -> float:
 
 def usd_per_hour_of(job: Assignment) -> float:
     """Return what a job spends per hour at its confidence while it holds its machines."""
-    return job.cost_at_confidence / max(end_hours(job) - job.start_at_hours, _SLACK)
+    return job.cost_at_confidence / max(job.held_hours, _SLACK)
 
 
 def peak(jobs: Iterable[Assignment], amount: Callable[[Assignment], float]) -> float:
@@ -59,12 +59,14 @@ def peak(jobs: Iterable[Assignment], amount: Callable[[Assignment], float]) -> f
 def times_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Iterator[Broken]:
     """Yield times that the plan may not have: of jobs, between jobs, in windows and reservations, of spending."""
     by_name = {job.name: job for job in plan.jobs}
-    offers = dict(zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True))
+    offers = dict(scenario.labelled_offers())
     for wanted in scenario.jobs:
         if (job := by_name.get(wanted.name)) is None:
             continue
         yield from _times_of_job(wanted, job, by_name)
         if (offer := offers.get(job.offer)) is not None:
+            if job.start_at_hours < offer.lead_hours - _SLACK:
+                yield f"start of {wanted.name}", f"at least {offer.lead_hours:g}", job.start_at_hours
             yield from _in_window(job, offer)
             yield from _in_reservation(job, offer, plan.reservations)
     for place, reservation in enumerate(plan.reservations):
@@ -84,8 +86,11 @@ def _times_of_job(wanted: Job, job: Assignment, by_name: dict[str, Assignment]) 
     start, end, name = job.start_at_hours, end_hours(job), wanted.name
     if start < wanted.release_hours - _SLACK:
         yield f"start of {name}", f"at least {wanted.release_hours:g}", start
-    if abs(end - start - job.hours.at_confidence) > _SLACK:
-        yield f"end of {name}", start + job.hours.at_confidence, end
+    ends = start + job.hours.at_confidence + job.paused_hours
+    if abs(end - ends) > _SLACK:
+        yield f"end of {name}", ends, end
+    if job.pauses and not job.resume_hours:
+        yield f"pauses of {name}", "none: it cannot go on after one", len(job.pauses)
     for one in wanted.after:
         earliest = end_hours(by_name[one.job]) + one.lag_hours if one.job in by_name else 0.0
         if start < earliest - _SLACK:
@@ -93,8 +98,17 @@ def _times_of_job(wanted: Job, job: Assignment, by_name: dict[str, Assignment]) 
 
 
 def _in_window(job: Assignment, offer: Offer) -> Iterator[Broken]:
-    """Yield a job outside the windows of its machine."""
-    start, end = job.start_at_hours, end_hours(job)
+    """Yield a job that runs outside the windows of its machine; between its pauses it is in one each time."""
+    begins = [job.start_at_hours, *(one.to_hours for one in job.pauses)]
+    ends = [*(one.from_hours for one in job.pauses), end_hours(job)]
+    for start, end in zip(begins, ends, strict=True):
+        yield from _stretch_in_window(job, offer, start, end)
+
+
+def _stretch_in_window(job: Assignment, offer: Offer, start: float, end: float) -> Iterator[Broken]:
+    """Yield a stretch of a run that no window of its machine holds, or that ends before it begins."""
+    if end < start - _SLACK:
+        yield f"pauses of {job.name}", "in their order", f"{start:g} to {end:g} h"
     if not offer.available or any(
         window.from_hours + turn - _SLACK <= start and end <= window.to_hours + turn + _SLACK
         for window in offer.available
@@ -193,9 +207,9 @@ def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], toleranc
 
 
 def waited_hours(job: Assignment, scenario: Scenario) -> float:
-    """Return the hours between the release of a job and its start."""
+    """Return the hours between the release of a job and its end in which it does not run."""
     wanted = next((one for one in scenario.jobs if one.name == job.name), None)
-    return job.start_at_hours - (wanted.release_hours if wanted else 0.0)
+    return job.start_at_hours + job.paused_hours - (wanted.release_hours if wanted else 0.0)
 
 
 def idle_hours(plan: Plan, scenario: Scenario) -> dict[str, float]:
@@ -207,9 +221,30 @@ def idle_hours(plan: Plan, scenario: Scenario) -> dict[str, float]:
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
         if offer.own is not None and offer.stock is not None:
             users = [job for job in plan.jobs if job.offer == label]
-            busy = math.fsum(machines_of(job) * (end_hours(job) - job.start_at_hours) for job in users)
-            found[label] = max(0.0, offer.stock * last - busy)
+            busy = math.fsum(machines_of(job) * job.held_hours for job in users)
+            found[label] = max(0.0, offer.stock * _open_hours(offer, last) - busy)
     return found
+
+
+def _open_hours(offer: Offer, last: float) -> float:
+    """Return the hours up to a time in which a machine may be used; what windows share counts once."""
+    if not offer.available:
+        return last
+    times = sorted(
+        (max(0.0, window.from_hours + turn), min(last, window.to_hours + turn))
+        for window in offer.available
+        for turn in ([0.0] if window.every_hours is None else _all_turns(window.from_hours, window.every_hours, last))
+    )
+    hours = reach = 0.0
+    for start, end in times:
+        hours += max(0.0, end - max(start, reach))
+        reach = max(reach, end)
+    return hours
+
+
+def _all_turns(first: float, every: float, last: float) -> list[float]:
+    """Return by how much a window moves until a time, the one before the plan starts among them."""
+    return [turn * every for turn in range(-1, max(0, math.ceil((last - first) / every)) + 1)]
 
 
 def lateness_usd(plan: Plan, scenario: Scenario) -> float:

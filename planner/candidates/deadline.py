@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from planner.candidates.stage_hours import RowHours
 
 
-def max_spot_share(table: CandidateTable, latest_hours: float) -> Floats:
+def max_spot_share(table: CandidateTable, latest_hours: Floats | float) -> Floats:
     """Return the largest spot share (n,) in [0, 1] that keeps the deadline; -1 where no share does."""
     slack = latest_hours - table.late_start_h
     on_demand, spot = table.late_h[:, ON_DEMAND], table.late_h[:, SPOT]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,11 +13,16 @@ from planner.candidates.machine_candidates import MachineCandidates
 from planner.candidates.managed_service import find_services
 from planner.candidates.offer_columns import OfferColumns
 from planner.candidates.offer_terms import spot_markets
-from planner.candidates.pricing import price_machines, technique_uses
+from planner.candidates.pricing import price_machines, technique_penalties
+from planner.candidates.replicas.market import market_of
+from planner.candidates.replicas.run_hours import compute_replica_hours
 from planner.candidates.run_hours import RunHours, compute_run_hours
+from planner.candidates.shipping.placement import find_fitting, place_exports
 from planner.candidates.stage_placement import Placement, enumerate_placements
 from planner.configurations.enumeration import JobConfigurations, enumerate_configurations
 from planner.configurations.recipe import is_allowed
+from planner.configurations.replicas.enumeration import enumerate_replicas
+from planner.scenario.inference import InferenceJob
 from planner.scenario.job import DEFAULT_CONFIDENCE
 from planner.scenario.stages import Stages, Trials
 from planner.spot.policy.policy_cache import PolicyCache
@@ -95,12 +100,16 @@ def enumerate_candidates(
     ScenarioError
         For a stage that no offer can run.
     """
+    market = market_of(job, market)
     physics, run_hours = _reuse_or_compute(job, architecture, market.distinct_machines, library, margins, before)
-    placements = (*enumerate_placements(job, architecture, physics.shape, market, library), Placement())
+    earlier = enumerate_placements(job, architecture, physics.shape, market, library)
+    placements = (*place_exports(earlier, job, architecture, run_hours, market, library), Placement())
     spot = spot_markets(market.offers, library)
     columns = OfferColumns.of(market, job, spot, library)
-    joined = ~outdone_by_other_frameworks(job, physics.ways, run_hours)
-    machines = _join_placements(job, physics, run_hours, columns, placements, market, joined)
+    kept = before.kept if before is not None and run_hours is before.run_hours else {}
+    if (outdone := ("outdone", job.techniques.penalties_usd)) not in kept:
+        kept[outdone] = outdone_by_other_frameworks(job, physics.ways, run_hours)
+    machines = _join_placements(job, physics, run_hours, columns, placements, market, ~kept[outdone])
     services = find_services(job, architecture, physics.shape, market, library)
     hours = machines.hours()
     table = price_machines(machines, hours, market, jobs)
@@ -123,6 +132,7 @@ def enumerate_candidates(
         margins.headroom,
         services,
         before.policies if before is not None else PolicyCache(),
+        kept,
     )
 
 
@@ -140,33 +150,49 @@ def candidates_of_framework(
     """
     update = {"framework": (framework,), **({} if confidence is None else {"confidence_given": confidence})}
     job = candidates.job.model_copy(update=update)
+    # Of a job with another deadline, or within another budget, they are the same: only the screening reads these.
+    key, same = ("candidates", framework, gpu, confidence), job.model_copy(update={"deadline_hours": None})
+    given, columns, made = candidates.kept.get(key, (None, None, {}))
+    if columns is not candidates.columns or given != same:
+        made = _made_for_framework(candidates, job, framework, gpu, market, library)
+        candidates.kept[key] = same, candidates.columns, made
+    return replace(candidates, job=job, kept={}, **made)
+
+
+def _made_for_framework(
+    candidates: JobCandidates, job: Job, framework: str, gpu: str, market: Market, library: Library
+) -> dict[str, Any]:
+    """Return what differs for a job of one framework on one GPU, by the name of the field."""
     physics, run_hours = candidates.physics, candidates.run_hours
-    if confidence is None and any(one.framework == framework for one in physics.ways.recipes):
+    has_same_confidence = job.confidence_given == candidates.job.confidence_given
+    if has_same_confidence and any(one.framework == framework for one in physics.ways.recipes):
         of = np.asarray([one.framework == framework for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
     else:
         architecture = candidates.architecture
         machines = tuple(machine for machine in market.distinct_machines if machine.gpu == gpu)
-        physics = enumerate_configurations(job, architecture, machines, library, candidates.headroom)
-        run_hours = compute_run_hours(job, architecture, physics, library, run_hours.budget_confidence)
+        key = ("physics", framework, job.confidence_given, machines)
+        if key not in candidates.kept:
+            found = enumerate_configurations(job, architecture, machines, library, candidates.headroom)
+            hours = compute_run_hours(job, architecture, found, library, run_hours.budget_confidence)
+            candidates.kept[key] = found, hours
+        physics, run_hours = candidates.kept[key]
         of = np.ones(len(physics.ways), dtype=bool)
     is_used = np.asarray([is_allowed(one, job) for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
     on_gpu = np.asarray([one.gpu == gpu for one in physics.ways.machines], dtype=bool)[physics.ways.machine]
     which = of & is_used & on_gpu
-    burden = burden_of(physics.ways, run_hours, technique_uses(job, physics.ways)[1])
+    burden = burden_of(physics.ways, run_hours, technique_penalties(job, physics.ways))
     which[which] = ~beaten_on_machine(physics.ways.rows(which), burden[:, which])
     columns, placements = candidates.columns, candidates.placements
     machines_ = _join_placements(job, physics, run_hours, columns, placements, market, which)
-    hours = machines_.hours()
-    return replace(
-        candidates,
-        job=job,
-        physics=physics,
-        table=price_machines(machines_, hours, market, candidates.table.jobs),
-        configuration=machines_.configuration,
-        placement=machines_.placement,
-        hours=hours,
-        run_hours=run_hours,
-    )
+    hours_ = machines_.hours()
+    return {
+        "physics": physics,
+        "table": price_machines(machines_, hours_, market, candidates.table.jobs),
+        "configuration": machines_.configuration,
+        "placement": machines_.placement,
+        "hours": hours_,
+        "run_hours": run_hours,
+    }
 
 
 def _reuse_or_compute(
@@ -179,17 +205,32 @@ def _reuse_or_compute(
 ) -> tuple[JobConfigurations, RunHours]:
     """Return the configurations of the job and their hours, from `before` as far as the job has not changed."""
     run_hours = None
-    if (
-        before is not None
-        and before.headroom == margins.headroom
-        and _same_physics(before, job, architecture, machines)
-    ):
+    same_margin = before is not None and before.headroom == margins.headroom
+    if before is not None and same_margin and _same_physics(before, job, architecture, machines):
         physics = before.physics
         has_same = before.run_hours.budget_confidence == margins.budget_confidence and _has_same_hours(before.job, job)
         run_hours = before.run_hours if has_same else None
     else:
-        physics = enumerate_configurations(job, architecture, machines, library, margins.headroom)
-    return physics, run_hours or compute_run_hours(job, architecture, physics, library, margins.budget_confidence)
+        physics = _configurations(job, architecture, machines, library, margins.headroom)
+    return physics, run_hours or _hours(job, architecture, physics, library, margins.budget_confidence)
+
+
+def _configurations(
+    job: Job, architecture: Architecture, machines: Sequence[Machine], library: Library, headroom: float | None
+) -> JobConfigurations:
+    """Return the configurations of a job of either form."""
+    if isinstance(job, InferenceJob):
+        return enumerate_replicas(job, architecture, machines, library, headroom)
+    return enumerate_configurations(job, architecture, machines, library, headroom)
+
+
+def _hours(
+    job: Job, architecture: Architecture, physics: JobConfigurations, library: Library, budget_confidence: float
+) -> RunHours:
+    """Return the hours of the configurations of a job of either form."""
+    if isinstance(job, InferenceJob):
+        return compute_replica_hours(job, architecture, physics, library, budget_confidence)
+    return compute_run_hours(job, architecture, physics, library, budget_confidence)
 
 
 def _join_placements(
@@ -209,8 +250,12 @@ def _join_placements(
     count = len(placements) - 1
     placement = np.tile(np.arange(count), len(configuration))
     configuration, offer = np.repeat(configuration, count), np.repeat(offer, count)
-    placement = np.where(run_hours.observed[configuration], count, placement)
-    return MachineCandidates(job, physics, run_hours, columns, placements, configuration, offer, placement)
+    observed = run_hours.observed[configuration]
+    fits = observed | find_fitting(placements, run_hours, physics.ways.recipe[configuration], placement)
+    placement = np.where(observed, count, placement)
+    return MachineCandidates(
+        job, physics, run_hours, columns, placements, configuration[fits], offer[fits], placement[fits]
+    )
 
 
 def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, machines: tuple[Machine, ...]) -> bool:
@@ -236,18 +281,13 @@ def _has_same_hours(before: Job, job: Job) -> bool:
 
 def _join_offers(ways: Configurations, market: Market, which: Flags) -> tuple[Integers, Integers]:
     """Return index pairs (configuration, offer) of offers that rent the machine of a configuration in `which`."""
-    # Offers of one kind share their tuple of machines, so only one of each kind is looked up.
-    kinds: dict[int, list[int]] = {}
-    for index, several in enumerate(market.machines):
-        kinds.setdefault(id(several), []).append(index)
-    offers_by_machine: dict[Machine, list[int]] = {}
-    for alike in kinds.values():
-        for machine in market.machines[alike[0]]:
-            offers_by_machine.setdefault(machine, []).extend(alike)
     pairs = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
-    for position, machine in enumerate(ways.machines):
-        here = np.flatnonzero((ways.machine == position) & which)
-        offers = np.sort(np.asarray(offers_by_machine[machine], dtype=np.int64))
+    chosen = np.flatnonzero(which)
+    by_machine = chosen[np.argsort(ways.machine[chosen], kind="stable")]
+    ends = np.searchsorted(ways.machine[by_machine], np.arange(len(ways.machines) + 1))
+    for position in np.flatnonzero(np.diff(ends)).tolist():
+        here = by_machine[ends[position] : ends[position + 1]]
+        offers = market.offers_by_machine[ways.machines[position]]
         pairs.append((np.repeat(here, len(offers)), np.tile(offers, len(here))))
     configuration, offer = (np.concatenate(side) for side in zip(*pairs, strict=True))
     return configuration, offer

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidates.pricing import technique_uses
+from planner.candidates.pricing import technique_penalties
+from planner.configurations.recipe import is_allowed, lossiness_of
+from planner.scenario.inference import InferenceJob
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.spot.policy.waiting import WaitingRule, least_wait, waiting_rule
+from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
@@ -54,6 +58,13 @@ class SpotChoice:
         """Return the policy of nearly the same dollars that waits least, and the price of waiting that it weighs."""
         found = least_wait(policies, self.run, self.states, self.point, most_usd, low_share)
         return None if found is None else (SpotChoice(found[0], self.states, found[1]), found[2])
+
+    def in_full(self, policies: PolicyCache) -> SpotChoice:
+        """Return the choice with all figures of its point, those that no candidate is compared by included."""
+        if not math.isnan(self.point.usd_sd):
+            return self
+        (point,) = policies.best_points([(self.run, self.states, self.point.hours)])
+        return replace(self, point=point)
 
     def at_waiting_price(self, policies: PolicyCache, usd_per_hour: float) -> SpotChoice:
         """Return the best policy within the same time where an hour of waiting costs more by this price."""
@@ -123,6 +134,7 @@ class JobCandidates:
     headroom: float | None
     services: ManagedServiceCandidates
     policies: PolicyCache = field(default_factory=PolicyCache, compare=False)  # of spot markets, computed when needed
+    kept: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False)  # follows from job and physics
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -142,6 +154,11 @@ class JobCandidates:
         found[machines] = self.run_hours.observed[self.configuration[machines]]
         return found
 
+    def moved(self, row: int) -> tuple[float, float, float]:
+        """Return what a move to another region copies: GB of the checkpoint and of the data, and bytes per second."""
+        saved = self.run_hours.saved_bytes[self.configuration[row]]
+        return float(saved) / GB, self.job.data_gb, float(self.columns.pull_bytes_per_second[self.table.offer[row]])
+
     def batch(self, row: int) -> tuple[int, int]:
         """Return micro-batch and accumulation steps of a row; 0 and 0 where a managed service chooses them."""
         if self.is_managed_service[row]:
@@ -152,6 +169,15 @@ class JobCandidates:
     def placement_of(self, row: int) -> Placement:
         """Return the placement of a row; an observed run and a managed service have no separate machines."""
         return self.placements[int(self.placement[row])]
+
+    def resume_hours(self, row: int) -> float:
+        """Return the expected hours on the machine that a pause of a run costs.
+
+        A checkpoint is written before it, and the run starts once more after it.
+        """
+        nodes = int(self.table.instances[row]) // self.hours.node_groups
+        write = self.run_hours.write_seconds(int(self.configuration[row]), nodes)
+        return float(self.hours.restart[row]) + float(write) / HOUR
 
     def hours_rented(self) -> Floats:
         """Return the hours (n,) on demand that one node group is rented for, at the confidence of the job."""
@@ -169,13 +195,25 @@ class JobCandidates:
         small = self.columns.ram_gb[self.table.offer] < wanted.ram_gb  # nan, which is unknown, is not
         return np.asarray(here & small & ~self.observed & ~self.is_managed_service, dtype=bool)
 
+    def lacks_export_memory(self) -> Flags:
+        """Return the rows (n,) whose own machine is known to have too little memory to merge or quantise the result."""
+        here = np.asarray([one.export is None for one in self.placements], dtype=bool)[self.placement]
+        adapts = np.asarray([one.method == "lora" for one in self.recipes], dtype=np.int64)[self.table.recipe]
+        small = self.columns.lacks_export_memory[adapts, self.table.offer]
+        return np.asarray(here & small & ~self.observed & ~self.is_managed_service, dtype=bool)
+
+    def exports_nowhere(self) -> bool:
+        """Return whether every row that the job's methods allow lacks the memory to export its result."""
+        allowed = np.asarray([is_allowed(one, self.job) for one in self.recipes], dtype=bool)[self.table.recipe]
+        return bool(allowed.any() and self.lacks_export_memory()[allowed].all())
+
     def beaten(self) -> Flags:
         """Return the rows (n,) whose configuration is in nothing better than the fastest of its machine and method.
 
         Compared is all that hours and dollars depend on: on no offer and at no spot share is such a row the best.
         """
         ways = self.physics.ways
-        burden = burden_of(ways, self.run_hours, technique_uses(self.job, ways)[1])
+        burden = burden_of(ways, self.run_hours, technique_penalties(self.job, ways))
         # The last element is that of managed services.
         return np.append(beaten_on_machine(ways, burden), False)[self.configuration]
 
@@ -201,14 +239,16 @@ def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Float
     hours = elsewhere, elsewhere + run.evaluation_hours, run.reload_hours
     restarts = (
         run.load_seconds,
+        run.latent_hours,
         run.confidence_factor,
         run.budget_factor,
         run.stall_seconds,
         run.saved_bytes,
         ~run.observed,
     )
-    of_recipe = np.asarray([run.export_gb, run.kept_gb, run.adapts])[:, ways.recipe]
-    return np.stack([*hours, *restarts, *of_recipe, penalty_usd])
+    of_recipe = np.asarray([run.trained_gb, run.export_gb, run.kept_gb, run.adapts, run.latent_gb])[:, ways.recipe]
+    # What rounds never outdoes an equal configuration that does not.
+    return np.stack([*hours, *restarts, *of_recipe, penalty_usd, lossiness_of(ways.recipes)[ways.recipe]])
 
 
 def beaten_on_machine(ways: Configurations, burden: Floats) -> Flags:
@@ -231,11 +271,11 @@ def outdone_by_other_frameworks(job: Job, ways: Configurations, run: RunHours) -
     """
     outdone = np.zeros(len(ways), dtype=bool)
     order = list(dict.fromkeys(recipe.framework for recipe in ways.recipes))
-    if len(order) < 2:
+    if len(order) < 2 or isinstance(job, InferenceJob):  # whose engines are methods of their own
         return outdone
     framework = np.asarray([order.index(recipe.framework) for recipe in ways.recipes])[ways.recipe]
     names, label = np.unique([recipe.method_label for recipe in ways.recipes], return_inverse=True)
-    burden = burden_of(ways, run, technique_uses(job, ways)[1])
+    burden = burden_of(ways, run, technique_penalties(job, ways))
     group = ways.machine * len(names) + label[ways.recipe]
     by_group = np.argsort(group, kind="stable")
     for members in np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1):

@@ -10,7 +10,7 @@ import numpy as np
 from planner.candidates.offer_terms import disk_gb
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.candidates.stage_placement import Placement, ingested_tokens, prepared_gb
-from planner.estimates.time.data_stages import ingest_seconds, machine_cores, merge_seconds
+from planner.estimates.time.data_stages import ingest_seconds, machine_cores
 from planner.estimates.time.stages import boot_seconds, transfer_seconds
 from planner.estimates.trials import trial_work
 from planner.units import GB, HOUR
@@ -98,15 +98,20 @@ class MachineCandidates:
         reload = run_hours.reload_hours[self.configuration]
         work = training + evaluation + checkpoints
         run = work + reload
-        stretch = np.where(observed, 1.0, (work / job.early_stopping + reload) / run)
+        tests = job.stages.evaluation is not None and job.stages.evaluation.answers_prompts
+        uncut = evaluation if tests else 0.0  # early stopping leaves out no test prompt
+        stretch = np.where(observed, 1.0, ((work - uncut) / job.early_stopping + uncut + reload) / run)
         spot_paid, spot_wall = self._spot_hours(run, restart)
-        ratios = node_group_ratios(job)
-        stored = (disk_gb(run_hours.weights_gb, job.data_gb) + data.raw + data.prepared) * self.instances
+        ratios, (export, sent, result) = node_group_ratios(job), self._exports()
+        cached = np.asarray(run_hours.latent_gb)[self.recipe]
+        stored = (disk_gb(run_hours.weights_gb, job.data_gb) + data.raw + data.prepared + cached) * self.instances
         return RowHours(
             start=start,
             restart=restart,
-            ingest=self._ingest_hours(data),
-            export=self._export_hours(),
+            ingest=self._ingest_hours(data) + run_hours.latent_hours[self.configuration],
+            export=export,
+            sent_gb=sent,
+            result_gb=result,
             separate=self.of_placement([one.total("hours") for one in self.placements]),
             late_separate=self.of_placement([one.total("late_hours") for one in self.placements]),
             training=training,
@@ -194,18 +199,20 @@ class MachineCandidates:
             paid[has], wall[has] = (np.where(ends, one, np.nan) for one in (found.paid, found.wall))
         return paid, wall
 
-    def _export_hours(self) -> Floats:
-        """Return the hours (n,) of sending the result, no faster than the machine and the target allow."""
+    def _exports(self) -> tuple[Floats, Floats, Floats]:
+        """Return hours of the export (n,) on the training machine, GB that leave it, and GB of the result made there.
+
+        The result leaves no faster than its target allows; what another machine makes it from as fast as that pulls.
+        """
         wanted, run_hours, columns = self.job.stages.export, self.run_hours, self.columns
+        result, trained = (np.asarray(gb)[self.recipe] for gb in (run_hours.export_gb, run_hours.trained_gb))
+        away = self.of_placement([float(one.export is not None) for one in self.placements]) > 0
+        sent = np.where(away, trained, result)
         if wanted is None:
-            return np.zeros(len(self.offer))
+            return np.zeros(len(self.offer)), sent, result
         line = columns.pull_bytes_per_second[self.offer]
         if wanted.gb_per_second is not None:
-            line = np.minimum(line, wanted.gb_per_second * GB)
-        seconds = transfer_seconds(np.asarray(run_hours.export_gb)[self.recipe] * GB, line)
-        if wanted.merged:
-            disk = columns.disk_bytes_per_second[self.offer]
-            seconds = seconds + np.asarray(run_hours.adapts)[self.recipe] * merge_seconds(
-                run_hours.weights_gb * GB, disk
-            )
-        return np.where(self.observed, 0.0, np.asarray(seconds / HOUR, dtype=float))
+            line = np.where(away, line, np.minimum(line, wanted.gb_per_second * GB))
+        work = columns.export_seconds[np.asarray(run_hours.adapts, dtype=np.int64)[self.recipe], self.offer]
+        seconds = transfer_seconds(sent * GB, line) + np.where(away, 0.0, work)
+        return np.where(self.observed, 0.0, np.asarray(seconds / HOUR, dtype=float)), sent, np.where(away, 0.0, result)

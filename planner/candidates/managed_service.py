@@ -9,10 +9,11 @@ import numpy as np
 
 from planner.candidate_table import CandidateTable
 from planner.candidates.offer_terms import data_egress_usd_per_gb, data_transfer_seconds, download_rate
-from planner.candidates.run_hours import evaluated_tokens, export_gb
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
+from planner.configurations.grid import evaluated_tokens
 from planner.configurations.recipe import Recipe
+from planner.configurations.written_sizes import trained_gb
 from planner.estimates.billing import service_tokens_per_second, service_usd
 from planner.estimates.time.data_stages import retained_gb_months
 from planner.estimates.time.stages import transfer_seconds
@@ -106,6 +107,7 @@ class ManagedServiceCandidates:
             share_high=zeros,
             uses=uses,
             penalty_usd=uses @ job.techniques.penalties_usd,
+            lossiness=np.zeros(count, dtype=np.int64),
             fit_gib=zeros,
             usable_gib=zeros,
             rented_h=zeros,
@@ -190,7 +192,9 @@ def _transfer(
     pull = download_rate(offer, library)
     data = job.data_gb + (stages.ingest.raw_gb if stages.ingest else 0.0)
     recipe = SIZING_RECIPES[method]
-    result = export_gb(recipe, recipe_coefficients(recipe, job, shape.network, library), architecture, job)
+    made = trained_gb(recipe, recipe_coefficients(recipe, job, shape.network, library), architecture)
+    # A service hands over 16-bit weights where more than adapters are asked for: it quantises nothing.
+    result = made if stages.export is None or stages.export.form == "adapters" else architecture.download_gb
     kept = float(retained_gb_months(result, stages.retention_hours or 0.0))
     egress = data_egress_usd_per_gb(job, offer)
     line = pull

@@ -9,16 +9,18 @@ another, because they pay no switch to on demand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import median
 from planner.candidates.offer_terms import machines_of
 from planner.scenario.limits import AllowForbid, SpotShare
-from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.offer import Offer
+from planner.scenario.zones.groups import undominated_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from planner.configurations.grid import Machine
     from planner.library.schema import GpuSpec, Library
     from planner.scenario.job import Job
+    from planner.scenario.limits import Limits
     from planner.scenario.scenario import Scenario
 
 MANAGED = "managed"
@@ -37,7 +40,8 @@ MIN_PEERS = 3
 """Offers of an instance from which on it has a usual discount."""
 PRICE_FIELDS = ("usd_per_hour", "spot_usd_per_hour")
 TERM_FIELDS = tuple(
-    Offer.model_fields.keys() - {*PRICE_FIELDS, "region", "instance", "notes", "currency", "date", "dates", "source"}
+    Offer.model_fields.keys()
+    - {*PRICE_FIELDS, "region", "zones", "instance", "notes", "currency", "date", "dates", "source"}
 )
 """What a plan may depend on besides region, instance and prices."""
 
@@ -56,11 +60,34 @@ class Market:
     distinct_machines: tuple[Machine, ...]
     separate_offers: tuple[Offer, ...] = ()  # that stages on separate machines may rent
     separate_labels: tuple[str, ...] = ()
+    _permitted: dict[tuple[AllowForbid, ...], Flags] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @cached_property
     def gpus(self) -> tuple[str, ...]:
         """Return the GPU's name of each offer; `MANAGED` for a managed service."""
         return tuple(card.name if card else MANAGED for card in self.cards)
+
+    @cached_property
+    def offers_by_machine(self) -> dict[Machine, Integers]:
+        """Return the places of the offers that rent each machine, in their order."""
+        # Offers of one kind share their tuple of machines, so only one of each kind is looked up.
+        kinds: dict[int, list[int]] = {}
+        for index, several in enumerate(self.machines):
+            kinds.setdefault(id(several), []).append(index)
+        found: dict[Machine, list[int]] = {}
+        for alike in kinds.values():
+            for machine in self.machines[alike[0]]:
+                found.setdefault(machine, []).extend(alike)
+        return {machine: np.sort(np.asarray(places, dtype=np.int64)) for machine, places in found.items()}
+
+    def permitted(self, limits: Limits) -> Flags:
+        """Return the offers (offers,) that the lists of the limits allow: a plan screens by the same ones often."""
+        lists = limits.providers, limits.gpus, limits.regions, limits.tiers
+        if lists not in self._permitted:
+            self._permitted[lists] = np.asarray([limits.permits(offer) for offer in self.offers], dtype=bool)
+        return self._permitted[lists]
 
     @property
     def providers(self) -> tuple[str, ...]:
@@ -87,6 +114,8 @@ class Market:
             index
             for index, offer in enumerate(self.offers)
             if offer.managed is not None
+            and offer.managed.trains
+            and kind != "inference"  # an answer of a service is compared with a plan, and is none
             and architecture in offer.managed.architectures
             and (kind != "pretrain" or offer.managed.method == "full")
         ]
@@ -102,18 +131,25 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     compared = ["instance", *(set(places) - {"instance"}), *PRICE_FIELDS, *TERM_FIELDS]
     facts = itemgetter(*compared)
     groups: dict[tuple[object, ...], list[tuple[str, Offer]]] = {}
-    for label, offer in zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True):
-        if not offer.is_cpu:
+    every = scenario.labelled_offers()
+    for label, offer in every:
+        if not offer.is_cpu and not offer.zones:
             key = (scenario.limits.is_outdated(offer), facts(offer.__dict__))
             groups.setdefault(key, []).append((label, offer))
     firsts = [min(group, key=itemgetter(0)) for group in groups.values()]
     is_outdated = np.asarray([old for old, _ in groups], dtype=bool)
     merged = [len({offer.region for _, offer in group}) for group in groups.values()]
     labels, found = [label for label, _ in firsts], [offer for _, offer in firsts]
-    is_outlier = flag_spot_outliers(found)
-    keep = np.arange(len(found))
+    several = [one for one in every if one[1].zones]
+    is_outlier = flag_spot_outliers([*found, *(offer for _, offer in several)])
+    keep = list(range(len(found) + len(several)))
     if has_comparable_prices(scenario):
-        keep = np.asarray(find_undominated_offers(found, labels, is_outlier, is_outdated, places), dtype=np.int64)
+        keep = find_undominated_offers(found, labels, is_outlier, is_outdated, places)
+        left = undominated_groups([one for _, one in several], is_outlier[len(found) :].tolist(), bool(places))
+        keep += [len(found) + place for place in left]
+    labels, found = labels + [label for label, _ in several], found + [offer for _, offer in several]
+    merged += [1] * len(several)
+    is_outdated = np.append(is_outdated, [scenario.limits.is_outdated(offer) for _, offer in several]).astype(bool)
     offers = tuple(found[index] for index in keep)
     cards = tuple(library.gpu(offer.card) if offer.rents_gpus else None for offer in offers)
     hosts_states = any(job.techniques.uses_host_memory for job in scenario.jobs)
@@ -193,23 +229,27 @@ def flag_spot_outliers(offers: Sequence[Offer]) -> Flags:
     """Return the offers (offers,) whose ratio of spot to on-demand price is far below that of their instance.
 
     Such a price is probably an error of the price list, and a search for the least cost over thousands of prices
-    finds these errors first.
+    finds these errors first. Of a group of zones the cheapest one counts.
     """
     ratios: dict[tuple[str, str, str], list[float]] = {}
     ratio = np.full(len(offers), np.nan)
     kinds = [(offer.provider, offer.instance, offer.card) for offer in offers]
     for index, (kind, offer) in enumerate(zip(kinds, offers, strict=True)):
         if offer.has_spot and offer.usd_per_hour and offer.spot_usd_per_hour is not None:
-            ratio[index] = offer.spot_usd_per_hour / offer.usd_per_hour
-            ratios.setdefault(kind, []).append(float(ratio[index]))
-    usual = {kind: float(np.median(peers)) for kind, peers in ratios.items() if len(peers) >= MIN_PEERS}
+            least = min((usd for _, usd in offer.zones), default=offer.spot_usd_per_hour)
+            ratio[index] = least / offer.usd_per_hour
+            if not offer.zones:
+                ratios.setdefault(kind, []).append(float(ratio[index]))
+    usual = {kind: median(peers) for kind, peers in ratios.items() if len(peers) >= MIN_PEERS}
     return np.asarray(ratio < OUTLIER_SHARE * np.asarray([usual.get(kind, np.nan) for kind in kinds], dtype=float))
 
 
 def needs_separate_machines(job: Job) -> bool:
     """Return whether a stage of the job may run on another machine than the training machine."""
     stages = job.stages
-    return any(one is not None and set(one.on) != {"machine"} for one in (stages.ingest, stages.evaluation))
+    places = [one.on for one in (stages.ingest, stages.evaluation) if one is not None]
+    places += [stages.export.places] if stages.export is not None else []
+    return any(set(one) != {"machine"} for one in places)
 
 
 def _separate_offers(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
@@ -219,8 +259,8 @@ def _separate_offers(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, 
     limits = scenario.limits
     found = [
         (offer, label)
-        for label, offer in zip(offer_labels(scenario.offers), scenario.adjusted_offers(), strict=True)
-        if (offer.is_cpu or offer.gpus == 1)
+        for label, offer in scenario.labelled_offers()
+        if (offer.is_cpu or (offer.gpus == 1 and not offer.zones))
         and offer.usd_per_hour is not None
         and not offer.is_reservation
         and offer.committed_hours is None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.offer_terms import SpotMarket, disk_rate, download_rate
+from planner.candidates.shipping.export_work import export_columns
 from planner.units import HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -40,8 +41,11 @@ class OfferColumns:
     mean_up_hours: Floats
     step_hours: Floats
     minimum_hours: Floats
-    term_hours: Floats  # longest run: the term of a commitment; inf without one
+    term_hours: Floats  # longest run: the term of a commitment, the horizon of a purchase; inf without one
+    lead_hours: Floats  # from the order to the machine
     committed_hours: Floats  # prepaid machine hours that are left; inf where that is no limit
+    export_seconds: Floats  # (2, offers): merging and quantising what full training, or adapters, leave
+    lacks_export_memory: Flags  # (2, offers): known to have too little memory for that
 
     @classmethod
     def of(cls, market: Market, job: Job, spot: Sequence[SpotMarket], library: Library) -> OfferColumns:
@@ -53,6 +57,8 @@ class OfferColumns:
             """Return values as a column, with `missing` in place of None."""
             return np.asarray([missing if value is None else value for value in values], dtype=float)
 
+        disks = column([disk_rate(o, library) for o in offers])
+        export_seconds, lacks_export_memory = export_columns(job, offers, disks, library)
         return cls(
             on_demand_usd=column([0.0 if o.commitment else o.usd_per_hour for o in offers]),
             spot_usd=column([o.spot_usd_per_hour if o.has_spot else None for o in offers]),
@@ -62,17 +68,20 @@ class OfferColumns:
             storage_usd_per_gb_hour=column([o.fees.storage_usd_per_gb_month for o in offers], 0.0) / MONTH_HOURS,
             network_storage_usd_per_gb_month=column([o.fees.network_storage_usd_per_gb_month for o in offers], 0.0),
             source_usd_per_gb=source.egress_usd_per_gb if source else 0.0,
-            at_data=np.asarray([bool(source and source.region == o.region) for o in offers], dtype=bool),
+            at_data=np.asarray([bool(source and o.is_in(source.region)) for o in offers], dtype=bool),
             pull_bytes_per_second=column([download_rate(o, library) for o in offers]),
-            disk_bytes_per_second=column([disk_rate(o, library) for o in offers]),
+            disk_bytes_per_second=disks,
             cores=column([o.cpu_cores for o in offers]),
             ram_gb=column([o.ram_gb for o in offers]),
             availability=column([s.availability for s in spot]),
             mean_up_hours=column([s.mean_up_hours for s in spot]),
             step_hours=column([o.billing.step_seconds for o in offers]) / HOUR,
             minimum_hours=column([o.billing.minimum_hours for o in offers]),
-            term_hours=column([o.term_hours if o.is_reservation else None for o in offers], np.inf),
+            term_hours=column([o.use_hours for o in offers], np.inf),
+            lead_hours=column([o.lead_hours for o in offers]),
             committed_hours=column([o.committed_hours for o in offers], np.inf),
+            export_seconds=export_seconds,
+            lacks_export_memory=lacks_export_memory,
         )
 
     def storage_usd_per_hour(self, offer: Integers, stored_gb: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 Hours and dollars of one candidate (n instances per node group, k node groups, p_od and p_spot dollars an hour):
 
-    start_h    once + separate          see `planner.candidates.stage_hours`
+    start_h    once + separate + lead   see `planner.candidates.stage_hours`
     run_h[od]  run                      run_h[spot] = expected wall hours + one more start (the switch)
     usd[od]    n * p_od * (k * once + machine hours of run)
     usd[spot]  n * p_spot * (k * once + machine hours paid) + n * p_od * k * switch
@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidate_table import ON_DEMAND, CandidateTable
+from planner.configurations.recipe import lossiness_of
 from planner.library.techniques import read_techniques
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.arrays import Flags, Floats
+    from planner.arrays import Flags, Floats, Integers
     from planner.candidates.machine_candidates import MachineCandidates
     from planner.candidates.market import Market
     from planner.candidates.stage_hours import RowHours
@@ -46,16 +47,19 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
         [np.where(has_on_demand, hours.run, np.nan), np.where(no_spot, np.nan, hours.spot_wall + hours.switch)], axis=1
     )
     late_h = np.stack([run_h[:, ON_DEMAND] * hours.late_factor, hours.late_spot_wall + hours.switch * late], axis=1)
+    lead = columns.lead_hours[machines.offer]  # nothing is paid before the machine is there
     run_usd, late_usd = _market_usd(machines, hours, run_h)
-    uses, penalty_usd = technique_uses(machines.job, ways)  # rows are many times as many as configurations
+    # Rows are many times as many as configurations, which with one framework are few of all.
+    chosen, of_row = np.unique(machines.configuration, return_inverse=True)
+    uses = technique_uses(ways, chosen)
     return CandidateTable(
         **market.identity_columns(jobs, machines.job.name, machines.offer),
         recipe=machines.recipe,
         instances=instances * groups,
         gpus=machines.gpus * groups,
         node_groups=np.full(len(machines.offer), groups, dtype=np.int64),
-        start_h=hours.once + hours.separate,
-        late_start_h=hours.once * late + hours.late_separate * late,
+        start_h=hours.once + hours.separate + lead,
+        late_start_h=hours.once * late + hours.late_separate * late + lead,
         run_h=run_h,
         late_h=late_h,
         fixed_usd=_fixed_usd(machines, hours),
@@ -63,8 +67,9 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
         late_usd=late_usd,
         share_low=np.where(has_on_demand, 0.0, 1.0),
         share_high=np.where(no_spot, 0.0, 1.0),
-        uses=uses.take(machines.configuration, axis=0),
-        penalty_usd=penalty_usd[machines.configuration],
+        uses=uses.take(of_row, axis=0),
+        penalty_usd=(uses @ np.asarray(machines.job.techniques.penalties_usd))[of_row],
+        lossiness=lossiness_of(ways.recipes)[machines.recipe],
         fit_gib=ways.fit_gib[machines.configuration],
         usable_gib=ways.usable_gib[machines.configuration],
         rented_h=(hours.once * late * groups + hours.group_run * hours.late_factor) * instances,
@@ -94,24 +99,31 @@ def _fixed_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
     """Return dollars (n,) whatever the hours: transfers, what is kept after the run, commitments."""
     columns, offer, run_hours = machines.columns, machines.offer, machines.run_hours
     instances = machines.instances * hours.node_groups
-    export, kept = (np.asarray(gb)[machines.recipe] for gb in (run_hours.export_gb, run_hours.kept_gb))
+    kept = np.asarray(run_hours.kept_gb)[machines.recipe] + hours.result_gb
     months = (machines.job.stages.retention_hours or 0.0) / MONTH_HOURS
     moved = columns.ingress_usd_per_gb[offer] * hours.moved_gb + columns.source_usd_per_gb * hours.own_gb
     return np.asarray(
         moved * instances
-        + columns.egress_usd_per_gb[offer] * export
-        + columns.network_storage_usd_per_gb_month[offer] * (export + kept) * months
+        + columns.egress_usd_per_gb[offer] * hours.sent_gb
+        + columns.network_storage_usd_per_gb_month[offer] * kept * months
         + columns.committed_usd[offer] * instances
     )
 
 
-def technique_uses(job: Job, ways: Configurations) -> tuple[Flags, Floats]:
-    """Return the techniques in use (configurations, T) and the sum of their penalties (configurations,)."""
-    penalties = np.asarray(job.techniques.penalties_usd)
+def technique_uses(ways: Configurations, which: Integers) -> Flags:
+    """Return the techniques (k, T) that some configurations (k,) use."""
     names = read_techniques().values.names
-    by_recipe = np.asarray([_uses(one, names) for one in ways.recipes], dtype=bool).reshape(-1, 2, len(names))
-    uses = by_recipe[ways.recipe, (ways.accumulation > 1).astype(np.int64)]
-    return uses, uses @ penalties
+    recipes, of = np.unique(ways.recipe[which], return_inverse=True)
+    by_recipe = np.asarray([_uses(ways.recipes[one], names) for one in recipes.tolist()], dtype=bool)
+    return by_recipe.reshape(-1, 2, len(names))[of, (ways.accumulation[which] > 1).astype(np.int64)]
+
+
+def technique_penalties(job: Job, ways: Configurations) -> Floats:
+    """Return the sum of the penalties (n,) of the techniques that each configuration uses."""
+    penalties = np.asarray(job.techniques.penalties_usd)
+    if not penalties.any():
+        return np.zeros(len(ways))
+    return np.asarray(technique_uses(ways, np.arange(len(ways))) @ penalties, dtype=float)
 
 
 @functools.lru_cache(maxsize=4096)  # recipes repeat: on other GPUs, and whenever a limit is lifted

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
+from planner.configurations.grid import evaluated_tokens
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
-from planner.configurations.recipe import Recipe, framework_of
+from planner.configurations.latents import cached_bytes, latent_gb, latent_seconds
+from planner.configurations.recipe import framework_of
+from planner.configurations.replicas.evaluation import generation_hours
 from planner.configurations.uncertainty import spread_of
+from planner.configurations.written_sizes import export_gb, stage_checkpoint_bytes, trained_gb
 from planner.estimates.preemption import (
     InterruptedRun,
     NodeGroupCoefficients,
@@ -29,15 +33,16 @@ from planner.estimates.time.stages import (
     checkpoint_bytes,
     checkpoint_seconds,
     checkpoint_stall_seconds,
+    compilations,
     evaluation_seconds,
     fed_step_seconds,
     goodput_factor,
-    kept_checkpoint_bytes,
     load_seconds,
 )
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor
 from planner.scenario.job import DEFAULT_CONFIDENCE
+from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
@@ -45,18 +50,17 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Floats, Integers
     from planner.configurations.enumeration import JobConfigurations
-    from planner.configurations.grid import JobShape
     from planner.estimates.inputs import Numbers
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job
+    from planner.spot.market.states import SpotStates
 
 
 @dataclass(frozen=True)
 class RunHours:
     """Columns (configurations,): hours on demand by stage, and what a machine needs to start.
 
-    Hours are those of the longest chain of trials (of the one run, without trials), with early stopping.
-    `export_gb`, `kept_gb` and `adapts` are per recipe.
+    Hours are those of the longest chain of trials, with early stopping; some columns are per recipe.
     """
 
     training_hours: Floats  # with goodput; as observed where the whole job was observed
@@ -74,7 +78,10 @@ class RunHours:
     stall_seconds: Floats  # per checkpoint
     saved_bytes: Floats  # of a checkpoint that training can resume from
     disk_bytes_per_second: float  # of one instance
-    export_gb: tuple[float, ...]
+    trained_gb: tuple[float, ...]  # adapters, or all weights
+    export_gb: tuple[float, ...]  # the result as it is exported
+    latent_hours: Floats  # of encoding all images before training
+    latent_gb: tuple[float, ...]  # that this leaves on the disk of every instance
     kept_gb: tuple[float, ...]  # checkpoints that stay, per node group
     adapts: tuple[bool, ...]  # trains adapters
     weights_gb: float  # that every instance downloads
@@ -94,14 +101,33 @@ class RunHours:
         mean_up_hours: Numbers,
         availability: Numbers,
     ) -> InterruptedRun:
-        """Return paid and wall hours of `run_hours` on spot, without the first start.
-
-        A node group has `nodes` instances and loses `restart` hours after each interruption. The market is that of
-        one instance. All arguments broadcast.
-        """
-        market = node_group_market(mean_up_hours, availability, nodes, self.node_group)
+        """Return paid and wall hours of `run_hours` on spot, without the first start; all arguments broadcast."""
+        market = node_group_market(mean_up_hours, availability, self.gang(nodes), self.node_group)
         stall, write = self.stall_seconds[configuration] / HOUR, self.write_seconds(configuration, nodes) / HOUR
+        restart = self.lost_hours(restart, configuration)
         return interrupted_run(run_hours, restart, stall, market, self.node_group, self.outage_cv, write)
+
+    def lost_hours(self, restart: Numbers, configuration: Integers | int) -> Any:
+        """Return the hours that an interruption costs apart from checkpoints: a restart."""
+        del configuration
+        return restart
+
+    def gang(self, nodes: Any) -> Any:
+        """Return how many of `nodes` instances need one another: they are lost together."""
+        return nodes
+
+    def exposure_hours(self, configuration: Integers) -> Floats:
+        """Return hours (n,) that make a lost machine the worse the longer they are: the stall of a checkpoint."""
+        return np.asarray(self.stall_seconds[configuration] / HOUR, dtype=float)
+
+    def checkpoints(
+        self, configuration: int, nodes: int, states: SpotStates, notice_seconds: float
+    ) -> tuple[float, float, bool]:
+        """Return hours between checkpoints and of a full write, and whether a last one fits in the notice."""
+        write = float(self.write_seconds(configuration, nodes))
+        warned, share = last_checkpoint_fits(notice_seconds, write), self.node_group.interval_share_of_young
+        stall = float(self.stall_seconds[configuration] / HOUR)
+        return checkpoint_interval(stall, states, share, write / HOUR, warned), write / HOUR, warned
 
     def write_seconds(self, configuration: Integers | int, nodes: Numbers) -> Any:
         """Return the seconds to write a checkpoint from `nodes` to storage that outlives them. Arguments broadcast."""
@@ -170,8 +196,13 @@ class _RunTimes:
         resolution = image and (job.work.resolution or image.resolution)
         per_step = job.global_batch * (1 if resolution else self.physics.shape.sequence)
         storage = job.storage_gb_per_second * GB
-        fed = fed_step_seconds(seconds / job.efficiency, per_step, storage, self.stages, resolution or 0)
+        fed = fed_step_seconds(seconds / job.efficiency, per_step, storage, self.stages, resolution or 0, self.cached)
         return np.where(self.observed, seconds, fed)
+
+    @cached_property
+    def cached(self) -> Floats:
+        """Return the bytes of one image whose latents are cached; 0 where they are not."""
+        return self.of_recipe(cached_bytes(self.job, self.architecture, self.physics.ways.recipes))
 
     @cached_property
     def load_seconds(self) -> Floats:
@@ -179,26 +210,28 @@ class _RunTimes:
         job, stages, ways = self.job, self.stages, self.physics.ways
         parameters = self.physics.shape.network.parameters
         quantised = self.of_recipe([float(parameters * (one.weight_bits < 16)) for one in ways.recipes])
-        compiled = self.of_recipe([float(framework_of(self.library, one.framework).compiled) for one in ways.recipes])
+        profiles = [framework_of(self.library, one.framework) for one in ways.recipes]
+        compiled = self.of_recipe([compilations(one.compiles, stages) for one in profiles])
         disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
-        weights = self.architecture.download_gb * GB
-        seconds = load_seconds(weights, self.gpus, disk, self.pcie, stages, quantised, compiled)
-        return np.asarray(seconds, dtype=float)
+        weights, pcie = self.architecture.download_gb * GB, self.pcie
+        return np.asarray(load_seconds(weights, self.gpus, disk, pcie, stages, quantised, compiled), dtype=float)
 
     def training_hours(self) -> Floats:
         """Return the hours of training with goodput, or those of the observed run."""
         hours = self.physics.shape.steps * self.step_seconds / HOUR
-        estimated = hours * goodput_factor(hours, self.nodes, 0, self.stages)
-        return np.where(self.observed, self.physics.ways.observed_hours, estimated)
+        goodput = goodput_factor(hours, self.nodes, 0, self.stages)
+        return np.where(self.observed, self.physics.ways.observed_hours, hours * goodput)
 
     def evaluation_hours(self) -> Floats:
         """Return the hours of evaluation on the training machine."""
         shape = self.physics.shape
+        generated = generation_hours(self.job, self.architecture, self.physics.ways.machines, self.library)
+        if generated:
+            return self.of_machine(generated) / self.job.early_stopping  # which leaves out no prompt
         frozen = self.of_recipe([float(one.states.frozen) for one in self.coefficients])
         recomputing = self.of_recipe([float(one.activations.checkpointing) for one in self.coefficients])
-        rate = shape.tokens / (shape.steps * self.step_seconds)
-        seconds = evaluation_seconds(evaluated_tokens(self.job, shape), rate, frozen, recomputing, self.stages)
-        return np.asarray(seconds / HOUR, dtype=float)
+        rate, tokens = shape.tokens / (shape.steps * self.step_seconds), evaluated_tokens(self.job, shape)
+        return np.asarray(evaluation_seconds(tokens, rate, frozen, recomputing, self.stages) / HOUR, dtype=float)
 
     def checkpoint_hours(self, training_hours: Floats, saved_bytes: Floats) -> Floats:
         """Return the hours that the checkpoints of the job stop training; `saved_bytes` per recipe."""
@@ -225,16 +258,16 @@ def compute_run_hours(
     budget_confidence: float = DEFAULT_CONFIDENCE,
 ) -> RunHours:
     """Return the hours of every configuration of a job, for all its trials."""
-    values = library.calibrations["stages"].values
-    stages = StageCoefficients.of(values)
+    stages = StageCoefficients.of(values := library.calibrations["stages"].values)
     times = _RunTimes(job, architecture, physics, library, stages)
     recipes, observed = physics.ways.recipes, times.observed
-    sigma, tail = spread_of(architecture, physics, library)
+    sigma, tail = spread_of(job, architecture, physics, library)
     spread = library.calibrations["uncertainty"].value("wall_spread")
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
-    chain = trials.wall * job.early_stopping
     training, saved = times.training_hours(), np.asarray(checkpoint_bytes(times.trained, stages), dtype=float)
-    stage_bytes = _stage_checkpoint_bytes(job, times.coefficients, stages)
+    encoding = latent_seconds(job, architecture, times.cached, physics.ways.step_seconds / job.efficiency, stages)
+    chain, each = trials.wall * job.early_stopping, tuple(zip(recipes, times.coefficients, strict=True))
+    stage_bytes = stage_checkpoint_bytes(job, times.coefficients, stages)
     return RunHours(
         training_hours=training * np.where(observed, trials.wall, chain),
         evaluation_hours=np.where(observed, 0.0, times.evaluation_hours() * chain),
@@ -251,7 +284,10 @@ def compute_run_hours(
         stall_seconds=times.stall_seconds(saved),
         saved_bytes=saved,
         disk_bytes_per_second=job.storage_gb_per_second * GB,
-        export_gb=tuple(export_gb(r, c, architecture, job) for r, c in zip(recipes, times.coefficients, strict=True)),
+        trained_gb=tuple(trained_gb(*one, architecture) for one in each),
+        export_gb=tuple(export_gb(*one, architecture, job, library) for one in each),
+        latent_hours=np.where(observed, 0.0, encoding / HOUR),
+        latent_gb=tuple(latent_gb(one, job, architecture) for one in recipes),
         kept_gb=tuple(stage_bytes * (job.stages.checkpoints.keep if job.stages.checkpoints else 0.0) / GB),
         adapts=tuple(one.method == "lora" for one in recipes),
         weights_gb=architecture.download_gb,
@@ -262,34 +298,3 @@ def compute_run_hours(
         budget_wall_factor=wall_quantile_factor(budget_confidence, spread),
         budget_confidence=budget_confidence,
     )
-
-
-def evaluated_tokens(job: Job, shape: JobShape) -> float:
-    """Return the tokens (or equivalent ones) that one run evaluates; 0 without that stage."""
-    wanted = job.stages.evaluation
-    if wanted is None:
-        return 0.0
-    return float(wanted.tokens) if wanted.tokens is not None else (wanted.share or 0.0) * shape.tokens
-
-
-def _stage_checkpoint_bytes(job: Job, coefficients: Sequence[RecipeCoefficients], stages: StageCoefficients) -> Floats:
-    """Return the bytes of one checkpoint of the stage, per recipe; 0 without that stage."""
-    wanted = job.stages.checkpoints
-    if wanted is None:
-        return np.zeros(len(coefficients))
-    trained, weight = (
-        np.asarray(column, dtype=float)
-        for column in (
-            [s.states.trainable for s in coefficients],
-            [s.states.adapter_bytes if s.states.frozen else stages.weight_bytes_per_parameter for s in coefficients],
-        )
-    )
-    return np.asarray(kept_checkpoint_bytes(trained, weight, wanted.contents == "resume", stages), dtype=float)
-
-
-def export_gb(recipe: Recipe, coefficients: RecipeCoefficients, architecture: Architecture, job: Job) -> float:
-    """Return the GB of the result: the adapters, or all weights in 16 bit."""
-    merged = job.stages.export is not None and job.stages.export.merged
-    if recipe.method == "lora" and not merged:
-        return float(coefficients.states.trainable) * float(coefficients.states.adapter_bytes) / GB
-    return architecture.download_gb

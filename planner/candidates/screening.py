@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidate_table import ON_DEMAND, CandidateTable, concatenate
+from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
-from planner.candidates.spot_candidates import SearchTarget, SpotCandidates, policy_rows
-from planner.candidates.spot_search import DEFAULT_SCOPE, FoundPolicies, SearchScope, find_policies
+from planner.candidates.spot.billing_steps import apply_billing_steps, has_coarse_billing
+from planner.candidates.spot.rows import SearchTarget
+from planner.candidates.spot.scope import DEFAULT_SCOPE, SearchScope
+from planner.candidates.spot_candidates import SpotCandidates, policy_rows
+from planner.candidates.spot_search import FoundPolicies, find_policies
 from planner.configurations.recipe import is_allowed
-from planner.estimates.billing import round_up_hours
-from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours
+from planner.scenario.inference import InferenceJob
+from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours, max_run_hours
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,18 +25,14 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.job_candidates import JobCandidates, SpotChoice, SpotPiece
     from planner.candidates.market import Market
-    from planner.candidates.offer_columns import OfferColumns
-    from planner.candidates.stage_hours import RowHours
     from planner.library.schema import Library
 
 ENDS_AFTER_DEADLINE = "it ends after the deadline"
 OUTLASTS_COMMITMENT = "it runs longer than the commitment"
 OUTDATED_PRICE = "its price is too old"
+LITTLE_STOCK = "its provider lists too little stock"
 INSUFFICIENT_RAM = "its memory is too small to prepare the data"
-COARSE_STEP = 0.05
-"""Share of the run above which a billing step is rounded where there is a spot market."""
-FINE_STEP_HOURS = 1 / 60
-"""Billing steps up to a minute are never rounded."""
+LACKS_EXPORT_MEMORY = "its memory is too small to merge or quantise the result"
 SHARE_TOLERANCE = 1e-12
 
 
@@ -48,6 +47,8 @@ class ScreenedCandidates:
     lateness: Floats  # per uncut row: hours over the deadline where that alone rejects it, else 0
     spot: Mapping[int, SpotChoice] = field(default_factory=dict)  # row of `table` that follows a policy -> it
     pieces: Mapping[int, SpotPiece] = field(default_factory=dict)  # the same of rows that are pieces of a curve
+    dropped: int = 0  # uncut rows that are no longer kept
+    dominated: int = 0  # rows of the table that are no longer kept
 
     def select(self, which: Flags) -> ScreenedCandidates:
         """Return the rows that a mask (n,) selects."""
@@ -116,19 +117,19 @@ def screen(
     scope
         Which policies are searched for.
     """
-    table, latest = candidates.table, latest_finish_hours(candidates.job, limits)
+    table, (latest, by_row) = candidates.table, _latest_hours(candidates, limits)
     rejections = _apply_filters(candidates, market, limits, method_filter)
     low = np.maximum(table.share_low, limits.spot_share.min)
     high = np.minimum(table.share_high, limits.spot_share.max)
     rejections.reject(low > high, "its spot market cannot give the share asked for")
-    cut = max_spot_share(table, latest)
+    cut = max_spot_share(table, by_row)
     follows = np.zeros(len(table), dtype=bool)
     if waiting_usd is not None:
         # A policy falls back on on-demand machines, so it promises no spot share: the mix of two markets is kept where
         # the share has an upper limit, or all work must be on spot.
         follows = policy_rows(candidates, table, np.arange(len(table))) & (high >= 1) & (low < 1)
     late = rejections.keep & (np.minimum(cut, high) < np.where(follows, 0.0, low) - SHARE_TOLERANCE)
-    lateness = np.where(late, least_late_hours(table, low, high) - latest, 0.0)
+    lateness = np.where(late, least_late_hours(table, low, high) - by_row, 0.0)
     rejections.reject(late, ENDS_AFTER_DEADLINE)
     rows = np.flatnonzero(rejections.keep)
     kept_table = replace(
@@ -136,7 +137,7 @@ def screen(
     )
     able, policies = follows[rows], None
     if able.any():
-        able &= ~_has_coarse_billing(kept_table, candidates.hours.rows(rows), candidates.columns)
+        able &= ~has_coarse_billing(kept_table, candidates.hours.rows(rows), candidates.columns)
     if able.any():
         shared, share = limits.budget_usd is not None or len(table.jobs) > 1, limits.spot_share
         target = SearchTarget(
@@ -150,11 +151,24 @@ def screen(
     reached = (cut[rows] >= low[rows] - SHARE_TOLERANCE) & (policies is None or len(policies.origin) == 0)
     share_high = np.where(able & (low[rows] <= 0), kept_table.share_low, kept_table.share_high)
     mixes = np.flatnonzero(~able | (low[rows] <= 0) | reached)
-    rounded, origin, billed = _apply_billing_steps(
+    rounded, origin, billed = apply_billing_steps(
         replace(kept_table, share_high=share_high).rows(mixes), candidates.hours.rows(rows[mixes]), candidates.columns
     )
     found = ScreenedCandidates(rounded, rows[mixes[origin]], billed, rejections.reasons, lateness)
     return found if policies is None else found.with_policies(policies, rows[policies.origin])
+
+
+def _latest_hours(candidates: JobCandidates, limits: Limits) -> tuple[float, Floats | float]:
+    """Return the latest end of a run whose machine is there at once, and that of each row (n,).
+
+    The time until a machine is there counts against the deadline, and not against the longest run.
+    """
+    latest, lead = latest_finish_hours(candidates.job, limits), candidates.columns.lead_hours[candidates.table.offer]
+    if not lead.any():
+        return latest, latest
+    deadline = candidates.job.planned_deadline_hours
+    longest = max_run_hours(candidates.job, limits) + lead
+    return latest, np.asarray(longest if deadline is None else np.minimum(longest, deadline), dtype=float)
 
 
 def _apply_filters(candidates: JobCandidates, market: Market, limits: Limits, method_filter: bool) -> _Rejections:
@@ -165,17 +179,42 @@ def _apply_filters(candidates: JobCandidates, market: Market, limits: Limits, me
         allowed = np.asarray([is_allowed(recipe, job) for recipe in candidates.recipes], dtype=bool)
         found.reject(~allowed[table.recipe], "its method is not allowed")
     if any(lists != AllowForbid() for lists in (limits.providers, limits.gpus, limits.regions, limits.tiers)):
-        permitted = np.asarray([limits.permits(offer) for offer in market.offers], dtype=bool)
-        found.reject(~permitted[table.offer], "its provider, GPU, region or tier is not allowed")
+        found.reject(~market.permitted(limits)[table.offer], "its provider, GPU, region or tier is not allowed")
     if market.is_outdated.any() and limits.max_price_age_hours is not None:
         found.reject(market.is_outdated[table.offer], OUTDATED_PRICE)
+    for reason, configurations in _chip_refusals(candidates, market, limits).items():
+        found.reject(np.append(configurations, False)[candidates.configuration], reason)
+    if any(offer.stock_status for offer in market.offers):
+        stocked = np.asarray([limits.has_stock(offer) for offer in market.offers], dtype=bool)
+        found.reject(~stocked[table.offer], LITTLE_STOCK)
     found.reject(_exceeds_limits(table, market, limits), "it needs more GPUs than a limit, quota or stock allows")
     found.reject(candidates.lacks_ram(), INSUFFICIENT_RAM)
+    found.reject(candidates.lacks_export_memory(), LACKS_EXPORT_MEMORY)
     found.reject(candidates.hours_rented() > columns.term_hours[table.offer], OUTLASTS_COMMITMENT)
     found.reject(
         table.rented_h > columns.committed_hours[table.offer], "it needs more of the hours paid for than are left"
     )
     return found
+
+
+def _chip_refusals(candidates: JobCandidates, market: Market, limits: Limits) -> dict[str, Flags]:
+    """Return why no plan may rest on a chip other than NVIDIA's, with the configurations (c,) that it concerns.
+
+    What the user has observed is measured. Of a chip that answers prompts its engines say what was measured.
+    """
+    chips = {card.name: card.chip for card in market.cards if card is not None and card.chip is not None}
+    ways, may_be = candidates.physics.ways, limits.unmeasured or isinstance(candidates.job, InferenceJob)
+    methods, of_recipe = np.unique([recipe.method for recipe in ways.recipes], return_inverse=True)
+    refused: dict[str, Flags] = {}  # (machines, methods)
+    for index, machine in enumerate(ways.machines):
+        if (chip := chips.get(machine.gpu)) is None:
+            continue
+        for method, name in enumerate(methods.tolist()):
+            if (reason := chip.refusal(name, machine.gpus, may_be)) is not None:
+                shape = len(ways.machines), len(methods)
+                refused.setdefault(f"{machine.gpu}: {reason}", np.zeros(shape, dtype=bool))[index, method] = True
+    estimated = ~candidates.run_hours.observed
+    return {name: cells[ways.machine, of_recipe[ways.recipe]] & estimated for name, cells in refused.items()}
 
 
 def _exceeds_limits(table: CandidateTable, market: Market, limits: Limits) -> Flags:
@@ -186,82 +225,3 @@ def _exceeds_limits(table: CandidateTable, market: Market, limits: Limits) -> Fl
     quota = np.asarray([limits.quota.get(name, np.inf) for name in table.providers])
     stock = np.asarray([np.inf if o.stock is None else o.stock for o in market.offers])
     return over | (table.gpus > quota[table.provider]) | (table.instances > stock[table.offer])
-
-
-def _apply_billing_steps(
-    table: CandidateTable, hours: RowHours, columns: OfferColumns
-) -> tuple[CandidateTable, Integers, Flags]:
-    """Return the table with coarsely billed rows as points, the row that each came from, and which are rounded.
-
-    A point has a fixed spot share and rounded dollars. The points of a row are its bounds on the share and those of
-    `whole_step_shares`: between two of them a larger share is later and not cheaper, so no better share is missed.
-    """
-    everything = np.arange(len(table))
-    if not len(table):
-        return table, everything, np.zeros(0, dtype=bool)
-    coarse = _has_coarse_billing(table, hours, columns)
-    if not coarse.any():
-        return table, everything, coarse
-    smooth, points = np.flatnonzero(~coarse), np.flatnonzero(coarse)
-    inside, between = whole_step_shares(table, hours, points, columns)
-    two = points[table.share_high[points] > table.share_low[points]]
-    origin = np.concatenate([smooth, points, inside, two])
-    share = np.concatenate([table.share_low[points], between, table.share_high[two]])
-    which = np.concatenate([points, inside, two])
-    made, at = table.rows(which), hours.rows(which)
-    none = np.ones(len(made))
-    made = replace(
-        made,
-        run_usd=made.run_usd + _rounding_usd(made, at, share, none, none, columns),
-        late_usd=made.late_usd + _rounding_usd(made, at, share, at.budget, at.stretch, columns),
-        share_low=share,
-        share_high=share,
-    )
-    return concatenate([table.rows(smooth), made]), origin, np.arange(len(origin)) >= len(smooth)
-
-
-def _has_coarse_billing(table: CandidateTable, hours: RowHours, columns: OfferColumns) -> Flags:
-    """Return the rows (n,) whose billing step or minimum is too large a part of their hours to be ignored."""
-    step, least = columns.step_hours[table.offer], columns.minimum_hours[table.offer]
-    # Without a spot market there is one point, and rounding it costs nothing but the arithmetic.
-    smallest = np.where(np.isnan(columns.spot_usd[table.offer]), FINE_STEP_HOURS, COARSE_STEP * hours.run)
-    return np.asarray((step > smallest) | (least > hours.once + hours.run), dtype=bool)
-
-
-def whole_step_shares(
-    table: CandidateTable, hours: RowHours, rows: Integers, columns: OfferColumns
-) -> tuple[Integers, Floats]:
-    """Return rows and spot shares, inside the bounds of the row, at which all billed hours on demand are used.
-
-    (1 - x) * (once + run) + x * switch hours of a node group on demand are billed in whole steps of `step` h, at least
-    `least` h: a share just above such an x pays the same on demand and no less on spot, and ends later.
-    A run has few coarse steps.
-    """
-    rows = rows[(table.share_high[rows] > table.share_low[rows]) & ~np.isnan(table.run_h[rows, ON_DEMAND])]
-    low, high, of_row = table.share_low[rows], table.share_high[rows], hours.rows(rows)
-    step, least = columns.step_hours[table.offer[rows]], columns.minimum_hours[table.offer[rows]]
-    everything, none, most, fewest = (of_row.billed(share)[0][0] for share in (0.0, 1.0, low, high))
-    first = np.ceil(np.maximum(fewest, least) / step)
-    count = np.maximum(np.floor(most / step) - first + 1, 0).astype(np.int64)
-    # The whole steps of each row, then its minimum.
-    at = np.repeat(np.arange(len(rows)), count + 1)
-    number = np.arange(len(at)) - np.repeat(np.cumsum(count + 1) - (count + 1), count + 1)
-    whole = np.where(number < count[at], (first[at] + number) * step[at], least[at])
-    saved = everything - none
-    shares = (everything[at] - whole) / np.where(saved > 0, saved, np.nan)[at]
-    inside = (shares > low[at]) & (shares < high[at])
-    return rows[at[inside]], shares[inside]
-
-
-def _rounding_usd(
-    made: CandidateTable, hours: RowHours, share: Floats, late: Floats, stretch: Floats, columns: OfferColumns
-) -> Floats:
-    """Return what whole billing steps add to the dollars per market (n, 1), so that the mix at `share` is the bill."""
-    step, least = columns.step_hours[made.offer], columns.minimum_hours[made.offer]
-    prices = (columns.on_demand_usd[made.offer], columns.spot_usd[made.offer])
-    added = sum(
-        (round_up_hours(one, step, least) - one) * np.nan_to_num(price) * (made.instances // made.node_groups)
-        for group in hours.billed(share, late, stretch)
-        for one, price in zip(group, prices, strict=True)
-    )
-    return np.asarray(added)[:, None]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.candidate_table import CandidateTable
     from planner.candidates.job_candidates import SpotChoice, SpotPiece
+    from planner.candidates.spot.scope import SearchScope
     from planner.candidates.spot_candidates import SpotCandidates
     from planner.spot.policy.policy_cache import Span
 
@@ -33,26 +33,8 @@ MIN_HOURS = 1e-3
 """Shortest work that a policy is computed for."""
 MAX_TESTS = 48
 """Times at which bounds are compared with the least cost known, at most."""
-KEPT_USD = 0.01
-"""Policies this close to the best are kept: hours decide between plans of one cost."""
-
-
-@dataclass(frozen=True)
-class SearchScope:
-    """Which policies are searched for."""
-
-    whole_curves: bool = False  # every point that may matter at some time up to the latest, for a frontier
-    by_method: bool = True  # of whole curves: for each method, else for the job
-    only_dollars: bool = False  # of the policies for one deadline: nothing but what they cost
-    every_place: bool = False  # for each card and provider, not only for those that a plan names
-    best_of: Literal["places", "methods", "all"] = "places"  # for one deadline; `places`: those a plan names, too
-
-
-DEFAULT_SCOPE = SearchScope()
-"""The policies that a plan may use or name as alternatives."""
-BEST, BEST_OF_METHODS = SearchScope(best_of="all"), SearchScope(best_of="methods")
-LEAST_DOLLARS = SearchScope(best_of="all", only_dollars=True)
-"""The policy of the best candidate alone, of that of each method, and what the best candidate costs."""
+KEPT_USD, SAME_USD = 0.01, 1e-6
+"""Policies this close to the best are kept: hours decide between plans of one cost. Relative: what rounding moves."""
 
 
 class FoundPolicies(NamedTuple):
@@ -110,11 +92,13 @@ class _Search:
         """Price all rows that matter."""
         done: dict[tuple[object, ...], list[Floats]] = {}
         waiting: list[int] = []
-        for row in self.able[np.argsort(self.bounds[self.able], kind="stable")].tolist():
+        for row in self.able[np.lexsort((self.work.table.lossiness[self.able], self.bounds[self.able]))].tolist():
             if not self.may_matter(row):
                 continue
             key, size = (*self.work.kind(row), self.method[row]), self.work.sizes[row]
             if any(bool(np.all(other <= size)) for other in done.get(key, ())):
+                continue
+            if not self.may_still_matter(row):
                 continue
             done.setdefault(key, []).append(size)
             waiting.append(row)
@@ -128,6 +112,10 @@ class _Search:
     def may_matter(self, row: int) -> bool:
         """Return whether the row may still matter."""
         raise NotImplementedError
+
+    def may_still_matter(self, row: int) -> bool:
+        """Return whether the row may matter by a closer bound, too."""
+        return self.may_matter(row)
 
     def price(self, which: Sequence[int]) -> None:
         """Compute the dollars of rows, and remember them for the rows that follow."""
@@ -145,8 +133,7 @@ class _Best(_Search):
     """For one deadline: the best of each method, and of the GPUs and providers that come next.
 
     Where limits are shared, also rows that no cheaper row with as few GPUs on an unlimited offer replaces.
-    `checks_share`: values are those of policies with the least spot share that was asked for, which the best policies
-    mostly have anyway.
+    `checks_share`: values are those of policies with the least spot share asked for, which the best mostly have.
     """
 
     def __init__(self, work: SpotCandidates, able: Flags, scope: SearchScope, checks_share: bool = False) -> None:
@@ -157,8 +144,9 @@ class _Best(_Search):
         self.place, count = _places(work)
         if self.best_of == "all":  # as if all were of one method
             self.names, self.method = self.names[:1], np.zeros_like(self.method)
-        self.of_method = np.full(len(self.names), np.inf)
-        self.of_place = np.full(count, np.inf)
+        is_objective = work.target.low <= 0 and not work.target.waiting  # what is minimised here
+        most = scope.below * (1 + SAME_USD) + KEPT_USD if is_objective else np.inf
+        self.of_method, self.of_place = np.full(len(self.names), most), np.full(count, most)
         np.minimum.at(self.of_method, self.method, self.on_demand)
         np.minimum.at(self.of_place, self.place, self.on_demand)
         self.runner_up = self._runner_up()
@@ -167,7 +155,7 @@ class _Best(_Search):
         self.values: dict[int, float] = {}
         self.free = work.unlimited[work.table.offer]
         self.gpus, number = np.unique(work.table.gpus, return_inverse=True)
-        self.with_gpus = np.full(len(self.gpus), np.inf)
+        self.with_gpus = np.full(len(self.gpus), most)
         feasible = np.flatnonzero(np.isfinite(self.on_demand) & self.free)
         beyond = work.table.late_cost_usd(0.0) - work.table.cost_usd(0.0)
         np.minimum.at(self.with_gpus, number[feasible], (self.on_demand + beyond)[feasible])
@@ -181,10 +169,15 @@ class _Best(_Search):
         """Return whether a plan may use or name the row."""
         return self._matters(row, self.bounds[row])
 
-    def _matters(self, row: int, bound: float) -> bool:
-        """Return whether a plan may use or name a row of at least this value."""
+    def may_still_matter(self, row: int) -> bool:
+        """Return whether the row may matter by a closer bound, too; where tried rows are counted, `price` asks that."""
+        return self.best_of == "places" or self._matters(row, self.work.close_bound(row) - KEPT_USD)
+
+    def _matters(self, row: int, bound: float, may_be_enough: bool = True) -> bool:
+        """Return whether a plan may use or name a row of at least this value; of a place few rows are tried."""
         place, method = self.place[row], self.method[row]
-        enough = self.tried[place, method] >= (1 if self.every_place else MAX_TRIED_PER_METHOD)
+        most = 1 if self.every_place else MAX_TRIED_PER_METHOD
+        enough = may_be_enough and self.tried[place, method] >= most
         alternative = bound < min(self.runner_up, self.of_place[place]) and not enough and self.best_of == "places"
         named = alternative or bound < self.of_method[method]
         if named or not self.work.target.shared:
@@ -193,7 +186,11 @@ class _Best(_Search):
         return bool(bound < self.with_gpus[:fewer].min())
 
     def price(self, which: Sequence[int]) -> None:
-        """Compute the least value of each row."""
+        """Compute the least value of each row; those that a closer bound rules out have been tried all the same."""
+        if self.best_of == "places" and not self.every_place:  # there the best of each method at a place is compared
+            ruled_out = [row for row in which if not self._matters(row, self.work.close_bound(row) - KEPT_USD, False)]
+            np.add.at(self.tried, (self.place[ruled_out], self.method[ruled_out]), 1)
+            which = [row for row in which if row not in set(ruled_out)]
         values = self.work.least_values(which)
         for at in np.argsort(values, kind="stable").tolist():
             row, value = which[at], float(values[at])
@@ -220,10 +217,11 @@ class _Best(_Search):
 
     def kept_rows(self) -> list[int]:
         """Return the best rows of each method, and at each place; where limits are shared, all that were priced."""
+        room = KEPT_USD if self.best_of == "places" or self.work.target.waiting else 0.0  # else the best alone
 
         def kept(row: int, value: float) -> bool:
             place, method = self.place[row], self.method[row]
-            is_best = value <= self.of_method[method] + KEPT_USD
+            is_best = value <= self.of_method[method] * (1 + SAME_USD) + room
             # Of a place that is named, any method may be asked for: some may be excluded.
             is_named = value <= self.of_both[place, method] + KEPT_USD and self.of_place[place] <= self.runner_up
             is_named &= self.best_of == "places"
@@ -232,8 +230,8 @@ class _Best(_Search):
         return [row for row, value in self.values.items() if kept(row, value)]
 
     def choices(self) -> list[tuple[int, SpotChoice]]:
-        """Return the policies of the rows that are kept; in full where a plan may take one of them."""
-        return self.work.choices(self.kept_rows(), only_figures=self.best_of != "places")
+        """Return the policies of the rows that are kept."""
+        return self.work.choices(self.kept_rows())
 
 
 class _Frontier(_Search):

@@ -29,7 +29,7 @@ class RowHours:
 
     start: Floats  # boot, image, weights and data, load; 0 where observed hours include it
     restart: Floats  # the same for every further start, whatever was observed
-    ingest: Floats  # on the training machine
+    ingest: Floats  # on the training machine, with the encoding of images whose latents are cached
     export: Floats
     separate: Floats
     late_separate: Floats  # where the run does not stop early
@@ -49,6 +49,8 @@ class RowHours:
     budget_spot_wall: Floats  # at the confidence of the budget
     moved_gb: Floats  # onto every instance: weights and data
     own_gb: Floats  # of `moved_gb`, what leaves the storage of the user
+    sent_gb: Floats  # what leaves the training machines: the result, or what another machine makes it from
+    result_gb: Floats  # of the result that is kept where it was trained; 0 where another machine makes it
     stored_gb: Floats  # on disks of all instances and in checkpoints that stay, while machines are rented
     node_group_ratios: tuple[float, ...]  # of `group_run`, the part of each node group over the mean of all
 
@@ -118,8 +120,9 @@ class RowHours:
 
     def rows(self, which: Integers | Flags) -> RowHours:
         """Return the rows that a mask or an index array selects."""
-        chosen: dict[str, Any] = {name: column[which] for name, column in self._columns().items()}
-        return replace(self, **chosen)
+        index = np.flatnonzero(which) if which.dtype == bool else which
+        chosen: dict[str, Any] = {name: column.take(index) for name, column in self._columns().items()}
+        return replace(self, **chosen)  # `take` is twice as fast as indexing
 
     def _columns(self) -> dict[str, Floats]:
         """Return the columns by name."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from planner.candidates.offer_terms import data_egress_usd_per_gb, data_transfer_seconds, disk_rate, download_rate
-from planner.candidates.run_hours import evaluated_tokens
+from planner.configurations.grid import evaluated_tokens
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of
+from planner.configurations.replicas.evaluation import generating_on
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.estimates.time.data_stages import (
@@ -43,7 +44,7 @@ TOKEN_GB = 4.0 / GB
 class SeparateStage:
     """A stage on a machine that is rented for it alone: hours as rented, and dollars."""
 
-    stage: Literal["ingest", "evaluation"]
+    stage: Literal["ingest", "evaluation", "export"]
     label: str
     offer: Offer
     hours: float  # expected, on the wall clock
@@ -60,11 +61,13 @@ class Placement:
 
     ingest: SeparateStage | None = None
     evaluation: SeparateStage | None = None
+    export: SeparateStage | None = None
+    adapts: bool | None = None  # whether it is for runs that train adapters, or for full training; None: for both
 
     @property
     def separate_stages(self) -> tuple[SeparateStage, ...]:
         """Return the stages on separate machines."""
-        return tuple(one for one in (self.ingest, self.evaluation) if one is not None)
+        return tuple(one for one in (self.ingest, self.evaluation, self.export) if one is not None)
 
     def hours_of(self, stage: str) -> float:
         """Return the hours of a stage on a separate machine; 0 where it has none."""
@@ -96,11 +99,16 @@ def _options(job: Job, stage: str, found: Iterable[SeparateStage]) -> list[Separ
     if wanted is None:
         return [None]
     own: list[SeparateStage | None] = [None] if "machine" in wanted.on else []
-    best: list[SeparateStage | None] = []
+    return [*own, *undominated(found)]
+
+
+def undominated(found: Iterable[SeparateStage]) -> list[SeparateStage]:
+    """Return the machines of a stage of which no other takes less time and less money."""
+    best: list[SeparateStage] = []
     for one in sorted(found, key=lambda option: (option.hours, option.usd, option.label)):
-        if not best or one.usd < (best[-1].usd if best[-1] else 0.0):
+        if not best or one.usd < best[-1].usd:
             best.append(one)
-    return own + best
+    return best
 
 
 def no_machine_fault(job: Job, stage: str) -> Fault:
@@ -136,7 +144,7 @@ def _ingest_options(job: Job, shape: JobShape, market: Market, library: Library)
         hours = (stages.boot_seconds + fetched + float(worked)) / HOUR
         moved = wanted.raw_gb * (data_egress_usd_per_gb(job, offer) + (offer.fees.ingress_usd_per_gb or 0.0))
         moved += prepared_gb(job, shape) * (offer.fees.egress_usd_per_gb or 0.0)
-        yield _separate_stage("ingest", label, offer, hours, hours, moved)
+        yield separate_stage("ingest", label, offer, hours, hours, moved)
 
 
 def _evaluation_options(
@@ -148,11 +156,11 @@ def _evaluation_options(
         return
     stages = StageCoefficients.of(library.calibrations["stages"].values)
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
-    tokens = evaluated_tokens(job, shape) * trials.work
+    tokens = evaluated_tokens(job, shape)
     weights = architecture.download_gb
     for label, offer in zip(market.separate_labels, market.separate_offers, strict=True):
-        rate = _forward_rate(job, shape.network, offer, library)
-        if rate is None:
+        worked = _evaluation_seconds(job, architecture, shape.network, offer, library, tokens)
+        if worked is None:
             continue
         pull = download_rate(offer, library)
         slot = PCIE_BYTES_PER_SECOND[library.gpu(offer.card).pcie_gen] if offer.rents_gpus else float("inf")
@@ -160,8 +168,24 @@ def _evaluation_options(
             weights * GB, 1, disk_rate(offer, library) * job.load_efficiency / stages.disk_efficiency, slot, stages
         )
         ready = float(boot_seconds(pull, stages) + transfer_seconds(weights * GB, pull) + load)
-        hours, late = ((ready + share * tokens / rate) / HOUR for share in (job.early_stopping, 1.0))
-        yield _separate_stage("evaluation", label, offer, hours, late, weights * (offer.fees.ingress_usd_per_gb or 0.0))
+        cut = 1.0 if wanted.answers_prompts else job.early_stopping
+        hours, late = ((ready + share * worked * trials.work) / HOUR for share in (cut, 1.0))
+        yield separate_stage("evaluation", label, offer, hours, late, weights * (offer.fees.ingress_usd_per_gb or 0.0))
+
+
+def _evaluation_seconds(
+    job: Job, architecture: Architecture, network: Network, offer: Offer, library: Library, tokens: float
+) -> float | None:
+    """Return the seconds in which an offer evaluates one run; None where it cannot."""
+    wanted = job.stages.evaluation
+    if wanted is None or wanted.requests is None:
+        rate = _forward_rate(job, network, offer, library)
+        return None if rate is None else tokens / rate
+    if "one_gpu" not in wanted.on or not offer.rents_gpus or offer.gpus != 1 or offer.usd_per_hour is None:
+        return None
+    answering = generating_on(job, architecture, offer.card, 1, library, only_16_bits=True)
+    compiling = StageCoefficients.of(library.calibrations["stages"].values).compile_seconds
+    return None if answering is None else answering.seconds(1) + compiling
 
 
 def _forward_rate(job: Job, network: Network, offer: Offer, library: Library) -> float | None:
@@ -200,8 +224,13 @@ def prepared_gb(job: Job, shape: JobShape) -> float:
     return wanted.raw_gb if shape.unit == "images" else ingested_tokens(job, shape) * TOKEN_GB
 
 
-def _separate_stage(
-    stage: Literal["ingest", "evaluation"], label: str, offer: Offer, hours: float, late_hours: float, moved_usd: float
+def separate_stage(
+    stage: Literal["ingest", "evaluation", "export"],
+    label: str,
+    offer: Offer,
+    hours: float,
+    late_hours: float,
+    moved_usd: float,
 ) -> SeparateStage:
     """Return the stage with hours as the offer bills them: whole steps, at least its minimum."""
     step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours

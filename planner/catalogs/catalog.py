@@ -1,4 +1,4 @@
-"""A file of prices to offers: CSV of gpuhunt, SkyPilot and plain ones, told apart by their columns, or JSON."""
+"""A file of prices to offers: CSV of gpuhunt, SkyPilot and plain ones, distinguished by their columns, or JSON."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Catalog:
     kind: str
     offers: tuple[Offer, ...]
     date: datetime.date
-    date_is_of_file: bool
+    date_is_of_file: bool  # and of at least one offer, which states no other
     read: CatalogRows
 
 
@@ -107,7 +107,7 @@ def catalog_of(
     if not offers:
         reasons = "; ".join(f"{one.rows} {reason}" for reason, one in list(read.left_out.items())[:5])
         raise InputError([Fault(table.file, 0, "", f"no row is an offer: {reasons}", "check that this is the file")])
-    return Catalog(kind, offers, day, date_is_of_file, read)
+    return Catalog(kind, offers, day, date_is_of_file and any(offer.date == day for offer in offers), read)
 
 
 def _kind_of(table: CsvTable) -> str:

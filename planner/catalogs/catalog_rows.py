@@ -40,18 +40,19 @@ class CatalogRows:
     def add(self, line: int, row: Row) -> None:
         """Add a row with one or both of its prices; a row of the same machine adds the price that is missing.
 
-        Of two prices the higher one is kept: the lower one may not be to be had.
+        Of two prices the higher one is kept: the lower one may not be to be had. All rows of a catalog have the same
+        keys in the same order, so that their values tell machines apart.
         """
         prices = {key: price for key in PRICE_KEYS if (price := row.pop(key, None)) is not None}
-        stated = {key: value for key, value in row.items() if value is not None and value != ""}
         if not prices:
             self.leave_out(line, "no price (empty or 0.00)")
             return
-        key = tuple(sorted(item for item in stated.items() if item[0] != "notes"))
-        first, known = self.machines.setdefault(key, (line, stated))
-        if first == line:
-            known |= prices
+        machine = tuple(value for key, value in row.items() if key != "notes")
+        if machine not in self.machines:
+            stated = {key: value for key, value in row.items() if value is not None and value != ""}
+            self.machines[machine] = (line, stated | prices)
             return
+        _, known = self.machines[machine]
         if any(key in known and known[key] != price for key, price in prices.items()):
             self.leave_out(line, "the same machine at another price: the higher one is kept")
         elif all(key in known for key in prices):

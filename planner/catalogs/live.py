@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS_PER_PROVIDER = 60.0
 """Longest wait for a provider by default; all are asked at once."""
+UNREACHABLE = "cannot be reached"
+"""End of the reason why a provider that no connection leads to was not updated."""
 _LARGEST_ZIP = 50 * 2**20
 _DAY = re.compile(r"(20\d\d)-?([01]\d)-?([0-3]\d)")
 _ITEM_COLUMNS = (
@@ -172,7 +174,7 @@ def _reason(error: Exception) -> str:
     if "Timeout" in kind:
         return f"{host or 'it'} did not answer in time"
     if kind == "ConnectionError" and host:
-        return f"{host} cannot be reached"
+        return f"{host} {UNREACHABLE}"
     if isinstance(error, json.JSONDecodeError) or "JSONDecodeError" in kind:
         return "its answer is no JSON: cut off, or a web page"
     if isinstance(error, (KeyError, TypeError, AttributeError, IndexError)):

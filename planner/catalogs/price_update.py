@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.catalogs.live import WAIT_SECONDS_PER_PROVIDER, fetch_prices
+from planner.catalogs.live import UNREACHABLE, WAIT_SECONDS_PER_PROVIDER, fetch_prices
 from planner.catalogs.price_book import update_book
 from planner.catalogs.summary import summary_of
 from planner.errors import Fault, InputError
@@ -38,9 +38,16 @@ def update_from_providers(
         fetched = [one for one in fetched if not one.why_not.endswith(_NO_KEY)]
     found = PriceUpdate(providers=tuple(_stored(one, stored, now, force) for one in fetched))
     if all(one.why_not for one in found.providers):
-        faults = [Fault(one.provider, 0, "", f"not updated: {one.why_not}", _kept(one)) for one in found.providers]
-        raise InputError(faults)
+        raise InputError(_faults(found.providers))
     return found
+
+
+def _faults(failed: Sequence[ProviderUpdate]) -> list[Fault]:
+    """Return why nothing was updated: of each provider, or once where none of several can be reached."""
+    if len(failed) > 1 and all(one.why_not.endswith(UNREACHABLE) for one in failed):
+        fix = "check the network, or read a file: planner prices update --offline FILE; what is stored stays"
+        return [Fault("prices update", 0, "", f"none of the {len(failed)} providers can be reached", fix)]
+    return [Fault(one.provider, 0, "", f"not updated: {one.why_not}", _kept(one)) for one in failed]
 
 
 _NO_KEY = "environment variable"

@@ -15,7 +15,9 @@ from planner.cli.explain import explain
 from planner.cli.frontier import frontier
 from planner.cli.market import market
 from planner.cli.offers import offers
+from planner.cli.plans.app import app
 from planner.cli.plans.export import export
+from planner.cli.plans.report import report
 from planner.cli.plans.sweep import sweep
 from planner.cli.plans.track import track
 from planner.cli.scenarios.catalog import scenarios
@@ -63,6 +65,8 @@ COMMANDS: tuple[click.Command, ...] = (
     check,
     export,
     track,
+    report,
+    app,
     init,
     scenarios,
     architectures,

@@ -20,8 +20,10 @@ SETTINGS: OptionTable = {
     "sequence-length": (int, "TOKENS", "Sequence length, if not that of the job."),
     "tensor-parallel": (int, "N", "GPUs that share each layer."),
     "pipeline-parallel": (int, "N", "GPUs among which the layers are divided."),
+    "context-parallel": (int, "N", "GPUs that share each sequence."),
+    "expert-parallel": (int, "N", "GPUs that share the experts of a mixture."),
     "instances": (int, "N", "Number of machines."),
-    "interconnect": (str, "NAME", "nvlink, nvswitch or pcie."),
+    "interconnect": (str, "NAME", "nvlink, nvswitch, pcie or ici."),
     "network-gbps": (float, "X", "Network of one machine in Gbit/s, if there are several."),
 }
 
@@ -48,7 +50,9 @@ def calibrate(
     LOG is a trainer_state.json of the Hugging Face Trainer, a CSV with step
     and seconds (or timestamp), or a memory log: nvidia-smi --query-gpu=
     memory.used --format=csv, or a column max_memory_allocated. Several logs
-    must be of one run. Prints an entry for the job's list `measured`.
+    must be of one run. A JSON of `vllm bench serve` or GuideLLM measures
+    generation; generate.json of the export says how. Prints an entry for the
+    job's list `measured`.
 
     Try: planner calibrate trainer_state.json --gpu A100 --scenario quickstart
     """

@@ -14,7 +14,7 @@ from planner.errors import Fault, ScenarioError
 CHOICES: OptionTable = {
     # option: type, values and help; a wrong value is refused by the planner, which suggests one
     "packing": (None, "packed|padded|fixed", "[packed]"),
-    "interconnect": (None, "nvlink|nvswitch|pcie", "Between the GPUs of a machine [that of the GPU]"),
+    "interconnect": (None, "nvlink|nvswitch|pcie|ici", "Between the GPUs of a machine [that of the GPU]"),
 }
 
 NUMBERS: OptionTable = {
@@ -31,6 +31,8 @@ NUMBERS: OptionTable = {
     "lora-rank": (int, None, "Rank of the adapters [16]"),
     "tensor-parallel": (int, None, "GPUs that share each layer [1]"),
     "pipeline-parallel": (int, None, "GPUs among which the layers are divided [1]"),
+    "context-parallel": (int, None, "GPUs that share each sequence [1]"),
+    "expert-parallel": (int, None, "GPUs that share the experts of a mixture [1]"),
     "resolution": (int, None, "Pixels per side, for a diffusion model"),
     "vram-headroom": (float, None, "Share of memory kept free, instead of the profile's margin"),
 }
@@ -109,7 +111,7 @@ INFERENCE_ALSO = {"architecture", "gpu", "gpus", "weight_bits"}
 def _inference(as_json: bool, lora_targets: str | None, given: dict[str, Any]) -> None:
     """Print the estimate of generation; an option of training alone is a fault."""
     from planner.analysis.inference.estimate import estimate_inference
-    from planner.report.inference import render_inference
+    from planner.report.inference.estimate import render_inference
 
     flags = {"largest_batch", "longest_sequence"}
     stray = {name for name in given.keys() - flags if name not in INFERENCE_NAMES | INFERENCE_ALSO}

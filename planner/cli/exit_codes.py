@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -33,6 +34,8 @@ class Commands(click.Group):
         # The library and the offers make hundreds of thousands of objects that live to the end: scanning them for
         # garbage again and again takes a tenth of a short command.
         gc.set_threshold(200_000, 20, 20)
+        # For the same reason Python is not to look for garbage among them when the process ends.
+        atexit.register(gc.freeze)
         _open_closed_streams()
         given = list(sys.argv[1:] if args is None else args)
         settings = {"prog_name": "planner", **settings, "standalone_mode": False}

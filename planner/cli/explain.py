@@ -21,9 +21,16 @@ if TYPE_CHECKING:
 @click.option(
     "--why-not", metavar="KEY=VALUE,...", help="Explain why not this alternative, such as gpu=RTX4090,method=full."
 )
+@click.option(
+    "--technique",
+    metavar="NAME",
+    help="What published work found: sparsity, shared_layers, caching, prefetching, larger_batch or from_scratch.",
+)
 @json_option
 @solve_options(solver=False)
-def explain(loaded: LoadedScenario, why_not: str | None, as_json: bool, options: SolveOptions) -> None:
+def explain(
+    loaded: LoadedScenario, why_not: str | None, technique: str | None, as_json: bool, options: SolveOptions
+) -> None:
     """Explain the plan of SCENARIO, or why there is none.
 
     Shows the limits that bind, the smallest relaxation of each limit that
@@ -32,6 +39,11 @@ def explain(loaded: LoadedScenario, why_not: str | None, as_json: bool, options:
 
     Try: planner explain quickstart --why-not gpu=RTX4090,method=full
     """
+    if technique is not None:
+        if why_not is not None:
+            raise click.UsageError("give --why-not or --technique, not both", click.get_current_context())
+        _explain_technique(loaded, technique, as_json, options)
+        return
     with show_progress(f"explaining {loaded.scenario.name}"), loaded.locate_faults():
         from planner.analysis.explain.explain import explain as find_reasons
 
@@ -39,3 +51,14 @@ def explain(loaded: LoadedScenario, why_not: str | None, as_json: bool, options:
     from planner.report.explanation import render
 
     Output(as_json).write(explanation, render)
+
+
+def _explain_technique(loaded: LoadedScenario, technique: str, as_json: bool, options: SolveOptions) -> None:
+    """Print what published work found on a technique, and what it would bring the scenario."""
+    with show_progress(f"explaining {technique}"), loaded.locate_faults():
+        from planner.analysis.explain.published import explain_technique
+
+        answer = explain_technique(loaded.scenario, technique, options)
+    from planner.report.stages.published import render
+
+    Output(as_json).write(answer, render)

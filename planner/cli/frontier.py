@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from planner.cli.options import EXIT_CODES, output_options, solve_options
 from planner.cli.scenarios.question import loaded_question
@@ -33,12 +34,20 @@ if TYPE_CHECKING:
 def frontier(loaded: LoadedScenario, by: Any, every: bool, output: Output, points: int, options: SolveOptions) -> None:
     """Show the cost of SCENARIO for every deadline.
 
-    For one job every breakpoint is exact. SCENARIO is a file, the name of a
+    For one job every breakpoint is exact. With objective: loss it shows the
+    least loss for every budget, for a service the dollars of a month for
+    every limit on the time per token. SCENARIO is a file, the name of a
     shipped scenario, or - for standard input.
 
     Try: planner frontier quickstart --plot frontier.svg
     """
     output.check()
+    if loaded.scenario.objective == "loss":
+        _frontier_of_loss(loaded, by, output, points, options)
+        return
+    if any(job.kind == "serve" for job in loaded.scenario.jobs):
+        _frontier_of_service(loaded, by, output, points, options)
+        return
     with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.analysis.frontier.frontier import frontier as trace
@@ -49,3 +58,35 @@ def frontier(loaded: LoadedScenario, by: Any, every: bool, output: Output, point
 
     output.write(found, functools.partial(render_frontier, every=every), draw_frontier if found.points else None)
     click.get_current_context().exit(EXIT_CODES[found.status])
+
+
+def _frontier_of_loss(loaded: LoadedScenario, by: Any, output: Output, points: int, options: SolveOptions) -> None:
+    """Show the least loss of a scenario for every budget."""
+    if by is not None:
+        raise click.UsageError("--by divides a frontier of cost against time", click.get_current_context())
+    with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
+        from planner.analysis.frontier.loss import loss_frontier
+
+        found = loss_frontier(loaded.scenario, options, points=points)
+    from planner.report.choices.model import render_loss_frontier
+    from planner.report.plots.loss_frontier import draw_loss_frontier
+
+    output.write(found, render_loss_frontier, draw_loss_frontier if found.points else None)
+    click.get_current_context().exit(EXIT_CODES[found.status])
+
+
+def _frontier_of_service(loaded: LoadedScenario, by: Any, output: Output, points: int, options: SolveOptions) -> None:
+    """Show the dollars of a month for every limit on the time per token."""
+    context = click.get_current_context()
+    if by is not None:
+        raise click.UsageError("--by divides a frontier of cost against time", context)
+    with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
+        from planner.analysis.frontier.service import SERVICE_POINTS, service_frontier
+
+        default = context.get_parameter_source("points") is ParameterSource.DEFAULT
+        found = service_frontier(loaded.scenario, options, points=SERVICE_POINTS if default else points)
+    from planner.report.plots.service import draw_service_frontier
+    from planner.report.serving.frontier import render_service_frontier
+
+    output.write(found, render_service_frontier, draw_service_frontier if found.points else None)
+    context.exit(EXIT_CODES[found.status])

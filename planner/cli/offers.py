@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 inventory_option = click.option(
     "--inventory",
     metavar="FILE",
-    help="An inventory (YAML or CSV), a scenario, or prices, the price book (default: the shipped market).",
+    help="An inventory (YAML or CSV), a scenario, purchase (machines to buy), or prices, the price book "
+    "(default: the shipped market).",
 )
 
 
@@ -103,7 +104,7 @@ def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
 
 def _facts(label: str, offer: Offer) -> dict[str, Any]:
     """Return the fields of an offer, those that hold for all offers of its provider last."""
-    from planner.scenario.offer import Terms
+    from planner.scenario.payment import Terms
 
     facts = offer.model_dump(mode="json")
     terms = {key: facts.pop(key) for key in Terms.model_fields}
@@ -116,7 +117,7 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
     Raises `ScenarioError` with every fault.
     """
     from planner.documents.strict_yaml import read_document
-    from planner.loading.defaults import MARKET
+    from planner.loading.defaults import MARKET, PURCHASE
     from planner.loading.inventories import read_inventory
     from planner.loading.inventory_file import read_offers
     from planner.loading.price_book import PRICE_BOOK
@@ -125,7 +126,7 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
     file = path or MARKET
     faults: list[Fault] = []
     is_table = file.casefold().endswith(".csv") and os.path.isfile(file)
-    if file in (MARKET, PRICE_BOOK) or is_table:
+    if file in (MARKET, PURCHASE, PRICE_BOOK) or is_table:
         found = tuple(offer for _, offers in read_inventory(file, Path(), faults) for offer in offers)
     else:
         document = read_document(file) if os.path.isfile(file) else None

@@ -160,6 +160,7 @@ TECHNIQUE_OPTIONS = (
     "attention",
     "optimizer",
     "offload",
+    "latents",
 )
 """Options that take their values and help from `models/techniques`."""
 

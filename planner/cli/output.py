@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 SAVING = "planner.saving"
 """Key of the running command's context: the command that saves its question, where options asked it."""
+READ = "planner.read"
+"""Key of the running command's context: lines on the configuration of a training tool that it read."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,9 @@ class Output:
 
             write_text_atomically(self.path, written)
         text = "" if self.as_json and self.plot is None else _rendered(answer, render)
+        self._show_read()
         if self.plot is not None and draw is not None:
-            with _silent_matplotlib():
+            with silent_matplotlib():
                 draw(answer, self.plot, text.splitlines())
         if written is not None and self.path in STANDARD_OUTPUT:
             show(written.removesuffix("\n"))
@@ -89,6 +93,22 @@ class Output:
             if context is not None and SAVING in context.meta:
                 show(f"\nTo keep this question: {context.meta[SAVING]}")
 
+    def _show_read(self) -> None:
+        """Print what was read of a configuration: above the text, or on standard error where that is a document."""
+        context = click.get_current_context(silent=True)
+        lines = context.meta.get(READ, ()) if context is not None else ()
+        is_document = self.as_json or self.path in STANDARD_OUTPUT
+        for line in lines:
+            show("\n".join(_wrapped(line)), err=is_document)
+        if lines and not is_document:
+            show("")
+
+
+def _wrapped(line: str) -> list[str]:
+    """Return a line of what was read, in the width of standard output."""
+    indent = "  " * bool(line[:1] == " ")
+    return textwrap.wrap(line.strip(), count_columns() - 2, initial_indent=indent, subsequent_indent=indent + "  ")
+
 
 def _rendered(answer: Any, render: Callable[[Any], str]) -> str:
     """Return the text of an answer, as wide as standard output."""
@@ -99,7 +119,7 @@ def _rendered(answer: Any, render: Callable[[Any], str]) -> str:
 
 
 @contextlib.contextmanager
-def _silent_matplotlib() -> Iterator[None]:
+def silent_matplotlib() -> Iterator[None]:
     """Keep to itself what matplotlib says about its folders, the fonts and an unknown MPLBACKEND."""
     import logging
     import warnings

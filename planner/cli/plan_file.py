@@ -26,15 +26,57 @@ def read_plan(path: str) -> Plan:
     return Source(document.file, document).validate(Plan, data)
 
 
+def is_plan(path: str) -> bool:
+    """Return whether a file is a plan of `solve` and no scenario; false for what cannot be read, and for `-`."""
+    import json
+    from pathlib import Path
+
+    from planner.documents.files import read_text
+
+    if path == "-" or not Path(path).is_file():
+        return False
+    try:
+        data = json.loads(read_text(path))
+    except (InputError, ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and all(key in data for key in ("status", "candidates", "jobs"))
+
+
 def scenario_of(plan: Plan, path: str) -> Scenario:
     """Return the scenario that a plan carries, with the offers that it names; `ScenarioError` if it carries none."""
     import json
 
     from planner.errors import Fault, ScenarioError
     from planner.loading.scenario_file import parse_scenario
+    from planner.scenario.ownership.horizon import with_offers
 
     if plan.inputs is None:
         fix = "name the scenario: planner check PLAN SCENARIO"
         raise ScenarioError([Fault(path, 0, "inputs", "the plan does not carry its scenario", fix)])
     data = {key: value for key, value in plan.inputs.scenario.items() if key != "inventory"}
-    return parse_scenario(json.dumps({**data, "offers": plan.inputs.offers}), file=path)
+    return parse_scenario(json.dumps(with_offers(data, plan.inputs.offers)), file=path)
+
+
+def decided_scenario_of(plan: Plan, path: str) -> Scenario:
+    """Return the scenario that a plan carries, with what the plan chose in place of what the scenario leaves open."""
+    from planner.scenario.choices.definite import decide, decide_scenario, open_job
+
+    scenario = scenario_of(plan, path)
+    job = open_job(scenario)
+    chosen = next((one.model for one in plan.jobs if job is not None and one.name == job.name), None)
+    if job is None or chosen is None:
+        return scenario
+    batch = job.batches[0] if chosen.batch is None else chosen.batch.sequences
+    sigma = 0.0 if chosen.batch is None else chosen.batch.sigma
+    given = not job.uses_law and chosen.batch is None
+    return decide_scenario(scenario, decide(job, chosen.architecture, batch, None if given else chosen.tokens, sigma))
+
+
+def jobs_of(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
+    """Return a plan and its scenario as those of its jobs alone, without services."""
+    if not plan.services:
+        return plan, scenario
+    from planner.results.serving.together import jobs_alone, services_usd
+    from planner.scenario.serving.together import without_services
+
+    return jobs_alone(plan), without_services(scenario, services_usd(plan))

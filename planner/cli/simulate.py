@@ -16,6 +16,7 @@ from planner.cli.terminal import show_progress
 if TYPE_CHECKING:
     from planner.cli.output import Output
     from planner.loading.scenario_file import LoadedScenario
+    from planner.results.plan import Plan
     from planner.results.simulation import Simulation
     from planner.scenario.scenario import Scenario, SolveOptions
 
@@ -62,12 +63,18 @@ def simulate(
     fit. Shows the distribution of cost and hours, and compares other policies on the same
     markets.
 
+    The fleet of a service is simulated request by request, in each distinct
+    hour, with losses of spot machines; --runs is the number of requests.
+
     Try: planner simulate spot-heavy --as-of 2026-06-01
     """
     output = replace(output, path=policy_file)
     output.check()
     name = loaded.scenario.name
     plan = read_plan(plan_file) if plan_file is not None else None
+    if any(job.kind == "serve" for job in loaded.scenario.jobs):
+        _simulate_service(loaded, plan, output, options, replay)
+        return
     with show_progress(f"solving {name}" if plan is None else f"reading {name}") as progress, loaded.locate_faults():
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.analysis.simulation.simulate import simulate as run_replays
@@ -84,6 +91,29 @@ def simulate(
     )
     if verbose and found.runs_per_second:
         show(f"{found.seconds:.1f} s in total; {found.runs_per_second:,.0f} runs per second and core", err=True)
+    click.get_current_context().exit(EXIT_CODES[found.status])
+
+
+def _simulate_service(
+    loaded: LoadedScenario, plan: Plan | None, output: Output, options: SolveOptions, replay: dict[str, Any]
+) -> None:
+    """Simulate the fleet of a service."""
+    from planner.errors import Fault, ScenarioError
+
+    for option, given in (("--plot", output.plot), ("--policy", output.path)):
+        if given is not None:
+            fix = "leave it out; --json has all figures"
+            raise ScenarioError([Fault("simulate", 0, option, "not supported for kind: serve", fix)])
+    left_out = ", ".join(job.name for job in loaded.scenario.jobs if job.kind != "serve")
+    if left_out:
+        show(f"simulated is the service alone, without {left_out}", err=True)
+    with show_progress(f"simulating {loaded.scenario.name}"), loaded.locate_faults():
+        from planner.analysis.serving.simulate import simulate_service
+
+        found = simulate_service(loaded.scenario, plan, options=options, **replay)
+    from planner.report.inference.simulation import render_service_simulation
+
+    output.write(found, render_service_simulation)
     click.get_current_context().exit(EXIT_CODES[found.status])
 
 

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 @loaded_question
 @json_option
 @click.option("-o", "--output", "path", metavar="FILE", help="Also write the plan to FILE as JSON.")
-@click.option("--plot", metavar="FILE", help="Draw the timetable of several jobs: .png, .svg or .html.")
+@click.option(
+    "--plot", metavar="FILE", help="Draw the timetable of jobs, or the week of a service: .png, .svg or .html."
+)
 @solve_options(stop=True)
 def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | None, options: SolveOptions) -> None:
     """Find the best plan for SCENARIO.
@@ -45,12 +47,17 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | N
         plan = find_plan(scenario, options)
     from planner.report.plan import render
 
-    output.write(plan, render, _draw if plan.jobs else None, document=_plan_text, color=True)
+    output.write(plan, render, _draw if plan.jobs or plan.services else None, document=_plan_text, color=True)
     click.get_current_context().exit(EXIT_CODES[plan.status])
 
 
 def _draw(plan: Plan, path: str, caption: Sequence[str]) -> None:
     """Draw a plan; what draws is loaded only where a picture is asked for."""
+    if plan.services:
+        from planner.report.plots.service import draw_services
+
+        draw_services(plan, path, caption)
+        return
     from planner.report.plots.timetable import draw_timetable
 
     draw_timetable(plan, path, caption)
@@ -75,6 +82,7 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     from planner.audit.audit import audit
     from planner.library.reading import read_library
     from planner.loading.scenario_file import read_scenario
+    from planner.scenario.choices.definite import architectures_of
 
     plan = read_plan(plan_file)
     if scenario is None and (settings or now):
@@ -82,7 +90,8 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     asked = (
         scenario_of(plan, plan_file) if scenario is None else read_scenario(scenario, (*clock_setting(now), *settings))
     )
-    violations = audit(plan, asked, read_library([job.architecture for job in asked.jobs]))
+    names = [name for job in asked.jobs for name in architectures_of(job)]
+    violations = audit(plan, asked, read_library(names))
     if as_json:
         keys = ("job", "what", "expected", "found")
         write_json({"violations": [{key: getattr(violation, key) for key in keys} for violation in violations]})
@@ -90,6 +99,7 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
         for violation in violations:
             show(f"{violation.job}: {violation.what}: expected {violation.expected}, found {violation.found}")
     else:
-        jobs = "1 job" if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
+        count = len(plan.jobs) + len(plan.services)
+        jobs = "1 job" if count == 1 else f"{count} jobs"
         show(f"{plan.scenario}: no violations ({jobs} checked)")
     click.get_current_context().exit(INFEASIBLE if violations else 0)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from planner.configurations.memory_margin import memory_margin
+from planner.configurations.latents import latent_cache
+from planner.configurations.memory_margin import framework_spread
 from planner.configurations.recipe import Recipe, framework_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.adapters import lora_parameters
@@ -16,6 +17,7 @@ from planner.estimates.inputs import (
     ATTENTION_EAGER,
     ATTENTION_FLASH,
     ATTENTION_MEM_EFFICIENT,
+    ATTENTION_SPARSE,
     CHECKPOINT_FULL,
     CHECKPOINT_KEEP_ATTENTION,
     CHECKPOINT_MEGATRON_SELECTIVE,
@@ -28,6 +30,7 @@ from planner.estimates.inputs import (
     Stack,
     States,
 )
+from planner.estimates.memory.fit import confidence_margin
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -42,7 +45,12 @@ _SELECTIVE_CODES = {
     "attention": CHECKPOINT_KEEP_ATTENTION,
     "scores": CHECKPOINT_MEGATRON_SELECTIVE,
 }
-_ATTENTION = {"flash": ATTENTION_FLASH, "mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER}
+_ATTENTION = {
+    "flash": ATTENTION_FLASH,
+    "mem_efficient": ATTENTION_MEM_EFFICIENT,
+    "eager": ATTENTION_EAGER,
+    "sparse": ATTENTION_SPARSE,
+}
 
 
 @dataclass(frozen=True)
@@ -65,19 +73,23 @@ def recipe_coefficients(recipe: Recipe, job: Job, network: Network, library: Lib
     else:
         states = _lora_states(recipe, job, network, framework, table, prepared)
     fully_sharded = recipe.zero_stage == 3
-    hosted = library.techniques.values.offload.values[recipe.offload]
+    activations = _activations(recipe, network, framework, table, prepared, states)
+    if recipe.caches_latents and (cache := latent_cache(job, library.architecture(job.architecture))):
+        activations = replace(activations, token_share=cache.token_share)
+    hosted = table.values.offload.values[recipe.offload]
     states = replace(
         states,
         no_sync_full_gradients=int(framework.no_sync and fully_sharded),
         load_whole=int(framework.load_whole and fully_sharded),
         host_weights=int(hosted.weights),
         host_optimizer=int(hosted.optimizer),
+        paged_optimizer=int(table.values.optimizer.values[recipe.optimizer].paged),
     )
     return RecipeCoefficients(
         states=states,
-        activations=_activations(recipe, network, framework, table, prepared, states),
+        activations=activations,
         stack=_stack(recipe, job, network, library),
-        kernels=_kernels(recipe, framework, library.calibrations["kernels"], network),
+        kernels=_kernels(recipe, framework, table, library.calibrations["kernels"], network),
     )
 
 
@@ -192,6 +204,7 @@ def _activations(
         rope_factor=2.0 if network.rope and not framework.fused_rope else 1.0,
         ffn_units=(3.0 if framework.fused_swiglu else 4.0) if network.gated else 2.0,
         sequence_parallel=int(framework.sequence_parallel),
+        gathers_keys=int(framework.context_parallel != "ring"),
         quantised_no_checkpoint_factor=int(
             framework.frozen_quantised_factor and quantised is not None and quantised.bitsandbytes
         ),
@@ -212,15 +225,16 @@ def _checkpoint_code(recipe: Recipe, framework: FrameworkProfile) -> int:
 def _stack(recipe: Recipe, job: Job, network: Network, library: Library) -> Stack:
     memory, megatron = library.calibrations["memory"], framework_of(library, recipe.framework).megatron
     # Frozen parts of an image network are held in 16 bit and never move: they are set aside like the context.
-    frozen_gib = 2.0 * network.frozen_parameters / GIB
-    margin = memory_margin(recipe.framework, job.memory_confidence, library)
+    frozen_gib = 0.0 if recipe.caches_latents else 2.0 * network.frozen_parameters / GIB
+    spread = framework_spread(recipe.framework, library)
+    margin = confidence_margin(spread.sigma, job.memory_confidence)
     return Stack(
         context_gib=memory.value("m_ctx_gib" if megatron else "ctx_gib") + frozen_gib,
         nccl_gib=memory.value("nccl_gib"),
         fit_nccl_gib=0.0 if megatron else memory.value("fit_nccl_gib"),
         megatron_context=int(megatron),
         margin=margin,
-        held_margin=margin,
+        known_margin=spread.known_share * margin,
         phi=memory.value("phi"),
     )
 
@@ -232,11 +246,17 @@ _KERNEL_KEYS = (
 """Fields of `Kernels` that every profile of models/calibration/kernels.yaml has."""
 
 
-def _kernels(recipe: Recipe, framework: FrameworkProfile, kernels: Calibration, network: Network) -> Kernels:
+def _kernels(
+    recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable, kernels: Calibration, network: Network
+) -> Kernels:
     profile = framework.kernels
     values = {key: kernels.value(f"{profile}.{key}") for key in _KERNEL_KEYS}
     if not network.experts:
         values["moe_factor"] = 1.0
+    if (exposed := table.values.sharding.values[recipe.sharding].exposed) is not None:
+        values["overlap"] = 1.0 - kernels.value(exposed) * (1.0 - values["overlap"])
+    if framework.grouped_experts == "all" or (framework.grouped_experts and recipe.weight_bits == 16):
+        values["naive_experts"] = 0.0
     # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a
     # figure of their own; the U-Net of an image network is none of them.
     plain, hooks = f"{profile}.plain_element_traffic", f"{profile}.hook_seconds"

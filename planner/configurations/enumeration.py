@@ -30,12 +30,14 @@ from planner.configurations.recipe import (
     GpuClass,
     Recipe,
     enumerate_recipes,
+    expand_paged,
     expand_parallel_degrees,
     find_incompatibility,
     is_allowed,
 )
 from planner.estimates.memory.fit import MemoryLines, memory_lines
 from planner.estimates.memory.host_offload import host_bytes
+from planner.estimates.memory.paging import with_paging
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds
@@ -88,10 +90,15 @@ def enumerate_configurations(
         recipes = _compatible_recipes(job, group, library, rejected)
         found, missing = grid.evaluate(recipes, group)
         several, opened = [found], list[Recipe]()
-        left = _without(group, found)
+        pages = grid.evaluate_paged(recipes, group, found)
+        if len(pages):
+            several.append(pages)
+            reached = set(_placed(pages))
+            missing = [one for one in missing if one.machine not in reached or one.recipe.method != "full"]
+        left = _without(group, *several)
         if left:
             # Where nothing fits, tensor and pipeline parallelism are tried: the smallest degrees that fit win by time.
-            opened = expand_parallel_degrees(job, recipes, library)
+            opened = expand_parallel_degrees(job, recipes, GpuClass.of(library.gpu(group[0].gpu)), library)
             more, _ = grid.evaluate(opened, left)
             several.append(more)
             missing = missing if not len(more) else [miss for miss in missing if miss.machine not in left]
@@ -108,9 +115,14 @@ def enumerate_configurations(
     )
 
 
-def _without(machines: Sequence[Machine], found: Configurations) -> list[Machine]:
+def _placed(found: Configurations) -> Iterator[Machine]:
+    """Yield the machines that some configuration runs on."""
+    yield from (found.machines[index] for index in set(found.machine.tolist()))
+
+
+def _without(machines: Sequence[Machine], *found: Configurations) -> list[Machine]:
     """Return the machines that no configuration runs on."""
-    placed = {found.machines[index] for index in set(found.machine.tolist())}
+    placed = {machine for one in found for machine in _placed(one)}
     return [machine for machine in machines if machine not in placed]
 
 
@@ -216,11 +228,12 @@ class _Grid:
         """Return micro-batches, accumulation steps, seconds per step and tokens per sequence, all (R, H)."""
         job, shape = self.job, self.shape
         time = TimeCoefficients.of(self.library.calibrations["time"].values)
+        memory = MemoryCoefficients.of(self.library.calibrations["memory"].values)
 
         def seconds_at(batch: Floats | float, steps: Floats) -> tuple[Floats, Floats]:
             sequence = processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, batch)
             layout = replace(inputs.layout, micro_batch=batch, accumulation=steps, sequence=sequence)
-            seconds = step_seconds(replace(inputs, layout=layout), time)
+            seconds = step_seconds(with_paging(replace(inputs, layout=layout), memory), time)
             shaped = (np.broadcast_to(np.asarray(one, dtype=float), micro.shape) for one in (seconds, sequence))
             return next(shaped), next(shaped)
 
@@ -228,6 +241,23 @@ class _Grid:
         if job.packing == "padded" or np.any(np.asarray(inputs.layout.pipeline) > 1):
             micro, accumulation = choose_fastest_batches(inputs, seconds_at, lines, micro, accumulation, per_rank)
         return micro, accumulation, *seconds_at(np.maximum(micro, 1), np.maximum(accumulation, 1))
+
+    def evaluate_paged(
+        self, recipes: Sequence[Recipe], machines: Sequence[Machine], found: Configurations
+    ) -> Configurations:
+        """Return full training with a paged optimizer on machines of known host memory where no other fits."""
+        known = [machine for machine in machines if machine.ram_gb is not None]
+        if not known:
+            return concatenate_configurations([])
+        job, card = self.job, GpuClass.of(self.library.gpu(machines[0].gpu))
+        opened = [
+            recipe
+            for recipe in expand_paged(job, recipes, self.library)
+            if is_allowed(recipe, job) and find_incompatibility(recipe, card, self.library) is None
+        ]
+        full = np.asarray([recipe.method == "full" for recipe in found.recipes], dtype=bool)
+        quiet = replace(self, rejected=Counter())  # what does not fit in pages was counted without them
+        return quiet.evaluate(opened, _without(known, found.rows(full[found.recipe])))[0]
 
     def evaluate_observed(
         self, recipes: Sequence[Recipe], seen: Sequence[Machine], found: Configurations

@@ -88,6 +88,14 @@ def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> 
     return JobShape(network, round(tokens), longest, tokens, images * tokens, steps, 1.0 / tokens, "images")
 
 
+def evaluated_tokens(job: Job, shape: JobShape) -> float:
+    """Return the tokens (or equivalent ones) that one run evaluates; 0 without that stage."""
+    wanted = job.stages.evaluation
+    if wanted is None:
+        return 0.0
+    return float(wanted.all_tokens) if wanted.all_tokens is not None else (wanted.share or 0.0) * shape.tokens
+
+
 def grid_inputs(
     job: Job,
     shape: JobShape,
@@ -120,6 +128,8 @@ def grid_inputs(
         gpus_per_node=row([m.gpus_per_instance for m in machines]),
         tensor=column([r.tensor_parallel for r in recipes]),
         pipeline=column([r.pipeline_parallel for r in recipes]),
+        context=column([r.context_parallel for r in recipes]),
+        expert=column([r.expert_parallel for r in recipes]),
         zero_stage=column([r.zero_stage for r in recipes]),
         hybrid=column([float(r.is_hybrid) for r in recipes]),
         variable_length=shape.mean_length / shape.longest if job.packing == "padded" else 0.0,

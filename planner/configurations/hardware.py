@@ -17,9 +17,9 @@ DEFAULT_NETWORK_BYTES_PER_SECOND = 12.5 * GB
 
 
 def hardware_numbers(gpu: GpuSpec, link: str, network_gbps: float | None, precision: str, library: Library) -> Hardware:
-    """Return the speeds of one GPU in one precision; `link` is nvlink, nvswitch or pcie."""
+    """Return the speeds of one GPU in one precision; `link` is nvlink, nvswitch, ici (of TPU slices) or pcie."""
     speeds = library.calibrations["gpu_efficiency"]
-    nvlink = gpu.nvlink_gb_s * GB / 2 if link in ("nvlink", "nvswitch") else 0.0
+    nvlink = gpu.nvlink_gb_s * GB / 2 if link in ("nvlink", "nvswitch", "ici") else 0.0
     peak, linear_peak = peaks_of(gpu, precision, library)
     efficiency = library.techniques.compute(precision).efficiency
     return Hardware(
@@ -48,8 +48,15 @@ def peaks_of(gpu: GpuSpec, precision: str, library: Library) -> tuple[float, flo
     peak = gpu.peaks[key] * TERA
     if compute.linear_peak is None:
         return peak, peak
-    share = library.calibrations["kernels"].value(compute.linear_share) if compute.linear_share else 1.0
+    kernels = library.calibrations["kernels"]
+    share = linear_share(compute.linear_share, gpu, kernels) if compute.linear_share else 1.0
     return peak, share * gpu.peaks[compute.linear_peak] * TERA
+
+
+def linear_share(key: str, gpu: GpuSpec, kernels: Calibration) -> float:
+    """Return the share of a narrow peak that linear layers reach: of the GPU's generation where it has its own."""
+    own = f"{key}.{gpu.generation}"
+    return kernels.value(own if own in kernels.coefficients else key)
 
 
 def fastest_precision(gpu: GpuSpec, library: Library) -> str:
@@ -77,6 +84,26 @@ def efficiency_notes(gpu: GpuSpec, library: Library) -> list[str]:
         "measured matrix products, not from training runs" if basis == "kernels" else "a prior, not from measurements"
     )
     return [f"speed of {gpu.name} is from {source}"]
+
+
+def chip_notes(gpu: GpuSpec, method: str, precision: str, chips: int) -> list[str]:
+    """Return what a plan or an estimate says of a chip other than NVIDIA's: what of the run was not measured."""
+    chip = gpu.chip
+    if chip is None:
+        return []
+    why, notes = chip.unmeasured(method, chips), []
+    if why is not None:
+        notes.append(f"NOT MEASURED on {gpu.name}: {why}; the range is widened by a guess")
+    seen = [one.precision for one in chip.measured if one.method == method]
+    if seen and precision not in seen:
+        runs = f"published {method} runs on {gpu.name} are in {' and '.join(seen)}"
+        notes.append(f"{runs}: the range is wider for {precision}")
+    if chip.hosts:
+        upper = "synthetic data without checkpoints: an upper bound, so expect more hours"
+        notes.append(f"speed of {gpu.name} is from its maker's runs on {upper}")
+    if chip.hosts_of(chips) > 1:
+        notes.append(f"the slice has {chip.hosts_of(chips)} hosts and stops when one is lost")
+    return notes
 
 
 def _attention_efficiency(gpu: GpuSpec, speeds: Calibration) -> float:

@@ -6,18 +6,25 @@ from typing import TYPE_CHECKING
 
 from planner.configurations.recipe import framework_of
 from planner.estimates.memory.fit import confidence_margin
-from planner.estimates.uncertainty import memory_tail
+from planner.estimates.uncertainty import MemorySpread, memory_spread
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
 
 
-def memory_sigma(framework: str, library: Library) -> float:
-    """Return the spread of ln(measured / predicted) of allocated bytes without observations."""
+def framework_spread(framework: str, library: Library) -> MemorySpread:
+    """Return the spread of the memory of a framework without observations."""
     values = library.calibrations["memory"].values
-    return memory_tail(values, framework, framework_of(library, framework).profiled)
+    return memory_spread(values, framework, framework_of(library, framework).profiled)
 
 
 def memory_margin(framework: str, confidence: float, library: Library) -> float:
-    """Return the margin of the fit rule at which a configuration fits with a probability, without observations."""
-    return confidence_margin(memory_sigma(framework, library), confidence)
+    """Return the margin on uncertain bytes at which a configuration fits with a probability, without observations."""
+    return confidence_margin(framework_spread(framework, library).sigma, confidence)
+
+
+def margin_text(margin: float, known_margin: float) -> str:
+    """Return the margins of the fit rule in percent, in words."""
+    if margin == known_margin:
+        return f"margin {margin * 100:.3g} %"
+    return f"margin {margin * 100:.3g} %, of weights, gradients and optimizer {known_margin * 100:.3g} %"

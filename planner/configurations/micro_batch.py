@@ -23,6 +23,8 @@ def possible_cells(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, 
     possible = (ranks >= 1) & (ranks == np.floor(ranks)) & (np.broadcast_to(per_rank, shape) == np.floor(per_rank))
     possible &= np.broadcast_to(per_rank, shape) >= 1
     possible &= np.broadcast_to(np.asarray(layout.tensor) <= np.asarray(layout.gpus_per_node), shape)
+    spread = np.asarray(layout.expert)
+    possible &= np.broadcast_to(np.asarray(layout.replicas, dtype=float) % spread == 0, shape)
     hybrid = np.asarray([[recipe.is_hybrid] for recipe in recipes])
     worthwhile = (gpus > HYBRID_ABOVE_GPUS) & (gpus > np.asarray(layout.gpus_per_node))
     return np.asarray(possible & (~hybrid | worthwhile))
@@ -43,7 +45,7 @@ def choose_batches(
     whole = np.broadcast_to(lines[0].largest_micro_batch(usable), possible.shape) >= local
     most = np.broadcast_to(lines[1].largest_micro_batch(usable), possible.shape)
     divided = np.zeros(possible.shape)
-    for batch in np.unique(local[possible]):
+    for batch in sorted(set(local[possible].tolist())):  # `np.unique` would load masked arrays
         cells = possible & (local == batch)
         divisors = proper_divisors(int(batch))
         if len(divisors):
@@ -89,7 +91,8 @@ def choose_fastest_batches(
     local = np.broadcast_to(per_rank, micro.shape)
     usable = inputs.hardware.usable_bytes
     best, best_seconds, best_steps = micro, np.full(micro.shape, np.inf), accumulation
-    for candidate in sorted({int(d) for b in np.unique(local[micro > 0]) for d in (*proper_divisors(int(b)), int(b))}):
+    batches = {int(batch) for batch in local[micro > 0].tolist()}
+    for candidate in sorted({size for batch in batches for size in (*map(int, proper_divisors(batch)), batch)}):
         # The whole batch at once may fit where a part of it does not: only accumulating keeps gradients.
         fits = (candidate == micro) | (lines[1].need(float(candidate), usable) <= usable)
         is_candidate = (candidate <= micro) & (local % candidate == 0) & fits

@@ -5,15 +5,19 @@ Micro-batch and accumulation are no part of a recipe: they follow from the memor
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from planner.library.techniques import read_techniques
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.arrays import Integers
     from planner.library.framework_profile import FrameworkProfile
     from planner.library.schema import GpuSpec, Library
     from planner.library.technique_rows import PeakKey
@@ -23,6 +27,10 @@ UNSHARDED = "none"
 """The sharding of a run on one GPU, and the offload of one that keeps all states on its GPUs."""
 TENSOR_DEGREES = (1, 2, 4, 8)
 PIPELINE_DEGREES = (1, 2, 4, 8, 16)
+SPREAD_DEGREES = (2, 4, 8)
+"""Degrees of context and expert parallelism that are tried where a job names none."""
+LONG_SEQUENCE, LONG_FOR_ONE_GPU = 16_384, 8_192
+"""Tokens from which sequences are cut over GPUs by default: always, and where nothing else fits."""
 HYBRID_ABOVE_GPUS = 16
 """Hybrid sharding is used where full sharding would span more GPUs than this: gathers across machines are slow."""
 
@@ -44,6 +52,9 @@ class Recipe:
     framework: str = "hf"
     offload: str = UNSHARDED
     lora_rank: int | None = None  # None: no adapters, or the first rank that the job lists
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    latents: str | None = None  # of an image network; None: not asked for, so encoded in every epoch
 
     @property
     def zero_stage(self) -> int:
@@ -56,10 +67,20 @@ class Recipe:
         return read_techniques().values.sharding.values[self.sharding].hybrid
 
     @property
+    def caches_latents(self) -> bool:
+        """Whether images are encoded once, before training."""
+        return self.latents is not None and read_techniques().values.latents.values[self.latents].cached
+
+    @property
     def method_label(self) -> str:
         """The rung of the ladder: full, LoRA 16-bit, LoRA 8-bit, QLoRA."""
         values = read_techniques().values
         return values.method.values[self.method].label or str(values.weight_bits.values[self.weight_bits].label)
+
+    @property
+    def lossiness(self) -> int:
+        """How much its techniques round, as the sum of their grades in the table."""
+        return read_techniques().lossiness(vars(self))
 
     def uses(self, accumulates: bool) -> tuple[bool, ...]:
         """Return which 0/1 techniques are on, in the order of the table's `names`."""
@@ -115,10 +136,26 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
     asked, table = job.techniques, library.techniques
     methods = ("full",) if job.kind == "pretrain" else table.tried("method")
     found = []
-    for method, framework in itertools.product(methods, frameworks_of(job, library)):
+    frameworks = frameworks_of(job, library)
+    if job.framework is None:  # one that the job names is refused by a rule instead, with its reason
+        frameworks = tuple(one for one in frameworks if card.vendor in framework_of(library, one).vendors)
+    for method, framework in itertools.product(methods, frameworks):
         facts, profile = {**vars(card), "method": method}, framework_of(library, framework)
         # Weight bits that `techniques` excludes are made like its methods.
-        for bits, precision, ckpt, sharding, attention, optimizer, tp, pp, offload in itertools.product(
+        for (
+            bits,
+            precision,
+            ckpt,
+            sharding,
+            attention,
+            optimizer,
+            tp,
+            pp,
+            offload,
+            cp,
+            ep,
+            latents,
+        ) in itertools.product(
             table.tried("weight_bits", **facts),
             asked.precision or table.tried("precision", **facts),
             asked.activation_checkpointing or table.tried("activation_checkpointing"),
@@ -128,11 +165,14 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             asked.tensor_parallel or (1,),
             asked.pipeline_parallel or (1,),
             asked.offload or table.tried("offload", **facts),
+            asked.context_parallel or _context_degrees(job, profile, multi_gpu),
+            asked.expert_parallel or _expert_degrees(job, profile, multi_gpu, library),
+            asked.latents or (None,),
         ):
             found += [
                 Recipe(
                     *(method, bits, quant, precision, ckpt, sharding, attention, optimizer),
-                    *(tp, pp, framework, offload, rank),
+                    *(tp, pp, framework, offload, rank, cp, ep, latents),
                 )
                 for quant in quantisations(bits, asked.quant, library)
                 for rank in (job.lora.rank if method == "lora" else (None,))
@@ -151,7 +191,25 @@ def best_attention(card: GpuClass, precision: str, library: Library) -> str:
 
 def find_incompatibility(recipe: Recipe, card: GpuClass, library: Library) -> str | None:
     """Return why this pair does not work; None where no rule refuses it and the GPU has the precision's peak."""
-    return library.techniques.refusal({**vars(recipe), **vars(card)})
+    splits = recipe.context_parallel > 1
+    return library.techniques.refusal({**vars(recipe), **vars(card), "splits_sequences": splits})
+
+
+def lossiness_of(recipes: Sequence[Recipe]) -> Integers:
+    """Return for each recipe (n,) how much it may change what is learnt; 0 for nothing.
+
+    What the techniques round comes first; among equals of it, the fewer ranks are higher.
+    """
+    ranks = {one.lora_rank for one in recipes if one.lora_rank is not None}
+    higher = {rank: sum(other > rank for other in ranks) for rank in ranks}
+    steps = max(1, len(ranks))  # more than any number of higher ranks
+    sums = [_lossiness(one) * steps + (0 if one.lora_rank is None else higher[one.lora_rank]) for one in recipes]
+    return np.asarray(sums, dtype=np.int64)
+
+
+@functools.lru_cache(maxsize=4096)  # recipes repeat: on other GPUs, and whenever a limit is lifted
+def _lossiness(recipe: Recipe) -> int:
+    return recipe.lossiness
 
 
 def is_allowed(recipe: Recipe, job: Job) -> bool:
@@ -170,11 +228,18 @@ def with_parallel_degrees(recipe: Recipe, tensor: int, pipeline: int) -> Recipe:
     return replace(recipe, tensor_parallel=tensor, pipeline_parallel=pipeline)
 
 
-def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], library: Library) -> list[Recipe]:
-    """Return the recipes at every degree of both parallelisms; none where the job asks or the framework has none."""
+def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], card: GpuClass, library: Library) -> list[Recipe]:
+    """Return the recipes at every degree of tensor, pipeline and (for long sequences) context parallelism.
+
+    None where the job asks or the framework has none.
+    """
+    found = list[Recipe]()
+    if not job.techniques.context_parallel and LONG_FOR_ONE_GPU <= (job.sequence_length or 0) < LONG_SEQUENCE:
+        spread = [replace(recipe, context_parallel=degree) for recipe in recipes for degree in SPREAD_DEGREES]
+        found += [one for one in spread if find_incompatibility(one, card, library) is None]
     if job.techniques.tensor_parallel or job.techniques.pipeline_parallel:
-        return []
-    return [
+        return found
+    return found + [
         with_parallel_degrees(recipe, tensor, pipeline)
         for recipe in recipes
         for tensor in TENSOR_DEGREES
@@ -183,11 +248,41 @@ def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], library: Librar
     ]
 
 
+def expand_paged(job: Job, recipes: Sequence[Recipe], library: Library) -> list[Recipe]:
+    """Return full training with its optimizer in managed pages; none where the job names its optimizers.
+
+    Pages change no result, and cost nothing where the states fit: they are opened where full training does not.
+    """
+    rows = library.techniques.values.optimizer.values
+    if job.techniques.optimizer:
+        return []
+    found = [
+        replace(recipe, optimizer=paged)
+        for recipe in recipes
+        if recipe.method == "full" and recipe.zero_stage == 0 and (paged := rows[recipe.optimizer].paged_as)
+    ]
+    return [one for one in found if library.techniques.values.offload.values[one.offload].technique is None]
+
+
 def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> tuple[str, ...]:
     """Return how weights of so many bits are quantised: as asked where there is a choice, else the table's own."""
     values = library.techniques.values
     usual = values.weight_bits.values[bits].quant
     return tuple(asked) if asked and usual in values.quant.values else (usual,)
+
+
+def _context_degrees(job: Job, framework: FrameworkProfile, multi_gpu: bool) -> tuple[int, ...]:
+    """Return the GPUs that share a sequence: several are tried where sequences are long and the framework can."""
+    long = multi_gpu and framework.context_parallel and (job.sequence_length or 0) >= LONG_SEQUENCE
+    return (1, *SPREAD_DEGREES) if long else (1,)
+
+
+def _expert_degrees(job: Job, framework: FrameworkProfile, multi_gpu: bool, library: Library) -> tuple[int, ...]:
+    """Return the GPUs that share the experts of a mixture, where the framework can."""
+    if not (multi_gpu and framework.expert_parallel):
+        return (1,)
+    experts = library.architecture(job.architecture).experts
+    return (1, *(degree for degree in SPREAD_DEGREES if experts and experts % degree == 0))
 
 
 def _shardings(job: Job, framework: FrameworkProfile, multi_gpu: bool) -> tuple[str, ...]:

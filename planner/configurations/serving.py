@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.estimates.inference.inputs import ServedModel, ServingHardware, ServingStack
-from planner.library.engines import WeightFormat, read_engines
+from planner.library.inference.engines import WeightFormat, read_engines
 from planner.units import GB, TERA
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ OTHER_ENGINE = "other"
 
 QUANTITIES = (
     *("bandwidth", "cache_bandwidth", "flops", "attention_flops", "link_bytes_per_second", "link_seconds"),
-    *("layer_seconds", "step_seconds", "sequence_seconds", "request_seconds", "wait_share", "sequences"),
+    *("layer_seconds", "step_seconds", "sequence_seconds", "request_seconds", "arrival_seconds"),
+    *("wait_share", "sequences"),
 )
 """What is a sheet figure (or 1) times coefficients of `models/calibration/inference.yaml`."""
 
@@ -103,11 +104,12 @@ def serving_of(
     def by_engine(name: str) -> tuple[str, ...]:
         return name, f"{name}.{engine}"
 
+    grouped = f"experts.{'mixture' if mixed else 'none'}"
     by_format = (f"reading.{weights}", f"reading.{engine}.{weights}")
     keys = {
         "bandwidth": (*by_engine("bandwidth"), f"memory.{gpu.name}", *by_format),
         "cache_bandwidth": (*by_engine("cache_bandwidth"), f"memory.{gpu.name}"),
-        "flops": (*by_engine("flops"), f"products.{gpu.name}", f"products.{weights}"),
+        "flops": (*by_engine("flops"), f"products.{gpu.name}", f"products.{weights}", grouped),
         "attention_flops": ("attention_flops", f"products.{gpu.name}"),
         "link_bytes_per_second": (f"link.{link}",),
         "link_seconds": (f"link_seconds.{link}",),
@@ -115,6 +117,7 @@ def serving_of(
         "step_seconds": by_engine("step_seconds"),
         "sequence_seconds": by_engine("sequence_seconds"),
         "request_seconds": by_engine("request_seconds"),
+        "arrival_seconds": by_engine("arrival_seconds"),
         "wait_share": ("wait_share",),
         "sequences": by_engine("sequences"),
     }  # fmt: skip

@@ -16,12 +16,16 @@ from planner.decode.assignment_parts import (
     techniques_of,
 )
 from planner.decode.fallback import find_fallback
+from planner.decode.generation import build_generation, build_generation_notes
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.notes import age_in_days, build_notes, build_service_notes, is_fed_by_storage
 from planner.decode.probability import deadline_probability
+from planner.decode.stages.parts import build_data_path, build_export
 from planner.estimates.uncertainty import display_factors, interval
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Hours, ObservedRun, SeparateMachine, SpotPlan, Vram
+from planner.scenario.inference import InferenceJob
+from planner.scenario.limits import may_pause
 from planner.units import HOUR
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 
 def build_assignment(chosen: ChosenCandidate, limits: Limits, library: Library, as_of: datetime.date) -> Assignment:
     """Return the plan of one job from the row that was chosen for it."""
+    chosen = chosen.in_full()
     candidates, offer, job, shape = chosen.candidates, chosen.offer, chosen.job, chosen.candidates.physics.shape
     if candidates.is_managed_service[chosen.row]:
         figures = _service_figures(chosen, limits, as_of)
@@ -67,14 +72,26 @@ def build_assignment(chosen: ChosenCandidate, limits: Limits, library: Library, 
         runs_at_once=job.trials.at_once,
         deadline_hours=job.deadline_hours,
         deadline_probability=deadline_probability(
-            job.deadline_hours, hours.expected, hours.at_confidence, job.confidence
+            left_hours(job, chosen.lead_hours), hours.expected, hours.at_confidence, job.confidence
         ),
         price_date=offer.date_text,
         price_age_days=age_in_days(offer, as_of),
         price_source=offer.source,
-        end_at_hours=hours.at_confidence,
+        lead_hours=chosen.lead_hours,
+        start_at_hours=chosen.lead_hours,
+        end_at_hours=chosen.lead_hours + hours.at_confidence,
+        resume_hours=_resume_hours(chosen, limits),
         **figures,
     )
+
+
+def left_hours(job: Job, delay_hours: float) -> float | None:
+    """Return the hours that a deadline leaves for a run that starts, or stands still, so many hours; None without one.
+
+    What is kept for finding a machine is not left.
+    """
+    deadline = job.planned_deadline_hours
+    return None if deadline is None else max(0.0, deadline - delay_hours)
 
 
 def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, as_of: datetime.date) -> dict[str, Any]:
@@ -92,9 +109,17 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
     earliest, latest = interval(hours, hours - luck, (low, high), spread)
     start = float(candidates.hours.start[chosen.row])
     training = hours - start - math.fsum(stage_hours_of(chosen).values())
-    vram = _vram(chosen, limits, library)
-    if not observed:
-        vram = vram.model_copy(update={"fallback": find_fallback(chosen, training, limits, library)})
+    costs = build_costs(chosen, (low, high), policy)
+    if isinstance(chosen.job, InferenceJob):
+        vram, generation = build_generation(chosen, limits, library, costs["bill"])
+        notes = build_generation_notes(chosen, generation, limits, as_of)
+        own: dict[str, Any] = {"vram_gib": vram, "inference": generation, "notes": notes}
+    else:
+        vram = _vram(chosen, limits, library)
+        if not observed:
+            vram = vram.model_copy(update={"fallback": find_fallback(chosen, training, limits, library)})
+        own = {"data_path": build_data_path(chosen), "export": build_export(chosen, library)}
+        own |= {"vram_gib": vram, "notes": build_notes(chosen, vram, limits, library, as_of)}
     return {
         "gpu": machine.gpu,
         "gpus": machine.gpus,
@@ -103,7 +128,6 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
         "interconnect": interconnect_of(chosen.offer),
         "switch_to_on_demand_at_hours": _switch_hours(chosen, policy),
         "spot": policy,
-        "vram_gib": vram,
         "rate": units / (observed * HOUR) if observed else units / (shape.steps * step),
         "step_seconds": step,
         "sigma": sigma,
@@ -119,9 +143,17 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
         "fed_by_storage": is_fed_by_storage(chosen),
         "observed_hours": observed,
         **_build_learned(chosen, library),
-        **build_costs(chosen, (low, high), policy),
-        "notes": build_notes(chosen, vram, limits, library, as_of),
+        **costs,
+        **own,
     }
+
+
+def _resume_hours(chosen: ChosenCandidate, limits: Limits) -> float:
+    """Return the hours that a pause costs at the confidence; 0 where the run does not pause."""
+    may = may_pause(chosen.job, chosen.offer, limits, chosen.share, chosen.rounded)
+    if not may or chosen.is_reserved or chosen.spot is not None:
+        return 0.0
+    return chosen.candidates.resume_hours(chosen.row) * float(chosen.candidates.hours.late[chosen.row])
 
 
 def _switch_hours(chosen: ChosenCandidate, policy: SpotPlan | None) -> float | None:

@@ -10,6 +10,7 @@ from planner.decode.bill import FIXED_ITEMS, build_bill
 from planner.estimates.billing import break_even_hours, required_use_share
 from planner.estimates.uncertainty import interval
 from planner.results.plan_parts import CommitmentUse, SpotPlan, Spread, Techniques
+from planner.scenario.zones.groups import zone_prices
 
 if TYPE_CHECKING:
     from planner.candidates.job_candidates import SpotChoice
@@ -44,7 +45,7 @@ def stage_hours_of(chosen: ChosenCandidate) -> dict[str, float]:
         "evaluation": float(h.evaluation[row]) + placement.hours_of("evaluation"),
         "checkpoints": float(h.checkpoints[row]),
         "load between trials": float(h.reload[row]),
-        "export": float(h.export[row]),
+        "export": float(h.export[row]) + placement.hours_of("export"),
     }
     return {name: hours for name, hours in found.items() if hours > 0}
 
@@ -79,6 +80,7 @@ def build_spot_plan(chosen: ChosenCandidate, spot: SpotChoice, limits: Limits) -
         mean_up_hours=spot.states.up.mean(),
         mean_outage_hours=spot.states.down.mean(),
         basis=candidates.spot[chosen.place].basis,
+        zones=zone_prices(chosen.offer),
     )
 
 
@@ -131,8 +133,9 @@ def hourly_equivalent_usd(market: Market, offer: Offer) -> float | None:
 def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int) -> Techniques:
     """Return a recipe and its batch as a plan states them."""
     adapts = recipe.method == "lora"
+    settings = {name: value for name, value in asdict(recipe).items() if name in Techniques.model_fields}
     return Techniques(
-        **{**asdict(recipe), "lora_rank": (recipe.lora_rank or job.lora.rank[0]) if adapts else None},
+        **{**settings, "lora_rank": (recipe.lora_rank or job.lora.rank[0]) if adapts else None},
         micro_batch=micro_batch,
         accumulation_steps=accumulation,
         lora_targets=job.lora.targets if adapts else None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.offer_terms import UNKNOWN_FEE
+from planner.candidates.offer_terms import UNKNOWN_FEE, moves_of
 from planner.estimates.billing import MILLION, round_up_hours
 from planner.estimates.time.data_stages import retained_gb_months
 from planner.results.plan_parts import BillItem
@@ -53,7 +53,8 @@ def build_bill(chosen: ChosenCandidate, late: bool = False) -> tuple[BillItem, .
             *_machine_lines(uses, chosen.offer),
             *_commitment_lines(chosen),
             *_separate_stage_lines(chosen, late),
-            *_data_lines(chosen, wall_hours),
+            *_data_lines(chosen, wall_hours + chosen.standstill_hours),
+            *_move_lines(chosen, late),
         ]
     return tuple(line for line in lines if line.quantity)
 
@@ -85,6 +86,9 @@ def _billed_hours(chosen: ChosenCandidate, late: bool) -> tuple[Uses, float]:
         lost = float(h.spot_group_paid[row]) - group_run
         uses["lost on spot"] = (0.0, share * lost * stretch * machines)
         uses["move to on demand"] = (share * float(h.switch[row]) * node_groups * machines, 0.0)
+    if chosen.pauses:
+        resumed = chosen.pauses * candidates.resume_hours(row)
+        uses["resume after a pause"] = (resumed * node_groups * machines, 0.0)
     if chosen.rounded:
         uses["rounded up"] = _rounded_hours(chosen, n, late_factor, stretch)
     if not late:
@@ -124,7 +128,7 @@ def _machine_lines(uses: Uses, offer: Offer) -> list[BillItem]:
     """Return what machines cost by the hour: by item and market, or power and depreciation of own machines."""
     if offer.own is not None and offer.usd_per_hour is not None:
         hours = math.fsum(on_demand for on_demand, _ in uses.values())
-        parts = {"power": offer.own.power_usd_per_hour, "wear of own machines": offer.own.depreciation_usd_per_hour}
+        parts = offer.own.parts_usd_per_hour
         # A what-if on the price of the hour changes both in proportion.
         factor = offer.usd_per_hour / sum(parts.values()) if sum(parts.values()) else 0.0
         return [_line(name, hours, "h", part * factor) for name, part in parts.items() if part]
@@ -151,28 +155,50 @@ def _commitment_lines(chosen: ChosenCandidate) -> list[BillItem]:
 
 
 def _separate_stage_lines(chosen: ChosenCandidate, late: bool) -> list[BillItem]:
-    """Return the lines of stages on separate machines; late, the error of the estimate stretches them too."""
+    """Return the lines of stages on separate machines, and of what moves to and from them.
+
+    Late, the error of the estimate stretches both.
+    """
     factor = float(chosen.candidates.hours.budget[chosen.row]) if late else 1.0
-    names = {"ingest": "prepare data", "evaluation": "evaluation"}
+    names = {
+        "ingest": ("prepare data", "raw data moved"),
+        "evaluation": ("evaluation", "weights moved"),
+        "export": ("export", "result moved"),
+    }
     lines = []
     for one in chosen.candidates.placement_of(chosen.row).separate_stages:
-        usd = (one.late_usd if late else one.usd) * factor
-        item = f"{names[one.stage]} at {one.offer.provider}"
-        rate = one.offer.usd_per_hour if not late and one.moved_usd == 0 else None
-        lines.append(BillItem(item=item, usd=usd, quantity=one.billed_hours * factor, unit="h", rate_usd=rate))
+        usd = (one.late_usd if late else one.usd) - one.moved_usd
+        (what, moved), place = names[one.stage], one.offer.provider
+        rate = None if late else one.offer.usd_per_hour
+        hours = one.billed_hours * factor
+        lines.append(BillItem(item=f"{what} at {place}", usd=usd * factor, quantity=hours, unit="h", rate_usd=rate))
+        if one.moved_usd:
+            lines.append(BillItem(item=f"{moved} at {place}", usd=one.moved_usd * factor, quantity=1.0))
     return lines
+
+
+def _move_lines(chosen: ChosenCandidate, late: bool) -> list[BillItem]:
+    """Return what a run that moves among zones pays for the copies of its checkpoint and data to other regions."""
+    if chosen.spot is None or len(chosen.offer.regions) < 2:
+        return []
+    hours, row = chosen.candidates.hours, chosen.row
+    move = moves_of(chosen.offer, *chosen.candidates.moved(row))
+    losses = chosen.spot.point.interruptions * (float(hours.budget[row] * hours.stretch[row]) if late else 1.0)
+    nodes = int(chosen.candidates.table.instances[row]) // hours.node_groups
+    losses *= nodes / float(chosen.candidates.run_hours.gang(nodes))
+    return [_line("moves between regions", losses * move.share * move.gb, "GB", chosen.offer.fees.egress_usd_per_gb)]
 
 
 def _data_lines(chosen: ChosenCandidate, wall_hours: float) -> list[BillItem]:
     """Return the lines of storage and transfers; machines are rented for `wall_hours`."""
     candidates, row, offer = chosen.candidates, chosen.row, chosen.offer
     h, recipe, machines = candidates.hours, int(candidates.table.recipe[row]), int(candidates.table.instances[row])
-    kept, export = candidates.run_hours.kept_gb[recipe], candidates.run_hours.export_gb[recipe]
-    after = float(retained_gb_months(export + kept, chosen.job.stages.retention_hours or 0.0))
+    kept, sent = candidates.run_hours.kept_gb[recipe] + float(h.result_gb[row]), float(h.sent_gb[row])
+    after = float(retained_gb_months(kept, chosen.job.stages.retention_hours or 0.0))
     stored, moved = float(h.stored_gb[row]) * wall_hours / MONTH_HOURS, float(h.moved_gb[row]) * machines
     return [
         _line("storage", stored, "GB-month", offer.fees.storage_usd_per_gb_month),
-        *_transfer_lines(chosen.job, offer, after, float(h.own_gb[row]) * machines, moved, export),
+        *_transfer_lines(chosen.job, offer, after, float(h.own_gb[row]) * machines, moved, sent),
     ]
 
 

@@ -30,6 +30,8 @@ class ChosenCandidate:
     figures: CandidateTable  # its row of the screened table
     spot: SpotChoice | None = None
     is_reserved: bool = False  # its machines are paid as a reservation of the plan
+    pauses: int = 0  # how often its machine is taken from it for a time
+    standstill_hours: float = 0.0  # of all pauses
     waiting_usd: float = 0.0  # price of an hour of waiting that its policy weighs, beyond that of the limits
 
     @classmethod
@@ -39,6 +41,9 @@ class ChosenCandidate:
         """Return a row of the screened table at a spot share, or at a share of a piece of a curve."""
         rounded, figures = bool(screened.rounded[row]), screened.table.rows(np.asarray([row]))
         spot = screened.spot.get(row)
+        lead = float(candidates.columns.lead_hours[int(figures.offer[0])])
+        if lead:  # the plan says when the run starts; its hours are those of the run
+            figures = replace(figures, start_h=figures.start_h - lead, late_start_h=figures.late_start_h - lead)
         if row in screened.pieces:
             spot, figures, share = screened.pieces[row].settle(figures, share, candidates.policies)
         return cls(candidates, market, int(screened.rows[row]), share, rounded, figures, spot)
@@ -66,6 +71,10 @@ class ChosenCandidate:
         )
         return replace(self, spot=spot, share=spot.point.spot_share, figures=figures, waiting_usd=price)
 
+    def in_full(self) -> ChosenCandidate:
+        """Return the candidate with all figures of its policy."""
+        return self if self.spot is None else replace(self, spot=self.spot.in_full(self.candidates.policies))
+
     @property
     def job(self) -> Job:
         """The job of the candidate."""
@@ -80,6 +89,11 @@ class ChosenCandidate:
     def offer(self) -> Offer:
         """The offer that is rented."""
         return self.market.offers[self.place]
+
+    @property
+    def lead_hours(self) -> float:
+        """Hours from the order to the machine."""
+        return self.offer.lead_hours
 
     @property
     def configuration(self) -> int:

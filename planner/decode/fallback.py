@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.configurations.micro_batch import proper_divisors
 from planner.configurations.recipe import GpuClass, find_incompatibility
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
+from planner.estimates.memory.paging import with_paging
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds
 from planner.estimates.work import processed_length
@@ -25,26 +26,37 @@ def find_fallback(chosen: ChosenCandidate, training_hours: float, limits: Limits
 
     Its hours and dollars follow from the seconds of a step: training takes that much longer on the same machines.
     """
-    now = _Run(chosen, chosen.recipe, *chosen.candidates.batch(chosen.row), limits, library)
-    found = []
-    for change, run in _smaller_runs(now):
-        if run.need_gib < now.need_gib * (1 - MIN_MEMORY_SAVING):
-            found.append((run.seconds, change, run))
-    if not found:
+    key, kept = ("fallback", chosen.configuration, limits.vram_headroom), chosen.candidates.kept
+    if key not in kept:  # the plans of a frontier mostly differ in their hours alone
+        kept[key] = _least_slowdown(chosen, limits, library)
+    if kept[key] is None:
         return None
-    seconds, change, run = min(found, key=lambda one: one[0])
-    hours = training_hours * max(seconds / now.seconds - 1, 0.0)
+    slowdown, without_time = kept[key]
+    hours = training_hours * max(slowdown - 1, 0.0)
     run_usd, run_hours = float(chosen.figures.cost_usd(chosen.share)[0]), float(chosen.figures.hours(chosen.share)[0])
     fixed = float(chosen.figures.fixed_usd[0])
-    return Fallback(
-        change=change,
-        micro_batch=run.micro_batch,
-        accumulation_steps=run.accumulation,
-        activation_checkpointing=run.recipe.activation_checkpointing,
-        fit_probability=run.fit_probability,
-        hours=hours,
-        usd=hours * (run_usd - fixed) / run_hours,
-    )
+    return Fallback(**without_time, hours=hours, usd=hours * (run_usd - fixed) / run_hours)
+
+
+def _least_slowdown(chosen: ChosenCandidate, limits: Limits, library: Library) -> tuple[float, dict[str, Any]] | None:
+    """Return the seconds of a step over those of the plan, and what changes, for the change that costs least time."""
+    now = _Run(chosen, chosen.recipe, *chosen.candidates.batch(chosen.row), limits, library)
+    need_gib = now.need_gib
+    smaller = [
+        (run.seconds, change, run)
+        for change, run in _smaller_runs(now)
+        if run.need_gib < need_gib * (1 - MIN_MEMORY_SAVING)
+    ]
+    if not smaller:
+        return None
+    seconds, change, run = min(smaller, key=lambda one: one[0])
+    return seconds / now.seconds, {
+        "change": change,
+        "micro_batch": run.micro_batch,
+        "accumulation_steps": run.accumulation,
+        "activation_checkpointing": run.recipe.activation_checkpointing,
+        "fit_probability": run.fit_probability,
+    }
 
 
 MIN_MEMORY_SAVING = 0.02
@@ -92,7 +104,8 @@ class _Run:
         inputs = self.evaluator.inputs
         layout = replace(inputs.layout, micro_batch=self.micro_batch, accumulation=self.accumulation, sequence=sequence)
         time = TimeCoefficients.of(self.library.calibrations["time"].values)
-        return as_scalar(step_seconds(replace(inputs, layout=layout), time))
+        setup = with_paging(replace(inputs, layout=layout), self.evaluator.coefficients)
+        return as_scalar(step_seconds(setup, time))
 
 
 def _smaller_runs(now: _Run) -> list[tuple[str, _Run]]:

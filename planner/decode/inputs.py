@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.results.plan import Assignment
+    from planner.results.serving.fleet import Service
     from planner.scenario.scenario import Scenario
 
 PACKAGES = {"planner": "finetune-planner", "ortools": "ortools"}
@@ -26,15 +27,46 @@ def build_inputs(scenario: Scenario, jobs: Sequence[Assignment]) -> Inputs:
     Of each machine that the plan rents or names as the next best, all offers are included: the plan says in how many
     regions it is offered.
     """
+    return _inputs(scenario, *_of_jobs(jobs))
+
+
+def build_service_inputs(scenario: Scenario, services: Sequence[Service]) -> Inputs:
+    """Return the inputs of a plan of services: the offers of each machine of a fleet, and the APIs that it names."""
+    return _inputs(scenario, *_of_services(services))
+
+
+def build_joint_inputs(scenario: Scenario, jobs: Sequence[Assignment], services: Sequence[Service]) -> Inputs:
+    """Return the inputs of a plan of jobs and services."""
+    (named, rented), (served, answered) = _of_jobs(jobs), _of_services(services)
+    return _inputs(scenario, named | served, rented | answered)
+
+
+def _of_jobs(jobs: Sequence[Assignment]) -> tuple[set[tuple[str, str]], set[str]]:
+    """Return providers with their GPUs, and the labels of offers, that jobs name."""
     named = {(job.provider, job.gpu) for job in jobs}
     named |= {(one.provider, one.gpu) for job in jobs for one in job.runner_up}
-    beside = {one.offer for job in jobs for one in job.beside}
-    rented = {job.offer for job in jobs}
+    named |= {(one.provider, one.gpu) for job in jobs for one in job.fallbacks}
+    rented = {job.offer for job in jobs} | {one.offer for job in jobs for one in job.beside}
+    rented |= {one.offer for job in jobs if job.inference for one in job.inference.api}
+    for way in (way for job in jobs for one in job.fallbacks for way in one.jobs):
+        others = [*way.get("beside", ()), *(way.get("inference") or {}).get("api", ())]
+        rented |= {str(one["offer"]) for one in (way, *others)}
+    return named, rented
+
+
+def _of_services(services: Sequence[Service]) -> tuple[set[tuple[str, str]], set[str]]:
+    """Return providers with their GPUs, and the labels of offers, that services name."""
+    kinds = [kind for service in services for kind in service.fleet.kinds]
+    api = {one.offer for service in services for one in service.fleet.api}
+    return {(kind.provider, kind.gpu) for kind in kinds}, api | {kind.offer for kind in kinds}
+
+
+def _inputs(scenario: Scenario, named: set[tuple[str, str]], rented: set[str]) -> Inputs:
     labels = offer_labels(scenario.offers)
     kept = [
         offer_data(offer)
         for label, offer in zip(labels, scenario.offers, strict=True)
-        if label in beside | rented or (offer.provider, offer.card) in named
+        if label in rented or (offer.provider, offer.card) in named
     ]
     data = {key: value for key, value in scenario_data(scenario).items() if key != "offers"}
     return Inputs(scenario=data, offers=tuple(kept), versions=_versions())

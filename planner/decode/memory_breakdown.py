@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.configurations.grid import JobShape, Machine, grid_inputs
-from planner.configurations.memory_margin import memory_sigma
+from planner.configurations.memory_margin import framework_spread
 from planner.configurations.observed.learning import NO_CORRECTION, Correction
 from planner.estimates.memory.fit import MemoryLines, fit_probability, memory_lines
 from planner.estimates.memory.host_offload import host_bytes
@@ -20,6 +20,7 @@ from planner.units import GB, GIB
 if TYPE_CHECKING:
     from planner.configurations.recipe import Recipe
     from planner.estimates.inputs import Layout, TimedSetup
+    from planner.estimates.uncertainty import MemorySpread
     from planner.library.schema import Library
     from planner.scenario.job import Job
 
@@ -32,7 +33,7 @@ class MemoryEvaluator:
     coefficients: MemoryCoefficients
     usable_gib: float
     several_gpus: bool
-    sigma: float  # of ln(measured / predicted allocated bytes)
+    spread: MemorySpread  # of what is uncertain, as observed peaks leave it
 
     @classmethod
     def of(
@@ -52,12 +53,13 @@ class MemoryEvaluator:
         inputs = learned.correct_memory(grid_inputs(job, shape, [recipe], [machine], library), [recipe], [machine])
         if headroom is not None:
             inputs = replace(inputs, stack=inputs.stack.with_margin(headroom))
+        before = framework_spread(recipe.framework, library)
         return cls(
             inputs,
             MemoryCoefficients.of(library.calibrations["memory"].values),
             as_scalar(inputs.hardware.usable_bytes) / GIB,
             machine.gpus > 1,
-            learned.fit_sigma(memory_sigma(recipe.framework, library), recipe, machine.gpus, library),
+            before._replace(sigma=learned.fit_sigma(before.sigma, recipe, machine.gpus, library)),
         )
 
     def at(self, micro_batch: float, accumulation: float, sequence: float | None = None) -> MemoryEstimate:
@@ -93,14 +95,12 @@ class MemoryEvaluator:
     def vram(self, estimate: MemoryEstimate) -> Vram:
         """Return an estimate as a plan states it."""
         allocated, need = as_scalar(estimate.allocated), as_scalar(estimate.need)
-        # What the fit rule sets aside besides its margin: the context, and its part of the allocator's cache.
-        beside = need - allocated * (1.0 + as_scalar(self.inputs.stack.margin))
-        free_bytes = self.usable_gib * GIB - beside
+        widest = as_scalar(estimate.widest_margin(self.spread.known_share))
         return Vram(
             peak=need / GIB,
             allocated=allocated / GIB,
             usable=self.usable_gib,
-            fit_probability=as_scalar(fit_probability(allocated, free_bytes, self.sigma)),
+            fit_probability=as_scalar(fit_probability(widest, self.spread.sigma)),
             phase=PHASES[int(as_scalar(estimate.phase))],
             parts={name: as_scalar(part) / GIB for name, part in estimate.breakdown.items()},
         )

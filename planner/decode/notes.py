@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_notes
-from planner.configurations.memory_margin import memory_margin
+from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, chip_notes, efficiency_notes
+from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
 from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of
 from planner.decode.observed_speed import describe_observed_speed
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
 from planner.scenario.limits import latest_finish_hours
+from planner.scenario.ownership.machines import default_power_watts
 from planner.scenario.stages import Stages, Trials
 from planner.units import GB, HOUR, MINUTE
 
@@ -30,6 +31,11 @@ TIGHT_FIT_PROBABILITY = 0.9
 """Probability of fitting in memory below which the plan says how to ask for more room."""
 FP8_HIDDEN = 4096
 """Hidden size of the narrowest network among the published fp8 runs of the calibration (Llama 3 8B)."""
+LORA_BATCH = 32
+"""Sequences per step up to which LoRA keeps up with full fine-tuning (Hugging Face TRL, "LoRA Without Regret")."""
+LORA_BATCH_NOTE = (
+    f"LoRA loses more at large batches than full training: recipes use up to {LORA_BATCH} sequences a step"
+)
 FULL_RUN_NOTE = "deadline and budget also hold if the run does not stop early"
 SPOT_ONLY_NOTE = "spot only: no fallback on demand, so no deadline is guaranteed"
 
@@ -44,7 +50,7 @@ def build_notes(
         *_on_learning(chosen, library),
         *_on_observed_runs(chosen.candidates.physics.learned),
         *([] if observed else _on_estimates(chosen, vram, limits, library)),
-        *_on_offer(chosen, as_of),
+        *on_offer(chosen, as_of),
         *(_on_observed_stages(chosen.job) if observed else _on_stages(chosen)),
         *_on_work(chosen, limits),
     )
@@ -66,6 +72,9 @@ def build_service_notes(
         ),
         "raw data go to the service unprepared: it is assumed to prepare them free of charge": job.stages.ingest,
         "evaluation at the service is assumed to cost as much per token as training": job.stages.evaluation,
+        "the service quantises nothing: 16-bit weights leave it": (
+            job.stages.export is not None and job.stages.export.quantised_bits is not None
+        ),
         "checkpoints are left to the service: no cost is counted": job.stages.checkpoints,
         FULL_RUN_NOTE: job.early_stopping < 1,
     }
@@ -81,6 +90,11 @@ def _on_stages(chosen: ChosenCandidate) -> list[str]:
     prepares = job.stages.ingest is not None and float(chosen.candidates.hours.ingest[chosen.row]) > 0
     if prepares and chosen.offer.cpu_cores is None:
         notes.append("CPU cores of the machine unknown: data preparation assumes 8 per GPU")
+    if job.stages.evaluation is not None and job.stages.evaluation.requests is not None:
+        notes.append("evaluation answers prompts with vLLM on 16-bit weights (4-bit where these do not fit)")
+    merges = job.stages.export is not None and job.stages.export.needs_work(True) and chosen.recipe.method == "lora"
+    if merges and chosen.candidates.placement_of(chosen.row).export is None and chosen.offer.ram_gb is None:
+        notes.append("RAM of the machine unknown: check that it holds the weights while adapters are merged")
     if job.early_stopping < 1:
         notes.append(FULL_RUN_NOTE)
     if job.stages == Stages():
@@ -177,12 +191,15 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
         notes.append("memory is tight: --set limits.vram_headroom=0.15 reserves more memory")
     if not framework_of(library, framework).profiled:
         margin = memory_margin(framework, chosen.job.memory_confidence, library) if headroom is None else headroom
-        notes.append(f"framework {framework} has no measured memory profile: margin {margin * 100:.3g} %")
+        share = framework_spread(framework, library).known_share if headroom is None else 1.0
+        notes.append(f"framework {framework} has no measured memory profile: {margin_text(margin, share * margin)}")
     if machine.instances > 1 and machine.network_gbps is None:
         notes.append(f"bandwidth between instances unknown: {DEFAULT_NETWORK_BYTES_PER_SECOND / GB:g} GB/s assumed")
     if machine.gpus_per_instance > 1 and chosen.offer.interconnect is None and library.gpu(machine.gpu).nvlink_gb_s:
         notes.append("link between the GPUs unknown: PCIe assumed; if it is NVLink, say interconnect: nvlink")
     notes += efficiency_notes(library.gpu(machine.gpu), library)
+    recipe = chosen.recipe
+    notes = [*chip_notes(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus), *notes]
     if chosen.recipe.precision.startswith("fp8") and library.architecture(chosen.job.architecture).hidden < FP8_HIDDEN:
         notes.append(
             f"fp8 is measured from a hidden size of {FP8_HIDDEN:,} on: narrower layers gain less than estimated"
@@ -190,23 +207,55 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
     return notes
 
 
-def _on_offer(chosen: ChosenCandidate, as_of: datetime.date) -> list[str]:
+def on_offer(chosen: ChosenCandidate, as_of: datetime.date) -> list[str]:
     """Return the assumptions of the spot market, how hours are billed, and whether price and stock can be relied on."""
     offer, notes = chosen.offer, []
     if chosen.share > 0 and offer.usd_per_hour is None:
         notes.append(SPOT_ONLY_NOTE)
     if chosen.share > 0 and (basis := chosen.candidates.spot[chosen.place].basis):
-        notes.append(f"spot market unknown, {basis}")
+        notes.append(f"spot market {basis if chosen.offer.spot else f'unknown, {basis}'}")
     if chosen.rounded:
         step, least = offer.billing.step_seconds, offer.billing.minimum_hours
         steps = [f"in whole steps of {step / HOUR:.3g} h"] if step >= MINUTE else []
         notes.append("billed " + ", ".join([*steps, *([f"for at least {least:g} h"] if least else [])]))
     notes += _on_price_age(offer, as_of)
-    if offer.stock is None:
-        notes.append("stock unknown: check that it can be booked")
+    notes += _on_stock(chosen)
+    notes += _on_own_machine(chosen)
     if offer.committed_hours is not None:
         left = f"{offer.committed_hours:,.1f} prepaid machine hours that are left"
         notes.append(f"uses {chosen.used_machine_hours:,.1f} of {left}")
+    return notes
+
+
+def _on_stock(chosen: ChosenCandidate) -> list[str]:
+    """Return what is known of the stock, and what the job keeps for finding a machine."""
+    offer, kept, notes = chosen.offer, chosen.job.start_slack_hours, []
+    if kept:
+        notes.append(f"{kept:g} h of the deadline are kept for finding a machine")
+    if offer.stock is None and offer.buy is None:
+        status = offer.stock_status
+        notes.append(
+            f"stock listed as {status}: check that it can be booked"
+            if status
+            else "stock unknown: check that it can be booked"
+        )
+    return notes
+
+
+def _on_own_machine(chosen: ChosenCandidate) -> list[str]:
+    """Return what is bought and what of it the job carries, and where the power of an own machine is assumed."""
+    offer, card, notes = chosen.offer, chosen.market.cards[chosen.place], []
+    if offer.buy is not None and offer.own is not None and (hours := offer.own.use_hours):
+        machines = int(chosen.candidates.table.instances[chosen.row])
+        what = f"{machines} machine{'s' if machines > 1 else ''} for ${machines * offer.buy.purchase_usd:,.0f}"
+        used, all_hours = f"{chosen.used_machine_hours:,.1f}", f"{machines * hours:,.0f}"
+        notes.append(
+            f"buys {what}; the job carries {used} of {all_hours} h of use; interest, tax and labour are not included"
+        )
+    if offer.own is not None and card is not None and card.tdp_w is not None:
+        watts = default_power_watts(card.tdp_w, offer.gpus)
+        if offer.own.power_watts == watts:
+            notes.append(f"power of the machine assumed: {watts:,.0f} W, 0.8 of 1.8 times the TDP of its GPUs")
     return notes
 
 
@@ -235,7 +284,12 @@ def _on_work(chosen: ChosenCandidate, limits: Limits) -> list[str]:
         notes.append(f"samples longer than {shape.sequence:,} tokens are cut to that length")
     if shape.unit == "images":
         notes.append("the estimate for diffusion is rough: an image counts as equivalent tokens")
-    latest = latest_finish_hours(job, limits)
-    if job.deadline_hours is None or latest < job.deadline_hours:
-        notes.append(f"runs are limited to {latest:,.0f} h")
-    return notes
+    if chosen.recipe.method == "lora" and shape.unit == "tokens" and job.global_batch > LORA_BATCH:
+        notes.append(LORA_BATCH_NOTE)
+    return [*notes, *on_hours(chosen, limits)]
+
+
+def on_hours(chosen: ChosenCandidate, limits: Limits) -> list[str]:
+    """Return the limit on hours where no deadline is shorter."""
+    deadline, latest = chosen.job.planned_deadline_hours, latest_finish_hours(chosen.job, limits)
+    return [f"runs are limited to {latest:,.0f} h"] if deadline is None or latest < deadline else []

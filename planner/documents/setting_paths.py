@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.validation import UNKNOWN_KEY, Complaint, list_alternatives
+from planner.documents.validation import UNKNOWN_KEY, Complaint, forms_of, list_alternatives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ def suggest_for_unknown_keys(
     for path, what, fix in found:
         setting = next((text for place, text in origins.items() if place[: len(path)] == path), None)
         if what == UNKNOWN_KEY and setting is not None:
-            known = known or list(known_paths(schema, data))
+            known = known or list(dict.fromkeys(known_paths(schema, data)))  # a key of both forms of a job is one
             typed = setting.partition("=")[0].strip()
             close = suggest_paths(typed, known)
             often = [name for name in known if name.endswith(OFTEN_SET)]
@@ -72,12 +72,14 @@ def _similarity(path: str, other: str) -> float:
     end, other_end = path.rpartition(".")[2], other.rpartition(".")[2]
     last = difflib.SequenceMatcher(None, end, other_end).ratio()
     mixed = 1.0 if sorted(path.split(".")) == sorted(other.split(".")) else 0.0  # limits.forbid.gpus
+    if end in other_end.split("_") and path.rpartition(".")[0] == other.rpartition(".")[0]:
+        mixed = 1.0  # techniques.bits is techniques.weight_bits
     return max(whole, mixed, LAST_KEY_WEIGHT * last if last > MIN_KEY_SIMILARITY else 0.0, (whole + last) / 2)
 
 
 def known_paths(schema: dict[str, Any], data: Any, node: Any = None, path: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield every path below a node (None: the top) that a setting may name; items by their name in `data`, or as 0."""
-    for form in list_alternatives(node or schema, schema):
+    for form in forms_of(list_alternatives(node or schema, schema), data):
         for key, inside in form.get("properties", {}).items():
             here = (*path, key)
             yield ".".join(here)

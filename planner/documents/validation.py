@@ -33,6 +33,11 @@ SYNONYMS = {
     "gradient_checkpointing": "activation_checkpointing",
 }
 """Words that people use for keys -> the key."""
+ADDED = (
+    *("[key]", "word", "value", "of training", "of inference", "of serving", "of a choice"),
+    *("of names", "of a family", "a number", "a range", "a named law", "an own law"),
+)
+"""What pydantic adds to the place of an error: keys of mappings, and tags of the members of unions."""
 MAX_COMPLAINTS = 100
 """Most errors of one validation that are reported: nobody reads more at a time."""
 
@@ -74,7 +79,7 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
         context = detail.get("ctx", {})
         if detail["type"] == "extra_forbidden":
             schema = schema or kind.model_json_schema(by_alias=True)
-            what, fix = UNKNOWN_KEY, _known_keys(str(path[-1]), keys_at(schema, path[:-1]))
+            what, fix = UNKNOWN_KEY, _known_keys(str(path[-1]), keys_at(schema, path[:-1], data))
         elif detail["type"] == "planner":
             what, fix = context["what"], context["fix"]
             path += tuple(context["where"].split(".")) if context["where"] else ()
@@ -94,8 +99,8 @@ def suggest_names(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return " or ".join(by_folded[name] for name in close)
 
 
-def keys_at(schema: dict[str, Any], path: KeyPath) -> list[str]:
-    """Return the keys that a JSON Schema allows in the mapping at a place."""
+def keys_at(schema: dict[str, Any], path: KeyPath, data: Any = None) -> list[str]:
+    """Return the keys that a JSON Schema allows in the mapping at a place; of several forms those that `data` has."""
     nodes = list_alternatives(schema, schema)
     for part in path:
         inside: list[dict[str, Any]] = []
@@ -106,17 +111,39 @@ def keys_at(schema: dict[str, Any], path: KeyPath) -> list[str]:
                 inside += list_alternatives(node["properties"][part], schema)
             else:
                 inside += list_alternatives(node.get("additionalProperties"), schema)
-        nodes = inside
-    return [key for node in nodes for key in node.get("properties", {})]
+        data = data[part] if _holds(data, part) else None
+        nodes = forms_of(inside, data)
+    return list(dict.fromkeys(key for node in nodes for key in node.get("properties", {})))
+
+
+def forms_of(forms: list[dict[str, Any]], data: Any) -> list[dict[str, Any]]:
+    """Return the forms whose `kind` is that of the data; all where none is, or where there is no data."""
+
+    def is_meant(form: dict[str, Any]) -> bool:
+        kind = form.get("properties", {}).get("kind")
+        given = data.get("kind", kind.get("default")) if kind else None
+        return kind is None or given in (kind.get("enum") or (kind.get("const"),))
+
+    if not isinstance(data, dict):
+        return forms
+    meant = [form for form in forms if is_meant(form)]
+    return meant if any("properties" in form for form in meant) else forms
+
+
+def _holds(data: Any, part: int | str) -> bool:
+    """Return whether a mapping has a key, or a list as many items."""
+    if isinstance(data, dict):
+        return part in data
+    return isinstance(data, (list, tuple)) and isinstance(part, int) and 0 <= part < len(data)
 
 
 def _place(loc: tuple[int | str, ...], data: Any) -> KeyPath:
     """Return the location of an error without what pydantic adds (union members, indices of a single value)."""
     path: list[int | str] = []
     for position, part in enumerate(loc):
-        if part in data if isinstance(data, dict) else isinstance(data, (list, tuple)) and isinstance(part, int):
+        if _holds(data, part):
             data = data[part]
-        elif not (isinstance(data, dict) and position == len(loc) - 1 and part not in ("[key]", "word", "value")):
+        elif not (isinstance(data, dict) and position == len(loc) - 1 and part not in ADDED):
             continue
         path.append(part)
     return tuple(path)
@@ -139,6 +166,8 @@ def _known_keys(key: str, known: list[str]) -> str:
 
 
 def _reword(kind: str, value: Any, context: dict[str, Any], message: str) -> tuple[str, str]:
+    if kind == "missing" and isinstance(value, (list, tuple)):
+        return "has too few values", "add what is missing"
     if kind == "missing":
         return "is missing", "add it"
     if kind == "literal_error":

@@ -35,7 +35,7 @@ CHECKPOINT_NONE, CHECKPOINT_EVERY_2ND, CHECKPOINT_SELECTIVE, CHECKPOINT_FULL, CH
 CHECKPOINT_MEGATRON_SELECTIVE = 5
 CHECKPOINT_KEEP_ATTENTION = 6  # whole layers, but for the outputs of fused attention
 # Codes of `Activations.attention`.
-ATTENTION_FLASH, ATTENTION_MEM_EFFICIENT, ATTENTION_EAGER = range(3)
+ATTENTION_FLASH, ATTENTION_MEM_EFFICIENT, ATTENTION_EAGER, ATTENTION_SPARSE = range(4)
 
 
 class Linear(NamedTuple):
@@ -86,6 +86,12 @@ class Network:
         return self.kv_heads * self.head_dim
 
     @property
+    def expert_parameters(self) -> float:
+        """Parameters of all experts of a mixture; 0 of a dense network."""
+        stack = self.parameters - self.embedding_parameters
+        return min(float(self.layers * self.experts * (3 if self.gated else 2) * self.hidden * self.ffn), stack)
+
+    @property
     def embedding_parameters(self) -> float:
         """P_emb: embedding and head (one matrix when tied)."""
         return self.vocab * self.hidden * (1 if self.tied else 2)
@@ -114,6 +120,11 @@ class Layout:
     def data_parallel(self) -> Numbers:
         """Number of data-parallel ranks."""
         return self.gpus / (self.tensor * self.pipeline * self.context)
+
+    @property
+    def replicas(self) -> Numbers:
+        """Number of GPUs that hold the same weights, or a shard of them each: ranks and parts of sequences."""
+        return self.gpus / (self.tensor * self.pipeline)
 
 
 @dataclass(frozen=True)
@@ -144,6 +155,7 @@ class States:
     host_weights: Numbers = 0  # under stage 3 only: sharded weights, gradients and optimizer
     host_optimizer: Numbers = 0
     paged_optimizer: Numbers = 0  # 1: managed pages, which the driver moves to host memory when the card is full
+    paged_away_bytes: Numbers = 0  # of those pages, what the card has no room for; of one GPU
     # Extra bytes per parameter of odd frameworks (Megatron-DeepSpeed, InternEvo); usually 0.
     extra_gradient_bytes: Numbers = 0
     extra_sharded_bytes: Numbers = 0  # while stepping: fp32 copies of the gradient shard and of what is updated
@@ -167,9 +179,11 @@ class Activations:
     compiled: Numbers = 0
     megatron_kernels: Numbers = 0  # 1: k_mws in place of k_ws
     working_factor: Numbers = 0.0  # >0 overrides k_ws (Unsloth 1.1)
+    gathers_keys: Numbers = 1  # under context parallelism keys and values are gathered, 0: they go round in a ring
     keeps_cache: Numbers = 0  # 1: the outputs hold keys and values of every layer (an own loop leaves use_cache on)
     fp32_paths: Numbers = 0  # 1: no autocast over a k-bit prepared base, whose fp32 spreads to all but its linears
     scale: Numbers = 1.0  # factor on all bytes that grow with the batch, learned from an observed peak
+    token_share: Numbers = 1.0  # of a sequence's time what is computed: less where latents of images are read
 
 
 @dataclass(frozen=True)
@@ -180,13 +194,13 @@ class Stack:
     nccl_gib: Numbers = 2.3  # communicators, for display of device-used memory only
     fit_nccl_gib: Numbers = 0.5  # communicators in the fit rule (N > 1)
     megatron_context: Numbers = 0  # 1: device used = allocated + context
-    margin: Numbers = 0.05  # m of the fit rule, on bytes that grow with the batch
-    held_margin: Numbers = 0.02  # the same on bytes that do not, which follow from the accounting
+    margin: Numbers = 0.05  # m of the fit rule, on activations, gathered and cached bytes
+    known_margin: Numbers = 0.02  # the same on weights, gradients and optimizer, which follow from the accounting
     phi: Numbers = 0.2  # share of (reserved - allocated) that counts in the fit rule
 
     def with_margin(self, margin: Numbers) -> Stack:
         """Return the same software with one margin on all bytes."""
-        return replace(self, margin=margin, held_margin=margin)
+        return replace(self, margin=margin, known_margin=margin)
 
 
 @dataclass(frozen=True)

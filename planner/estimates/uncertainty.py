@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 
 _NORMAL_95, _STUDENT_2_95 = 1.645, 2.92
 """One-sided 95 % quantiles of the normal and of Student's t with 2 degrees of freedom."""
+_ABOVE_68 = 0.8413
+"""Probability below the upper end of a central interval of 68.3 %."""
 _NORMAL_90 = 1.28
 """One-sided 90 % quantile of the normal: both sides leave an interval of 80 %."""
+
+
+UNKNOWN_FRAMEWORK = "unknown"
+"""The profile of runs whose framework is unknown."""
 
 
 class Sigmas(NamedTuple):
@@ -49,15 +55,26 @@ def efficiency_sigma(values: Mapping[str, float], basis: str) -> float:
     return 0.0 if basis == "measured" else values["efficiency_kernels" if basis == "kernels" else "efficiency_prior"]
 
 
-def memory_tail(values: Mapping[str, float], framework: str, profiled: bool) -> float:
-    """Spread of ln(measured / predicted) of allocated bytes, for the chance of fitting.
+class MemorySpread(NamedTuple):
+    """How far memory may exceed its estimate: ln(measured / predicted) once the certain bytes are taken off both.
+
+    Certain are 1 - `known_share` of the states (weights, gradients, optimizer), which follow from the accounting.
+    """
+
+    sigma: float  # of the upper side
+    known_share: float
+
+
+def memory_spread(values: Mapping[str, float], framework: str, profiled: bool) -> MemorySpread:
+    """Return the spread of memory, for the chance of fitting.
 
     `values` of `models/calibration/memory.yaml` by key: the framework's own where it has one, else that of
-    Transformers; unprofiled frameworks share that of an unknown one.
+    Transformers; frameworks whose accounting is documented and was not measured share one, `unknown` has its own.
     """
-    if not profiled:
-        return values["sigma_tail_unknown"]
-    return values.get(f"sigma_tail_{framework}", values["sigma_tail_allocated"])
+    if framework == UNKNOWN_FRAMEWORK:
+        return MemorySpread(float(values["sigma_over_unknown"]), float(values["known_share_unknown"]))
+    usual = values["sigma_over_usual" if profiled else "sigma_over_documented"]
+    return MemorySpread(float(values.get(f"sigma_over_{framework}", usual)), float(values["known_share"]))
 
 
 def time_sigmas(
@@ -107,6 +124,15 @@ def confidence_factor(sigma_tail: Numbers, confidence: Numbers) -> Any:
     """
     scale = np.asarray(sigma_tail) * (_NORMAL_95 / _STUDENT_2_95)
     return np.exp(scale * student_2_quantile(confidence))
+
+
+def tail_of_68_percent(sigma: Numbers) -> Any:
+    """Return the `sigma_tail` of an error that stays within +- `sigma` with 68 %: the tails are those of Student's t.
+
+    The 84th percentile of t with 2 degrees of freedom is 1.321, so that 0.40 becomes 0.40 * 2.92 / 1.645 / 1.321 =
+    0.5375, and `confidence_factor` at 0.9 is 1.77.
+    """
+    return np.asarray(sigma) * (_STUDENT_2_95 / _NORMAL_95) / float(student_2_quantile(_ABOVE_68))
 
 
 def student_2_quantile(probability: Numbers) -> Any:

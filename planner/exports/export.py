@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
-from planner.exports.cluster import kubernetes_job, slurm_script
+from planner.exports.cluster import hf_job, kubernetes_job, slurm_script
 from planner.exports.dstack import dstack_task
+from planner.exports.environment import requirements
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import Facts, FieldMap, field_maps, launch_maps
-from planner.exports.run_script import readme, requirements, run_script
+from planner.exports.generation.export import export_all_generation, export_generation
+from planner.exports.run_script import readme, run_script
 from planner.exports.skypilot import skypilot_task
 from planner.exports.trainer import trainer_file
 
@@ -22,8 +24,14 @@ if TYPE_CHECKING:
     from planner.results.plan import Plan
     from planner.scenario.scenario import Scenario
 
-_LAUNCHERS = {"skypilot": skypilot_task, "dstack": dstack_task, "kubernetes": kubernetes_job, "slurm": slurm_script}
-_STARTING_ALL = ("trl", "axolotl", "llamafactory")
+_LAUNCHERS = {
+    "skypilot": skypilot_task,
+    "dstack": dstack_task,
+    "huggingface": hf_job,
+    "kubernetes": kubernetes_job,
+    "slurm": slurm_script,
+}
+_STARTING_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
 """Trainers of a whole folder, the preferred one first."""
 _FIRST_TRAINER = "trl"
 """What a task launches where no other trainer is exported with it."""
@@ -57,6 +65,18 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
     return Given(plan, scenario, chosen[0])
 
 
+def default_trainer(given: Given, file: str) -> str:
+    """Return the trainer that runs the framework of the plan; `InputError` where none does, with those that can be."""
+    maps, framework = field_maps(), given.job.framework or given.job.techniques.framework
+    found = next((name for name in _STARTING_ALL if framework in maps[name].frameworks), None)
+    if found is None:
+        where = f"jobs.{given.job.name}"
+        known = ", ".join(dict.fromkeys(one for name in _STARTING_ALL for one in maps[name].frameworks))
+        fix = f"plan with --set '{where}.framework=[{known}]', or export the machines alone with --to"
+        raise InputError([Fault(file, 0, where, f"no target has a file for {framework}", fix)])
+    return found
+
+
 def export(
     given: Given, targets: Sequence[str], wishes: Wishes, file: str = "plan", on_task: bool = False
 ) -> dict[str, str]:
@@ -66,6 +86,8 @@ def export(
     """
     maps, launchers, job = field_maps(), launch_maps(), given.job
     where = f"jobs.{job.name}"
+    if job.inference is not None:
+        return export_generation(given, targets, wishes, file)
     unknown = unknown_values(job)
     if unknown:
         fix = "planner check lists every edited figure; re-solve the scenario"
@@ -84,6 +106,7 @@ def export(
                 found[launchers[name].file] = _LAUNCHERS[name](given, launchers[name], launched, facts)
             elif not faults:
                 found[maps[name].file] = trainer_file(given.plan, job, maps[name], facts)
+                found |= maps[name].files_of(facts)
     raise_faults(faults)
     return found
 
@@ -97,6 +120,8 @@ def export_all(
     `policy`: the table of a run that follows one on spot.
     """
     maps, launchers, job = field_maps(), launch_maps(), given.job
+    if job.inference is not None:
+        return export_all_generation(given, wishes, file)
     where = f"jobs.{job.name}"
     facts = job_facts(given.scenario, job, wishes, on_task=True)
     able = [maps[name] for name in _STARTING_ALL if not _faults(maps[name], facts, where, file)]
@@ -106,11 +131,11 @@ def export_all(
     for name, tool in launchers.items():
         try:
             found |= export(given, [name, trainer.target], wishes, file)
-            commands[name] = tool.run
+            commands[name] = tool.command(job)
         except InputError as error:
             left_out.append(f"{tool.file} is left out: {error.faults[0].what}")
     found["run.sh"] = run_script(given, trainer, facts)
-    found["requirements.txt"] = requirements(trainer, facts)
+    found["requirements.txt"] = requirements(trainer, facts, job.gpu)
     if policy is not None:
         found["policy.json"] = json.dumps(policy) + "\n"
         found["spot_policy.py"] = Path(spot_policy.__file__).read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from planner.exports.environment import environment_facts
 from planner.exports.field_map import field_maps
 from planner.library.reading import read_library
 from planner.library.techniques import TECHNIQUE_FIELDS, read_techniques
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 _DATA_FILE = re.compile(r".*\.(?P<kind>jsonl?|csv|parquet)", re.IGNORECASE)
 CHECKPOINT_FOLDER = "/checkpoints"
 """Where a task mounts the bucket that outlives its machines."""
+
+
+_OF_MLP = {"gate", "up", "down"}
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
         **techniques,
         "framework": job.framework or job.techniques.framework,
         "unit": job.unit,
+        "kind": asked.kind,
+        "on_spot": job.spot_share > 0,
         "family": card.family,
         "gpus": job.gpus,
         "gpus_per_instance": job.gpus_per_instance,
@@ -61,9 +67,11 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
         "lora_modules": _lora_modules(techniques["lora_targets"], card.family),
         "lora_all_linear": techniques["lora_targets"] == "all-linear",
         "lora_target_text": _lora_text(_lora_modules(techniques["lora_targets"], card.family)),
+        **_lora_parts(techniques["lora_targets"], card.family),
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or _repository(card.aliases),
         "output_dir": f"{CHECKPOINT_FOLDER}/{job.name}" if on_task else f"out/{job.name}",
+        **environment_facts(job.gpu),
         **_dataset(wishes.dataset),
         **_saving(job, asked),
     }
@@ -79,7 +87,7 @@ def unknown_values(job: Assignment) -> list[str]:
     return [
         f"{field} {chosen[field]}"
         for field in TECHNIQUE_FIELDS
-        if field != "quant" and chosen[field] not in table.allowed(field)  # that of 8 bit is no choice
+        if field != "quant" and chosen[field] not in (None, *table.allowed(field))  # that of 8 bit is no choice
     ]
 
 
@@ -100,6 +108,23 @@ def _lora_modules(targets: str | tuple[str, ...] | None, family: str) -> list[st
 def _lora_text(modules: list[str] | None) -> str | None:
     """Return the modules in one text, as LLaMA-Factory reads them."""
     return None if modules is None else "all" if modules == ["all-linear"] else ",".join(modules)
+
+
+def _lora_parts(targets: str | tuple[str, ...] | None, family: str) -> dict[str, bool]:
+    """Return which matrices of a layer adapters extend, as LitGPT asks for them: q, k, v, o, and the MLP as a whole.
+
+    Adapters on `q` and `v` alone: `lora_on_q` and `lora_on_v` are true, the others false.
+    """
+    linears = read_techniques().linears
+    modules = linears.of(family)
+    chosen = set(linears.chosen(family, targets)) if targets is not None else set()
+    on = {part for path, parts in modules.items() if chosen & {path, path.rpartition(".")[2]} for part in parts}
+    mlp = {part for parts in modules.values() for part in parts if part.rpartition(".")[2] in _OF_MLP}
+    return {
+        **{f"lora_on_{part}": part in on for part in "qkvo"},
+        "lora_on_mlp": bool(mlp) and mlp <= on,
+        "lora_on_part_of_mlp": bool(mlp & on) and not mlp <= on,
+    }
 
 
 def _dataset(dataset: str | None) -> dict[str, Any]:

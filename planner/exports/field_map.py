@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
 from planner.documents.files import data_folder
 from planner.documents.source_map import Source
-from planner.documents.strict_yaml import read_document
+from planner.documents.strict_yaml import Document, read_document
 from planner.documents.validation import validation_complaints
 from planner.errors import LibraryError
 from planner.library.technique_rows import Condition, Row, holds
+
+if TYPE_CHECKING:
+    from planner.results.plan import Assignment
 
 Facts = Mapping[str, Any]
 """What an export needs to know of a job, by name; conditions and `$name` of a map refer to it."""
@@ -25,6 +28,8 @@ class Writing(Row):
     when: Condition
     write: dict[str, Any] = Field(default_factory=dict)
     packages: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    """Files of `models/exports` that are written too."""
 
 
 class Remark(Row):
@@ -32,6 +37,43 @@ class Remark(Row):
 
     when: Condition
     text: str
+
+
+class ReadRow(Row):
+    """What of a job a file holds whose fields have these values.
+
+    `any` means every value but false and empty, `absent` for a field that the file does not have.
+    """
+
+    when: Condition
+    hold: dict[str, Any]
+    """Place in a job, with dots, -> value."""
+
+
+class Reading(Row):
+    """How a file of the tool is read: what the fields that the map writes do not say by themselves."""
+
+    techniques: tuple[str, ...] = ()
+    """Techniques whose fields are read backwards."""
+    by_default: tuple[str, ...] = ()
+    """Those of them that the defaults of the tool decide where a file does not name them."""
+    absent: dict[str, Any] = Field(default_factory=dict)
+    """Default of the tool for a field that a file leaves out."""
+    same: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Field -> value as some write it -> the one that the map writes."""
+    renamed: dict[str, str] = Field(default_factory=dict)
+    details: tuple[str, ...] = ()
+    """Fields that need not agree, because memory and speed do not depend on them."""
+    rows: tuple[ReadRow, ...] = ()
+    epochs: str = ""
+    without_effect: tuple[str, ...] = ()
+    unmodelled: dict[str, str] = Field(default_factory=dict)
+    """Field -> why a plan does not have it."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return the fields that are named here."""
+        rows = (name for row in self.rows for name in row.when)
+        return (*self.absent, *self.renamed, *rows, self.epochs, *self.without_effect, *self.unmodelled)
 
 
 class Tool(Row):
@@ -54,9 +96,11 @@ class FieldMap(Tool):
     """Command that runs the file on one machine."""
     launch: str = ""
     """The same on every machine of several, with `NODE_RANK` and `HEAD_IP`; empty if it trains nothing itself."""
+    download: str = ""
+    """Command that fetches the weights of the Hub, where the tool stores them otherwise than the Hub's own."""
     resume: str = ""
     """What to add to go on from the checkpoint in `LATEST`, if there is one."""
-    format: Literal["yaml", "json"] = "yaml"
+    format: Literal["yaml", "json", "python"] = "yaml"
     frameworks: tuple[str, ...]
     always: dict[str, Any] = Field(default_factory=dict)
     techniques: dict[str, dict[str, dict[str, Any]]]
@@ -70,6 +114,7 @@ class FieldMap(Tool):
     packages: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     """Techniques that the script sets which is launched with this file."""
+    read: Reading = Reading()
 
     def settings(self, facts: Facts) -> dict[str, Any]:
         """Return the fields that a plan decides; those whose fact is None are left out."""
@@ -87,6 +132,11 @@ class FieldMap(Tool):
         """Return the packages that a run needs, with the releases that were checked."""
         added = (one for row in self.rows if holds(row.when, facts) for one in row.packages)
         return tuple(dict.fromkeys((*self.packages, *added)))
+
+    def files_of(self, facts: Facts) -> dict[str, str]:
+        """Return the text of each file that a run needs in addition to its settings, by its name."""
+        names = (one for row in self.rows if holds(row.when, facts) for one in row.files)
+        return {name: (data_folder("models") / "exports" / name).read_text(encoding="utf-8") for name in names}
 
     def refusals(self, facts: Facts) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield what cannot be expressed: technique (or framework), why, and the values that can."""
@@ -123,6 +173,14 @@ class LaunchMap(Tool):
     providers: dict[str, Provider] = Field(default_factory=dict)
     """Empty for a cluster, whose machines are there already."""
     gpus: dict[str, str] = Field(default_factory=dict)
+    run_on_spot: str = ""
+    """Command for machines that may be taken away, where it is another."""
+    machines: dict[str, dict[int, str]] = Field(default_factory=dict)
+    """GPU -> number of GPUs -> name of the machine, where a launcher rents by that name."""
+
+    def command(self, job: Assignment) -> str:
+        """Return the command that launches a job."""
+        return self.run_on_spot if self.run_on_spot and job.spot_share > 0 else self.run
 
 
 def _filled(value: Any, facts: Facts) -> Any:
@@ -147,19 +205,28 @@ def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
             into[key] = value
 
 
+AnyMap = TypeVar("AnyMap", bound=Row)
+
+
 @cache
 def _read_maps() -> dict[str, FieldMap | LaunchMap]:
     found: dict[str, FieldMap | LaunchMap] = {}
     for path in sorted((data_folder("models") / "exports").glob("*.yaml")):
         document = read_document(path)
-        kind: type[FieldMap | LaunchMap] = LaunchMap if document.data.get("kind") == "launcher" else FieldMap
-        try:
-            one = kind.model_validate(document.data)
-        except ValidationError as error:
-            complaints = validation_complaints(error, kind, document.data)
-            raise LibraryError(Source(str(path), document).faults(complaints)) from None
+        one = (
+            validated(LaunchMap, document) if document.data.get("kind") == "launcher" else validated(FieldMap, document)
+        )
         found[one.target] = one
     return found
+
+
+def validated(kind: type[AnyMap], document: Document) -> AnyMap:
+    """Return the map that a file holds; `LibraryError` with every fault of the file."""
+    try:
+        return kind.model_validate(document.data)
+    except ValidationError as error:
+        complaints = validation_complaints(error, kind, document.data)
+        raise LibraryError(Source(document.file, document).faults(complaints)) from None
 
 
 def field_maps() -> dict[str, FieldMap]:

@@ -23,7 +23,7 @@ def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[
     lines = [
         f"Job {job.name} of plan {plan.scenario}, for {tool.label} {tool.version}"
         + (f" (fields of {versions})." if versions else "."),
-        f"Written by planner {_version(plan)} from a plan of {plan.as_of}.",
+        written_by(plan),
         f"Machines: {describe_machines(job.gpus, job.gpu)} at {job.provider}, {_market(job)}.",
         f"Expected: {hours.expected:.1f} h ({hours.low:.1f} to {hours.high:.1f}), "
         f"${cost.expected:,.2f} (${cost.low:,.2f} to {cost.high:,.2f}), "
@@ -32,6 +32,11 @@ def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[
     if run:
         lines.append(f"Run: {run}")
     lines += [f"Note: {one}" for one in (*remarks, *_runs(job))]
+    return wrapped(lines)
+
+
+def wrapped(lines: Iterable[str]) -> list[str]:
+    """Return lines that are no longer than a comment may be."""
     return [
         part for line in lines for part in textwrap.wrap(line, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     ]
@@ -42,10 +47,12 @@ def commented(lines: Iterable[str]) -> str:
     return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
-def _version(plan: Plan) -> str:
+def written_by(plan: Plan) -> str:
+    """Return the version of the planner and the date of the plan."""
     from planner import __version__
 
-    return str(plan.inputs.versions.get("planner", __version__) if plan.inputs else __version__)
+    version = plan.inputs.versions.get("planner", __version__) if plan.inputs else __version__
+    return f"Written by planner {version} from a plan of {plan.as_of}."
 
 
 def _market(job: Assignment) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from planner.errors import Fault, InputError
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from planner.exports.field_map import Facts, FieldMap, LaunchMap
     from planner.results.plan import Assignment
+    from planner.scenario.offer import Offer
     from planner.scenario.scenario import Scenario
 
 PRICE_MARGIN = 1.1
@@ -20,6 +21,28 @@ PRICE_MARGIN = 1.1
 
 
 _FIND = "find \"{}\" -maxdepth 1 -name 'checkpoint-*' 2>/dev/null"
+
+
+class Rented(Protocol):
+    """What names the machines of a plan: a job, or a kind of machines of a service."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def provider(self) -> str: ...  # noqa: D102
+
+    @property
+    def region(self) -> str: ...  # noqa: D102
+
+    @property
+    def instance(self) -> str: ...  # noqa: D102
+
+    @property
+    def gpu(self) -> str: ...  # noqa: D102
+
+    @property
+    def spot_share(self) -> float: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -36,8 +59,11 @@ class Machines:
     note: str = ""
 
 
-def find_machines(scenario: Scenario, job: Assignment, tool: LaunchMap) -> Machines:
-    """Return the machines of a job; `InputError` where the launcher does not have their provider or GPU."""
+def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = "checkpoints") -> Machines:
+    """Return the machines of a job; `InputError` where the launcher does not have their provider or GPU.
+
+    `kept`: what must outlive a machine that is lost.
+    """
     provider = tool.providers.get(job.provider)
     where = f"jobs.{job.name}"
     if provider is None:
@@ -48,22 +74,24 @@ def find_machines(scenario: Scenario, job: Assignment, tool: LaunchMap) -> Machi
         fix = f"plan with limits.gpus.forbid=[{job.gpu}], or rent it yourself and export for the trainer alone"
         raise InputError([Fault("plan", 0, where, f"{tool.label} has no name for {job.gpu}", fix)])
     if job.spot_share > 0 and not provider.keeps:
-        what = f"{tool.label} has no volume at {job.provider} that keeps checkpoints when a spot machine is lost"
+        what = f"{tool.label} has no volume at {job.provider} that keeps {kept} when a spot machine is lost"
         raise InputError([Fault("plan", 0, where, what, "plan with limits.spot=false, or export to another launcher")])
-    offers = [
+    same = [
         one
-        for one in scenario.adjusted_offers()
+        for _, one in scenario.labelled_offers()
         if (one.provider, one.instance, one.gpu) == (job.provider, job.instance, job.gpu)
-        and (job.region in (one.region, "any") or job.region.startswith("any of "))
     ]
-    places = {one.region.partition("/")[0] for one in offers} or {job.region}  # launchers know no zone identifiers
+    anywhere = job.region.startswith("any") and not any(one.region == job.region for one in same)
+    offers = [one for one in same if one.region == job.region or (anywhere and not one.zones)]
+    # Launchers know no zone identifiers.
+    places = {place.partition("/")[0] for one in offers for place in one.regions} or {job.region}
     regions = sorted(places) if provider.regions else ["any"]
     return Machines(
         provider=provider.name,
         regions=tuple("" if one == "any" else one for one in regions),
         gpu=gpu,
         usd_per_hour=_highest(one.usd_per_hour for one in offers),
-        spot_usd_per_hour=_highest(one.spot_usd_per_hour for one in offers),
+        spot_usd_per_hour=_highest(usd for one in offers for usd in _spot_prices(one)),
         keeps=provider.keeps,
         note=provider.note,
     )
@@ -73,13 +101,23 @@ def _listed(names: Mapping[str, object]) -> str:
     return f"[{', '.join(names)}]"
 
 
+def _spot_prices(offer: Offer) -> list[float | None]:
+    """Return the spot prices of the zones of a group, or that of the offer."""
+    return [*(usd for _, usd in offer.zones)] or [offer.spot_usd_per_hour]
+
+
 def _highest(prices: Iterable[float | None]) -> float | None:
     return max((one for one in prices if one is not None), default=None)
 
 
 def task_name(job: Assignment) -> str:
     """Return the name of a job as tasks, buckets and volumes may have it: lower case, digits and hyphens."""
-    signs = "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in job.name.lower())
+    return slug(job.name)
+
+
+def slug(name: str) -> str:
+    """Return a name in at most 40 lower-case letters, digits and hyphens."""
+    signs = "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in name.lower())
     return "-".join(part for part in signs.split("-") if part)[:40].rstrip("-") or "job"
 
 
@@ -102,18 +140,6 @@ def _wait_remarks(job: Assignment, tool: LaunchMap) -> list[str]:
         f"the plan waits for spot capacity until hour {latest}, {tool.label} takes on demand at once: to wait too, "
         f"allow spot alone, and on demand again by that hour"
     ]
-
-
-def setup_script(trainer: FieldMap, facts: Facts) -> str:
-    """Return the shell script that installs what a run needs; a package with options of pip has a line of its own."""
-    together, alone = split_packages(trainer, facts)
-    return "".join(f"pip install {one}\n" for one in (" ".join(together), *alone))
-
-
-def split_packages(trainer: FieldMap, facts: Facts) -> tuple[list[str], list[str]]:
-    """Return the packages that are installed together, and those that need options of pip."""
-    packages = trainer.packages_of(facts)
-    return [one for one in packages if " " not in one], [one for one in packages if " " in one]
 
 
 def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str]) -> str:

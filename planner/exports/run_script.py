@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from string import Template
 from typing import TYPE_CHECKING
 
+from planner.exports.environment import environment_remark, split_packages
 from planner.exports.header import commented, header
-from planner.exports.machines import launch_script, split_packages
+from planner.exports.machines import launch_script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,11 +25,6 @@ UPLOAD = "UPLOAD_TO"
 """Environment variable with the repository that the result is uploaded to."""
 
 
-def requirements(trainer: FieldMap, facts: Facts) -> str:
-    """Return the packages of a run, with the releases that the field maps were checked with."""
-    return "".join(f"{one}\n" for one in split_packages(trainer, facts)[0])
-
-
 def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
     """Return the script that one machine runs; it goes on from the last checkpoint where there is one."""
     lines = [
@@ -35,25 +32,36 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         'cd "$(dirname "$0")"',
         "pip install -r requirements.txt",
         *(f"pip install {one}" for one in split_packages(trainer, facts)[1]),
-        *_downloads(facts),
+        "# Fails at once where driver, PyTorch and GPU do not fit each other.",
+        "python -c 'import torch; torch.ones(1, device=\"cuda\").sum().item()'",
+        *_downloads(facts, trainer.download),
         launch_script(trainer, facts, VARIABLES).removeprefix("set -e\n").rstrip(),
         f'if [ -n "${{{UPLOAD}:-}}" ]; then',
         f'  hf upload "${UPLOAD}" {shlex.quote(str(facts["output_dir"]))}',
         "fi",
     ]
-    remarks = [f"{UPLOAD}=OWNER/NAME uploads the result to the Hub when the run has ended"]
+    remarks = [
+        environment_remark(given.job.gpu),
+        f"{UPLOAD}=OWNER/NAME uploads the result to the Hub when the run has ended",
+    ]
     if given.job.instances > 1:
         remarks.append("every machine runs it, with NODE_RANK and HEAD_IP set")
     text = commented(header(given.plan, given.job, trainer, "bash run.sh", remarks))
     return "#!/usr/bin/env bash\n" + text + "\n".join(lines) + "\n"
 
 
-def _downloads(facts: Facts) -> list[str]:
-    """Return the commands that fetch weights and data of the Hub; folders and files are there already."""
+def _downloads(facts: Facts, of_weights: str) -> list[str]:
+    """Return the commands that fetch weights and data of the Hub; folders and files are there already.
+
+    `of_weights`: the command of the tool for weights, with `$model_id`; empty for that of the Hub.
+    """
     found = []
-    for option, name in (("", facts["model_id"]), ("--repo-type dataset ", facts["dataset_name"])):
+    for command, name in (
+        (of_weights or "hf download $model_id", facts["model_id"]),
+        ("hf download --repo-type dataset $model_id", facts["dataset_name"]),
+    ):
         if name and str(name).count("/") == 1 and not str(name).startswith((".", "/")):
-            found.append(f"hf download {option}{shlex.quote(str(name))}")
+            found.append(Template(command).substitute(model_id=shlex.quote(str(name))))
     return found
 
 

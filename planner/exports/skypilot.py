@@ -5,17 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.yaml_text import yaml_text
+from planner.errors import Fault, InputError
+from planner.exports.environment import environment_remark, setup_script
 from planner.exports.facts import CHECKPOINT_FOLDER
 from planner.exports.header import commented, header
-from planner.exports.machines import (
-    PRICE_MARGIN,
-    Machines,
-    find_machines,
-    launch_script,
-    setup_script,
-    task_name,
-    task_remarks,
-)
+from planner.exports.machines import PRICE_MARGIN, Machines, find_machines, launch_script, task_name, task_remarks
 
 if TYPE_CHECKING:
     from planner.exports.facts import Given
@@ -33,30 +27,39 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     """
     job = given.job
     machines = find_machines(given.scenario, job, tool)
-    on_spot = job.spot_share > 0
-    resources: dict[str, Any] = {"accelerators": f"{machines.gpu}:{job.gpus_per_instance}"}
-    choices = _choices(machines, on_spot)
-    resources |= {"any_of": choices} if len(choices) > 1 else choices[0]
-    if on_spot:
-        resources["job_recovery"] = {"strategy": "EAGER_NEXT_REGION" if len(machines.regions) > 1 else "FAILOVER"}
-    resources["autostop"] = {"idle_minutes": IDLE_MINUTES, "down": True}
     bucket = {"name": f"checkpoints-{task_name(job)}", "mode": "MOUNT_CACHED"}
     task = {
         "name": task_name(job),
         "workdir": ".",
         "num_nodes": job.instances,
-        "resources": resources,
+        "resources": skypilot_resources(given, machines),
         "file_mounts": {CHECKPOINT_FOLDER: bucket},
-        "setup": setup_script(trainer, facts),
+        "setup": setup_script(trainer, facts, job.gpu),
         "run": launch_script(trainer, facts, _VARIABLES),
     }
     remarks = task_remarks(machines, job, trainer, tool)
-    run = "sky jobs launch task.yaml" if on_spot else tool.run
-    return commented(header(given.plan, job, tool, run, remarks)) + yaml_text(task)
+    remarks.append(f"packages like those of {environment_remark(job.gpu)}")
+    return commented(header(given.plan, job, tool, tool.command(job), remarks)) + yaml_text(task)
 
 
 _VARIABLES = {"NODE_RANK": '"$SKYPILOT_NODE_RANK"', "HEAD_IP": '$(echo "$SKYPILOT_NODE_IPS" | head -n 1)'}
 """Shell variables of a launch command -> how SkyPilot says them."""
+
+
+def skypilot_resources(given: Given, machines: Machines) -> dict[str, Any]:
+    """Return what to rent, where and on which market; `InputError` where the plan has no price."""
+    job = given.job
+    on_spot = job.spot_share > 0
+    resources: dict[str, Any] = {"accelerators": f"{machines.gpu}:{job.gpus_per_instance}"}
+    choices = _choices(machines, on_spot)
+    if not choices:
+        what = f"the plan has no priced offer of {job.gpu} at {job.provider}"
+        raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, "planner check lists edits; solve it again")])
+    resources |= {"any_of": choices} if len(choices) > 1 else choices[0]
+    if on_spot:
+        resources["job_recovery"] = {"strategy": "EAGER_NEXT_REGION" if len(machines.regions) > 1 else "FAILOVER"}
+    resources["autostop"] = {"idle_minutes": IDLE_MINUTES, "down": True}
+    return resources
 
 
 def _choices(machines: Machines, on_spot: bool) -> list[dict[str, Any]]:

@@ -3,12 +3,16 @@
     python spot_policy.py --hour 20 --done 0.6 --market down --minutes 10 --running nothing
 
 prints "wait", "spot" or "on_demand". Ask every few minutes, and whenever machines are taken or come back.
+A run that may move between zones states for how many minutes each has been up, and learns which one to take:
+
+    python spot_policy.py --hour 20 --done 0.6 --zones east/a=5 east/b=300 east/c=down --running "spot in east/a"
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from bisect import bisect_right
 from pathlib import Path
@@ -36,23 +40,76 @@ def decide(table: dict[str, Any], hours_left: float, work_left: float, up: bool,
     return "on_demand" if action != "on_demand" and slack < least - _ROUNDING_HOURS else action
 
 
+def expected_rest(zone: dict[str, Any], hours: float) -> float:
+    """Return the mean hours that machines still stay in a zone which has been up for `hours`."""
+    begins, rates = zone["ages_hours"], zone["ends_per_hour"]
+    rest = 0.0
+    for begin, end, rate in reversed(list(zip(begins, [*begins[1:], math.inf], rates, strict=True))):
+        if hours >= end:
+            break
+        width = end - max(begin, hours)
+        survives = math.exp(-rate * width)
+        rest = width + rest if rate == 0 else (1 - survives) / rate + (survives * rest if survives > 0 else 0.0)
+    return rest
+
+
+def best_zone(table: dict[str, Any], up_minutes: dict[str, float]) -> str:
+    """Return the zone with the longest expected rest of its up-time per dollar, of those that are up."""
+    known = {zone["zone"]: zone for zone in table["zones"]}
+
+    def worth(name: str) -> float:
+        return expected_rest(known[name], up_minutes[name] / 60) / max(float(known[name]["usd_per_hour"]), 1e-9)
+
+    return max(up_minutes, key=worth)
+
+
+def read_zones(table: dict[str, Any], given: list[str]) -> dict[str, float]:
+    """Return the minutes for which each zone that is up has been so; ValueError for what is no zone, or no minutes."""
+    known, found = [zone["zone"] for zone in table.get("zones", ())], {}
+    for one in given:
+        name, _, minutes = one.rpartition("=")
+        if name not in known:
+            raise ValueError(f"{one} names no zone of this policy: {', '.join(known) or 'it has none'}")
+        if minutes != "down" and not minutes.replace(".", "", 1).isdecimal():
+            raise ValueError(f"{one}: minutes are a number that is not negative, or down")
+        if minutes != "down":
+            found[name] = float(minutes)
+    return found
+
+
 def main() -> None:
     """Read the state of the run from the arguments and print the action."""
     parser = argparse.ArgumentParser(description="What to rent now, by the spot policy of a plan.")
     parser.add_argument("--hour", type=float, required=True, help="hours since the first machines were ordered")
     parser.add_argument("--done", type=float, required=True, help="share of the steps done, 0 to 1")
-    parser.add_argument("--market", choices=("up", "down"), required=True, help="whether spot capacity is there")
+    seen = parser.add_mutually_exclusive_group(required=True)
+    seen.add_argument("--market", choices=("up", "down"), help="whether spot capacity is there")
+    seen.add_argument("--zones", nargs="+", metavar="ZONE=MINUTES", help="since a zone went up, or down")
     parser.add_argument("--minutes", type=float, default=0.0, help="since the market went up or down")
-    parser.add_argument("--running", choices=("nothing", "spot", "on_demand"), default="nothing")
+    parser.add_argument("--running", default="nothing", help='nothing, on_demand, spot, or "spot in ZONE"')
     parser.add_argument("--slowness", type=float, default=1.0, help="observed over planned seconds of a step")
     given = parser.parse_args()
     table = json.loads(Path(__file__).with_name("policy.json").read_text(encoding="utf-8"))
     hours_left = table["guaranteed_hours"] * given.slowness - given.hour
     work_left = (1 - given.done) * table["work_hours"] * given.slowness
-    up, running = given.market == "up", given.running
+    up, minutes, zone = given.market == "up", given.minutes, ""
+    running, _, here = given.running.partition(" in ")
+    if running not in ("nothing", "spot", "on_demand"):
+        parser.error(f'--running is nothing, on_demand, spot or "spot in ZONE", not {given.running}')
+    if given.zones:
+        try:
+            zones = read_zones(table, given.zones)
+        except ValueError as error:
+            parser.error(str(error))
+        if running == "spot" and here not in zones:
+            parser.error(f"{here or 'no zone'} is not up: after a loss --running is nothing")
+        if up := bool(zones):
+            zone = here if running == "spot" else best_zone(table, zones)
+            minutes = zones[zone]
     if running == "spot" and not up:
         parser.error("spot machines do not run while the market is down")
-    json.dump(decide(table, hours_left, work_left, up, given.minutes / 60, running), sys.stdout)
+    action = decide(table, hours_left, work_left, up, minutes / 60, running)
+    json.dump(f"spot in {zone}" if action == "spot" and zone else action, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> s
     lines = header(plan, job, tool, run_command(tool, facts), (*tool.remarks(facts), *_left_out(job, tool)))
     if tool.format == "json":
         return json.dumps({"_comment": lines, **settings}, indent=2) + "\n"
+    if tool.format == "python":
+        return _script(lines, settings, tool)
     text = commented(lines) + yaml_text(settings)
     missing = _missing(tool, settings)
     if missing:
@@ -28,6 +30,49 @@ def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> s
         text += "\n# Not decided by the plan; these are the defaults of the tool.\n"
         text += commented(yaml_text(tool.defaults).splitlines())
     return text
+
+
+_SCRIPT = '''import os
+
+from unsloth import FastLanguageModel  # before the packages below, which it changes
+from datasets import load_dataset
+from transformers.trainer_utils import get_last_checkpoint
+from trl import SFTConfig, SFTTrainer
+
+LOAD = $load
+ADAPTERS = $adapters
+DATA = $data
+TRAIN = $train
+
+
+def main() -> None:
+    """Train, or go on from the last checkpoint."""
+    model, tokenizer = FastLanguageModel.from_pretrained(**LOAD)
+    if ADAPTERS:
+        model = FastLanguageModel.get_peft_model(model, **ADAPTERS)
+    data = load_dataset(**DATA)
+    trainer = SFTTrainer(model=model, processing_class=tokenizer, train_dataset=data, args=SFTConfig(**TRAIN))
+    folder = TRAIN["output_dir"]
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if os.path.isdir(folder) else None)
+    trainer.save_model(folder)
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def _script(lines: list[str], settings: dict[str, Any], tool: FieldMap) -> str:
+    """Return a script of Python that has the settings as its constants."""
+    parts = {name: settings.get(name, {}) for name in ("load", "adapters", "data", "train")}
+    given = {field for part in parts.values() for field in part}
+    remarks = [f"{field}: required: {option}" for field, option in tool.needs.items() if field not in given]
+    remarks += [f"{field} is not decided by the plan; {value} is usual" for field, value in tool.defaults.items()]
+    written = {
+        name: "".join(("{\n", *(f"    {field!r}: {value!r},\n" for field, value in part.items()), "}"))
+        for name, part in parts.items()
+    }
+    return commented([*lines, *remarks]) + "\n" + Template(_SCRIPT).substitute(written)
 
 
 def run_command(tool: FieldMap, facts: Facts) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import median
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ MAX_FRONT = 4000
 """Most members of a front that later candidates are compared with; a pair not compared only keeps more."""
 
 
-def find_undominated(table: CandidateTable, shared: SharedLimits) -> Flags:
+def find_undominated(table: CandidateTable, shared: SharedLimits, keeps_lossless: bool = False) -> Flags:
     """Return a mask (n,) of the candidates that the program needs; dropping the others never changes its optimum.
 
     c dominates c' of the same job if, at every spot share that c' may have, c may have it too and takes no
@@ -37,10 +38,13 @@ def find_undominated(table: CandidateTable, shared: SharedLimits) -> Flags:
     linear in the share, so comparing it at share 0 and at share 1 is enough (a market that c' does not use counts
     as infinite). This drops more candidates than comparing start and markets one by one. Penalties are compared as
     dollars in the objective: after the filters this is the only effect of techniques on the program. Of two that
-    dominate each other, the one with more free VRAM, then the first name, stays.
+    dominate each other, the less lossy, then the one with more free VRAM, then the first name, stays.
+    With `keeps_lossless` a candidate dominates none that is less lossy: a tie within a slack can then choose that one.
     """
     keep = np.zeros(len(table), dtype=bool)
     values = _values(table, shared)
+    if keeps_lossless:
+        values = np.concatenate([values, table.lossiness[None].astype(float)])
     score = _score(values)
     fronts: dict[tuple[int, int, int], Integers] = {}
     for (job, offer, provider), members in _groups(table, shared):
@@ -105,7 +109,7 @@ def _score(values: Floats) -> Floats:
         if len(finite) == 0:
             continue
         least = float(finite.min())
-        typical = float(np.median(finite[:: 1 + len(finite) // 1000])) - least or 1.0
+        typical = median(finite[:: 1 + len(finite) // 1000]) - least or 1.0
         score -= typical / (column - least + typical)
     return score
 
@@ -150,11 +154,11 @@ def _remove_dominated(values: Floats, score: Floats, members: Integers, rivals: 
 
 
 def _order(table: CandidateTable, score: Floats, members: Integers) -> Integers:
-    """Return the order of the members: best score, then more free VRAM, then the first name, then the first row."""
+    """Return the order of the members: best score, then less lossy, more free VRAM, first name, first row."""
     names = np.empty(len(table.offers), dtype=np.int64)
     names[np.argsort(np.array(table.offers))] = np.arange(len(table.offers))
     free = table.usable_gib[members] - table.fit_gib[members]
-    return np.lexsort((members, names[table.offer[members]], -free, score[members]))
+    return np.lexsort((members, names[table.offer[members]], -free, table.lossiness[members], score[members]))
 
 
 def _ranks(values: Floats) -> NDArray[Any]:

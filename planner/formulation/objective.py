@@ -38,6 +38,14 @@ def time_objective(columns: VariableLayout) -> Floats:
     return values
 
 
+def lossiness_objective(columns: VariableLayout) -> Floats:
+    """Return how much the techniques in use may change what is learnt, summed over the jobs.
+
+    sum_c lossiness[c]*choose[c]
+    """
+    return columns.vector(columns.table.lossiness.astype(float))
+
+
 def memory_objective(columns: VariableLayout) -> Floats:
     """Return less the GiB per GPU that stay free.
 

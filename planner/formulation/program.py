@@ -80,6 +80,7 @@ class Program:
     rows: tuple[Rows, ...]
     variable_name: Labeller
     offset: float = 0.0
+    is_tight: bool = False  # what a presolve could remove or tighten is removed and tightened already
 
     @property
     def size(self) -> int:

@@ -31,6 +31,8 @@ class FrameworkProfile(Row):
     maintained: bool
     kinds: tuple[str, ...] = ("finetune", "pretrain")
     families: tuple[str, ...] | None = None  # of architectures; None: all
+    vendors: tuple[str, ...] = ("NVIDIA", "AMD")  # of the GPUs that it runs on
+    compiles_graphs: bool = False  # the whole step, before every start
     facts: str
     unknown: bool = False
     prepared: bool = True
@@ -49,12 +51,24 @@ class FrameworkProfile(Row):
     load_whole: bool = False
     no_sync: bool = False
     working_factor: float = 0.0
+    context_parallel: Literal["", "gather", "ring"] = ""
+    expert_parallel: bool = False
+    grouped_experts: Literal["", "plain", "all"] = ""
     stores: dict[str, str] = Field(default_factory=dict)
 
     @property
+    def compiles(self) -> Literal["", "torch", "graphs"]:
+        """What is compiled before every start: layers by torch.compile, or the whole step for a chip."""
+        return "graphs" if self.compiles_graphs else "torch" if self.compiled else ""
+
+    @property
     def takes_part(self) -> bool:
-        """Whether it is tried where a job names no framework: an untested profile must not win by being optimistic."""
-        return self.maintained and self.profiled and self.runs >= LEAST_RUNS
+        """Whether it is tried where a job names no framework: an untested profile must not win by being optimistic.
+
+        On chips that no profile with measured memory runs on, measured speed is enough.
+        """
+        others_chips = "NVIDIA" not in self.vendors
+        return self.maintained and (self.profiled or others_chips) and self.runs >= LEAST_RUNS
 
     def trains(self, kind: str, family: str) -> bool:
         """Return whether it trains such a job and family of architectures at all."""

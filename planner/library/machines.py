@@ -25,10 +25,16 @@ def _read_links(models: Path) -> tuple[tuple[str, tuple[str, ...], str], ...]:
 def known_interconnect(provider: str, instance: str) -> str | None:
     """Return the link between the GPUs of an instance type; None where nothing is known of that name."""
     name = instance.casefold()
-    for owner, beginnings, link in _read_links(data_folder("models")):
-        if owner == provider.casefold() and name.startswith(beginnings):
+    for beginnings, link in _links_of(data_folder("models"), provider.casefold()):
+        if name.startswith(beginnings):
             return link
     return None
+
+
+@cache
+def _links_of(models: Path, provider: str) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Return the beginnings of instance types and their link, of one provider."""
+    return tuple((names, link) for owner, names, link in _read_links(models) if owner == provider)
 
 
 def is_sxm_family(provider: str, instance: str) -> bool:
@@ -36,9 +42,12 @@ def is_sxm_family(provider: str, instance: str) -> bool:
 
     `p5.4xlarge` has one GPU of the boards of `p5.48xlarge`, `a3-highgpu-1g` one of those of `a3-highgpu-8g`.
     """
+    models, owner = data_folder("models"), provider.casefold()
+    if not _links_of(models, owner):
+        return False
     if known_interconnect(provider, instance) not in (None, "pcie"):
         return True
-    return (provider.casefold(), _family(instance)) in _linked_families(data_folder("models"))
+    return (owner, _family(instance)) in _linked_families(models)
 
 
 @cache
@@ -68,3 +77,31 @@ def is_known_provider(name: str) -> bool:
 def provider_name(written: str) -> str:
     """Return the name under which a provider's offers stand; one that is not known keeps its name."""
     return _read_providers(data_folder("models")).get(written.strip().casefold(), written.strip())
+
+
+@cache
+def _read_refused(models: Path) -> dict[str, str]:
+    file = models / "machines" / "refused_chips.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    return {_letters(name): row["reason"] for row in rows for name in row["names"]}
+
+
+def refused_chip(name: str) -> str | None:
+    """Return why nothing is planned with an accelerator of that name; None where nothing is known against it."""
+    return _read_refused(data_folder("models")).get(_letters(name))
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+def disk_classes() -> dict[str, float]:
+    """Return the GB per second of each class of disks by name, such as `gp3`."""
+    return _read_disks(data_folder("models"))
+
+
+@cache
+def _read_disks(models: Path) -> dict[str, float]:
+    file = models / "machines" / "disks.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    return {row["name"]: float(row["gb_per_second"]) for row in rows}

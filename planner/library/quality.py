@@ -1,4 +1,4 @@
-"""What published work says that techniques do to quality: `models/techniques/quality.yaml`."""
+"""What published work says of techniques: `models/techniques/quality.yaml` and `published.yaml`."""
 
 from __future__ import annotations
 
@@ -44,3 +44,28 @@ def facts_on(in_use: Collection[str], values: Mapping[str, Any]) -> tuple[Qualit
         for fact in quality_facts()
         if fact.short and (fact.technique in in_use or (fact.value and all(values.get(k) == v for k, v in fact.value)))
     )
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was found on a technique that articles recommend, and whether a scenario decides it."""
+
+    name: str
+    decides: str
+    """`yes`, `no`, or for what kind of job."""
+    why: str
+    where: str
+    """Key of a scenario; empty where there is none."""
+    found: tuple[QualityFact, ...]
+
+
+@cache
+def published_techniques() -> dict[str, Published]:
+    """Return every technique of `published.yaml` by name, in the order of the file."""
+    file = str(data_folder("models") / "techniques" / "published.yaml")
+    rows: dict[str, dict[str, Any]] = parse_value(read_text(file), file)
+    found = {}
+    for name, row in rows.items():
+        facts = tuple(QualityFact(against="", **one) for one in row["found"])
+        found[name] = Published(name, row["decides"], row["why"], row["where"], facts)
+    return found

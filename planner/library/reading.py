@@ -13,8 +13,10 @@ from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, read_document, read_shipped
 from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
+from planner.library.machines import refused_chip
 from planner.library.names import find_architecture, find_gpu, split_count
 from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
+from planner.library.shapes.ladder import describe_misfit, find_generated, generate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,14 +54,21 @@ class CardNames:
         """Return the name behind a name, alias or other spelling of one in any case; None where there is none."""
         if wanted in self._own:
             return wanted
+        if self._find is find_architecture and (made := find_generated(wanted)) is not None:
+            return made
         return self.by_alias.get(wanted.casefold()) or self._find(wanted, self.by_alias)
 
     def suggestion(self, wanted: str) -> str:
         """Return what may have been meant."""
+        if self._find is find_architecture and (misfit := describe_misfit(wanted)) is not None:
+            return misfit
         count, name = split_count(wanted)
         counted = self.canonical(name) if count is not None else None
         if counted is not None:
             return f"a count does not belong here: write {counted}"
+        why = refused_chip(name) if self._find is find_gpu else None
+        if why is not None:
+            return f"nothing is planned with it: {why}"
         # Aliases are for recognising, names for suggesting: a near alias leads to its name.
         close = suggest_names(wanted, self.by_alias)
         names = dict.fromkeys(self.by_alias[alias] for alias in close.split(" or ")) if close else {}
@@ -103,6 +112,8 @@ def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[
     card = names.canonical(name)
     if card is None:
         raise InputError([Fault(name, 0, "", "unknown architecture", names.suggestion(name))])
+    if find_generated(card) is not None:
+        return {card: generate(card)}
     path = names.folder / f"{card}.yaml"
     return _validated(path, read_shipped(path), Architecture, faults)
 

@@ -10,6 +10,7 @@ from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
+from planner.library.chips import Chip
 from planner.library.names import find_architecture, find_gpu
 from planner.library.technique_rows import PEAK_KEYS, PeakKey
 from planner.library.techniques import TechniqueTable, read_techniques
@@ -81,6 +82,8 @@ class ImageWork(Card):
     encoder_gflop: float = Field(ge=0)  # image encoder, forward pass; 0 where latents are prepared beforehand
     tokens_per_image: PositiveFloat
     memory_tokens_per_image: PositiveFloat
+    latent_bytes: PositiveFloat  # what the image encoder makes of one image, 16 bit
+    text_bytes: float = Field(ge=0)  # what the text encoders make of its caption, 16 bit, whatever the resolution
     frozen_parameters: int = Field(ge=0)  # text encoders and autoencoder, loaded but not trained
     basis: Literal["documented", "prior", "assumption"]
     source: str = Field(min_length=1)
@@ -88,6 +91,15 @@ class ImageWork(Card):
     def tokens(self, resolution: int) -> float:
         """Return the equivalent tokens of time for an image of `resolution` x `resolution` pixels."""
         return self.tokens_per_image * (resolution / self.resolution) ** 2
+
+    def encoder_tokens(self, resolution: int) -> float:
+        """Return the equivalent tokens of `tokens` that the encoders take: none where latents are read."""
+        share = self.encoder_gflop / 3 / (self.forward_gflop + self.encoder_gflop / 3)
+        return self.tokens(resolution) * share
+
+    def cached_bytes(self, resolution: int) -> float:
+        """Return the bytes of one cached image and its caption: 151 kB for Stable Diffusion 1.5 at 512 pixels."""
+        return self.latent_bytes * (resolution / self.resolution) ** 2 + self.text_bytes
 
     def memory_tokens(self, resolution: int) -> float:
         """Return the equivalent tokens of activation memory for an image of `resolution` x `resolution` pixels."""
@@ -199,9 +211,9 @@ class GpuSpec(Card):
 
     name: str = Field(min_length=1)
     aliases: tuple[str, ...] = ()
-    vendor: Literal["NVIDIA", "AMD"]
+    vendor: Literal["NVIDIA", "AMD", "Google", "Intel", "AWS"]
     generation: str
-    form: Literal["SXM", "PCIe", "OAM", "superchip"]
+    form: Literal["SXM", "PCIe", "OAM", "superchip", "pod"]
     vram_gib: PositiveFloat  # nominal: "80 GB" on a sheet means about 80 GiB
     usable_gib: PositiveFloat  # what a training process can allocate, CUDA context included
     usable_source: str = Field(min_length=1)
@@ -214,9 +226,10 @@ class GpuSpec(Card):
     nvlink_gb_s: float = Field(ge=0)  # sheet total, both directions; 0 = none
     link_notes: str = ""
     pcie_gen: int = Field(ge=3, le=6)
-    tdp_w: PositiveInt
+    tdp_w: PositiveInt | None = None  # None: not published
     bf16: bool
     compute_capability: str
+    chip: Chip | None = None  # of accelerators other than NVIDIA's
     source: str = Field(min_length=1)
     confidence: str = Field(min_length=1)
     notes: str = ""
@@ -234,7 +247,7 @@ class GpuSpec(Card):
     @property
     def nvlink_by_default(self) -> bool:
         """True where the form means linked GPUs; bridges of PCIe cards are rarely fitted in rentals."""
-        return self.nvlink_gb_s > 0 and self.form in ("SXM", "OAM", "superchip")
+        return self.nvlink_gb_s > 0 and self.form in ("SXM", "OAM", "superchip", "pod")
 
     @model_validator(mode="after")
     def _usable_fits(self) -> Self:

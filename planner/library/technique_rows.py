@@ -47,12 +47,21 @@ def holds(when: Condition, facts: Mapping[str, Any]) -> bool:
     return True
 
 
+class Lossy(Row):
+    """What a plan calls a value that can change what is learnt, and doing without it; `grade` is how much it rounds."""
+
+    name: str
+    without: str
+    grade: int = Field(default=1, ge=1)
+
+
 class Value(Row):
     """One value of a technique: its words in reports, and the 0/1 name that it counts as."""
 
     words: str | None = None
     label: str | None = None  # of a rung of the ladder of methods
     technique: str | None = None
+    lossy: Lossy | None = None
 
 
 class WeightBits(Value):
@@ -73,12 +82,21 @@ class Sharding(Value):
 
     zero_stage: Literal[0, 1, 2, 3] = 0
     hybrid: bool = False
+    exposed: str | None = None
 
 
 class Attention(Value):
     """Kernels of attention, and the widest element that they compute in."""
 
     max_element_bytes: float | None = None
+    meets: Literal["all", "sqrt"] = "all"
+
+
+class Optimizer(Value):
+    """Whether the states are managed pages; `paged_as` names the same update in pages."""
+
+    paged: bool = False
+    paged_as: str | None = None
 
 
 class Offload(Value):
@@ -86,6 +104,12 @@ class Offload(Value):
 
     optimizer: bool = False
     weights: bool = False
+
+
+class Latents(Value):
+    """Whether images are encoded once, before training."""
+
+    cached: bool = False
 
 
 class Default(Row):
@@ -150,8 +174,9 @@ class Values(Row):
     activation_checkpointing: Technique[str, Value]
     sharding: Technique[str, Sharding]
     attention: Technique[str, Attention]
-    optimizer: Technique[str, Value]
+    optimizer: Technique[str, Optimizer]
     offload: Technique[str, Offload]
+    latents: Technique[str, Latents]
     compute: dict[str, Compute]
     synonyms: dict[str, str]
 

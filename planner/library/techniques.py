@@ -5,7 +5,7 @@ Everything comes from `models/techniques/*.yaml`; no other module lists the valu
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import ValidationError, model_validator
@@ -16,7 +16,18 @@ from planner.documents.strict_yaml import read_document
 from planner.documents.validation import validation_complaints
 from planner.errors import Fault, LibraryError
 from planner.library.framework_profile import FrameworkProfile, Frameworks
-from planner.library.technique_rows import Bytes, Compute, Linears, Row, Rule, Rules, Technique, Values, holds
+from planner.library.technique_rows import (
+    Bytes,
+    Compute,
+    Condition,
+    Linears,
+    Row,
+    Rule,
+    Rules,
+    Technique,
+    Values,
+    holds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,9 +42,14 @@ TechniqueField = Literal[
     "attention",
     "optimizer",
     "offload",
+    "latents",
 ]
 """The keys of a job's `techniques` whose values are names; the parallel degrees are numbers."""
 TECHNIQUE_FIELDS: tuple[TechniqueField, ...] = get_args(TechniqueField)
+
+
+_FACTS_OF_MANY = ("framework", "generation", "vendor", "bf16")
+"""Facts that conditions of rules name and that many recipes share."""
 
 
 class TechniqueTable(Row):
@@ -71,15 +87,45 @@ class TechniqueTable(Row):
         names = {row.technique for row in rows if row is not None and row.technique}
         return frozenset(names | ({"gradient_accumulation"} if accumulates else set()))
 
+    def lossiness(self, settings: Mapping[str, Any]) -> int:
+        """Return the sum of the grades of the lossy values in settings (values by field); 0 where nothing rounds."""
+        rows = (self.of(field).values.get(settings[field]) for field in TECHNIQUE_FIELDS)
+        return sum(row.lossy.grade for row in rows if row is not None and row.lossy)
+
     def compute(self, precision: str) -> Compute:
         """Return how a precision computes; KeyError for an unknown one."""
         return self.values.compute[self.values.precision.values[precision].compute]
 
     def refusal(self, facts: Mapping[str, Any]) -> str | None:
         """Return why a recipe does not work on a GPU; `facts` holds the fields of both, and `framework`."""
-        reason = next((rule.reason for rule in self.rules if holds(rule.when, facts)), None)
+        profile = self.frameworks[facts["framework"]]
+        if facts["splits_sequences"] and not profile.context_parallel:
+            return "this framework has no context parallelism here"
+        if facts["expert_parallel"] > 1 and not profile.expert_parallel:
+            return "this framework has no expert parallelism here"
+        reason = next((reason for when, reason in self._rules_left(facts) if holds(when, facts)), None)
         missing = None if reason else self.compute(facts["precision"]).missing_peak(facts["peaks"])
         return f"precision {facts['precision']}: the GPU has no {missing}" if missing else reason
+
+    def _rules_left(self, facts: Mapping[str, Any]) -> list[tuple[Condition, str]]:
+        """Return conditions and reasons of the rules that the framework and the card of a recipe leave open.
+
+        Thousands of recipes share a few of these.
+        """
+        given = tuple(facts[key] for key in _FACTS_OF_MANY)
+        if given not in self._known_rules:
+            known = dict(zip(_FACTS_OF_MANY, given, strict=True))
+            self._known_rules[given] = [
+                ({key: wanted for key, wanted in rule.when.items() if key not in known}, rule.reason)
+                for rule in self.rules
+                if all(known[key] in wanted for key, wanted in rule.when.items() if key in known)
+            ]
+        return self._known_rules[given]
+
+    @cached_property
+    def _known_rules(self) -> dict[tuple[Any, ...], list[tuple[Condition, str]]]:
+        """Return the rules that are left, by the facts of many recipes; filled when they are asked for."""
+        return {}
 
     @model_validator(mode="after")
     def _names_rows_that_exist(self) -> Self:
@@ -95,6 +141,8 @@ class TechniqueTable(Row):
             yield from ((field, row.technique, self.values.names) for row in technique.values.values() if row.technique)
             tried = [value for one in technique.tried for value in one.values]
             yield from ((f"{field}.tried", value, technique.values) for value in (*tried, *technique.estimated))
+        optimizers = self.values.optimizer.values
+        yield from (("optimizer.paged_as", row.paged_as, optimizers) for row in optimizers.values() if row.paged_as)
         for name, precision in self.values.precision.values.items():
             yield f"precision.{name}", precision.compute, self.values.compute
             yield "training bytes", name, self.bytes.training

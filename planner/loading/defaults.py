@@ -15,9 +15,13 @@ MARKET = "market"
 """Name of the shipped price list, which is the inventory of a scenario without offers."""
 
 
+PURCHASE = "purchase"
+"""Name of the shipped list of machines to buy."""
+
+
 def shipped_inventory(name: str) -> Path | None:
     """Return the file of a shipped inventory, None where no file has that name."""
-    return data_folder("scenarios") / "inventory" / "market.yaml" if name == MARKET else None
+    return data_folder("scenarios") / "inventory" / f"{name}.yaml" if name in (MARKET, PURCHASE) else None
 
 
 def default_name(architecture: str) -> str:

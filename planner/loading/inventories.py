@@ -9,8 +9,8 @@ from planner.documents.csv_table import read_csv
 from planner.documents.files import data_folder
 from planner.documents.source_map import Source
 from planner.documents.strict_yaml import read_document, read_shipped
-from planner.errors import Fault, InputError
-from planner.loading.defaults import MARKET, shipped_inventory
+from planner.errors import Fault, InputError, raise_faults
+from planner.loading.defaults import MARKET, PURCHASE, shipped_inventory
 from planner.loading.inventory_file import read_offers
 from planner.loading.offer_table import read_offer_table
 from planner.loading.price_book import PRICE_BOOK, read_price_book
@@ -30,10 +30,10 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
     A path is relative to `folder`.
     """
     if name == PRICE_BOOK and not os.path.isfile(folder / name):
-        return read_price_book()
+        return [(source, tuple(map(_of_book, offers))) for source, offers in read_price_book()]
     path = shipped_inventory(name) or folder / name
     if not os.path.isfile(path):  # not Path.is_file, which raises for too long a name
-        where = f"{MARKET} for the shipped prices, or {PRICE_BOOK} for the price book"
+        where = f"{MARKET} for the shipped prices, {PURCHASE} for machines to buy, or {PRICE_BOOK} for the price book"
         fix = f"give a path relative to the folder of the scenario, or {where}"
         raise InputError([Fault("", 0, "", f"no such file: {path}", fix)])
     if str(path).casefold().endswith(".csv"):
@@ -43,3 +43,16 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
         document = (read_shipped if is_shipped else read_document)(path)
         offers = read_offers(document, faults)
     return [(Source(document.file, document), offers)]
+
+
+def shipped_purchases() -> tuple[Offer, ...]:
+    """Return the machines of the shipped list of purchases, with which a plan compares those that it rents."""
+    faults: list[Fault] = []
+    ((_, offers),) = read_inventory(PURCHASE, data_folder("scenarios"), faults)
+    raise_faults(faults, InputError)
+    return offers
+
+
+def _of_book(offer: Offer) -> Offer:
+    """Return an offer whose source says that the price book had it, so that a plan says it too."""
+    return offer.model_copy(update={"source": f"price book: {offer.source}" if offer.source else "price book"})

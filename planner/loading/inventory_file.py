@@ -12,7 +12,8 @@ from planner.documents.validation import validation_complaints
 from planner.library.machines import known_interconnect
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
-from planner.scenario.offer import Offer, Terms
+from planner.scenario.offer import Offer
+from planner.scenario.payment import Terms  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

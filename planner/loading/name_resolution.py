@@ -7,13 +7,17 @@ An alias is replaced by the name in the library.
 from __future__ import annotations
 
 import os
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from planner.documents.csv_table import first_faults, read_csv
 from planner.documents.overrides import replace_value
-from planner.documents.strict_yaml import KeyPath, read_document
+from planner.documents.strict_yaml import KeyPath, read_document, read_shipped
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
+from planner.library.chips import describe_slices
 from planner.library.reading import CardNames, is_config_path, read_config
+from planner.scenario.ownership.machines import default_power_watts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
     """Return the data with aliases and paths resolved; unknown names and unsuitable work are faults."""
     names = CardNames("architectures")
-    for path, wanted in list(texts_at(data, ("jobs", "*", "architecture"))):
+    for path, wanted in list(texts_at(data, ("jobs", "*", "architecture", "*"))):
         if is_config_path(wanted):
             found = os.path.abspath(source.folder(path, folder) / wanted)
             try:
@@ -43,7 +47,7 @@ def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[
             data = replace_value(data, path, found)
         work = data["jobs"][path[1]].get("work")
         if isinstance(work, dict):
-            _check_work(path[:-1], work, found, kind, source, faults)
+            _check_work(path[:2], work, found, kind, source, faults)
     return data
 
 
@@ -63,6 +67,59 @@ def _check_work(job: KeyPath, work: dict[str, Any], name: str, kind: str, source
         if work.get(unit) is not None:
             what = f"{name} is trained on images, not on {unit}"
             faults.append(source.fault((*job, "work", unit), what, "give images, epochs and resolution"))
+
+
+LENGTH_COLUMNS = ("input_tokens", "output_tokens", "count")
+
+
+def resolve_lengths(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
+    """Return the data with tables of lengths (CSV files) in place of their paths; what is wrong in them is a fault."""
+    places = (("jobs", "*", "work", "lengths"), ("jobs", "*", "load", "lengths"))
+    for path, wanted in [found for place in places for found in texts_at(data, place)]:
+        try:
+            rows = read_lengths(source.folder(path, folder) / wanted)
+        except InputError as error:
+            faults.extend(one if one.line else source.fault(path, one.what, one.fix) for one in error.faults)
+            rows = [dict.fromkeys(LENGTH_COLUMNS, 1)]  # no second fault for what could not be read
+        data = replace_value(data, path, rows)
+    return data
+
+
+def read_lengths(path: Path) -> list[dict[str, int]]:
+    """Return the rows of a table of lengths; `InputError` for columns that are no such table and cells without counts.
+
+    A table without `count` has a row for each request.
+    """
+    table, faults = read_csv(path), list[Fault]()
+    for column in table.columns:
+        if column not in LENGTH_COLUMNS:
+            close = suggest_names(column, LENGTH_COLUMNS)
+            fix = f"did you mean {close}?" if close else f"the columns are {', '.join(LENGTH_COLUMNS)}"
+            faults.append(Fault(table.file, 1, column, "unknown column", fix))
+    missing = [one for one in LENGTH_COLUMNS[:2] if one not in table.columns]
+    if missing:
+        faults.append(Fault(table.file, 1, "", f"no column {' and '.join(missing)}", "add it"))
+    if faults:
+        raise InputError(faults)
+    counts: dict[tuple[int, int], int] = {}
+    for line, cells in table.rows:
+        found = dict(zip(table.columns, cells, strict=True))
+        numbers = [_whole(found.get(name, "1")) for name in LENGTH_COLUMNS]
+        for name, number in zip(LENGTH_COLUMNS, numbers, strict=True):
+            if number is None:
+                fix = "give a whole number of at least 1"
+                faults.append(Fault(table.file, line, name, f"{found[name]!r} is no number of tokens or requests", fix))
+        given = [number for number in numbers if number is not None]
+        if len(given) == len(LENGTH_COLUMNS):
+            counts[given[0], given[1]] = counts.get((given[0], given[1]), 0) + given[2]
+    if faults:
+        raise InputError(first_faults(faults))
+    return [dict(zip(LENGTH_COLUMNS, (*key, count), strict=True)) for key, count in counts.items()]
+
+
+def _whole(text: str) -> int | None:
+    """Return a whole number of at least 1; None for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and int(text) >= 1 else None
 
 
 UNKNOWN_LENGTH = ("samples of unknown length", "add tokens_per_sample (the mean)")
@@ -116,13 +173,49 @@ def resolve_offer_names(offers: Any, names: CardNames, source: Source, faults: l
     Architectures of a managed service are resolved too; unknown ones are kept, because no job can ask for them.
     """
     data: Any = {"offers": offers}
+    slices_of = cache(partial(_slices_of, names))  # a few cards are those of hundreds of offers
     for path, wanted in list(texts_at(data, ("offers", "*", "gpu"))):
         data = _resolved_gpu(data, path, wanted, names, source, faults)
+        offer = data["offers"][path[1]]
+        if offer["gpu"] in names.names and isinstance(offer.get("gpus"), int):
+            _check_slice(offer, path[:-1], slices_of(offer["gpu"]), source, faults)
     architectures = CardNames("architectures")
     for path, wanted in list(texts_at(data, ("offers", "*", "managed", "architectures", "*"))):
         card = architectures.canonical(wanted)
         data = replace_value(data, path, card) if card not in (None, wanted) else data
-    return data["offers"]
+    return with_power(data["offers"], names)
+
+
+def with_power(offers: Any, names: CardNames) -> Any:
+    """Return offers whose own machines, and those to buy, have a power: where none is stated, that of such a server."""
+    if not isinstance(offers, list):
+        return offers
+    filled = []
+    for offer in offers:
+        ways = [key for key in ("own", "buy") if isinstance(offer, dict) and isinstance(offer.get(key), dict)]
+        for key in ways:
+            card, gpus, owned = offer.get("gpu"), offer.get("gpus"), offer[key]
+            if card in names.names and type(gpus) is int and gpus > 0 and "power_watts" not in owned:
+                tdp = read_document(names.folder / f"{card}.yaml").data.get("tdp_w")  # not published of some chips
+                watts = {} if tdp is None else {"power_watts": default_power_watts(tdp, gpus)}
+                offer = {**offer, key: {**watts, **owned}}
+        filled.append(offer)
+    return filled
+
+
+def _slices_of(names: CardNames, card: str) -> dict[int, int]:
+    """Return the hosts of each slice of chips that is sold, by its chips; none of a GPU."""
+    chip = read_shipped(names.folder / f"{card}.yaml").data.get("chip") or {}
+    return {int(count): hosts for count, hosts in chip.get("hosts", {}).items()}
+
+
+def _check_slice(
+    offer: dict[str, Any], path: KeyPath, slices: dict[int, int], source: Source, faults: list[Fault]
+) -> None:
+    """Add the fault of a number of chips that is no slice which is sold."""
+    if slices and offer["gpus"] not in slices:
+        what = f"{offer['gpus']} chips are no slice that is sold"
+        faults.append(source.fault((*path, "gpus"), what, describe_slices(offer["gpu"], slices)))
 
 
 def _resolved_gpu(data: Any, path: KeyPath, wanted: str, names: CardNames, source: Source, faults: list[Fault]) -> Any:
@@ -140,7 +233,9 @@ def check_providers(data: Any, offered: Iterable[str], source: Source, faults: l
     """
     known = frozenset(offered)
     places = [
-        (path, name) for end in ("allow", "forbid") for path, name in texts_at(data, ("limits", "providers", end, "*"))
+        (path, name)
+        for end in (("allow", "*"), ("forbid", "*"), ("*",))  # a list alone is what is allowed
+        for path, name in texts_at(data, ("limits", "providers", *end))
     ]
     quota = (data.get("limits") or {}).get("quota") if isinstance(data.get("limits"), dict) else None
     places += [(("limits", "quota", name), name) for name in (quota if isinstance(quota, dict) else ())]

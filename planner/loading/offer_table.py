@@ -24,11 +24,12 @@ from planner.scenario.offer import Offer, offer_data
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-_NUMBERS = ("usd_per_hour", "spot_usd_per_hour", "cpu_cores", "ram_gb", "network_gbps")
+_NUMBERS = ("usd_per_hour", "spot_usd_per_hour", "cpu_cores", "ram_gb", "network_gbps", "lead_hours")
 _COUNTS = ("gpus", "stock", "max_nodes")
 TABLE_COLUMNS = (
     *("provider", "region", "instance", "gpu", "gpus", "usd_per_hour", "spot_usd_per_hour", "cpu_cores", "ram_gb"),
-    *("stock", "max_nodes", "interconnect", "network_gbps", "community", "currency", "date", "source", "notes"),
+    *("stock", "stock_status", "lead_hours", "max_nodes", "interconnect", "network_gbps", "community", "currency"),
+    *("date", "source", "notes"),
 )
 """Columns of a CSV file of offers, which are keys of an offer; `gpu`, `gpus` and a price are needed."""
 

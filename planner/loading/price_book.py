@@ -112,6 +112,13 @@ def read_earlier_day(
     return None if day is None else (day, read_day(folder, day, days[day])[1])
 
 
+def read_last_days(provider: str, most: int) -> list[tuple[datetime.date, tuple[Offer, ...]]]:
+    """Return the prices of a provider on its last `most` stored days, the oldest first."""
+    folder = book_folder() / provider
+    days = read_meta(folder).days
+    return [(day, read_day(folder, day, days[day])[1]) for day in sorted(days)[-most:]]
+
+
 def read_price_book(providers: Collection[str] | None = None) -> list[tuple[Source, tuple[Offer, ...]]]:
     """Return the newest prices of each provider; `InputError` with every fault, or where nothing is stored."""
     root = book_folder()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document, parse_value
 from planner.errors import Fault, InputError, ScenarioError
@@ -16,7 +16,7 @@ from planner.loading.defaults import default_name
 from planner.loading.scenario_file import load_document
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from planner.loading.scenario_file import LoadedScenario
 
@@ -80,12 +80,57 @@ class Question:
 def load_question(question: Question, set_: Sequence[str] = ()) -> LoadedScenario:
     """Return the scenario of a question; raises `ScenarioError` with every fault, each under its option."""
     _check_amounts(question)
+    return load_document(Document(COMMAND_LINE, _data(question), Marks(0)), Path(), set_, _origins(question))
+
+
+def load_held(
+    question: Question, held: Mapping[KeyPath, tuple[Any, str]], file: str, set_: Sequence[str] = ()
+) -> tuple[LoadedScenario, set[KeyPath]]:
+    """Return the scenario of a question with values that a file holds, and the places where an option says otherwise.
+
+    `held`: place in the job -> value, and the option and line that a fault of it is shown under. An amount of work in
+    the question replaces that of the file, but for the epochs of samples.
+    """
+    asked, replaced = dict(held), set[KeyPath]()
+    given = {PLACES[name][2:] for name in question.options() if PLACES[name][0] == "jobs"}
+    counted = {place for place in asked if place[0] == "work" and (question.tokens or question.samples)}
+    if question.samples and not question.epochs:
+        counted.discard(("work", "epochs"))
+    elif not question.samples and ("work", "epochs") in asked:  # epochs count samples, whose number is unknown
+        counted.add(("work", "epochs"))
+    four_bit = {("techniques", "weight_bits"), ("techniques", "quant")} if question.method else set()
+    for place in (given | counted | four_bit) & set(asked):
+        del asked[place]
+        replaced.add(place)
+    model = question.model or asked.get(("architecture",), ("",))[0]
+    amount = question.tokens or question.samples or asked.get(("work", "steps"), ("",))[0]
+    if not model or not amount:
+        what = "the model is missing" if not model else "the amount of work is missing"
+        fix = "give --model" if not model else "give --tokens, or --samples with --tokens-per-sample"
+        raise ScenarioError([Fault(file, 0, "", what, fix)])
+    data = _data(replace(question, model=str(model), tokens=question.tokens or ("" if question.samples else "1")))
+    (job,) = data["jobs"]
+    if not question.tokens and not question.samples:
+        job["work"] = {}
+    for (first, *rest), (value, _) in asked.items():
+        if rest:
+            job.setdefault(first, {})[rest[0]] = value
+        else:
+            job[first] = value
+    origins = {("jobs", 0, *place): origin for place, (_, origin) in asked.items()} | _origins(question)
+    return load_document(Document(COMMAND_LINE, data, Marks(0)), Path(), set_, origins), replaced
+
+
+def _data(question: Question) -> dict[str, Any]:
     try:
-        data = parse_document(scenario_text(question), COMMAND_LINE).data
+        data: dict[str, Any] = parse_document(scenario_text(question), COMMAND_LINE).data
     except InputError as error:
         raise ScenarioError(error.faults) from None
-    origins = {PLACES[name]: shlex.join(words) for name, words in question.options().items()}
-    return load_document(Document(COMMAND_LINE, data, Marks(0)), Path(), set_, origins)
+    return data
+
+
+def _origins(question: Question) -> dict[KeyPath, str]:
+    return {PLACES[name]: shlex.join(words) for name, words in question.options().items()}
 
 
 def _check_amounts(question: Question) -> None:
@@ -165,7 +210,6 @@ def _scalar(text: str) -> str:
 
 def relative_to(question: Question, folder: Path) -> Question:
     """Return the question as a file in another folder must ask it: the path of a config.json starts there."""
-    from dataclasses import replace
     from os.path import relpath
 
     return replace(question, model=relpath(question.model, folder)) if is_config_path(question.model) else question

@@ -20,19 +20,23 @@ from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, ScenarioError
 from planner.library.reading import CardNames
 from planner.loading.calendar import resolve_dates
+from planner.loading.choices import check_choices
 from planner.loading.defaults import MARKET, fill_names
-from planner.loading.inventories import read_inventory
+from planner.loading.inventories import read_inventory, shipped_purchases
 from planner.loading.inventory_file import validate_offers
+from planner.loading.load_table import resolve_load
 from planner.loading.name_resolution import (
     check_lengths,
     check_providers,
     resolve_architectures,
     resolve_gpus,
+    resolve_lengths,
     resolve_offer_names,
     texts_at,
 )
+from planner.loading.service_keys import check_service_keys
 from planner.scenario.offer import Offer, offer_labels
-from planner.scenario.scenario import MAX_OFFERS, NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data
+from planner.scenario.scenario import MAX_OFFERS, NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data, split_trials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -146,6 +150,8 @@ def _validate(
     data = resolve_dates(data, source, faults)
     data = resolve_architectures(data, folder, source, faults)
     data = resolve_gpus(data, gpus, source, faults)
+    data = check_service_keys(data, source, faults)
+    data = resolve_load(resolve_lengths(data, folder, source, faults), folder, source, faults)
     offered = {offer.provider for offer in from_files}
     offered.update(name for _, name in texts_at(data, ("offers", "*", "provider")))
     check_lengths(data, source, faults)
@@ -173,6 +179,12 @@ def _validate(
     if faults or validated is None:
         raise ScenarioError(list(dict.fromkeys(faults)))
     fields = {**dict(validated), "offers": offers, "offers_inline": inline}
+    check_choices(validated, source)
+    if validated.horizon is None:
+        listed = tuple(offer for offer in offers if offer.buy is not None)
+        fields["for_sale"] = (*listed, *shipped_purchases())
+    if any(job.trials.split for job in validated.jobs):
+        fields |= {"jobs": split_trials(validated.jobs), "jobs_written": validated.jobs}
     return source.validate(Scenario, {"schema": fields.pop("schema_version"), **fields})
 
 
@@ -221,7 +233,8 @@ def _inventories(
 def shipped_scenarios() -> dict[str, Path]:
     """Return the shipped scenarios by name: those of the folder, then those of each subject."""
     folder = data_folder("scenarios")
-    patterns = ("*.yaml", "whole-job/*.yaml", "timetable/*.yaml", "decisions/*.yaml")
+    subjects = ("whole-job", "timetable", "decisions", "generation", "choices", "serving")
+    patterns = ("*.yaml", *(f"{subject}/*.yaml" for subject in subjects))
     files = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
     return {path.stem: path for path in files}
 
@@ -236,5 +249,6 @@ def _find_file(path_or_name: str | Path) -> str | Path:
         return found
     close = suggest_names(Path(name).stem, sorted(shipped))
     listed = [stem for stem, path in shipped.items() if path.parent.name == "scenarios"]
-    fix = f"did you mean {close}?" if close else f"give a file, or one of {', '.join(listed)}"
+    ways = f"give a file, or one of {', '.join(listed)}; all: planner scenarios list"
+    fix = f"did you mean {close}?" if close else ways
     raise InputError([Fault(name, 0, "", "no such file and no shipped scenario of that name", fix)])

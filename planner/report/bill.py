@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.results.plan import Assignment
     from planner.results.plan_parts import BillItem
 
@@ -19,7 +22,10 @@ ITEM_NAMES = {"starts and losses": "restarts, lost work"}
 
 
 def bill(job: Assignment, room: int) -> list[str]:
-    """Return items that cost something, what is not included, and the total, in at most `room` (>= 3) lines."""
+    """Return items that cost something, what is not included, and the total, in at most `room` (>= 3) lines.
+
+    Items are shown in whole cents; a line of rounding makes them add up to the total.
+    """
     unknown = [item.item for item in job.bill if NOT_INCLUDED in item.basis]
     free = ("gpu committed", "tokens trained", "training runs")  # shown although they cost nothing
     known = [item for item in job.bill if NOT_INCLUDED not in item.basis]
@@ -27,29 +33,46 @@ def bill(job: Assignment, room: int) -> list[str]:
     tail = words.join_parts([f"not included: {', '.join(unknown)}"], "", words.line_room(), 1) if unknown else []
     certain = words.usd(job.cost.low) == words.usd(job.cost.high)
     spread = "" if certain else f"({words.usd_between(job.cost.low, job.cost.high)})"
-    tail.append(_amount("total", spread, job.cost.expected))
+    total = job.cost.expected
+    tail.append(_amount("total", spread, total))
     space = room - len(tail)
-    if len(paid) > space:
+    rest = rounding([item.usd for item in paid], total)
+    if len(paid) + bool(rest) > space:
         # Keep the order of the bill and drop its smallest items.
-        kept = sorted(range(len(paid)), key=lambda i: -paid[i].usd)[: space - 1]
-        others = f"and {len(paid) - len(kept)} smaller items (--json lists them)"
-        return [bill_line(paid[i]) for i in sorted(kept)] + [others, *tail]
-    return [bill_line(item) for item in paid] + tail
+        kept = sorted(range(len(paid)), key=lambda i: -paid[i].usd)[: max(1, space - 1)]  # the largest is always shown
+        rest = rounding([paid[i].usd for i in kept], total)
+        others = _amount(f"{len(paid) - len(kept)} smaller items", "--json lists them", rest)
+        return [*(bill_line(paid[i], job.gpu) for i in sorted(kept)), others, *tail]
+    lines = [bill_line(item, job.gpu) for item in paid]
+    return [*lines, *([_amount("rounding", "", rest)] if rest else []), *tail]
 
 
-def bill_line(item: BillItem) -> str:
-    """Return an item as quantity x rate if both are known, with the basis of an assumed price."""
+def rounding(amounts: Sequence[float], total: float) -> float:
+    """Return what amounts, each shown as `words.usd` shows it, lack of their total as it is shown."""
+    return round(_shown(total) - math.fsum(_shown(one) for one in amounts), 2)
+
+
+def _shown(amount: float) -> float:
+    return float(words.usd(amount).replace("$", "").replace(",", ""))
+
+
+def bill_line(item: BillItem, gpu: str = "") -> str:
+    """Return an item as quantity x rate if both are known, with the basis of an assumed price; `gpu` is the card."""
     how = ""
     single = item.quantity == 1 and item.unit != "h"  # its rate is the amount
     if item.quantity is not None and item.rate_usd is not None and not single:
         how = product(item.quantity, item.unit, item.rate_usd, item.usd)
-    elif item.quantity is not None:
+    elif item.quantity is not None and item.unit:
         how = quantity(item.quantity, item.unit)
-    what, at, place = ITEM_NAMES.get(item.item, item.item).partition(" at ")  # a stage on a separate machine
-    if at and item.rate_usd is None:
-        how = f"{how} and transfers"
+    what, at, place = item_name(item, gpu).partition(" at ")  # a stage on a separate machine
     how = f"{how}, {item.basis}".removeprefix(", ") if item.basis else how
-    return _amount(what.replace("gpu ", "GPU "), f"{how}{at}{place}", item.usd)
+    return _amount(what, f"{how}{at}{place}", item.usd)
+
+
+def item_name(line: BillItem, gpu: str = "") -> str:
+    """Return an item of a bill in the words of the screen: the hours of a TPU are not called those of a GPU."""
+    card = "TPU" if gpu.startswith("TPU") else "GPU"
+    return ITEM_NAMES.get(line.item, line.item).replace("gpu ", f"{card} ")
 
 
 def product(amount: float, unit: str, rate_usd: float, usd: float) -> str:

@@ -61,6 +61,16 @@ STORED_COLUMNS: tuple[Column, ...] = (
 )
 """Of `StoredPrices`."""
 
+CHECK_COLUMNS: tuple[Column, ...] = (
+    ("file", "<", lambda row: row.file),
+    ("kind", "<", lambda row: row.kind),
+    ("rows", ">", lambda row: f"{row.rows:,}"),
+    ("offers", ">", lambda row: f"{row.offers:,}"),
+    ("left out", ">", lambda row: f"{sum(one.rows for one in row.left_out):,}"),
+    ("why", "<", lambda row: "; ".join(f"{one.rows:,} {one.reason}" for one in row.left_out) or "-"),
+)
+"""Of an `ImportSummary`. Two rows that are one offer (on demand and spot) are left out of neither count."""
+
 MOST_LISTED = 8
 """Most offers of a change that are listed one by one."""
 MOST_REASONS = 12
@@ -122,6 +132,8 @@ def _price(offer: Offer) -> str:
     if offer.managed is not None:
         by = {"/M tokens": offer.managed.usd_per_million_tokens, "/run": offer.managed.usd_per_run}
         return " + ".join(f"{_per_gpu(price, 1)}{unit}" for unit, price in by.items() if price is not None)
+    if offer.buy is not None and offer.is_for_sale_only:
+        return f"{offer.buy.purchase_usd:,.0f} each"
     return _per_gpu(offer.full_usd_per_hour, offer.gpus or 1) + ("/h" if offer.is_cpu else "")
 
 
@@ -130,6 +142,8 @@ def _tier(offer: Offer) -> str:
     if offer.commitment is not None:
         months = offer.commitment.months
         return f"{offer.tier}, {months} month{'s' if months > 1 else ''}"
+    if offer.is_for_sale_only:
+        return "to buy"
     if offer.committed_hours is not None:
         return f"{offer.tier}, {words.hours(offer.committed_hours)} left"
     return f"{offer.tier}, {offer.managed.method}" if offer.managed else offer.tier

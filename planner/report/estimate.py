@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.format import LABEL, WIDTH, line_room
+from planner.results.differences import device_noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -97,13 +98,18 @@ def _memory(estimate: Estimate) -> list[str]:
     vram = estimate.vram_gib
     scale = max(vram.usable, vram.peak)
     chance = words.probability_text(vram.fit_probability)
-    lines = [f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB per GPU, fits with {chance} probability"]
-    lines += _bars({**vram.parts, **vram.set_aside}, scale, words.gib)
+    device = device_noun(estimate.gpu)
+    lines = [f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB per {device}, fits with {chance} probability"]
+    is_gpu = device == "GPU"
+    shown = {**vram.parts, **vram.set_aside}
+    if not is_gpu:
+        shown = {"runtime" if name == "context" else name: size for name, size in shown.items()}
+    lines += _bars(shown, scale, words.gib)
     free = vram.usable - vram.peak
     if free >= 0.05:
         lines.append(draw_bar("free", free, scale, words.gib, "."))
-    device = f"; nvidia-smi shows about {words.gib(vram.device_used)} GiB" if vram.fits else ""
-    return [*lines, f"peak in: {vram.phase}{device}"]
+    shown_there = f"; nvidia-smi shows about {words.gib(vram.device_used)} GiB" if vram.fits and is_gpu else ""
+    return [*lines, f"peak in: {vram.phase}{shown_there}"]
 
 
 def _step(estimate: Estimate) -> list[str]:

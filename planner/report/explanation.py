@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.infeasible import format_relaxation, limit_name, limit_value, render_relaxations, settings
+from planner.results.differences import device_noun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,10 @@ TABLES = {"provider": "Provider", "gpu": "GPU", "method": "Method"}
 
 def render(explanation: Explanation) -> str:
     """Return the text of an explanation without a final newline."""
+    if explanation.service is not None:
+        from planner.report.serving.explanation import render_reasons  # imports this module
+
+        return render_reasons(explanation)
     if explanation.why_not is not None:
         lines = why_not(explanation, explanation.why_not)
     elif explanation.status == "infeasible":
@@ -46,10 +51,10 @@ def plan(explanation: Explanation) -> list[str]:
         lines.append(words.shorten(f"  compared by {explanation.compared_by}", words.width()))
     lines += [f"  {line}" for line in words.wrap_all(explanation.notes, words.width() - 2, 2)]
     lines.append("")
-    binds = [words.shorten(_binding_line(limit, explanation), line_room()) for limit in explanation.binding]
+    binds = [words.shorten(binding_line(limit, explanation), line_room()) for limit in explanation.binding]
     lines += words.section("Binds", binds or ["none: relaxing a single limit does not change the plan"])
     lines += words.section("Next", _next(explanation)) if explanation.next_steps else []
-    lines += words.section("Prices", [_past_line(one, explanation) for one in explanation.past_costs])
+    lines += words.section("Prices", [past_line(one, explanation) for one in explanation.past_costs])
     jobs = dict.fromkeys(option.job for option in explanation.alternatives)
     for job in jobs:
         options = [option for option in explanation.alternatives if option.job == job]
@@ -58,7 +63,7 @@ def plan(explanation: Explanation) -> list[str]:
     return lines
 
 
-def _past_line(past: PastCost, explanation: Explanation) -> str:
+def past_line(past: PastCost, explanation: Explanation) -> str:
     """Return what the same machines would have cost, such as `7 days ago (2026-11-15): $2.93, 7 % more`."""
     change = past.cost_usd / explanation.cost_usd - 1 if explanation.cost_usd else 0.0
     than = "about the same" if abs(change) < SAME_COST else f"{abs(change):.0%} {'more' if change > 0 else 'less'}"
@@ -75,6 +80,8 @@ def _summary(explanation: Explanation) -> str:
     if jobs > 1:
         what = f"{jobs} jobs"
     room = words.width() - len(name) - len(figures) - 4
+    if len(what) > room and " jobs on " in what:
+        what = what.partition(" on ")[0]  # a part of the machines would read as all of them
     while len(what) > room and ", " in what:
         what = what.rpartition(", ")[0]
     if len(what) > room:
@@ -82,7 +89,8 @@ def _summary(explanation: Explanation) -> str:
     return f"{name}: {words.shorten(what, room)}, {figures}"
 
 
-def _binding_line(limit: Binding, explanation: Explanation) -> str:
+def binding_line(limit: Binding, explanation: Explanation) -> str:
+    """Return a limit that binds, and what the plan would gain without it."""
     name = limit_name(limit.limit, job_scope(explanation))
     current = "" if isinstance(limit.current, str) else f" {limit_value(limit.limit, limit.current)}"
     if isinstance(limit.current, str) and limit.current.startswith("default"):
@@ -149,6 +157,8 @@ def _alternatives(options: Sequence[Alternative], job: str, most: int) -> list[s
         rows = [option for option in options if option.by == by]
         if not rows:
             continue
+        if by == "gpu" and any(device_noun(option.gpu) == "chip" for option in rows):
+            title = "GPU or TPU"
         lines.append(f"    {title:<18}{'':<{MACHINES + 1}}{'hours':>6}{'cost':>10}")
         lines += [line for option in rows[:most] for line in _row(option)]
         if len(rows) > most:

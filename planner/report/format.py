@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 WIDTH, MOST_WIDTH = 80, 120
 """Columns of the text output: where nothing else is known, and at most."""
+UNWRAPPED = 10_000
+"""Columns of text that another program breaks."""
 
 _columns: ContextVar[int] = ContextVar("columns", default=WIDTH)
 
@@ -40,6 +42,16 @@ def width() -> int:
 def line_room() -> int:
     """Return the columns of a line inside a section."""
     return width() - LABEL
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Write text whose lines are as long as they need to be: a page breaks them itself."""
+    before = _columns.set(UNWRAPPED)
+    try:
+        yield
+    finally:
+        _columns.reset(before)
 
 
 @contextmanager
@@ -99,6 +111,11 @@ def plain_number(value: float) -> str:
 def gib(value: float) -> str:
     """Return GiB with one decimal, without the unit."""
     return f"{value:,.1f}"
+
+
+def gib_text(value: float) -> str:
+    """Return GiB with one decimal and the unit."""
+    return f"{gib(value)} GiB"
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -224,3 +241,8 @@ def hang(start: str, lines: Sequence[str]) -> list[str]:
 def columns(left: Sequence[str], right: Sequence[str], width: int) -> list[str]:
     """Return two cells of several lines side by side, the left one `width` columns wide."""
     return [f"{old:<{width}}{new}" for old, new in zip_longest(left, right, fillvalue="")]
+
+
+def share_text(share: float) -> str:
+    """Return a share as it was asked for, such as `95 %` or `99.99 %`: it is never rounded up to all."""
+    return f"{share * 100.0:.10g} %"

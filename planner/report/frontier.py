@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from planner.report import format as words
 from planner.report.infeasible import render_infeasible
 from planner.results.differences import describe_job_differences
@@ -75,10 +77,15 @@ def format_hours(hours: float) -> str:
 
 
 def describe_hardware(point: Point, room: int | None = None) -> list[str]:
-    """Return what is rented: the configuration of one job, or the GPUs of several in the order of the jobs."""
+    """Return what is rented: the configuration of one job, or the GPUs of several in the order of the jobs.
+
+    Neighbours on equal machines are counted.
+    """
     room = words.width() if room is None else room
     if len(point.jobs) > 1:
-        *cards, last = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.jobs)
+        each = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.jobs)
+        equal = ((card, len(list(jobs))) for card, jobs in itertools.groupby(each))
+        *cards, last = (f"{card} ({count} jobs)" if count > 1 else card for card, count in equal)
         return words.join_parts([*(f"{card}," for card in cards), last], " ", room, 3)
     return words.wrap_lines(describe_assignment(point.jobs[0]), room, 3)
 

@@ -8,12 +8,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
-from planner.results.plan import Infeasible
+from planner.results.ways.considered import Infeasible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.results.plan import NearMiss, Plan, Relaxation
+    from planner.results.plan import Plan
+    from planner.results.plan_parts import NearMiss, Relaxation
 
 
 def render_infeasible(plan: Plan) -> list[str]:
@@ -89,12 +90,18 @@ def limit_name(path: str, scenario: str = "") -> str:
         key = "confidence of memory"
     if path.startswith("limits.quota."):
         return f"quota of {path.removeprefix('limits.quota.')}"
+    if path.startswith("limits.budgets."):
+        return f"budget by period, number {int(parts[2]) + 1}"
     if path.startswith("limits.spot_share."):
         return f"{key} of spot share"
+    if path.endswith(".replicas.min"):
+        key = "least replicas"
+    if path.endswith(".latency.share"):
+        key = "share of the requests in time"
     if path.endswith(".trials.at_once"):
         key = "trials at once"
     job = ".".join(parts[1:-1])
-    for part in (".techniques", ".trials", ".confidence"):
+    for part in (".techniques", ".trials", ".confidence", ".latency", ".replicas", ".load"):
         job = job.removesuffix(part)
     return f"{key} of {job}" if parts[0] == "jobs" and job not in ("", scenario) else key
 
@@ -144,6 +151,8 @@ def _shortfall(miss: NearMiss) -> str:
         return f"{words.usd(miss.shortfall)} over"
     if miss.unit in ("h", "hours"):
         return f"{words.hours(miss.shortfall)} late"
+    if miss.unit == "ms":
+        return f"{words.plain_number(miss.shortfall)} ms over"
     if miss.unit == "GPUs":
         return f"{words.plain_number(miss.shortfall)} too many"
     unit = miss.unit.removesuffix("s") if miss.shortfall == 1 else miss.unit

@@ -9,15 +9,18 @@ from planner.report import format as words
 from planner.report import plan_alternatives as others
 from planner.report import plan_sections as parts
 from planner.report.bill import bill
+from planner.report.choices import model as choices
 from planner.report.format import line_room
 from planner.report.infeasible import render_infeasible
+from planner.report.inference import plan as generation
 from planner.report.notes import render_notes
+from planner.report.stages import lines as stages
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
 
 LINES = 30
-"""Most lines of a plan for one job."""
+"""Most lines of a plan for one job, apart from other ways than the plan."""
 
 MORE_LINES = 10
 """Additional lines for a job with stages, trials, a commitment or spot."""
@@ -27,6 +30,10 @@ BOLD, DIM, PLAIN = "\033[1m", "\033[36m", "\033[0m"
 
 def render(plan: Plan) -> str:
     """Return the text of a plan without a final newline."""
+    if plan.services:
+        from planner.report.inference.fleet import render_services
+
+        return _together(plan, render_services(plan)) if plan.jobs else render_services(plan)
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:
         lines = render_infeasible(plan)
     elif plan.is_timetable:
@@ -40,24 +47,48 @@ def render(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def _together(plan: Plan, services: str) -> str:
+    """Return the text of a plan of jobs and services: what both cost, then each."""
+    from planner.report.inference.fleet import both_headline
+    from planner.results.serving.together import jobs_alone
+
+    first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {both_headline(plan)}", words.width(), 2)
+    jobs = jobs_alone(plan)
+    jobs = jobs.model_copy(update={"scenario": jobs.jobs[0].name}) if len(jobs.jobs) == 1 else jobs
+    return "\n".join([*first, "", render(jobs), "", services])
+
+
 def _single(plan: Plan) -> list[str]:
     """Return the sections of one job; the bill and the notes get the lines that the others leave."""
     job = plan.jobs[0]
-    texts = (f"{text}, {parts.format_optimality(plan)}" for text in _headlines(job))
-    summary = [*_with_price_age(_summary_line(plan.scenario, *texts), plan), *others.lossy(job)]
+    headlines = _headlines(job, others.purchase_price(plan, job))
+    texts = (f"{text}, {parts.format_optimality(plan)}" for text in headlines)
+    summary = [
+        *_with_price_age(_summary_line(plan.scenario, *texts), plan),
+        *choices.answer(job.model),
+        *others.lossy(job),
+    ]
     above = [
-        *words.section("Train", parts.train(job)),
+        *words.section("Model", choices.model(job.model)),
+        *words.section("Batch", choices.batch(job.model)),
+        *words.section("Serve" if job.inference else "Train", parts.train(job)),
         *words.section("Memory", [*parts.memory(job), *parts.memory_risk(job)]),
         *words.section("Speed", parts.speed(job)),
+        *words.section("Data", stages.data_path(job)),
+        *words.section("Export", stages.export(job)),
+        *words.section("Price", generation.price(job.inference) if job.inference else []),
         *words.section("Time", parts.time(job)),
         *words.section("Spot", parts.spot(job)),
         *words.section("Term", parts.commitment(job)),
     ]
+    other_ways = [*words.section("Else", others.further_ways(job)), *words.section("Buy", others.purchase(job))]
     below = [
         *words.section("Faster", others.faster(plan)),
-        *words.section("Methods", [*others.methods(job), *others.quality(job)]),
+        *words.section("Engines" if job.inference else "Methods", [*others.methods(job), *others.quality(job)]),
         *words.section(others.FRAMEWORKS, others.frameworks(job)),
+        *words.section("Service", generation.api(job.inference) if job.inference else []),
         *words.section("Next", others.format_alternatives(job)),
+        *other_ways,
         *words.section(
             "Limits", [*parts.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)]
         ),
@@ -65,7 +96,8 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Scope", others.scope(plan)),
     ]
     all_notes = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
-    most = LINES + MORE_LINES * bool(job.stage_hours or job.trials > 1 or job.commitment or job.spot)
+    more = job.stage_hours or job.trials > 1 or job.commitment or job.spot or job.inference or job.model
+    most = LINES + MORE_LINES * bool(more) + len(other_ways)
     room = most - len(summary) - len(above) - len(below) - bool(all_notes)
     costs = words.section("Bill", bill(job, max(3, room)))
     left = most - len(summary) - len(above) - len(costs) - len(below)
@@ -117,6 +149,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     binds = words.wrap_lines(binding or "no limit of a single job binds", line_room(), 2)
     lines += words.section("Limits", [*parts.budget(plan), *binds])
     lines += words.section("Prices", list(ages)[:2])
+    lines += words.section("Else", others.further_ways_of_all(plan))
     return [*lines, *render_notes(_joint_notes(plan), 4 if full else 3)]
 
 
@@ -159,13 +192,19 @@ def _joint_bill(plan: Plan) -> list[str]:
     ]
 
 
-def _headlines(job: Assignment) -> tuple[str, str, str, str]:
-    """Return hardware, place, hours and dollars; then without the region, the market and the place."""
+def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str, str, str, str]:
+    """Return hardware, place, hours and dollars; then without the region, the market and the place.
+
+    Of a bought machine its price is named too, of which the job carries its share.
+    """
     figures = f", {words.hours(job.hours.expected)}, {words.usd(job.cost_usd)}"
+    if purchase_usd is not None:
+        figures = f" for ${purchase_usd:,.0f}{figures} for this job"
     rest = f", {parts.format_market(job.spot_share, job.tier)}{figures}"
     short = parts.format_place(job, with_region=False)
     least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
-    return parts.format_place(job) + rest, short + rest, short + figures, f"{least}{figures}"
+    named = ", bought" if purchase_usd is not None else ""
+    return parts.format_place(job) + rest, short + rest, f"{short}{named}{figures}", f"{least}{named}{figures}"
 
 
 def _summary_line(name: str, *texts: str, width: int | None = None) -> str:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def methods(job: Assignment) -> list[str]:
     """Return every method with its least cost."""
     rungs = [format_method(option, job) for option in job.ladder]
-    return words.join_parts(rungs, "   ", line_room(), 3) if rungs else []
+    lines = 3 if job.inference is None else max(3, len(rungs))
+    return words.join_parts(rungs, "   ", line_room(), lines) if rungs else []
 
 
 FRAMEWORKS = "Frameworks"
@@ -38,7 +39,8 @@ def format_method(option: Option, job: Assignment) -> str:
     other = (option.gpu, option.gpus) != (job.gpu, job.gpus)
     count = f"{option.gpus:,} x " if option.gpus > 1 else ""
     on = f" on {count}{option.gpu}" if other and option.gpu else ""
-    mark = "" if option.allowed else " (excluded by `techniques.method`)"
+    why = option.note or ("excluded" if job.inference else "excluded by `techniques.method`")
+    mark = "" if option.allowed else f" ({why})"
     return f"{option.label} {words.usd(option.cost_usd)}{on}{mark}"
 
 
@@ -83,27 +85,91 @@ def format_alternatives(job: Assignment) -> list[str]:
     return lines
 
 
+def further_ways(job: Assignment) -> list[str]:
+    """Return the ways to go where the machines of the plan cannot be had, and what the most expensive adds."""
+    if not job.fallbacks:
+        return []
+    told = [
+        f"{words.gpus(one.gpus, one.gpu, one.runs_at_once)} at {one.provider} {words.usd(one.cost_usd)}, "
+        f"{words.hours(one.hours)}"
+        for one in job.fallbacks
+    ]
+    most = words.usd(max(one.more_usd for one in job.fallbacks))
+    text = "; ".join([*told, f"the most expensive adds {most}"]) if told[1:] else f"{told[0]}, which adds {most}"
+    return words.wrap_lines(f"if it cannot be had: {text}", line_room(), 2 + len(told))
+
+
+def further_ways_of_all(plan: Plan) -> list[str]:
+    """Return the further ways of each of several jobs in at most two lines."""
+    told = [(job.name, " ".join(further_ways(job))) for job in plan.jobs if job.fallbacks]
+    return [line for name, ways in told for line in words.wrap_lines(f"{name}: {ways}", line_room(), 2)]
+
+
+def purchase_price(plan: Plan, job: Assignment) -> float | None:
+    """Return what the machines cost that a job runs on, all of them; None unless the plan buys them."""
+    if job.tier != "bought" or plan.inputs is None:
+        return None
+    sold = {"provider": job.provider, "gpu": job.gpu, "gpus": job.gpus_per_instance}
+    for one in plan.inputs.offers:
+        if "buy" in one and all(one.get(key) == value for key, value in sold.items()):
+            return float(one["buy"]["purchase_usd"]) * job.instances * job.runs_at_once
+    return None
+
+
+def purchase(job: Assignment) -> list[str]:
+    """Return what buying the machines of the plan would cost, and from how many hours of such use it pays."""
+    one = job.purchase
+    if one is None:
+        return []
+    low_usd, high_usd = f"{one.low_usd:,.0f}", f"{one.high_usd:,.0f}"
+    dated = f"{low_usd} to {high_usd}; {one.date}" if low_usd != high_usd else one.date
+    what = f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)} for ${one.usd:,.0f} ({dated})"
+    use = words.hours(one.hours)
+    if one.pays_from_hours is None:
+        return words.wrap_lines(
+            f"{what} is never cheaper than renting: its power and place cost as much", line_room(), 2
+        )
+    low, high = one.pays_from_hours_low or 0.0, one.pays_from_hours_high or 0.0
+    between = f" ({words.significant(low)} to {words.significant(high)})" if low < high else ""
+    pays = f"cheaper than renting from {words.significant(one.pays_from_hours)} h{between} of such use"
+    return words.wrap_lines(f"{what}: {pays}; this job has {use}", line_room(), 3)
+
+
 def faster(plan: Plan) -> list[str]:
-    """Return what it costs to end in half and in a quarter of the hours, a line each."""
-    lines = []
+    """Return what it costs to end in half and in a quarter of the hours, a line each.
+
+    The hours are those at confidence: a plan on spot that is likely to end early may not be sure to end before late.
+    """
+    lines, own = [], plan.jobs[0].hours
     for one in plan.faster:
         if one.cost_usd is None or one.hours is None:
             continue
         more = one.cost_usd - plan.jobs[0].cost_usd
         sign = "+" if more >= 0 else "-"
         machines = words.gpus(one.gpus, one.gpu, one.runs_at_once)
-        trade = f"{words.hours(one.hours)} for {words.usd(one.cost_usd)} ({sign}{words.usd(abs(more))})"
-        lines.append(words.shorten(words.sanitise(f"{trade}: {machines} at {one.provider}"), line_room()))
+        hours = words.hours(one.hours)
+        if one.hours_at_confidence is not None and one.hours >= own.expected:
+            hours = f"within {words.hours(one.hours_at_confidence)}, not {words.hours(own.at_confidence)},"
+        trade = f"{hours} for {words.usd(one.cost_usd)} ({sign}{words.usd(abs(more))})"
+        lines += words.wrap_lines(words.sanitise(f"{trade}: {machines} at {one.provider}"), line_room(), 2)
     return lines
 
 
 def scope(plan: Plan) -> list[str]:
-    """Return among what the plan is the best one: what "optimal" covers."""
+    """Return among what the plan is the best one: what "optimal" covers.
+
+    Of a chosen model the candidates are its own; how many models and batches were compared is counted apart.
+    """
     counts = plan.candidates
     best = "optimal" if plan.status == "optimal" else "best found"
     if not counts.offers:  # a plan that was written before offers were counted
         return []
-    among = f"{best} among {counts.made:,} candidates of {counts.offers:,} offers"
+    among = f"{best} among {counts.made:,} candidates of {counts.offers:,} offer{'' if counts.offers == 1 else 's'}"
+    model = plan.jobs[0].model if plan.jobs else None
+    if model is not None and model.compared > 1:
+        goal = "least loss" if model.more_money is not None else "the best"
+        what = "models and batches" if model.batch and model.loss else "batches" if model.batch else "models"
+        among = f"{goal} of {model.compared:,} {what} compared; {among} for the chosen one"
     left = f"; {counts.outdated_offers:,} prices too old" if counts.outdated_offers else ""
     return words.wrap_lines(among + left, line_room(), 2) + near_tie(plan)
 
@@ -113,4 +179,7 @@ def near_tie(plan: Plan) -> list[str]:
     least = plan.least_cost_usd
     if least is None or plan.cost_usd is None or words.usd(least) == words.usd(plan.cost_usd.expected):
         return []
-    return words.wrap_lines(f"least cost {words.usd(least)}, which takes longer: --set solve.ties=0", line_room(), 2)
+    of = "" if plan.jobs[0].model is None or plan.jobs[0].model.loss is None else " of this run"
+    return words.wrap_lines(
+        f"least cost{of} {words.usd(least)}, which takes longer: --set solve.ties=0", line_room(), 2
+    )

@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING
 from planner.library.techniques import read_techniques
 from planner.report import format as words
 from planner.report.format import line_room
+from planner.report.inference import plan as generation
+from planner.results.differences import device_noun
 from planner.results.estimate import Estimate
 from planner.results.plan import Assignment, Plan
 
 if TYPE_CHECKING:
+    from planner.results.inference import BulkGeneration
     from planner.results.plan_parts import SpotPlan
 
 Run = Assignment | Estimate
 """A type with techniques, a batch, machines and a speed."""
+
+
+def generation_of(job: Run) -> BulkGeneration | None:
+    """Return what a plan says of generation; None of training."""
+    return job.inference if isinstance(job, Assignment) else None
 
 
 def format_optimality(plan: Plan) -> str:
@@ -31,9 +39,10 @@ def format_place(job: Assignment, with_region: bool = True) -> str:
 
 
 def format_market(spot_share: float, tier: str = "secure") -> str:
-    """Return how the machines are paid: on demand, spot, a mix, own or committed."""
-    if tier in ("own", "managed", "committed"):
-        return {"own": "own", "managed": "per token or run", "committed": "committed"}[tier]
+    """Return how the machines are paid: on demand, spot, a mix, own, bought or committed."""
+    words_of = {"own": "own", "bought": "bought", "managed": "per token or run", "committed": "committed"}
+    if tier in words_of:
+        return words_of[tier]
     if spot_share <= 0:
         return "on demand"
     return "spot" if spot_share >= 0.995 else f"spot {spot_share * 100:.0f} %"
@@ -42,6 +51,8 @@ def format_market(spot_share: float, tier: str = "secure") -> str:
 def techniques(job: Run, brief: bool = False) -> str:
     """Return the techniques; `brief` omits those that rarely differ."""
     how, table = job.techniques, read_techniques()
+    if made := generation_of(job):
+        return f"{generation.engine_words(made)}; {generation.request_words(made)}"
     if how.precision == "managed":
         return f"{'LoRA' if how.method == 'lora' else 'full training'} by a managed service, technique unknown"
     if how.method == "lora":
@@ -55,6 +66,7 @@ def techniques(job: Run, brief: bool = False) -> str:
     if not brief:
         parts += [table.words(field, getattr(how, field)) for field in ("attention", "optimizer")]
         parts += [table.words("offload", how.offload)] if table.of("offload").values[how.offload].technique else []
+        parts += [table.words("latents", how.latents)] if how.latents else []
         parts += [job.packing] if job.unit == "tokens" else []
     return ", ".join(parts)
 
@@ -68,10 +80,11 @@ def kernels(job: Assignment) -> str:
 def batch(job: Run) -> str:
     """Return how the global batch is made up."""
     how = job.techniques
-    if not job.gpus:
+    if not job.gpus or generation_of(job):
         return ""
-    ranks = job.gpus // (how.tensor_parallel * how.pipeline_parallel)
-    each = "" if ranks == 1 else f" x {ranks:,} {'GPUs' if ranks == job.gpus else 'groups of GPUs'}"
+    ranks = job.gpus // (how.tensor_parallel * how.pipeline_parallel * how.context_parallel)
+    several = device_noun(job.gpu, ranks)
+    each = "" if ranks == 1 else f" x {ranks:,} {several if ranks == job.gpus else f'groups of {several}'}"
     steps = "step" if how.accumulation_steps == 1 else "steps"
     plural = "" if job.global_batch == 1 else "s"
     size = f"image{plural}"
@@ -87,15 +100,18 @@ def machines(job: Run) -> str:
         return ""
     how = job.techniques
     count = "1 machine" if job.instances == 1 else f"{job.instances} machines"
-    parts = [f"{count} of {job.gpus_per_instance} GPUs ({job.interconnect})"]
+    each, link = job.gpus_per_instance, "" if job.gpus_per_instance == 1 else f" ({job.interconnect})"
+    parts = [f"{count} of {each} {device_noun(job.gpu, each)}{link}"]
     parts += [how.sharding] if how.sharding != "none" else []
-    parallel = (("tensor", how.tensor_parallel), ("pipeline", how.pipeline_parallel))
+    parallel = tuple((what, getattr(how, f"{what}_parallel")) for what in ("tensor", "pipeline", "context", "expert"))
     parts += [f"{what} parallel {gpus}" for what, gpus in parallel if gpus > 1]
     return ", ".join(parts)
 
 
 def train(job: Assignment) -> list[str]:
-    """Return technique, batch, machines and trials in at most six lines."""
+    """Return technique, batch, machines and trials in at most six lines; of generation engine, requests, machines."""
+    if made := generation_of(job):
+        return generation.serve(made, machines(job), trials(job))
     rest = [kernels(job), batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
     return words.wrap_lines(techniques(job), line_room(), 2) + [
         words.shorten(line, line_room()) for line in rest if line
@@ -118,6 +134,9 @@ def memory(job: Assignment) -> list[str]:
     head = (f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", words.bar(vram.peak / vram.usable))
     biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:4]
     shown = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in biggest if size >= 0.05]
+    if made := generation_of(job):
+        text = generation.flight_words(made)
+        return words.join_parts([*head, *shown], "  ", line_room(), 2) + words.wrap_lines(text, line_room(), 2)
     fits = f"fits with {words.probability_text(vram.fit_probability)} probability"
     if job.observed_hours is not None:
         fits = "fits: observed"
@@ -151,10 +170,13 @@ def rate(job: Run) -> str:
 
 def speed(job: Assignment) -> list[str]:
     """Return tokens or images per second, and the steps."""
+    if made := generation_of(job):
+        return generation.speed(made, rate(job))
     count = f"{job.steps:,} step{'' if job.steps == 1 else 's'}"
     steps = f", {count} of {words.significant(job.step_seconds)} s" if job.step_seconds else ""
     paced = ", limited by storage" if job.fed_by_storage else ""
-    return words.wrap_lines(f"{rate(job)}{steps}{paced}", line_room(), 2 if paced else 1)
+    bound = ", an upper bound" if any("an upper bound" in note for note in job.notes) else ""
+    return words.wrap_lines(f"{rate(job)}{bound}{steps}{paced}", line_room(), 2 if paced or bound else 1)
 
 
 def time(job: Assignment) -> list[str]:
@@ -164,7 +186,8 @@ def time(job: Assignment) -> list[str]:
     if job.observed_hours is None:
         before = {name: hours for name, hours in job.stage_hours.items() if name == "prepare data"}
         waiting = job.spot.waiting_hours if job.spot else 0.0
-        training = {"training": job.training_hours - waiting, "waiting": waiting}
+        name = "answering" if job.inference else "training"
+        training = {name: job.training_hours - waiting, "waiting": waiting}
         # A managed service has no machine to start: the hours before training are the upload of the data.
         first = "start" if job.gpus else "upload"
         stages = {**before, first: job.start_hours, **training, **job.stage_hours}
@@ -174,6 +197,8 @@ def time(job: Assignment) -> list[str]:
         )
     else:
         lines = [_format_observed(job, whole, interval)]
+    if job.lead_hours:
+        lines.append(f"starts when the machine is there, at hour {words.plain_number(job.lead_hours)}")
     lines += [chance] if (chance := format_job_deadline(job)) else []
     if job.spot is None and job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
         switch = words.plain_number(job.switch_to_on_demand_at_hours)
@@ -208,10 +233,21 @@ def spot(job: Assignment) -> list[str]:
         return []
     saved = f"saves {words.usd(policy.saving_usd)} ± {words.usd(policy.usd_sd)} against on demand"
     times = f"{policy.interruptions:,.1f} interruption{'' if round(policy.interruptions, 1) == 1 else 's'}"
+    times += " of each machine" if job.inference and job.instances > 1 else ""
     lost = f"{words.hours(policy.wasted_hours)} of restarts and lost work"
-    return words.join_parts([saved, times, lost], "; ", line_room(), 3) + words.wrap_all(
-        [waiting_rule(policy)], line_room(), 2
-    )
+    rule = words.wrap_all([waiting_rule(policy)], line_room(), 2)
+    return words.join_parts([saved, times, lost], "; ", line_room(), 3) + rule + _zones(policy)
+
+
+def _zones(policy: SpotPlan) -> list[str]:
+    """Return among how many zones the run moves, the cheapest first; nothing where it stays in one."""
+    by_price = sorted(policy.zones, key=lambda name: (policy.zones[name], name))
+    if not by_price:
+        return []
+    low, high = (words.usd(policy.zones[name]) for name in (by_price[0], by_price[-1]))
+    prices = low if low == high else f"{low} to {high}"
+    named = ", ".join(name.rpartition("/")[2] for name in by_price[:3]) + (", ..." if len(by_price) > 3 else "")
+    return [words.shorten(f"moves among {len(by_price)} zones at {prices} an hour: {named}", line_room())]
 
 
 def waiting_rule(policy: SpotPlan) -> str:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.format import line_room
+from planner.report.infeasible import limit_name
+from planner.report.inference.plan import engine_name
 from planner.report.notes import render_notes
+from planner.report.plan_alternatives import further_ways_of_all
 from planner.report.plan_sections import budget, format_optimality, format_place, prices
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_JOBS_SHOWN = 60
 """Most jobs in the table; `--json` has them all."""
+MAX_PAUSES_SHOWN = 4
 
 
 def render_timetable(plan: Plan) -> list[str]:
@@ -27,11 +31,13 @@ def render_timetable(plan: Plan) -> list[str]:
     lines += _table(plan)
     lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
     lines += words.section("Reserved", [line for one in plan.reservations for line in _reserved(plan, one)])
+    lines += words.section("Pauses", [line for job in plan.jobs for line in _pauses(plan, job)])
     lines += words.section("Idle", _idle(plan))
     lines += words.section("Baseline", _baseline(plan))
-    lines += words.section("Limits", budget(plan))
+    lines += words.section("Limits", [*_shared(plan), *budget(plan)])
     ages = dict.fromkeys(prices(job)[0] for job in plan.jobs)
     lines += words.section("Prices", list(ages)[:2])
+    lines += words.section("Else", further_ways_of_all(plan))
     return [*lines, *render_notes(plan.warnings, 4)]
 
 
@@ -39,9 +45,10 @@ def _table(plan: Plan) -> list[str]:
     """Return the table of jobs, the first to start first."""
     jobs = sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.end_at_hours or 0.0, job.name))
     name = min(20, max(4, *(len(words.sanitise(job.name)) for job in jobs)))
-    times = [(_when(plan, job.start_at_hours), _when(plan, _end(job))) for job in jobs]
+    times = [(_when(plan, job.start_at_hours), _when(plan, end_hours(job))) for job in jobs]
     width = max(6, *(len(text) for pair in times for text in pair))
-    room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 9
+    method = max(7, *(len(_method(job)) for job in jobs))
+    room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 2 - method
     lines = [f"  {'job':<{name}}  {'machine':<{room}}{'start':>{width}}  {'end':>{width}}{'cost':>11}"]
     for job, (start, end) in list(zip(jobs, times, strict=True))[:MAX_JOBS_SHOWN]:
         who, where = words.shorten(words.sanitise(job.name), name), words.shorten(_place(job), room - 1)
@@ -52,7 +59,8 @@ def _table(plan: Plan) -> list[str]:
     return lines
 
 
-def _end(job: Assignment) -> float:
+def end_hours(job: Assignment) -> float:
+    """Return when a job ends at its confidence, in hours from the start of the plan."""
     return job.hours.at_confidence if job.end_at_hours is None else job.end_at_hours
 
 
@@ -67,6 +75,8 @@ def _place(job: Assignment) -> str:
 def _method(job: Assignment) -> str:
     """Return the method in a word."""
     how = job.techniques
+    if job.inference is not None:
+        return f"{engine_name(job.inference.engine)} {how.weight_bits}-bit"
     if how.method == "full":
         return "full"
     return "QLoRA" if how.weight_bits == 4 else f"LoRA {how.weight_bits}"
@@ -86,8 +96,20 @@ def _reserved(plan: Plan, one: Reservation) -> list[str]:
     text = f"{one.count} x {one.offer}, {words.hours(term)} from {_when(plan, one.start_hours)}, {words.usd(one.usd)}"
     text += f": used {words.percent(one.used_share)}"
     if one.pays_from_hours is not None:
-        text += f", pays from {words.hours(one.pays_from_hours)} of use"
+        text += f", cheaper than by the hour from {words.hours(one.pays_from_hours)} of use"
     return words.wrap_lines(text, line_room(), 2)
+
+
+def _pauses(plan: Plan, job: Assignment) -> list[str]:
+    """Return when a run stands still because its machine may not be used, and what that costs each time."""
+    times = [f"{_when(plan, one.from_hours)} to {_when(plan, one.to_hours)}" for one in job.pauses]
+    if not times:
+        return []
+    shown = ", ".join(times[:MAX_PAUSES_SHOWN]) + (
+        f", {len(times) - MAX_PAUSES_SHOWN} more" * (len(times) > MAX_PAUSES_SHOWN)
+    )
+    lost = f"checkpoint and start {words.hours(job.resume_hours)} each time"
+    return words.wrap_lines(f"{words.sanitise(job.name)}: {shown}; {lost}", line_room(), 3)
 
 
 def _idle(plan: Plan) -> list[str]:
@@ -99,13 +121,28 @@ def _idle(plan: Plan) -> list[str]:
     )
 
 
+def _shared(plan: Plan) -> list[str]:
+    """Return what the limits cost that the jobs share, the most expensive first."""
+    lines = []
+    for one in plan.shared_limits:
+        text = f"{words.sanitise(limit_name(one.limit))} {one.current:,g}: without it {words.usd(one.saving_usd)} less"
+        if abs(one.saving_hours) >= 0.05:
+            word = "earlier" if one.saving_hours > 0 else "later"
+            text += f", last finish {words.hours(abs(one.saving_hours))} {word}"
+        lines += words.wrap_lines(text, line_room(), 2)
+    return lines
+
+
 def _baseline(plan: Plan) -> list[str]:
     """Return what the better simple rule costs, compared with the objective of the plan."""
     if plan.baseline is None:
-        return ["no timetable by earliest due date or cheapest first keeps every limit"]
+        return ["neither the order of due dates nor cheapest first keeps every limit"]
     own, usd, hours = plan.objective or 0.0, plan.baseline.cost_usd, plan.baseline.hours
     by_time = plan.baseline.compares == "time"
     other, word = (hours, "later") if by_time else (usd, "more")
     more = f"{words.percent(other / own - 1)} {word}" if own > 0 and other > own * 1.0005 else "the same"
     figures = f"last finish {words.hours(hours)} ({more}), {words.usd(usd)}"
-    return [f"{plan.baseline.name}: {figures if by_time else f'{words.usd(usd)} ({more})'}"]
+    rule = {"earliest due date": "jobs in the order of their due dates", "cheapest first": "cheapest jobs first"}
+    name = rule.get(plan.baseline.name, plan.baseline.name)
+    text = f"{name}: {figures if by_time else f'{words.usd(usd)} ({more})'}"
+    return words.wrap_lines(text, line_room(), 2)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
 from planner.results.html import html_table
 from planner.results.plan_parts import Part, Techniques
 
@@ -36,6 +40,20 @@ class Comparison(Part):
     """Factor on the bytes that grow with the batch at the setting of the run."""
 
 
+class GenerationComparison(Part):
+    """A measurement of one replica compared with the estimate; its speed corrects the engine on the GPU."""
+
+    engine: str
+    gpu: str
+    weight_format: str
+    output_tokens_per_second: float
+    predicted_output_tokens_per_second: float
+    ttft_seconds: float | None
+    predicted_ttft_seconds: float
+    tpot_seconds: float | None
+    predicted_tpot_seconds: float
+
+
 class PlanSummary(Part):
     """A plan in short; without a plan only its status."""
 
@@ -63,10 +81,20 @@ class CalibrationResult(Part):
     scenario: str | None = None
     job: str | None = None
     compared: Comparison | None = None
+    generation: GenerationComparison | None = None
+    """Of a measurement of generation."""
     before: PlanSummary | None = None
     """The plan of the job without the run; `after` is that with it."""
     after: PlanSummary | None = None
     notes: tuple[str, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_there(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the data of a training run without the part that only generation has."""
+        data: dict[str, Any] = handler(self)
+        if self.generation is None:
+            data.pop("generation", None)
+        return data
 
     @property
     def block(self) -> str:

@@ -7,6 +7,16 @@ from collections.abc import Callable, Sequence
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Part, Techniques
 
+CHIPS = ("TPU", "Gaudi", "Trainium")
+"""Beginnings of the names of accelerators that are no GPUs."""
+
+
+def device_noun(gpu: str, count: int = 1) -> str:
+    """Return `GPU` or `GPUs`, and `chip` or `chips` of TPUs and other accelerators."""
+    noun = "chip" if gpu.startswith(CHIPS) else "GPU"
+    return noun if count == 1 else f"{noun}s"
+
+
 MAX_DIFFERENCES = 2
 """Differences that `describe_differences` names."""
 
@@ -31,12 +41,19 @@ FEATURES: tuple[tuple[str, Callable[[Assignment], str]], ...] = (
     ("offload", lambda job: job.techniques.offload),
     ("tensor parallel", lambda job: str(job.techniques.tensor_parallel)),
     ("pipeline parallel", lambda job: str(job.techniques.pipeline_parallel)),
+    ("context parallel", lambda job: str(job.techniques.context_parallel)),
+    ("expert parallel", lambda job: str(job.techniques.expert_parallel)),
     ("batch", lambda job: f"{job.techniques.micro_batch} x {job.techniques.accumulation_steps}"),
     ("attention", lambda job: job.techniques.attention),
     ("quantisation", lambda job: job.techniques.quant),
-    ("machines", lambda job: f"{job.instances:,} of {job.gpus_per_instance:,} GPUs ({job.interconnect})"),
+    ("machines", lambda job: f"{job.instances:,} of {_devices(job)} ({job.interconnect})"),
 )
 """What may differ, most important first, and how each side of it reads."""
+
+
+def _devices(job: Assignment) -> str:
+    return f"{job.gpus_per_instance:,} {device_noun(job.gpu, 2)}"
+
 
 _HARDWARE_FEATURES = ("card", "GPUs", "provider")
 IMPLIED_BY = {
@@ -75,7 +92,8 @@ def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFEREN
         # A service states neither its GPUs nor its techniques.
         found = tuple(one for one in found if one.what in ("card", "method", "provider"))
     important = [one for one in found if not differs & set(IMPLIED_BY.get(one.what, ()))]
-    return ", ".join(_format_difference(one) for one in important[:most])
+    has_chips = any(one.what == "machines" and f" {device_noun(CHIPS[0], 2)} " in one.after for one in found)
+    return ", ".join(_format_difference(one, "chip" if has_chips else "GPU") for one in important[:most])
 
 
 def describe_job_differences(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
@@ -90,7 +108,9 @@ def describe_job_differences(before: Sequence[Assignment], after: Sequence[Assig
 
 
 def method_name(how: Techniques) -> str:
-    """Return `full`, `LoRA` (on 16-bit weights), `LoRA 8-bit` or `QLoRA` (4-bit)."""
+    """Return `full`, `LoRA` (on 16-bit weights), `LoRA 8-bit` or `QLoRA` (4-bit); of generation engine and bits."""
+    if how.method == "generate":
+        return f"{how.framework} {how.weight_bits}-bit"
     if how.method != "lora":
         return how.method
     return {16: "LoRA", 4: "QLoRA"}.get(how.weight_bits, f"LoRA {how.weight_bits}-bit")
@@ -105,7 +125,8 @@ def spot_percent(share: float) -> str:
     return "over 99 %" if share >= 1 - SHOWN_SHARE else f"{share * 100:.0f} %"
 
 
-def _format_difference(change: Difference) -> str:
+def _format_difference(change: Difference, device: str) -> str:
+    """Return a difference in words; `device` is what the later configuration runs on, GPU or chip."""
     before, after = change.before, change.after
     if change.what == "method":
         return _method_words(before, after)
@@ -114,11 +135,11 @@ def _format_difference(change: Difference) -> str:
             return "spot begins"
         return "all on demand" if after == "0 %" else f"spot {before} to {after}"
     if change.what == "GPUs":
-        return f"{after} GPU{'' if after == '1' else 's'} instead of {before}"
+        return f"{after} {device}{'' if after == '1' else 's'} instead of {before}"
     if change.what == "card" and SERVICE in (before, after):
         return "by a service" if after == SERVICE else "on machines"
     if change.what in ("card", "provider", "region", "instance", "batch", "attention", "machines"):
-        return f"other {'GPU' if change.what == 'card' else change.what}"
+        return f"other {device if change.what == 'card' else change.what}"
     if change.what == "checkpointing":
         return "no checkpointing" if after == "none" else f"{after} checkpointing"
     if change.what == "sharding":

@@ -12,8 +12,9 @@ from typing import Literal
 from pydantic import Field
 
 from planner.results.html import dollars, html_table
-from planner.results.plan import NearMiss, Relaxation, Status
-from planner.results.plan_parts import Part, Vram
+from planner.results.plan import Status
+from planner.results.plan_parts import NearMiss, Part, Relaxation, Vram
+from planner.results.stages.parts import DataPath
 
 
 class Binding(Part):
@@ -53,7 +54,7 @@ class LimitSensitivity(Part):
 class Alternative(Part):
     """The best candidate of one provider, GPU or method within all other limits; other jobs stay as planned."""
 
-    by: Literal["provider", "gpu", "method"]
+    by: Literal["provider", "gpu", "method", "market"]
     job: str
     name: str
     plan: str
@@ -113,6 +114,60 @@ class PastCost(Part):
     cost_usd: float
 
 
+class Finding(Part):
+    """What published work found, in which setting."""
+
+    finding: str
+    setting: str
+    source: str
+
+
+class TechniqueAnswer(Part):
+    """The answer of `planner explain --technique`: what was found, and whether the program decides it."""
+
+    schema_version: int = 1
+    scenario: str
+    technique: str
+    decides: str
+    """`yes`, `no`, or for what kind of job."""
+    why: str
+    where: str
+    """Key of a scenario that decides it; empty where there is none."""
+    found: tuple[Finding, ...]
+    data_paths: dict[str, DataPath] = Field(default_factory=dict)
+    """Of caching and prefetching: what each job of the plan reads, by name."""
+    notes: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: a row for each finding."""
+        rows = [(one.finding, one.setting, one.source) for one in self.found]
+        return html_table(f"{self.technique}: decided: {self.decides}", ("found", "setting", "source"), rows)
+
+
+class KindLimit(Part):
+    """What holds the capacity of one kind of a fleet."""
+
+    machine: str
+    """Such as `2 x H100-80GB at nebius, spot`."""
+    engine: str
+    weight_format: str
+    binds: Literal["TPOT", "TTFT", "KV", "compute"]
+    capacity: float
+    """Of one machine, in the unit of the load."""
+    usd_per_capacity: float
+    """Dollars of an hour for a unit of load, at full use."""
+
+
+class ServiceReasons(Part):
+    """Why the fleet of a service is as it is; dollars of a month."""
+
+    usd_per_month: float
+    gap: float
+    unit: str
+    kinds: tuple[KindLimit, ...]
+    """Those with most dollars first."""
+
+
 class Explanation(Part):
     """The answer of `planner explain`."""
 
@@ -132,6 +187,8 @@ class Explanation(Part):
     alternatives: tuple[Alternative, ...] = ()
     past_costs: tuple[PastCost, ...] = ()
     why_not: WhyNot | None = None
+    service: ServiceReasons | None = None
+    """Where the plan is that of a service; `cost_usd` are those of all hours, as in its plan."""
     relax: tuple[Relaxation, ...] = ()
     nearest: tuple[NearMiss, ...] = ()
     seconds: float = 0.0

@@ -13,8 +13,9 @@ from typing import Any, Literal
 from planner.errors import NoPlanError
 from planner.results.differences import method_name, spot_percent
 from planner.results.html import html_table
-from planner.results.plan import Assignment, CandidateCounts, Infeasible, Plan, Status, plan_figures
+from planner.results.plan import Assignment, Plan, Status, plan_figures
 from planner.results.plan_parts import Part, Reservation, describe_machines
+from planner.results.ways.considered import CandidateCounts, Infeasible
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
 
@@ -153,7 +154,10 @@ class Frontier(Part):
     notes: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks: a row per breakpoint."""
+        """Return a picture, and a table with a row per breakpoint, for notebooks."""
+        from planner.results.report.curve import Breakpoint
+        from planner.results.report.sketch import frontier_sketch
+
         header = ("hours", "expected hours", "cost", "plan", "change", "knee")
         rows = [
             (
@@ -166,7 +170,14 @@ class Frontier(Part):
             )
             for point in self.points
         ]
-        return html_table(f"{self.scenario}: {self.status}, {'exact' if self.exact else 'solved'}", header, rows)
+        marked = [(point.hours, point.cost_usd, index == self.knee) for index, point in enumerate(self.points)]
+        points = [Breakpoint(hours, usd, "knee" if knee else "", is_marked=knee) for hours, usd, knee in marked]
+        runs = [(one.hours_from, one.cost_from_usd, one.hours_to, one.cost_to_usd) for one in self.segments]
+        ends = {hours for run in runs for hours in (run[0], run[2])}
+        runs += [(one.hours, one.usd, one.hours, one.usd) for one in points if one.hours not in ends]
+        picture = frontier_sketch(points, runs, self.confidence)
+        caption = f"{self.scenario}: {self.status}, {'exact' if self.exact else 'solved'}"
+        return picture + html_table(caption, header, rows)
 
     @property
     def hidden_usd(self) -> float:

@@ -1,9 +1,13 @@
-"""Small HTML tables for results in a notebook."""
+"""Small HTML tables and pictures for results in a notebook."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from planner.results.report.sketch import Placed
 
 
 def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -13,6 +17,13 @@ def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]
     return (
         f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
+
+
+def plan_picture(jobs: Sequence[Placed], is_timetable: bool) -> str:
+    """Return the timetable of jobs that take turns, else the bill, as SVG; what draws is loaded only then."""
+    from planner.results.report.sketch import bill_sketch, timetable_sketch
+
+    return timetable_sketch(jobs) if is_timetable else bill_sketch(jobs)
 
 
 def dollars(amount: float | None) -> str:

@@ -40,6 +40,55 @@ class TokenPrices(Part):
     usd_per_thousand_requests: float
 
 
+class ApiPrice(Part):
+    """What a service takes for the same tokens; never a plan, because it may not serve the tuned model."""
+
+    offer: str
+    usd: float
+    usd_per_thousand_requests: float
+    hosts_tuned: Literal["yes", "dedicated", "no"]
+    """Whether it serves the user's own weights: no means that the figure is that of the base model."""
+    pays_from_requests: float | None
+    """Requests from which on one rented machine costs less; None: never."""
+    source: str = ""
+
+
+class BulkGeneration(Part):
+    """What a plan says of a job of generation: its replicas, their speed, and dollars by prompt and by token."""
+
+    engine: str
+    weight_format: str
+    kv_bits: int
+    replicas: int
+    """At one time, over all machines of one run."""
+    gpus_per_replica: int
+    requests: int
+    input_tokens: float
+    """Mean of a request."""
+    output_tokens: float
+    prefix_tokens: int
+    in_flight: int
+    """Of one replica at one time."""
+    requests_that_fit: int
+    """Of one replica, by memory alone."""
+    binds: Literal["memory", "engine", "requests"]
+    """What holds the number in flight: the cache, the engine's default, or that there are no more."""
+    time_shares: dict[str, float]
+    """Shares of the time of a step: prompts and products (compute), weights and cache (bandwidth), launches."""
+    output_tokens_per_second: float
+    """Of all replicas together."""
+    ttft_seconds: float
+    tpot_seconds: float
+    usd_per_thousand_requests: float
+    usd_per_million_input_tokens: float
+    usd_per_million_output_tokens: float
+    evidence: Literal["measured", "calibrated", "prior"]
+    api: tuple[ApiPrice, ...] = ()
+    """Services that answer prompts with the model, cheapest first."""
+    priors: tuple[str, ...] = ()
+    """What no published measurement informs."""
+
+
 class InferenceEstimate(Part):
     """Memory and speed of one model on one replica."""
 

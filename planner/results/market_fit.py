@@ -5,6 +5,8 @@ Intervals are 80 %; hours are wall hours during which `instances` machines are a
 
 from __future__ import annotations
 
+import json
+
 from planner.results.html import html_table
 from planner.results.plan_parts import Part, Spread
 
@@ -20,6 +22,12 @@ class EndsByAge(Part):
         return f"{{ages_hours: [{ages}], ends_per_hour: [{rates}]}}"
 
 
+class ZoneStays(EndsByAge):
+    """How long machines stay in one zone."""
+
+    zone: str
+
+
 class SpotBlock(Part):
     """The `spot:` of an offer, in the spelling of the inventory file."""
 
@@ -30,6 +38,8 @@ class SpotBlock(Part):
     outage: EndsByAge
     another_zone: float = 0.0
     """In a group of zones: chance that another zone has machines when they are taken from one."""
+    zones: tuple[ZoneStays, ...] = ()
+    """Of a group, how long machines stay in each: where to go."""
     instances: int = 1
 
 
@@ -97,6 +107,8 @@ class MarketFit(Part):
         lines = [f"{key}: {getattr(block, key):g}" for key in ("availability", "mean_up_hours", "mean_outage_hours")]
         lines += [f"up: {block.up._yaml()}", f"outage: {block.outage._yaml()}"]
         lines += [f"another_zone: {block.another_zone:g}"] if block.another_zone else []
+        lines += ["zones:"] if block.zones else []
+        lines += [f"  - {{zone: {json.dumps(one.zone)}, {one._yaml()[1:]}" for one in block.zones]
         lines += [f"instances: {block.instances}"] if block.instances > 1 else []
         return "\n".join(["spot:", *(f"  {line}" for line in lines)]) + "\n"
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from planner.errors import NoPlanError
-from planner.results.html import html_table
+from planner.results.choices.model import ModelChoice
+from planner.results.html import html_table, plan_picture
+from planner.results.inference import BulkGeneration
 from planner.results.plan_parts import (
     Baseline,
     BillItem,
@@ -21,14 +23,23 @@ from planner.results.plan_parts import (
     ObservedRun,
     Option,
     Part,
+    Pause,
     QualityNote,
     Reservation,
     SeparateMachine,
+    SharedLimit,
     SpotPlan,
     Spread,
     Techniques,
     Vram,
 )
+from planner.results.serving.fleet import Service
+from planner.results.stages.parts import DataPath, ExportedResult
+from planner.results.ways.considered import CandidateCounts, Infeasible
+from planner.results.ways.ways import FurtherWay, Purchase
+
+NOT_OF_ALL = ("inference", "purchase", "fallbacks", "lead_hours", "data_path", "export", "model")
+"""Parts of an assignment that most jobs do not have; they are left out of its JSON then."""
 
 Status = Literal["optimal", "feasible", "infeasible", "no_plan"]
 
@@ -113,13 +124,47 @@ class Assignment(Part):
     """When the job starts, from the start of the plan."""
     end_at_hours: float | None = None
     """When its machines are free again at the confidence of the job; None in plans of older versions."""
+    data_path: DataPath | None = None
+    """None of generation, services and observed runs."""
+    export: ExportedResult | None = None
+    inference: BulkGeneration | None = None
+    """Of a job of generation."""
+    model: ModelChoice | None = None
+    """What was chosen of a job that left its model, its tokens or its batch open."""
+    lead_hours: float = 0.0
+    """Hours from the order to the machine, before which the job cannot start."""
+    purchase: Purchase | None = None
+    """What buying its machines would cost; None where none of that kind is for sale, or nothing is rented."""
+    fallbacks: tuple[FurtherWay, ...] = ()
+    """As many further ways as `limits.fallbacks` asks for, cheapest first."""
     reservation: int | None = None
     """Place in `Plan.reservations` of what pays for its machines, which are then not on its bill."""
+    pauses: tuple[Pause, ...] = ()
+    """When the run stands still, because the windows of its machine are closed."""
+    resume_hours: float = 0.0
+    """What each pause costs on the machine at the confidence of the job: a checkpoint, and one more start."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_there(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the data of a job without the parts that it does not have."""
+        data: dict[str, Any] = handler(self)
+        return {key: value for key, value in data.items() if key not in NOT_OF_ALL or getattr(self, key)}
 
     @property
     def is_reserved(self) -> bool:
         """Whether its machines are paid by a reservation of the plan."""
         return self.reservation is not None
+
+    @property
+    def paused_hours(self) -> float:
+        """Hours in which the run stands still, and what it loses by that."""
+        return math.fsum(one.to_hours - one.from_hours + self.resume_hours for one in self.pauses)
+
+    @property
+    def held_hours(self) -> float:
+        """Hours from start to end in which its machines are in use."""
+        end = self.hours.at_confidence if self.end_at_hours is None else self.end_at_hours
+        return end - self.start_at_hours - math.fsum(one.to_hours - one.from_hours for one in self.pauses)
 
     @property
     def delay_hours(self) -> float:
@@ -147,53 +192,6 @@ def plan_figures(jobs: tuple[Assignment, ...], reservations: tuple[Reservation, 
         "jobs": jobs,
         "reservations": reservations,
     }
-
-
-class Relaxation(Part):
-    """One limit to relax; all entries with the same `way` together make the scenario feasible.
-
-    `setting` is the PATH=VALUE of the change; `then`, dollars and hours are those of the resulting plan.
-    """
-
-    limit: str
-    change_from: float | str | None = Field(alias="from")
-    change_to: float | str | None = Field(alias="to")
-    then: str = ""
-    way: int = 1
-    setting: str = ""
-    cost_usd: float | None = None
-    hours: float | None = None
-
-
-class NearMiss(Part):
-    """A rejected candidate, its shortfall, and what makes it feasible."""
-
-    job: str
-    what: str
-    reason: str
-    shortfall: float
-    unit: str
-    fix: str = ""
-
-
-class Infeasible(Part):
-    """Why there is no plan."""
-
-    relax: tuple[Relaxation, ...] = ()
-    nearest: tuple[NearMiss, ...] = ()
-
-
-class CandidateCounts(Part):
-    """Numbers of candidates: priced, rejected with a reason, and dominated by another one."""
-
-    made: int
-    rejected: int
-    dominated: int
-    offers: int = 0
-    """Offers that candidates were made for."""
-    outdated_offers: int = 0
-    """Offers that were left out for the age of their price."""
-    reasons: dict[str, int] = Field(default_factory=dict)
 
 
 class Inputs(Part):
@@ -235,23 +233,43 @@ class Plan(Part):
     infeasible: Infeasible | None = None
     reservations: tuple[Reservation, ...] = ()
     baseline: Baseline | None = None
+    shared_limits: tuple[SharedLimit, ...] = ()
+    """Of a small timetable, limits without which it costs less."""
     idle_hours: dict[str, float] = Field(default_factory=dict)
     """Hours of own machines until the last end in which no job runs, by offer."""
     now: str = ""
     """Date and time that hours count from; empty if the scenario states none."""
     warnings: tuple[str, ...] = ()
     inputs: Inputs | None = None
+    services: tuple[Service, ...] = ()
+    """Fleets by the hour; in JSON they stand among the jobs."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _services_are_jobs_with_a_fleet(cls, data: Any) -> Any:
+        """Return the data of a plan file with the services apart from the jobs."""
+        jobs = data.get("jobs") if isinstance(data, dict) else None
+        if not isinstance(jobs, list) or not any(isinstance(one, dict) and "fleet" in one for one in jobs):
+            return data
+        served = [one for one in jobs if isinstance(one, dict) and "fleet" in one]
+        return {**data, "jobs": [one for one in jobs if one not in served], "services": served}
+
+    @model_serializer(mode="wrap")
+    def _services_stand_among_the_jobs(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the data with the services after the jobs."""
+        data: dict[str, Any] = handler(self)
+        data["jobs"] = [*data["jobs"], *data.pop("services", ())]
+        return data
 
     @property
     def is_timetable(self) -> bool:
         """Whether jobs take turns: a job starts later, something is reserved, or a simple rule was compared with."""
-        return bool(self.baseline or self.reservations or any(job.start_at_hours for job in self.jobs))
+        return bool(self.baseline or self.reservations or any(job.start_at_hours > job.lead_hours for job in self.jobs))
 
     def _repr_html_(self) -> str:
-        """Return jobs and bill as tables for notebooks."""
-        figures = (
-            f", ${self.cost_usd.expected:,.2f}, {self.hours.expected:.1f} h" if self.cost_usd and self.hours else ""
-        )
+        """Return a picture, and jobs and bill as tables, for notebooks."""
+        cost, hours = self.cost_usd, self.hours
+        figures = f", ${cost.expected:,.2f}, {hours.expected:.1f} h" if cost and hours else ""
         header = ("job", "machines", "provider", "method", "spot share", "hours", "cost")
         rows = [
             (
@@ -267,7 +285,11 @@ class Plan(Part):
         ]
         bill = [(job.name, line.item, f"${line.usd:,.2f}") for job in self.jobs for line in job.bill]
         plan = html_table(f"{self.scenario}: {self.status}{figures}", header, rows)
-        return plan + (html_table("bill", ("job", "item", "dollars"), bill) if bill else "")
+        return (
+            plan_picture(self.jobs, self.is_timetable)
+            + plan
+            + (html_table("bill", ("job", "item", "dollars"), bill) if bill else "")
+        )
 
     def assignment(self, job: str) -> Assignment:
         """Return the assignment of a job; NoPlanError if it has none."""

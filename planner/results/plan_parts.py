@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 def describe_machines(gpus: int, gpu: str, runs_at_once: int = 1) -> str:
@@ -55,6 +55,10 @@ class Techniques(Part):
     pipeline_parallel: int
     framework: str
     offload: str = "none"  # plans of earlier releases had no other
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    latents: str | None = None
+    """Of an image network whose job names them."""
     lora_rank: int | None = None
     lora_targets: str | tuple[str, ...] | None = None
 
@@ -106,10 +110,19 @@ class Option(Part):
     """Runs in parallel; `gpus` are those of one run."""
     cost_usd: float | None
     hours: float | None
+    hours_at_confidence: float | None = None
+    """Hours that it keeps at the confidence of the job; only of faster plans."""
     allowed: bool = True
     prior: bool = False
     """Whether the figures rest on documentation or on few runs: such a framework takes part only when it is named."""
     note: str = ""
+
+
+class Pause(Part):
+    """A time in which a run stands still, because its machine may not be used."""
+
+    from_hours: float
+    to_hours: float
 
 
 class LossyChoice(Part):
@@ -170,6 +183,16 @@ class Reservation(Part):
     used_share: float
     pays_from_hours: float | None = None
     """Machine hours of use from which on it costs less than equal machines by the hour; None without such an offer."""
+
+
+class SharedLimit(Part):
+    """A limit that jobs of a timetable share, and what the best timetable without it saves; all others are kept."""
+
+    limit: str
+    current: float
+    saving_usd: float
+    saving_hours: float
+    """How much earlier the last job ends; negative where the cheaper timetable ends later."""
 
 
 class Baseline(Part):
@@ -239,3 +262,32 @@ class SpotPlan(Part):
     mean_outage_hours: float
     basis: str
     """Empty if the offer states its market; else the assumed prior."""
+    zones: dict[str, float] = Field(default_factory=dict)
+    """Of a group of zones, dollars per instance and hour in each: a run that is lost goes on in another one."""
+
+
+class Relaxation(Part):
+    """One limit to relax; all entries with the same `way` together make the scenario feasible.
+
+    `setting` is the PATH=VALUE of the change; `then`, dollars and hours are those of the resulting plan.
+    """
+
+    limit: str
+    change_from: float | str | None = Field(alias="from")
+    change_to: float | str | None = Field(alias="to")
+    then: str = ""
+    way: int = 1
+    setting: str = ""
+    cost_usd: float | None = None
+    hours: float | None = None
+
+
+class NearMiss(Part):
+    """A rejected candidate, its shortfall, and what makes it feasible."""
+
+    job: str
+    what: str
+    reason: str
+    shortfall: float
+    unit: str
+    fix: str = ""

@@ -8,8 +8,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from planner.results.html import dollars, html_table
-from planner.results.plan import Infeasible, Plan, Status
+from planner.results.plan import Plan, Status
 from planner.results.plan_parts import Part
+from planner.results.ways.considered import Infeasible
 
 PLANNED = "planned"
 ON_DEMAND_ONLY = "on demand only"
@@ -99,6 +100,16 @@ class TimelineSegment(Part):
     market_up: bool
     running: str
     """`nothing`, `spot` or `on demand`."""
+    zone: str = ""
+    """In which spot machines ran, where several were recorded."""
+
+
+class ZoneTimes(Part):
+    """When one zone of a group had machines during a replay."""
+
+    zone: str
+    up: tuple[tuple[float, float], ...]
+    """Begin and end in hours from the first order."""
 
 
 class Timeline(Part):
@@ -115,6 +126,8 @@ class Timeline(Part):
     interruptions: int
     speed: float
     """Speed of the run over the expected speed."""
+    zones: tuple[ZoneTimes, ...] = ()
+    """Of recorded zones among which the run moved."""
 
 
 class JobReplays(ReplayFigures):

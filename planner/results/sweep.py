@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from planner.results.plan_parts import Part
+from planner.results.serving.what_if import CellService
 from planner.results.what_if import CellJob
 
 VariantStatus = Literal["optimal", "feasible", "infeasible", "no_plan", "error"]
@@ -22,6 +23,7 @@ class Variant(Part):
     hours: float | None = None
     hours_at_confidence: float | None = None
     jobs: tuple[CellJob, ...] = ()
+    services: tuple[CellService, ...] = ()
 
 
 class ManyVariants(Part):

@@ -13,6 +13,7 @@ from planner.results.differences import Difference
 from planner.results.html import dollars, html_table
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import Part, describe_machines
+from planner.results.serving.what_if import CellService, ServiceDelta
 
 Better = Literal["cheaper", "sooner"]
 
@@ -81,6 +82,7 @@ class WhatIf(Part):
     after: Plan
     delta: Delta
     jobs: tuple[JobDelta, ...] = ()
+    services: tuple[ServiceDelta, ...] = ()
     effects: tuple[Effect, ...] = ()
     together: Delta = Delta(cost_usd=None, hours=None)
     """The difference less the shares of all effects."""
@@ -90,7 +92,13 @@ class WhatIf(Part):
     @property
     def unchanged(self) -> bool:
         """Whether the plan is the same, to the cent and the minute."""
-        if self.before.status != self.after.status or any(job.changes for job in self.jobs):
+        if (
+            self.before.status != self.after.status
+            or any(one.changes for one in self.jobs)
+            or any(one.changes for one in self.services)
+        ):
+            return False
+        if {one.name for one in self.before.services} != {one.name for one in self.after.services}:
             return False
         if {job.name for job in self.before.jobs} != {job.name for job in self.after.jobs}:
             return False
@@ -98,13 +106,12 @@ class WhatIf(Part):
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: before and after, a line per job and figure."""
-        rows = [
-            ("cost", _usd(self.before), _usd(self.after)),
-            ("hours", _hours_text(self.before), _hours_text(self.after)),
-        ]
+        rows = [("cost", _usd(self.before), _usd(self.after))]
+        rows.append(("hours", _hours_text(self.before), _hours_text(self.after)))
         for job in self.jobs:
             rows += [(f"{job.name}: {one.what}", one.before, one.after) for one in job.changes]
             rows += [(f"{job.name}: {one.item}", dollars(one.before_usd), dollars(one.after_usd)) for one in job.bill]
+        rows += [(f"{one.name}: {each.what}", each.before, each.after) for one in self.services for each in one.changes]
         return html_table(f"{self.scenario}: {', '.join(self.settings)}", ("", "before", "after"), rows)
 
 
@@ -163,6 +170,7 @@ class Cell(Part):
     hours: float | None = None
     hours_at_confidence: float | None = None
     jobs: tuple[CellJob, ...] = ()
+    services: tuple[CellService, ...] = ()
 
 
 class Sweep(Part):
@@ -197,7 +205,10 @@ class Sweep(Part):
                 *one.values,
                 dollars(one.cost_usd) or one.status,
                 f"{one.hours:,.1f}" if one.hours is not None else "",
-                "; ".join(f"{job.machines} at {job.provider}, {job.method}" for job in one.jobs),
+                "; ".join(
+                    [f"{job.machines} at {job.provider}, {job.method}" for job in one.jobs]
+                    + [machines for service in one.services for machines in service.machines]
+                ),
             )
             for one in self.cells
         ]
@@ -273,7 +284,6 @@ class Tornado(Part):
     def _repr_html_(self) -> str:
         """Return a table for notebooks: a row per bar, largest effect first."""
         sides = [f"{what} at {sign}{self.by:.0%}" for what in ("cost", "hours") for sign in "-+"]
-        header = ("what", "now", *sides, "effect")
         rows = [
             (
                 name,
@@ -285,4 +295,4 @@ class Tornado(Part):
             )
             for name, bar in self.lines
         ]
-        return html_table(f"{self.scenario}: {_usd(self.base)}", header, rows)
+        return html_table(f"{self.scenario}: {_usd(self.base)}", ("what", "now", *sides, "effect"), rows)

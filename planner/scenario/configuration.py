@@ -34,10 +34,17 @@ class Configuration(RunSettings):
     length_cv: NotNegative = 0.8
     tensor_parallel: PositiveInteger = 1
     pipeline_parallel: PositiveInteger = 1
+    context_parallel: PositiveInteger = 1
+    expert_parallel: PositiveInteger = 1
     framework: Framework = "hf"
-    interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
+    interconnect: Literal["nvlink", "nvswitch", "pcie", "ici"] | None = None
     network_gbps: Positive | None = None  # of one machine, in gigabits per second
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the fit rule's margin
+
+    @property
+    def group(self) -> int:
+        """GPUs that work on one sequence together."""
+        return self.tensor_parallel * self.pipeline_parallel * self.context_parallel
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

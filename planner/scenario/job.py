@@ -20,6 +20,7 @@ from planner.documents.quantities import (
     Text,
     validation_error,
 )
+from planner.scenario.disks.classes import DiskSpeed
 from planner.scenario.observed_run import Measured
 from planner.scenario.schedule import After, Moment, as_after
 from planner.scenario.stages import Stages, Trials, TrialsGiven
@@ -80,7 +81,7 @@ class Job(StrictModel):
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
     techniques: Techniques = Techniques()
     efficiency: Positive = 1.0
-    storage_gb_per_second: Positive = 0.5
+    storage_gb_per_second: DiskSpeed = 0.5
     load_efficiency: Annotated[float, Field(gt=0, le=1)] = 0.6
     measured: Rows[Measured] = ()
     trials: TrialsGiven = Trials()
@@ -88,6 +89,7 @@ class Job(StrictModel):
         default=1.0, description="Expected share of the planned work after which a run stops."
     )
     stages: Stages = Stages()
+    start_slack_hours: Moment = Field(default=0.0, alias="start_slack")  # of the deadline, kept for finding a machine
     release_hours: Moment = Field(default=0.0, alias="release")  # earliest start
     due_hours: Hours | None = Field(default=None, alias="due")  # soft: later costs `late_usd_per_hour`
     late_usd_per_hour: Price = 0.0
@@ -97,6 +99,11 @@ class Job(StrictModel):
     def confidence(self) -> float:
         """The probability with which the deadline is kept."""
         return self.confidence_given.deadline
+
+    @property
+    def planned_deadline_hours(self) -> float | None:
+        """The deadline of a plan whose machines are there at once: less what is kept for finding them."""
+        return None if self.deadline_hours is None else self.deadline_hours - self.start_slack_hours
 
     @property
     def memory_confidence(self) -> float:
@@ -113,6 +120,11 @@ class Job(StrictModel):
         """Whether a key of the job has a meaning only where starts are chosen."""
         return bool(self.release_hours or self.due_hours is not None or self.after)
 
+    @property
+    def can_resume(self) -> bool:
+        """Whether a run that was stopped can go on: its checkpoints hold more than the weights."""
+        return self.stages.checkpoints is None or self.stages.checkpoints.contents == "resume"
+
     @model_validator(mode="after")
     def _times_agree(self) -> Self:
         if self.deadline_hours is not None and self.release_hours >= self.deadline_hours:
@@ -120,6 +132,12 @@ class Job(StrictModel):
             raise validation_error(
                 what, f"release it before {self.deadline_hours:g} h, or extend the deadline", "release"
             )
+        if self.start_slack_hours and self.deadline_hours is None:
+            fix = "add a deadline, of which it is kept, or leave it out"
+            raise validation_error("time for finding a machine, and no deadline", fix, "start_slack")
+        if self.deadline_hours is not None and self.start_slack_hours >= self.deadline_hours - self.release_hours:
+            what = f"{self.start_slack_hours:g} h are kept for finding a machine, and nothing is left to run"
+            raise validation_error(what, f"less than {self.deadline_hours - self.release_hours:g} h", "start_slack")
         if self.late_usd_per_hour and self.due_hours is None:
             raise validation_error("lateness without a due date", "add due, or leave it out", "late_usd_per_hour")
         if self.due_hours is not None and not self.late_usd_per_hour:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from planner.documents.quantities import (
     Hours,
@@ -22,16 +22,27 @@ from planner.documents.quantities import (
 )
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job, Sure
 from planner.scenario.offer import Offer
-from planner.scenario.payment import TIERS
+from planner.scenario.payment import STOCK_STATUSES, TIERS
 from planner.scenario.schedule import PeriodBudget
 from planner.units import DAY_HOURS
 
-DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0}
+UNLIMITED_HOURS = 1e6
+"""A value of `max_hours` that limits nothing."""
+DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0, "inference": 720.0, "serve": UNLIMITED_HOURS}
 """Longest run by kind of job where the scenario sets none: without a limit the cheapest machine may take years."""
 DEFAULT_MAX_PRICE_AGE_HOURS = 180 * DAY_HOURS
 """Age of a price, against the newest of its file, from which on no plan rests on it: prices fall by half in a year."""
-UNLIMITED_HOURS = 1e6
-"""A value of `max_hours` that limits nothing."""
+
+
+MAX_FALLBACKS = 10
+"""Most further ways that a plan may have to show: each is a plan of its own, solved and checked."""
+
+
+def _some_stock(value: Any) -> Any:
+    """Return a status of stock that limits something; else raise a fault."""
+    if value == "none":
+        raise validation_error("none is no stock at all, which is never planned with", "low, medium or high")
+    return value
 
 
 class AllowForbid(StrictModel):
@@ -102,10 +113,14 @@ class Limits(StrictModel):
     gpus: AllowForbid = AllowForbid()
     regions: AllowForbid = AllowForbid()
     tiers: Annotated[AllowForbid, AfterValidator(_tiers_exist)] = AllowForbid()
+    stock_status: Annotated[Literal["low", "medium", "high"], BeforeValidator(_some_stock)] | None = None  # the least
+    fallbacks: Annotated[int, Field(ge=0, le=MAX_FALLBACKS)] = 0  # further ways that each job must have
     spot: bool | None = None  # as written; false is a plain word for spot_share.max: 0, which it becomes
     spot_share: SpotShare = SpotShare()
+    spot_zones: Literal["any", "same_region", "same_zone"] = "any"  # where a run on spot may move when it is lost
     max_price_age_hours: Hours | None = Field(default=DEFAULT_MAX_PRICE_AGE_HOURS, alias="max_price_age")
     waiting_usd_per_hour: NotNegative | None = None  # price of waiting for spot, on no bill; None: `least_wait`
+    unmeasured: bool = False  # chips other than NVIDIA's also where no published run is of such training
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the margin of the fit rule
 
     @model_validator(mode="before")
@@ -130,12 +145,17 @@ class Limits(StrictModel):
         most = self.max_price_age_hours
         return most is not None and offer.days_behind * DAY_HOURS > most and offer.can_outdate
 
+    def has_stock(self, offer: Offer) -> bool:
+        """Return whether an offer has the least status of stock; unknown limits nothing, none is too little."""
+        least = STOCK_STATUSES.index(self.stock_status or "low")
+        return offer.stock_status is None or STOCK_STATUSES.index(offer.stock_status) >= least
+
     def permits(self, offer: Offer) -> bool:
         """Return whether the lists allow an offer; a list of GPUs does not concern an offer without GPU."""
         return (
             self.providers.permits(offer.provider)
             and (offer.gpu is None or self.gpus.permits(offer.card))
-            and self.regions.permits(offer.region)
+            and all(self.regions.permits(region) for region in offer.regions)
             and self.tiers.permits(offer.tier)
         )
 
@@ -146,6 +166,19 @@ def max_run_hours(job: Job, limits: Limits) -> float:
 
 
 def latest_finish_hours(job: Job, limits: Limits) -> float:
-    """Return the hours after which a job must have ended: its deadline or the longest run, whichever is less."""
+    """Return the hours after which a job must have ended: its deadline or the longest run, whichever is less.
+
+    What the job keeps for finding a machine is taken off the deadline.
+    """
     longest = max_run_hours(job, limits)
-    return longest if job.deadline_hours is None else min(longest, job.deadline_hours)
+    return longest if job.planned_deadline_hours is None else min(longest, job.planned_deadline_hours)
+
+
+def may_pause(job: Job, offer: Offer, limits: Limits, spot_share: float, is_rounded: bool) -> bool:
+    """Return whether a run may stand still while the windows of its machine are closed, and go on afterwards.
+
+    Its checkpoints must hold more than weights, its machine must be paid by the hour, to the minute and not on spot,
+    and no budget by period may have to know in which hours it runs.
+    """
+    by_the_hour = offer.usd_per_hour is not None and not offer.is_reservation and spot_share == 0
+    return bool(offer.available) and job.can_resume and by_the_hour and not is_rounded and not limits.budgets

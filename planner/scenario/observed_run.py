@@ -1,14 +1,22 @@
-"""One observed run of a job: speed, hours or memory, and how it was set up."""
+"""One observed run of a job, and how it was set up: training with its speed, hours or memory, generation."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from planner.documents.quantities import Positive, PositiveInteger, Text, validation_error
+from planner.documents.quantities import Count, Positive, PositiveInteger, StrictModel, Text, validation_error
+from planner.documents.validation import suggest_names
+from planner.library.inference.engines import read_engines
 from planner.scenario.techniques import RunSettings
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+MOST_TOKENS = 10**8
+Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+SomeTokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 PeakKind = Literal["allocated", "reserved", "device"]
 """What a peak counts: live tensors (torch max_memory_allocated), what the allocator took (max_memory_reserved), or
 all that the driver shows (nvidia-smi)."""
@@ -62,8 +70,77 @@ class Measured(RunSettings):
             raise validation_error(f"{self.gpus} GPUs do not spread evenly over {self.instances} machines", fix, "gpus")
         self.check_quantisation()
         batch = (self.micro_batch, self.accumulation_steps, self.global_batch)
-        ranks = self.gpus / ((self.tensor_parallel or 1) * (self.pipeline_parallel or 1))
+        ranks = self.gpus / ((self.tensor_parallel or 1) * (self.pipeline_parallel or 1) * (self.context_parallel or 1))
         if None not in batch and batch[0] * batch[1] * ranks != batch[2]:  # type: ignore[operator]
             what = f"{batch[2]} is not micro_batch {batch[0]} x accumulation_steps {batch[1]} x {ranks:g} ranks"
             raise validation_error(what, "leave one of the three out", "global_batch")
+        return self
+
+
+def _named(what: str, value: Any, behind: Callable[[str], str | None], known: Iterable[str]) -> str:
+    """Return the table's name of an engine or a weight format; a fault for one that it does not have."""
+    name = behind(value) if isinstance(value, str) else None
+    if name is None:
+        close = suggest_names(str(value), known)
+        fix = f"did you mean {close}?" if close else f"one of {', '.join(known)}"
+        raise validation_error(f"unknown {what} {value!r}", fix)
+    return name
+
+
+def _engine(value: Any) -> str:
+    return _named("engine", value, read_engines().engine_behind, read_engines().engines)
+
+
+def _format(value: Any) -> str:
+    return _named("weight format", value, read_engines().format_behind, read_engines().formats)
+
+
+def _bits(known: tuple[int, ...]) -> BeforeValidator:
+    def check(value: Any) -> Any:
+        if value not in known or isinstance(value, bool):
+            raise validation_error(f"{value!r} bits are not known", f"one of {', '.join(map(str, known))}")
+        return value
+
+    return BeforeValidator(check, json_schema_input_type=Literal[known])
+
+
+Engine = Annotated[Text, BeforeValidator(_engine)]
+WeightFormatName = Annotated[Text, BeforeValidator(_format)]
+Bits = Annotated[int, _bits((16, 8, 4))]
+"""Bits of weights, or of the cache."""
+
+
+class ServedRun(StrictModel):
+    """One measurement of a replica: what `vllm bench serve` or GuideLLM found, at which lengths and how many at once.
+
+    It corrects the speed of its engine on its GPU. `requests`: those of the whole measurement; left out, so many that
+    start and end do not count.
+    """
+
+    engine: Engine
+    gpu: Text
+    gpus: PositiveInteger = 1
+    tensor_parallel: PositiveInteger | None = None
+    weight_format: WeightFormatName
+    kv_bits: Bits = 16
+    input_tokens: Annotated[float, Field(ge=1, le=MOST_TOKENS)]
+    output_tokens: Annotated[float, Field(ge=1, le=MOST_TOKENS)]
+    prefix_tokens: Tokens = 0
+    in_flight: SomeTokens
+    requests: Count | None = None
+    output_tokens_per_second: Positive
+    ttft_seconds: Positive | None = None
+    tpot_seconds: Positive | None = None
+
+    if not TYPE_CHECKING:  # a measurement is no run of the whole job
+        hours: ClassVar[None] = None
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.prefix_tokens > self.input_tokens:
+            what = f"{self.prefix_tokens:,} exceeds the input of {self.input_tokens:,.0f} tokens"
+            raise validation_error(what, "the prefix is part of every input", "prefix_tokens")
+        if self.tensor_parallel is not None and self.gpus % self.tensor_parallel:
+            what = f"{self.gpus} GPUs are no multiple of {self.tensor_parallel}"
+            raise validation_error(what, "gpus are those of one replica", "tensor_parallel")
         return self

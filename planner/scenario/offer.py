@@ -5,70 +5,15 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-from planner.documents.quantities import (
-    Currency,
-    Date,
-    NotNegative,
-    Positive,
-    Price,
-    StrictModel,
-    Text,
-    WholeNumber,
-    validation_error,
-)
-from planner.scenario.date_window import DateWindow
-from planner.scenario.payment import Commitment, Managed, Own, Tier
+from planner.documents.quantities import NotNegative, Positive, Price, Text, WholeNumber, validation_error
+from planner.scenario.ownership.machines import Buy, Horizon, Own
+from planner.scenario.payment import Commitment, Managed, StockStatus, Terms, Tier
 from planner.scenario.schedule import Block, Window
-from planner.scenario.spot_statistics import SpotStatistics
-
-
-class Billing(StrictModel):
-    """How use is rounded up."""
-
-    step_seconds: Positive = 1.0
-    minimum_hours: NotNegative = 0.0
-
-
-class Fees(StrictModel):
-    """What costs beside the hours; None is not known (which is not free)."""
-
-    egress_usd_per_gb: Price | None = None
-    ingress_usd_per_gb: Price | None = None
-    storage_usd_per_gb_month: Price | None = None
-    network_storage_usd_per_gb_month: Price | None = None  # volume or object store that outlives the machine
-
-
-MAX_INSTANCES = 1000
-"""Most machines of one run: each number of them is a configuration of its own."""
-Nodes = Annotated[int, Field(ge=1, le=MAX_INSTANCES)]
-
-
-def _one_node(value: Any) -> Any:
-    return 1 if value is None else value
-
-
-class Terms(StrictModel):
-    """What a provider grants all of its offers, unless an offer says otherwise."""
-
-    billing: Billing = Billing()
-    fees: Fees = Fees()
-    spot: SpotStatistics | None = None
-    spot_notice_seconds: NotNegative | None = None  # from the warning to the loss of a spot machine; None: not known
-    interconnect: Literal["nvlink", "nvswitch", "pcie"] | None = None
-    network_gbps: Positive | None = None  # per instance
-    disk_gb_per_second: Positive | None = None  # per instance; None: as the class of machine has it
-    download_gb_per_second: Positive | None = None  # per instance, from the outside; None likewise
-    max_nodes: Annotated[Nodes, BeforeValidator(_one_node, json_schema_input_type=Nodes | None)] = 1
-    community: bool = False
-    notes: str = ""
-    currency: Currency = "USD"
-    date: Date | None = None
-    dates: DateWindow | None = None  # in place of date, where only the window of its collection is known
-    source: str = ""
+from planner.scenario.zones.prices import Zones, regions_of
 
 
 class Offer(Terms):
@@ -84,12 +29,16 @@ class Offer(Terms):
     usd_per_hour: Price | None = None
     spot_usd_per_hour: Price | None = None
     stock: WholeNumber | None = None  # instances; None: unknown
+    stock_status: StockStatus | None = None  # as the provider's list gives it; None: unknown
+    lead_hours: NotNegative = 0.0  # from the order to the machine
     commitment: Commitment | None = None
     committed_hours: Positive | None = None  # instance-hours already paid for and left
     own: Own | None = None
+    buy: Buy | None = None  # not owned yet: bought where the scenario has a horizon, see `bought_for`
     managed: Managed | None = None
     block: Block | None = None  # bought for a fixed time
     available: Annotated[tuple[Window, ...], Field(strict=False)] = ()  # when it may be used; empty: always
+    zones: Zones = ()  # spot price by zone, per instance and hour; a group of zones holds those that it may rent
     _days_behind: int = PrivateAttr(default=0)
 
     @property
@@ -111,6 +60,15 @@ class Offer(Terms):
     def can_outdate(self) -> bool:
         """Whether the price is one that changes: of GPUs that are rented by the hour."""
         return self.rents_gpus and self.tier in ("secure", "community")
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """The regions of a group of zones, or its own region."""
+        return regions_of(self.zones) or (self.region,)
+
+    def is_in(self, region: str | None) -> bool:
+        """Whether a run on the offer stays in a region, whichever of its zones it uses."""
+        return self.regions == (region,)
 
     @property
     def is_cpu(self) -> bool:
@@ -135,6 +93,8 @@ class Offer(Terms):
     @property
     def tier(self) -> Tier:
         """What `limits.tiers` knows the offer as."""
+        if self.buy is not None:
+            return "bought"
         if self.own is not None:
             return "own"
         if self.managed is not None:
@@ -178,7 +138,7 @@ class Offer(Terms):
         """What tells the offer apart where no instance is named."""
         if self.gpu is not None:
             return f"{self.gpus}x-{self.gpu.lower()}"
-        return f"managed-{self.managed.method}" if self.managed else f"{self.cpu_cores or 0:g}-cores"
+        return f"managed-{self.managed.does}" if self.managed else f"{self.cpu_cores or 0:g}-cores"
 
     @property
     def notice_seconds(self) -> float:
@@ -192,6 +152,25 @@ class Offer(Terms):
         if self.spot_usd_per_hour is None:
             return False
         return self.usd_per_hour is None or self.spot_usd_per_hour < self.usd_per_hour
+
+    @property
+    def use_hours(self) -> float | None:
+        """Most hours of one run: the term of a reservation, the horizon of a machine that is bought; None: no limit."""
+        if self.is_reservation:
+            return self.term_hours
+        return self.own.use_hours if self.buy is not None and self.own is not None else None
+
+    def bought_for(self, horizon: Horizon | None) -> Offer:
+        """Return a machine that may be bought as one that is owned for the horizon; any other offer as it is."""
+        if self.buy is None or horizon is None:
+            return self
+        owned = self.buy.owned(horizon)
+        return self.model_copy(update={"own": owned, "usd_per_hour": owned.usd_per_hour})
+
+    @property
+    def is_for_sale_only(self) -> bool:
+        """Whether it can neither be rented nor, for want of a horizon, be bought."""
+        return self.buy is not None and self.own is None
 
     @model_validator(mode="before")
     @classmethod
@@ -224,6 +203,15 @@ class Offer(Terms):
                 raise validation_error(f"a managed service has no {key}", fix, key)
 
     @model_validator(mode="after")
+    def _waits_for_something(self) -> Self:
+        known = {"a spot machine": self.spot_usd_per_hour is not None, "a service": self.managed, "a block": self.block}
+        what = next((name for name, holds in {**known, "a machine with windows": self.available}.items() if holds), "")
+        if self.lead_hours and what:
+            fix = "leave it out, or add another offer for machines that are ordered"
+            raise validation_error(f"{what} has no lead time", fix, "lead_hours")
+        return self
+
+    @model_validator(mode="after")
     def _has_one_date(self) -> Self:
         if self.date is not None and self.dates is not None:
             raise validation_error("date and dates contradict each other", "keep one", "dates")
@@ -233,7 +221,7 @@ class Offer(Terms):
     def _is_paid_in_one_way(self) -> Self:
         ways = [
             key
-            for key in ("commitment", "committed_hours", "own", "managed", "block")
+            for key in ("commitment", "committed_hours", "own", "buy", "managed", "block")
             if getattr(self, key) is not None
         ]
         if len(ways) > 1:
@@ -247,7 +235,11 @@ class Offer(Terms):
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
         if self.own is not None:
-            self._fill(usd_per_hour=self.own.power_usd_per_hour + self.own.depreciation_usd_per_hour, stock=1)
+            self._fill(usd_per_hour=self.own.usd_per_hour, stock=1)
+        elif self.buy is not None:
+            if self.usd_per_hour is not None:
+                fix = "leave it out: the hour's price follows from power, purchase and the horizon"
+                raise validation_error("a machine to buy with a price by the hour", fix, "usd_per_hour")
         elif self.committed_hours is not None:
             self._fill(usd_per_hour=0.0)
         elif self.block is not None:

@@ -56,6 +56,7 @@ def _apply_adjustment(offer: Offer, rule: Adjust) -> Offer:
     prices: dict[str, Any] = {
         key: price * getattr(rule, f"{key}_factor") for key in keys if (price := getattr(offer, key)) is not None
     }
+    prices["zones"] = tuple((name, usd * rule.spot_usd_per_hour_factor) for name, usd in offer.zones)
     if offer.commitment is not None:
         upfront = offer.commitment.upfront_usd * rule.usd_per_hour_factor
         prices["commitment"] = offer.commitment.model_copy(update={"upfront_usd": upfront})

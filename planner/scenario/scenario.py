@@ -21,10 +21,15 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
+from planner.scenario.choices.open_job import AnyJob
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer, offer_data
-from planner.scenario.price_adjustment import Adjust, apply_adjustments
+from planner.scenario.ownership.horizon import check_horizon
+from planner.scenario.ownership.machines import Horizon
+from planner.scenario.price_adjustment import Adjust
+from planner.scenario.stages import Trials
+from planner.scenario.zones.labels import labelled_offers
 
 
 class ValueOfTime(StrictModel):
@@ -35,9 +40,9 @@ class ValueOfTime(StrictModel):
 
 def _word_or_value(value: Any) -> Any:
     """Return the value if it is an objective; else raise a fault."""
-    if value not in ("cost", "time") and not isinstance(value, (dict, ValueOfTime)):
+    if value not in ("cost", "time", "loss") and not isinstance(value, (dict, ValueOfTime)):
         raise validation_error(
-            f"{format_value(value)} is not an objective", "cost, time, or {value_of_time_usd_per_hour: 5}"
+            f"{format_value(value)} is not an objective", "cost, time, loss, or {value_of_time_usd_per_hour: 5}"
         )
     return value
 
@@ -48,7 +53,7 @@ def _objective_form(value: Any) -> str:
 
 
 Objective = Annotated[
-    Annotated[Literal["cost", "time"], Tag("word")] | Annotated[ValueOfTime, Tag("value")],
+    Annotated[Literal["cost", "time", "loss"], Tag("word")] | Annotated[ValueOfTime, Tag("value")],
     Discriminator(_objective_form),
     BeforeValidator(_word_or_value),
 ]
@@ -79,6 +84,26 @@ def _jobs_follow_jobs(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
         what = f"{' and '.join(left)} wait for each other"
         raise validation_error(what, "drop one `after`", "after")
     return jobs
+
+
+def split_trials(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+    """Return the jobs with a job for each trial where trials are split: the first in place of its job, others last.
+
+    What waits for such a job waits for all its trials.
+    """
+    names = {job.name: [f"{job.name}-{k + 1}" for k in range(job.trials.count)] for job in jobs if job.trials.split}
+    first, others = [], []
+    for job in jobs:
+        after = tuple(
+            one.model_copy(update={"job": name}) for one in job.after for name in names.get(one.job, [one.job])
+        )
+        if job.name not in names:
+            first.append(job.model_copy(update={"after": after}) if job.after != after else job)
+            continue
+        made = [job.model_copy(update={"name": n, "after": after, "trials": Trials()}) for n in names[job.name]]
+        first.append(made[0])
+        others += made[1:]
+    return (*first, *others)
 
 
 def _now(value: Any) -> Any:
@@ -112,8 +137,9 @@ class _ScenarioBase(StrictModel):
     description: str = ""
     now: Now | None = None  # what dates and the hours of a timetable count from; None: the clock
     inventory: ZeroOrMany[Text] = ()  # offer files as written, relative to the scenario's file; `market` is the shipped
-    jobs: Annotated[Rows[Job], Field(min_length=1), AfterValidator(_names_differ), AfterValidator(_jobs_follow_jobs)]
+    jobs: Annotated[Rows[AnyJob], Field(min_length=1), AfterValidator(_names_differ), AfterValidator(_jobs_follow_jobs)]
     limits: Limits = Limits()
+    horizon: Horizon | None = None  # how long machines that are bought will be used; None: nothing is bought
     adjust: Rows[Adjust] = ()
     objective: Objective = "cost"
     solve: SolveSettings = SolveSettings()
@@ -139,15 +165,22 @@ NO_TRAINING_OFFER = (
 class Scenario(_ScenarioBase):
     """A scenario with all its offers: those of the inventory files first, inline offers last.
 
-    Prices are as read; `adjusted_offers` applies `adjust`.
+    Prices are as read; `labelled_offers` applies `adjust`.
     """
 
     offers: Rows[Offer]
     offers_inline: Rows[Offer] = ()
+    for_sale: Rows[Offer] = ()  # machines whose purchase a plan without a horizon compares its own machines with
+    jobs_written: Rows[Job] = ()  # jobs as in the file, where trials of some are split into `jobs`
+
+    def written_name(self, job: str) -> str:
+        """Return the name of a job in the file: that of all its trials for one of them."""
+        split = (one.name for one in self.jobs_written if one.trials.split)
+        return next((name for name in split if job.rpartition("-")[0] == name), job)
 
     @property
     def objective_kind(self) -> Literal["cost", "time"]:
-        """Return what is minimised first; a value of time is part of the cost."""
+        """Return what is minimised first; a value of time is part of the cost, and the least loss is found before."""
         return "time" if self.objective == "time" else "cost"
 
     @property
@@ -194,15 +227,16 @@ class Scenario(_ScenarioBase):
             return 0.0
         return max(NEAR_TIE_USD, min(NEAR_TIE_SHARE * least_usd, MOST_NEAR_TIE_USD))
 
-    def adjusted_offers(self) -> tuple[Offer, ...]:
-        """Return the offers at the prices of the what-if, in the order of `offers`."""
-        return apply_adjustments(self.offers, self.adjust)
+    def labelled_offers(self) -> list[tuple[str, Offer]]:
+        """Return every offer by its label, at the prices of the what-if: each zone alone, then groups of zones."""
+        return list(labelled_offers(self.__dict__, self.offers, self.adjust, self.limits, self.horizon))
 
     @model_validator(mode="after")
     def _has_offers(self) -> Self:
         """Raise a fault where no offer can train."""
         if not self.offers:
             raise validation_error("no offers given", "give inventory: [FILE] or offers: [...]", "offers")
+        check_horizon(self.horizon, self.offers, self.offers_inline)
         if all(offer.is_cpu for offer in self.offers):
             raise validation_error(*NO_TRAINING_OFFER, "offers")
         return self
@@ -225,11 +259,17 @@ class SolveOptions(StrictModel):
     as_of: datetime.date | None = None  # the day on which ages of prices are counted; None: today
 
 
+_NOT_OF_FILE = ("offers", "offers_inline", "for_sale", "jobs", "jobs_written")
+
+
 def scenario_data(scenario: Scenario) -> dict[str, Any]:
     """Return the scenario as plain data in the form of its file, without defaults; inventory files stay named."""
-    data = scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"offers", "offers_inline"})
+    data = scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(_NOT_OF_FILE))
     data["name"] = scenario.name  # names are never left out: settings find jobs by them
-    data["jobs"] = [{"name": job.name, **written} for job, written in zip(scenario.jobs, data["jobs"], strict=True)]
+    jobs = scenario.jobs_written or scenario.jobs
+    data["jobs"] = [
+        {"name": job.name, **job.model_dump(mode="json", by_alias=True, exclude_defaults=True)} for job in jobs
+    ]
     if scenario.offers_inline:
         data["offers"] = [offer_data(offer) for offer in scenario.offers_inline]
     return data

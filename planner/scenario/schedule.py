@@ -95,6 +95,11 @@ class PeriodBudget(StrictModel):
     from_hours: Moment | None = Field(default=None, alias="from")
     to_hours: Moment | None = Field(default=None, alias="to")
 
+    @property
+    def length_hours(self) -> float:
+        """Hours of a period that returns; 0 for one time."""
+        return PERIOD_HOURS[self.per] if self.per else 0.0
+
     def periods(self, horizon_hours: float) -> list[tuple[float, float]]:
         """Return the periods in hours from the start of the plan up to a horizon."""
         if self.per is None:

@@ -7,7 +7,15 @@ from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from planner.documents.quantities import NotNegative, Positive, PositiveInteger, Rows, StrictModel, validation_error
+from planner.documents.quantities import (
+    NotNegative,
+    Positive,
+    PositiveInteger,
+    Rows,
+    StrictModel,
+    Text,
+    validation_error,
+)
 from planner.hazards import mean_hours
 
 AGREEMENT = 0.01
@@ -41,6 +49,12 @@ class EndsByAge(StrictModel):
         return mean_hours(self.ages_hours, self.ends_per_hour)
 
 
+class ZoneStays(EndsByAge):
+    """How long machines stay in one zone of a group, by the age of its up-time."""
+
+    zone: Text
+
+
 def _two_are_enough(schema: dict[str, Any]) -> None:
     del schema["required"]
     schema["anyOf"] = [{"required": keys} for keys in _ENOUGH]
@@ -63,6 +77,8 @@ class SpotStatistics(StrictModel):
     outage: EndsByAge | None = None
     another_zone: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """In a group of zones: the chance that another zone has machines at once when they are taken from one."""
+    zones: Rows[ZoneStays] = ()
+    """The zones of a group with `another_zone`: where to go when machines are taken."""
     instances: PositiveInteger = 1
     """How many machines must be there together for these statistics to call it up."""
     notice_seconds: NotNegative | None = None

@@ -50,6 +50,7 @@ Sharding = Annotated[str, _OneOf("sharding")]
 Attention = Annotated[str, _OneOf("attention")]
 Optimizer = Annotated[str, _OneOf("optimizer")]
 Offload = Annotated[str, _OneOf("offload")]
+Latents = Annotated[str, _OneOf("latents")]
 TechniqueName = Annotated[str, _OneOf("names")]
 """Techniques with a 0/1 name, the ones that a penalty can be put on."""
 Framework = Annotated[str, _OneOf("framework")]
@@ -112,16 +113,24 @@ class Techniques(StrictModel):
     attention: OneOrMany[Attention] | None = None
     optimizer: OneOrMany[Optimizer] | None = None
     offload: OneOrMany[Offload] | None = None
+    latents: OneOrMany[Latents] | None = None  # of image networks
     tensor_parallel: OneOrMany[PositiveInteger] | None = None
     pipeline_parallel: OneOrMany[PositiveInteger] | None = None
+    context_parallel: OneOrMany[PositiveInteger] | None = None
+    expert_parallel: OneOrMany[PositiveInteger] | None = None
     penalty_usd: dict[TechniqueName, Price] = Field(default_factory=dict)
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
 
     @property
     def uses_host_memory(self) -> bool:
         """Whether states may lie in host memory, so that the memory of an offer matters."""
-        rows = read_techniques().values.offload.values
-        return any(rows[one].optimizer or rows[one].weights for one in self.offload or ())
+        values = read_techniques().values
+        rows, optimizers = values.offload.values, values.optimizer.values
+        if any(rows[one].optimizer or rows[one].weights for one in self.offload or ()):
+            return True
+        if self.optimizer is not None:
+            return any(optimizers[one].paged for one in self.optimizer)
+        return "full" in (self.method or ("full",))  # whose optimizer may come to be paged
 
     @property
     def penalties_usd(self) -> tuple[float, ...]:
@@ -151,8 +160,11 @@ class RunSettings(StrictModel):
     attention: Attention | None = None
     optimizer: Optimizer | None = None
     offload: Offload | None = None
+    latents: Latents | None = None
     tensor_parallel: PositiveInteger | None = None
     pipeline_parallel: PositiveInteger | None = None
+    context_parallel: PositiveInteger | None = None
+    expert_parallel: PositiveInteger | None = None
     micro_batch: PositiveInteger | None = None
     accumulation_steps: PositiveInteger | None = None
     global_batch: PositiveInteger | None = None

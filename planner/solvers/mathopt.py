@@ -81,7 +81,7 @@ class MathOptSolver:
         parameters = records.SolveParametersProto(relative_gap_tolerance=relative_gap)
         if time_limit_seconds is not None:
             parameters.time_limit.FromTimedelta(timedelta(seconds=time_limit_seconds))
-        if self.name == "highs" and program.size > HIGHS_PRESOLVE_SIZE:
+        if self.name == "highs" and (program.is_tight or program.size > HIGHS_PRESOLVE_SIZE):
             parameters.presolve = records.EMPHASIS_OFF
         if self.name == "cp-sat":
             settings = parameters.cp_sat

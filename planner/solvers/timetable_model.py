@@ -9,11 +9,11 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from planner.formulation.timetable.energy import energy_rows, start_range
+from planner.formulation.timetable.energy import energy_rows, periods_together, start_range
 from planner.formulation.timetable.problem import Schedule, lot_groups, time_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from planner.formulation.timetable.problem import Mode, Period, Timetable
 
@@ -114,13 +114,13 @@ class TimetableModel:
             counts: list[Any] = [self.bought[number] for number in members]
             self.model.add(sum(counts) <= capacity)
 
-    def _sum_over_modes(self, amount: Callable[[Mode], int]) -> Any:
-        """Return sum_{j,m} amount[m]*x[j,m]."""
+    def _sum_over_modes(self, amount: Callable[[Mode], int], tasks: Collection[int] | None = None) -> Any:
+        """Return sum_{j,m} amount[m]*x[j,m], over some of the tasks or all."""
         terms = [
             (count, literal)
-            for task, literals in zip(self.problem.tasks, self.chosen, strict=True)
+            for index, (task, literals) in enumerate(zip(self.problem.tasks, self.chosen, strict=True))
             for mode, literal in zip(task.modes, literals, strict=True)
-            if (count := amount(mode))
+            if (tasks is None or index in tasks) and (count := amount(mode))
         ]
         return self.cp.LinearExpr.weighted_sum([literal for _, literal in terms], [count for count, _ in terms])
 
@@ -151,6 +151,8 @@ class TimetableModel:
             ]
             if spent:
                 self.model.add(sum(spent) + self._lots_paid(period) <= period.amount)
+        for inside, amount in periods_together(self.problem, self.first, self.last):
+            self.model.add(self._sum_over_modes(lambda mode: mode.spend, inside) <= amount)
 
     def _spent(self, index: int, number: int, first: int, last: int) -> Any:
         """Return what a task spends in a period; None where it can spend nothing in it."""

@@ -11,11 +11,13 @@ import numpy as np
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import max_spot_share
 from planner.candidates.screening import screen
-from planner.candidates.spot_search import BEST_OF_METHODS, MAX_RUNNERS_UP, SearchScope
+from planner.candidates.spot.scope import BEST_OF_METHODS, SearchScope
+from planner.candidates.spot_search import MAX_RUNNERS_UP
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.explanation import Alternative
 from planner.results.plan_parts import Option
+from planner.scenario.inference import InferenceJob
 from planner.solving.lexicographic import COST, LAST
 from planner.solving.resolve import describe_candidate, describe_method, recipe_of
 from planner.solving.scoring import CandidateObjective
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
     from planner.solving.resolve import ResolvedPlan
 
 METHOD_LABELS = ("QLoRA", "LoRA", "full")
-PAYMENT_LABELS: dict[str, str] = {"own": "own machine", "managed": "by the service", "committed": "committed"}
+PAYMENT_LABELS = {"own": "own machine", "bought": "bought", "managed": "by the service", "committed": "committed"}
 """How the tiers are paid that are not rented by the hour."""
 MIN_RELATIVE_DIFFERENCE = 0.25
-"""Share by which the hours of an alternative of the same cost (or its cost at the same hours) must differ."""
+"""Share by which an alternative of the same cost must differ in hours, or of the same hours in cost."""
 
 
 def figures_of(table: CandidateTable, row: int, share: float, market: Market) -> dict[str, Any]:
@@ -65,11 +67,12 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
     candidates, recipes = prepared.candidates[job], prepared.candidates[job].recipes
     if candidates.job.kind == "pretrain":
         return ()
+    labels = method_labels(candidates)
     table = with_excluded_methods(prepared, job)
     value, share = CandidateObjective.of(prepared.scenario).best(table)
     row_labels = np.asarray([recipe.method_label for recipe in recipes], dtype=str)[table.recipe]
     options = []
-    for label in METHOD_LABELS:
+    for label in labels:
         allowed = any(is_allowed(recipe, candidates.job) for recipe in recipes if recipe.method_label == label)
         rows = np.flatnonzero((row_labels == label) & np.isfinite(value))
         if len(rows):
@@ -83,10 +86,20 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
     return tuple(options)
 
 
+def method_labels(candidates: JobCandidates) -> tuple[str, ...]:
+    """Return the rungs of the ladder of a job: of generation engines and bits, most bits first."""
+    if not isinstance(candidates.job, InferenceJob):
+        return METHOD_LABELS
+    return tuple(
+        dict.fromkeys(one.method_label for one in sorted(candidates.recipes, key=lambda one: -one.weight_bits))
+    )
+
+
 def with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTable:
     """Return the job's screened candidates, and of those that only their method excludes what may be the best."""
     candidates, table = prepared.candidates[job], prepared.screened[job].table
-    recipes = [one.method_label in METHOD_LABELS and not is_allowed(one, candidates.job) for one in candidates.recipes]
+    labels = method_labels(candidates)
+    recipes = [one.method_label in labels and not is_allowed(one, candidates.job) for one in candidates.recipes]
     is_excluded = np.asarray(recipes, dtype=bool)
     if not is_excluded.any():
         return table
@@ -119,7 +132,7 @@ def find_runners_up(prepared: PreparedScenario, job: int, chosen: int, share: fl
 
     def kind(row: int) -> tuple[str, str]:
         offer = int(table.offer[row])
-        payment = PAYMENT_LABELS.get(market.offers[offer].tier, "by the hour")
+        payment = PAYMENT_LABELS.get(str(market.offers[offer].tier), "by the hour")
         return f"{market.offers[offer].provider} {market.gpus[offer]}", payment
 
     seen = {kind(chosen)}
@@ -160,14 +173,15 @@ def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:
     for label, part in () if objective.by_time else FASTER.items():
         most = np.minimum(table.share_high, max_spot_share(table, part * hours))
         rows = np.flatnonzero(most >= table.share_low)
-        if not len(rows):
+        if not len(rows):  # nothing ends so early
             continue
         cut = replace(table.rows(rows), share_high=most[rows])
         value, share = objective.best(cut)
-        best = int(np.lexsort((cut.late_hours(share), value))[0])
+        best = int(np.lexsort((late := cut.late_hours(share), value))[0])
         if math.isfinite(value[best]):
             figures = figures_of(cut, best, float(share[best]), prepared.market)
-            found.setdefault((int(rows[best]), float(share[best])), Option(label=label, **figures))
+            option = Option(label=label, hours_at_confidence=float(late[best]), **figures)
+            found.setdefault((int(rows[best]), float(share[best])), option)
     return tuple(found.values())
 
 
@@ -213,9 +227,9 @@ def _best_alternatives_of_job(plan: ResolvedPlan, job: int) -> Iterator[Alternat
             if is_chosen[rows].any():  # the plan itself, not an alternative within half a cent of it
                 best.append((False, current.score, str(name), int(rows[is_chosen[rows]][0])))
                 continue
-            # As in the passes of a solve: among those within the slack of the best, the second goal decides.
+            # As in the passes of a solve: within the slack of the best the second goal decides, then what rounds.
             near = rows[score[rows] <= np.min(score[rows]) + slack]
-            row = int(near[np.lexsort((score[near], second[near], ~allowed[near]))[0]])
+            row = int(near[np.lexsort((score[near], table.lossiness[near], second[near], ~allowed[near]))[0]])
             if math.isfinite(score[row]):
                 best.append((True, float(score[row]), str(name), row))
         for is_other, value_of_row, name, row in sorted(best):
@@ -272,8 +286,7 @@ def _describe_alternative(
     plan: ResolvedPlan, current: ScoredCandidate, other: ScoredCandidate, figures: dict[str, Any]
 ) -> str:
     """Return how much worse an alternative is; if by nothing, what else differs; and its additional penalty."""
-    prepared = plan.prepared
-    objective = CandidateObjective.of(prepared.scenario)
+    prepared, objective = plan.prepared, CandidateObjective.of(plan.prepared.scenario)
     own = figures_of(current.table, current.row, current.share, prepared.market)
     sigma = difference_sigma(prepared.library, figures["gpu"] == own["gpu"])
     summary = describe_difference(other.score, current.score, sigma, objective.comparatives)

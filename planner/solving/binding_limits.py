@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.screening import screen
-from planner.candidates.spot_search import LEAST_DOLLARS
+from planner.candidates.spot.scope import LEAST_DOLLARS
 from planner.configurations.recipe import is_allowed
 from planner.results.explanation import Binding
 from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours
@@ -21,7 +21,7 @@ from planner.solving.scoring import CandidateObjective
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.arrays import Floats
+    from planner.arrays import Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
     from planner.scenario.scenario import Scenario
     from planner.solving.prepare import PreparedScenario
@@ -115,17 +115,14 @@ def describe_binding_limits(prepared: PreparedScenario, job: int) -> tuple[str, 
     current = float(np.min(objective.best(prepared.screened[job].table)[0], initial=np.inf))
     if not math.isfinite(current):
         return ()
-    # Limits only cut spot shares and billing steps only add dollars: a candidate that is no better without both
-    # (and without the budget) cannot become the best when a limit is lifted.
-    without_budget = replace(objective, budget_usd=math.inf)
-    lower_bound = np.fmin(without_budget.best(candidates.table)[0], _spot_lower_bound(candidates, objective))
-    promising = np.flatnonzero(lower_bound < current - objective.min_gain(current))
-    if not len(promising):
+    goal = current - objective.min_gain(current)
+    promising = candidates.rows(promising_rows(candidates, objective, goal))
+    if not len(promising.table):
         return ()
     found = []
     for lifted in lift_limits(scenario):
-        best = _best_without(prepared, job, candidates.rows(promising), lifted)
-        if current - best > objective.min_gain(current):
+        best = _best_without(prepared, job, promising, lifted, goal)
+        if best < goal:
             name = lifted.path.rpartition(".")[2].removesuffix("_usd")
             is_default = name == "max_hours" and scenario.limits.max_hours is None
             default = f"default {max_run_hours(candidates.job, scenario.limits):,.0f} h; " if is_default else ""
@@ -133,8 +130,24 @@ def describe_binding_limits(prepared: PreparedScenario, job: int) -> tuple[str, 
     return tuple(found)
 
 
-def _best_without(prepared: PreparedScenario, job: int, candidates: JobCandidates, lifted: LiftedLimit) -> float:
-    """Return the best objective of candidates of a job without a limit; infinite if it does not concern the job."""
+def promising_rows(candidates: JobCandidates, objective: CandidateObjective, goal: float) -> Integers:
+    """Return the rows whose objective may lie below a goal if limits are lifted.
+
+    Limits only cut spot shares and billing steps only add dollars: a candidate that is no better without both (and
+    without the budget) cannot become the best when a limit is lifted.
+    """
+    without_budget = replace(objective, budget_usd=math.inf)
+    lower_bound = np.fmin(without_budget.best(candidates.table)[0], _spot_lower_bound(candidates, objective))
+    return np.flatnonzero(lower_bound < goal)
+
+
+def _best_without(
+    prepared: PreparedScenario, job: int, candidates: JobCandidates, lifted: LiftedLimit, goal: float
+) -> float:
+    """Return the best objective below a goal of candidates of a job without a limit.
+
+    It is no less than the goal where there is none, and infinite if the limit does not concern the job.
+    """
     before, after = prepared.scenario, lifted.scenario
     own, freed = before.jobs[job], after.jobs[job]
     screens_method = own.techniques == freed.techniques
@@ -152,7 +165,8 @@ def _best_without(prepared: PreparedScenario, job: int, candidates: JobCandidate
     candidates = replace(candidates, job=own.model_copy(update={"deadline_hours": freed.deadline_hours}))
     objective = CandidateObjective.of(after)
     waiting, library = objective.waiting_usd, prepared.library
-    table = screen(candidates, market, after.limits, library, screens_method, waiting, LEAST_DOLLARS).table
+    scope = replace(LEAST_DOLLARS, below=goal)
+    table = screen(candidates, market, after.limits, library, screens_method, waiting, scope).table
     return float(np.min(objective.best(table)[0], initial=np.inf))
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.candidates.screening import screen
-from planner.candidates.spot_search import BEST
+from planner.candidates.spot.scope import BEST
 from planner.results.plan_parts import describe_machines
+from planner.solving.binding_limits import promising_rows
 from planner.solving.scoring import CandidateObjective
 from planner.units import DAY_HOURS
 
@@ -43,13 +45,18 @@ def describe_outdated_prices(prepared: PreparedScenario, job: int, row: int, sha
     count = sum(limits.is_outdated(offer) for offer in scenario.offers)
     if not market.is_outdated.any() or limits.max_price_age_hours is None:
         return ()
-    candidates = prepared.candidates[job]
-    others = candidates.rows(market.is_outdated[candidates.table.offer] & ~candidates.beaten())
-    goal, open_ = CandidateObjective.of(scenario), limits.model_copy(update={"max_price_age_hours": None})
-    table = screen(others, market, open_, prepared.library, True, goal.waiting_usd, BEST).table
-    value, shares = goal.best(table)
-    objective = float(goal.values(prepared.screened[job].table.rows(np.asarray([row])), share)[0])
-    if not np.isfinite(value).any() or float(np.min(value)) > objective - goal.min_gain(objective):
+    candidates, objective = prepared.candidates[job], CandidateObjective.of(scenario)
+    reached = float(objective.values(prepared.screened[job].table.rows(np.asarray([row])), share)[0])
+    goal = reached - objective.min_gain(reached)
+    old = candidates.rows(market.is_outdated[candidates.table.offer])
+    old = old.rows(promising_rows(old, objective, np.nextafter(goal, np.inf)))
+    if not len(old.table):
+        return ()
+    open_, scope = limits.model_copy(update={"max_price_age_hours": None}), replace(BEST, below=goal)
+    old = old.rows(~old.beaten())
+    table = screen(old, market, open_, prepared.library, True, objective.waiting_usd, scope).table
+    value, shares = objective.best(table)
+    if not np.min(value, initial=np.inf) <= goal:
         return ()
     best = int(np.argmin(value))
     place = int(table.offer[best])

@@ -1,18 +1,21 @@
-"""What a plan would cost under other frameworks, or with less certainty that it fits in memory."""
+"""What a plan would cost under other frameworks, with less certainty of memory, or with adapters another way."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.enumeration import candidates_of_framework
+from planner.candidates.enumeration import Margins, candidates_of_framework, enumerate_candidates
 from planner.candidates.screening import screen
-from planner.candidates.spot_search import BEST
+from planner.candidates.spot.scope import BEST
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.results.plan_parts import Option
+from planner.scenario.inference import InferenceJob, InferenceWork, ServedAdapter
+from planner.scenario.stages import Trials
 from planner.solving.alternatives import figures_of
 from planner.solving.infeasibility.relaxations import setting_path
 from planner.solving.scoring import CandidateObjective
@@ -29,6 +32,8 @@ MIN_RISK_GAIN = 0.01
 def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[Option, ...]:
     """Return the best candidate of each framework on the plan's GPU within the limits, those of the job first."""
     candidates, library = prepared.candidates[job], prepared.library
+    if isinstance(candidates.job, InferenceJob):  # its engines are rungs of the ladder
+        return ()
     used, profiles = frameworks_of(candidates.job, library), library.techniques.frameworks
     if candidates.job.kind == "pretrain" and len(used) == 1:
         return ()
@@ -53,14 +58,17 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
     candidates, limits, library = prepared.candidates[job], prepared.scenario.limits, prepared.library
     table, given = prepared.screened[job].table, candidates.job.confidence_given
     taken = candidates.recipes[int(table.recipe[chosen])].framework
+    if isinstance(candidates.job, InferenceJob):
+        return ()  # its memory is known but for a small part, and `hf` is an engine and a framework
     if limits.vram_headroom is not None or taken not in library.techniques.frameworks or given.memory <= LEAST_SURE:
         return ()
     objective, less_sure = CandidateObjective.of(prepared.scenario), given.model_copy(update={"memory": LEAST_SURE})
     one = candidates_of_framework(candidates, taken, gpu, prepared.market, library, less_sure)
-    screened = screen(one, prepared.market, limits, library, True, objective.waiting_usd, BEST)
+    goal = float(objective.values(table.rows(np.asarray([chosen])), share)[0]) * (1 - MIN_RISK_GAIN)
+    scope = replace(BEST, below=goal)
+    screened = screen(one, prepared.market, limits, library, True, objective.waiting_usd, scope)
     value, shares = objective.best(screened.table)
-    reached = float(objective.values(table.rows(np.asarray([chosen])), share)[0])
-    if not len(value) or not np.min(value) < reached * (1 - MIN_RISK_GAIN):
+    if not np.min(value, initial=np.inf) < goal:
         return ()
     best = int(np.argmin(value))
     row = int(screened.rows[best])
@@ -83,3 +91,45 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
             **figures,
         ),
     )
+
+
+def adapters_another_way(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
+    """Return the best plan of a job of generation whose adapters are served in place of merged, or the other way.
+
+    Served adapters share one engine; merged ones are a model each, so that `n` of them are `n` runs with an `n`-th of
+    the requests, one after the other. What each run pays by itself is the start.
+    """
+    candidates, limits, library = prepared.candidates[job], prepared.scenario.limits, prepared.library
+    given = candidates.job
+    if not isinstance(given, InferenceJob) or given.adapter is None or given.trials.halving is not None:
+        return ()
+    rank, targets, served = given.adapter.rank, given.adapter.targets, given.adapter.served
+    if served is None:
+        changed = given.model_copy(update={"adapter": ServedAdapter(rank=rank, targets=targets, served=1)})
+        label, setting = "adapter served", "adapter.served: 1"
+    else:
+        trials = Trials(count=given.trials.count * served, at_once=given.trials.at_once)
+        merged = ServedAdapter(rank=rank, targets=targets)
+        update = {"adapter": merged, "work": _part_of(given.work, served), "trials": trials}
+        changed = given.model_copy(update=update)
+        label, setting = f"merged, {served} runs" if served > 1 else "merged", "adapter.merged: true"
+    names = [one.name for one in prepared.scenario.jobs]
+    margins = Margins(limits.vram_headroom, limits.budget_confidence)
+    one = enumerate_candidates(changed, candidates.architecture, prepared.market, names, library, margins)
+    objective = CandidateObjective.of(prepared.scenario)
+    screened = screen(one, prepared.market, limits, library, True, objective.waiting_usd, BEST)
+    value, share = objective.best(screened.table)
+    if not len(value) or not np.isfinite(value).any():
+        nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
+        return (Option(label=label, allowed=False, note="no configuration within the limits", **nothing),)
+    best = int(np.argmin(value))
+    figures = figures_of(screened.table, best, float(share[best]), prepared.market)
+    return (Option(label=label, allowed=False, note=setting, **figures),)
+
+
+def _part_of(work: InferenceWork, runs: int) -> InferenceWork:
+    """Return the requests of one of several runs that share them, rounded up."""
+    if work.lengths:
+        rows = tuple(row.model_copy(update={"count": math.ceil(row.count / runs)}) for row in work.lengths)
+        return work.model_copy(update={"lengths": rows})
+    return work.model_copy(update={"requests": math.ceil(work.total_requests / runs)})

@@ -21,6 +21,7 @@ from planner.formulation.build import build_program
 from planner.formulation.objective import (
     cost_objective,
     hours_objective,
+    lossiness_objective,
     memory_objective,
     name_objective,
     time_objective,
@@ -52,6 +53,7 @@ class Goal:
 COST = Goal("cost", cost_objective, 0.005)  # $: half a cent
 HOURS_GOAL = Goal("hours", hours_objective, 1e-3)  # h: a few seconds, more than the tolerance of solvers
 LAST = Goal("last", time_objective, 0.001)  # h
+LOSSINESS = Goal("lossiness", lossiness_objective, 0.1)  # whole numbers
 MEMORY = Goal("memory", memory_objective, 1e-3)  # GiB
 NAME_ORDER = Goal("names", name_objective, 0.0)
 
@@ -61,7 +63,7 @@ def no_ties(_: float) -> float:
     return 0.0
 
 
-GOALS = {"cost": (COST, HOURS_GOAL, MEMORY, NAME_ORDER), "time": (LAST, COST, MEMORY, NAME_ORDER)}
+GOALS = {"cost": (COST, HOURS_GOAL, LOSSINESS, MEMORY, NAME_ORDER), "time": (LAST, COST, LOSSINESS, MEMORY, NAME_ORDER)}
 """The passes, in order, for each objective; the second one also fixes the spot shares."""
 
 SHARE_PASS = 1
@@ -83,13 +85,14 @@ class LexicographicSolution:
 
 
 def solve_lexicographic(
-    table: CandidateTable, shared: SharedLimits, run: Run, ties: Ties = no_ties
+    table: CandidateTable, shared: SharedLimits, run: Run, ties: Ties = no_ties, breaks_ties: bool = True
 ) -> LexicographicSolution:
-    """Return the plan of least objective; among plans within a tie, least hours, most free VRAM, first name.
+    """Return the plan of least objective; within a tie, least hours, least lossy, most free VRAM, first name.
 
     A tie is half a cent, or more dollars if `ties` says so: the objective of the first pass stays the strict one.
     With objective `time`: the least last finish; within 0.001 h of it the least cost, then as above. A first pass
-    without a proven optimum is followed by the second only: breaking ties means nothing then.
+    without a proven optimum is followed by the second only: breaking ties means nothing then. Without `breaks_ties`
+    the first pass is the only one.
     """
     goals = GOALS[shared.objective]
     narrowed = _fix_cheapest_shares(table, shared)
@@ -99,6 +102,8 @@ def solve_lexicographic(
     columns = VariableLayout(narrowed, shared)
     rows = columns.chosen(first.values)
     shares = columns.spot_share(first.values, rows)
+    if not breaks_ties:
+        return LexicographicSolution(first, rows, _snap_shares(narrowed, rows, shares))
     strict, goals = goals, (_with_ties(goals[0], first.objective, ties), *goals[1:])
     # Near ties choose between candidates, each at its cheapest share: dollars are not spent on a faster share.
     is_near = goals[0].slack > strict[0].slack

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.library.techniques import TECHNIQUE_FIELDS, read_techniques
 from planner.results.plan_parts import LossyChoice
 from planner.solving.alternatives import with_excluded_methods
 from planner.solving.scoring import CandidateObjective
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Lossy(NamedTuple):
-    """A technique that rounds: what a plan calls it, its key, which recipes use it, and what doing without means."""
+    """A technique that can change what is learnt: name, key, the recipes that use it, and doing without."""
 
     words: str
     key: str
@@ -27,22 +28,28 @@ class _Lossy(NamedTuple):
     without: str
 
 
-LOSSY = (
-    _Lossy("4-bit weights", "weight_bits", lambda recipe: recipe.weight_bits == 4, "16-bit"),
-    _Lossy("8-bit weights", "weight_bits", lambda recipe: recipe.weight_bits == 8, "16-bit"),
-    _Lossy("8-bit optimizer", "optimizer", lambda recipe: recipe.optimizer.endswith("_8bit"), "32-bit states"),
-    _Lossy("fp16", "precision", lambda recipe: recipe.precision == "fp16_mixed", "bf16"),
-    _Lossy("fp8", "precision", lambda recipe: recipe.precision.startswith("fp8"), "bf16"),
-)
-
-
 def _kinds(job: Job) -> tuple[_Lossy, ...]:
     """Return every kind of rounding that a job may meet; of the ranks that it lists, each but the highest is one."""
     ranks = sorted(set(job.lora.rank))
     return (
-        *LOSSY,
+        *_of_table(),
         *(_Lossy(f"LoRA rank {rank}", "lora_rank", _has_rank(rank), f"rank {ranks[-1]}") for rank in ranks[:-1]),
     )
+
+
+def _of_table() -> tuple[_Lossy, ...]:
+    """Return the values that the table of techniques calls lossy; values of one name are one kind."""
+    table, kinds = read_techniques(), dict[tuple[str, str], _Lossy]()
+    for key in TECHNIQUE_FIELDS:
+        lossy = {value: row.lossy for value, row in table.of(key).values.items() if row.lossy}
+        for name, without in dict.fromkeys((one.name, one.without) for one in lossy.values()):
+            values = frozenset(value for value, one in lossy.items() if one.name == name)
+            kinds[key, name] = _Lossy(name, key, _has_one_of(key, values), without)
+    return tuple(kinds.values())
+
+
+def _has_one_of(key: str, values: frozenset[str | int]) -> Callable[[Recipe], bool]:
+    return lambda recipe: getattr(recipe, key) in values
 
 
 def _has_rank(rank: int) -> Callable[[Recipe], bool]:

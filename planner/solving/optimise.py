@@ -16,7 +16,9 @@ from planner.solving.prepare import PreparedScenario, build_shared_limits
 
 if TYPE_CHECKING:
     from planner.arrays import Floats, Integers
+    from planner.formulation.shared_limits import SharedLimits
     from planner.scenario.scenario import Scenario, SolveOptions
+    from planner.solving.lexicographic import Ties
 
 NEGLIGIBLE_SHARE = 0.01
 """Share of the work below which a second market is not worth a machine."""
@@ -31,7 +33,7 @@ class OptimisedChoice:
     choice: LexicographicSolution
     rows: tuple[int, ...]  # rows of the joined table, one per job; empty without a plan
     shares: tuple[float, ...]  # spot share of each job, negligible shares rounded away
-    table: CandidateTable
+    table: CandidateTable  # joined, of what dominance leaves of each job
     owner: Integers  # row of the joined table -> row of its job's screened table
     dominated: int
 
@@ -46,23 +48,33 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
 
     Without `side_by_side` the limits at one time are left out: what a plan costs at least if jobs take turns.
     """
-    table = concatenate([one.table for one in prepared.screened])
-    owner = np.concatenate([np.arange(len(one.table)) for one in prepared.screened])
     shared = build_shared_limits(prepared.scenario, prepared.market)
     if not side_by_side:
         shared = replace(shared, max_gpus=None, quota={}, stock={})
-    keep = potentially_optimal_rows(table, shared, prepared.scenario.near_tie_usd)
-    keep = keep[find_undominated(table.rows(keep), shared)]
+    ties = prepared.scenario.near_tie_usd
+    kept = [_needed_rows(table, shared, ties) for table in (one.table for one in prepared.screened)]
+    # Job by job: the joined table of all candidates of hundreds of jobs would not fit in memory.
+    table = concatenate([one.table.rows(rows) for one, rows in zip(prepared.screened, kept, strict=True)])
+    owner = np.concatenate(kept)
     solver = partial(
         run,
         solver=options.solver,
         time_limit_seconds=options.time_limit_seconds,
         relative_gap=max(options.gap, DEFAULT_GAP),
     )
-    choice = solve_lexicographic(table.rows(keep), shared, solver, prepared.scenario.near_tie_usd)
-    rows = tuple(keep[choice.rows].tolist())
+    # Of hundreds of jobs the strict optimum is taken: it is found in a second, ties would take minutes.
+    choice = solve_lexicographic(table, shared, solver, ties, breaks_ties=not prepared.is_slim)
+    rows = tuple(choice.rows.tolist())
     shares = _round_shares(prepared.scenario, table.rows(np.asarray(rows)), choice.spot_share) if rows else ()
-    return OptimisedChoice(choice, rows, shares, table, owner, len(table) - len(keep))
+    dominated = sum(len(one.table) for one in prepared.screened) - len(table)
+    return OptimisedChoice(choice, rows, shares, table, owner, dominated)
+
+
+def _needed_rows(table: CandidateTable, shared: SharedLimits, ties: Ties) -> Integers:
+    """Return the rows of one job that the program needs."""
+    keep = potentially_optimal_rows(table, shared, ties)
+    # Of several jobs only equal candidates are compared by what they round: more rows would take longer.
+    return keep[find_undominated(table.rows(keep), shared, keeps_lossless=len(table.jobs) == 1)]
 
 
 def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> tuple[float, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,19 +11,27 @@ import numpy as np
 from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.market import Market, build_market, has_comparable_prices, needs_separate_machines
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
+from planner.candidates.shipping.placement import export_fault
 from planner.candidates.stage_placement import no_machine_fault
+from planner.configurations.latents import latent_faults
 from planner.configurations.observed.comparison import impossibility_reason
+from planner.configurations.replicas.checks import prompt_faults, request_faults, run_faults
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.shared_limits import SharedLimits
 from planner.library.reading import read_library
+from planner.scenario.choices.open_job import OpenJob
+from planner.scenario.inference import InferenceJob
 from planner.scenario.scenario import MAX_OFFERS
+from planner.scenario.serving.job import ServeJob
 from planner.solving.scoring import CandidateObjective
+from planner.solving.slimming import is_large, slim, starts_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
+    from planner.scenario.job import Job
     from planner.scenario.scenario import Scenario
 
 
@@ -35,6 +44,7 @@ class PreparedScenario:
     market: Market
     candidates: tuple[JobCandidates, ...]
     screened: tuple[ScreenedCandidates, ...]
+    is_slim: bool = False  # of each job only what the program needs is kept
 
 
 def prepare(
@@ -42,13 +52,15 @@ def prepare(
     library: Library | None = None,
     before: PreparedScenario | None = None,
     with_policies: bool = True,
+    may_be_slim: bool = True,
 ) -> PreparedScenario:
     """Return the candidates of every job on the scenario's market, screened by the job's own limits.
 
     What an earlier scenario (`before`) has in common with this one is reused instead of computed again: the market
     if offers and prices are the same, a job's candidates if only its deadline changed, screened candidates if no
     limit that filters them changed. `with_policies` False leaves spot to mixes of two markets, where the policies of
-    one deadline are not needed.
+    one deadline are not needed. Of hundreds of jobs without time only what the program needs is kept, unless
+    `may_be_slim` is False.
 
     Raises
     ------
@@ -56,9 +68,11 @@ def prepare(
         For more than `MAX_OFFERS`, observed runs that are impossible on their GPU, data that no machine has the memory
         to prepare, and commitments that end before the job does and leave no other candidate.
     """
+    raise_faults(service_faults(scenario), ScenarioError)
     if (count := len(scenario.offers)) > MAX_OFFERS:
         fix = f"keep at most {MAX_OFFERS:,}, such as those of the GPUs and regions in question"
         raise ScenarioError([Fault(scenario.name, 0, "offers", f"{count:,} offers are too many", fix)])
+    check_is_definite(scenario)
     architectures = [job.architecture for job in scenario.jobs]
     if library is None and before and {job.architecture for job in before.scenario.jobs}.issuperset(architectures):
         library = before.library
@@ -68,22 +82,38 @@ def prepare(
         before = None
     same_market = before is not None and _market_inputs(before.scenario) == _market_inputs(scenario)
     market = before.market if before and same_market else build_market(scenario, library)
-    same_jobs = before is not None and len(before.candidates) == len(scenario.jobs)
-    candidates = tuple(
-        _candidates(scenario, index, market, library, before if same_jobs else None)
-        for index in range(len(scenario.jobs))
-    )
+    _check_requests(scenario, market, library)
+    if before is not None and (before.is_slim or len(before.candidates) != len(scenario.jobs)):
+        before = None
+    shared = build_shared_limits(scenario, market)
+    is_slim = may_be_slim and is_large(scenario) and starts_at_once(scenario, market, shared)
     waiting_usd = CandidateObjective.of(scenario).waiting_usd if with_policies else None
-    screened = tuple(
-        before.screened[index]
-        if before and same_jobs and one is before.candidates[index] and _filters(before.scenario) == _filters(scenario)
-        else screen(one, market, scenario.limits, library, waiting_usd=waiting_usd)
-        for index, one in enumerate(candidates)
+    candidates, screened = _candidates_and_screens(
+        scenario, market, library, before, waiting_usd, shared if is_slim else None
     )
     faults = [no_machine_fault(one.job, "ingest") for one in candidates if len(one.table) and one.lacks_ram().all()]
+    faults += [export_fault(one.job, one.architecture, library) for one in candidates if one.exports_nowhere()]
     raise_faults(faults, ScenarioError)
     _check_terms(scenario.name, candidates, screened, market)
-    return PreparedScenario(scenario, library, market, candidates, screened)
+    return PreparedScenario(scenario, library, market, candidates, screened, is_slim)
+
+
+def check_is_definite(scenario: Scenario) -> None:
+    """Raise ScenarioError for a job whose model, tokens or batch `solve` has to find first."""
+    job = next((one for one in scenario.jobs if isinstance(one, OpenJob)), None)
+    if job is not None:
+        what = f"{job.name} leaves its model, its tokens or its batch open, which planner solve decides"
+        fix = "solve it, and set architecture, work.tokens and global_batch of the job to those of the plan"
+        raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.architecture", what, fix)])
+
+
+def service_faults(scenario: Scenario) -> list[Fault]:
+    """Return a fault for each service, which no candidate of a run is for."""
+    return [
+        Fault(scenario.name, 0, f"jobs.{job.name}.kind", "not supported for kind: serve", "use solve or what-if")
+        for job in scenario.jobs
+        if isinstance(job, ServeJob)
+    ]
 
 
 def _check_terms(
@@ -108,10 +138,23 @@ def _check_terms(
     raise_faults(faults, ScenarioError)
 
 
+def _check_requests(scenario: Scenario, market: Market, library: Library) -> None:
+    """Raise ScenarioError for requests that no machine of the market can hold or that an engine cannot serve."""
+    cards = [card for card in market.cards if card is not None]
+    jobs = [job for job in scenario.jobs if isinstance(job, InferenceJob)]
+    faults = [fault for job in jobs for fault in request_faults(job, library.architecture(job.architecture), cards)]
+    faults += [fault for job in scenario.jobs for fault in prompt_faults(job, library.architecture(job.architecture))]
+    faults += [fault for job in scenario.jobs for fault in latent_faults(job, library.architecture(job.architecture))]
+    raise_faults(faults, ScenarioError)
+
+
 def _check_observations(scenario: Scenario, library: Library) -> None:
     """Raise ScenarioError for impossible observations: they would make every figure of the plan wrong."""
-    faults = []
+    faults: list[Fault] = []
     for job in scenario.jobs:
+        if isinstance(job, InferenceJob):
+            faults += run_faults(job, library.architecture(job.architecture), library)
+            continue
         for number, run in enumerate(job.measured):
             what = impossibility_reason(job, run, library.architecture(job.architecture), library)
             if what is not None:
@@ -131,11 +174,22 @@ def _market_inputs(scenario: Scenario) -> tuple[object, ...]:
     # Stages on separate machines may rent what the lists allow.
     lists = (limits.providers, limits.gpus, limits.tiers) if any(are_separate) else ()
     age = limits.max_price_age_hours
-    return scenario.offers, age, scenario.adjust, limits.regions, are_separate, data_regions, lists, comparable
+    return (
+        scenario.offers,
+        age,
+        scenario.adjust,
+        scenario.horizon,
+        (limits.regions, limits.spot_zones, limits.spot_share.max <= 0),
+        are_separate,
+        any(job.techniques.uses_host_memory for job in scenario.jobs),
+        data_regions,
+        lists,
+        comparable,
+    )
 
 
-NON_FILTER_LIMITS = {"budget_usd": None, "vram_headroom": None}
-"""Limits that no filter on single rows reads: a row of the program, and the margin of the fit rule."""
+NON_FILTER_LIMITS = {"budget_usd": None, "vram_headroom": None, "fallbacks": 0}
+"""Limits that no filter on single rows reads: a row of the program, the margin of the fit rule, further ways."""
 
 
 def _filters(scenario: Scenario) -> tuple[object, ...]:
@@ -143,6 +197,64 @@ def _filters(scenario: Scenario) -> tuple[object, ...]:
     limits = scenario.limits
     waiting_usd = CandidateObjective.of(scenario).waiting_usd
     return limits.model_copy(update=NON_FILTER_LIMITS), limits.budget_usd is None, waiting_usd
+
+
+TIMES = {"name": "", "deadline_hours": None, "release_hours": 0.0, "due_hours": None, "late_usd_per_hour": 0.0}
+"""What candidates do not depend on, with the value that comparisons of jobs put in."""
+
+
+def _candidates_and_screens(
+    scenario: Scenario,
+    market: Market,
+    library: Library,
+    before: PreparedScenario | None,
+    waiting_usd: float | None,
+    slimmed: SharedLimits | None,
+) -> tuple[tuple[JobCandidates, ...], tuple[ScreenedCandidates, ...]]:
+    """Return candidates and screened ones of all jobs; jobs that differ only in name and times share theirs.
+
+    With `slimmed` only what a program with these limits needs is kept, and all else is dropped job by job.
+    """
+    same_filters = before is not None and _filters(before.scenario) == _filters(scenario)
+    keys = [_twin_key(job) for job in scenario.jobs]
+    candidates: dict[int, JobCandidates] = {}
+    screened: dict[int, ScreenedCandidates] = {}
+    for _, group in groupby(sorted(range(len(keys)), key=keys.__getitem__), key=keys.__getitem__):
+        full: JobCandidates | None = None
+        twins: dict[float | None, tuple[JobCandidates, ScreenedCandidates]] = {}
+        for index in group:
+            job = scenario.jobs[index]
+            if before is None and full is not None:
+                full = replace(full, job=job)
+            else:
+                full = _candidates(scenario, index, market, library, before)
+            if before and same_filters and full is before.candidates[index]:
+                found = full, before.screened[index]
+            elif job.deadline_hours in twins:
+                found = twins[job.deadline_hours]
+            else:
+                found = full, screen(full, market, scenario.limits, library, waiting_usd=waiting_usd)
+                found = found if slimmed is None else slim(*found, slimmed)
+            twins.setdefault(job.deadline_hours, found)
+            candidates[index], screened[index] = _of_job(*found, job, index)
+    order = range(len(keys))
+    return tuple(candidates[index] for index in order), tuple(screened[index] for index in order)
+
+
+def _twin_key(job: Job) -> str:
+    """Return a text that is equal for jobs with equal candidates."""
+    return job.model_copy(update={**TIMES, "after": ()}).model_dump_json()
+
+
+def _of_job(
+    candidates: JobCandidates, screened: ScreenedCandidates, job: Job, index: int
+) -> tuple[JobCandidates, ScreenedCandidates]:
+    """Return both as those of another job of the scenario; unchanged where they are its own."""
+    if candidates.job == job and (candidates.table.job == index).all():
+        return candidates, screened
+    mine, cut = candidates.table, screened.table
+    mine, cut = (replace(one, job=np.full_like(one.job, index)) for one in (mine, cut))
+    return replace(candidates, job=job, table=mine), replace(screened, table=cut)
 
 
 def _candidates(

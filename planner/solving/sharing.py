@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.solving.optimise import optimise
 from planner.solving.prepare import build_shared_limits
+from planner.solving.slimming import starts_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,11 +24,9 @@ def may_take_turns(prepared: PreparedScenario) -> bool:
     scenario = prepared.scenario
     if scenario.needs_timetable:
         return True
-    if scenario.schedule == "side_by_side" or len(scenario.jobs) < 2:
+    if len(scenario.jobs) < 2:
         return False
-    limits = build_shared_limits(scenario, prepared.market)
-    reserved = any(one.is_reservation for one in prepared.market.offers)
-    return bool(limits.stock or limits.quota or reserved or limits.max_gpus is not None)
+    return not starts_at_once(scenario, prepared.market, build_shared_limits(scenario, prepared.market))
 
 
 def takes_turns(prepared: PreparedScenario, options: SolveOptions) -> bool:

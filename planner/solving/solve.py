@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,22 @@ from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.inputs import build_inputs
 from planner.decode.probability import budget_probability
+from planner.decode.purchase import compare_purchase
 from planner.errors import PlannerError
 from planner.library.quality import facts_on
+from planner.library.reading import read_library
 from planner.library.techniques import read_techniques
-from planner.results.plan import Assignment, CandidateCounts, Plan, Status, plan_figures
+from planner.results.plan import Assignment, Plan, Status, plan_figures
 from planner.results.plan_parts import QualityNote
+from planner.results.ways.considered import CandidateCounts, Infeasible
+from planner.scenario.choices.definite import open_job
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
+from planner.scenario.serving.job import ServeJob
 from planner.solving.alternatives import best_by_method, find_faster, find_runners_up
 from planner.solving.binding_limits import describe_binding_limits
 from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
-from planner.solving.excluded_plans import best_by_framework, find_riskier
+from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_riskier
+from planner.solving.further_ways import SOLVED, with_further_ways, without_demand
 from planner.solving.lossy_techniques import find_lossy
 from planner.solving.optimise import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
 
 CHANGED_DEFAULTS_NOTE = (
     "defaults of schema 2 hold (framework: hf, solve.ties: 0, limits.max_price_age: null, limits.vram_headroom: 0.05, "
-    "interconnect: nvlink of offers are the former ones); schema: 2 hides this"
+    "limits.spot_zones: same_zone, interconnect: nvlink of offers are the former ones); schema: 2 hides this"
 )
 """A warning of every plan whose scenario does not say that it expects the present defaults."""
 PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply per job"
@@ -48,21 +55,27 @@ class AuditError(PlannerError):
     """A fault of the planner: the independent audit does not confirm a plan."""
 
 
-def solve(scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None) -> Plan:
+def solve(
+    scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None, explains: bool = True
+) -> Plan:
     """Return the cheapest (or fastest) plan that keeps every limit, proven and audited.
 
-    An infeasible scenario is a `Plan` with that status and its explanation.
-
-    Raises
-    ------
-    ScenarioError, LibraryError
-        On bad input.
-    SolverError
-        If the solver breaks down.
-    AuditError
-        If the audit finds a fault in the plan.
+    An infeasible scenario is a `Plan` with that status and its explanation; without `explains` a service has none.
+    Raises ScenarioError and LibraryError on bad input, SolverError if the solver breaks down, AuditError if the audit
+    finds a fault in the plan.
     """
     started = perf_counter()
+    if any(isinstance(job, ServeJob) for job in scenario.jobs):
+        from planner.solving.fleet.together import solve_together  # what only services need is loaded with them
+
+        options = options or SolveOptions()
+        library = library or read_library([job.architecture for job in scenario.jobs])
+        plan = solve_together(scenario, library, options, started, solve_prepared, explains)
+        return _audited(plan, scenario, library, options)
+    if (job := open_job(scenario)) is not None:
+        from planner.solving.choices.solve import solve_open  # compares many scenarios, each solved as below
+
+        return solve_open(scenario, job, options, library, started, solve_prepared)
     return solve_prepared(prepare(scenario, library), options, started)
 
 
@@ -75,6 +88,37 @@ def solve_prepared(
     """
     options = options or SolveOptions()
     started = perf_counter() if started is None else started
+    if not prepared.scenario.limits.fallbacks:
+        return _solve_alone(prepared, options, started, explains)
+    plan = _solve_alone(without_demand(prepared), options, started, explains)
+    if plan.status not in SOLVED:
+        return plan
+    plan = with_further_ways(prepared, plan, partial(_solve_way, options), explains)
+    return _audited(
+        plan.model_copy(update={"seconds": perf_counter() - started}), prepared.scenario, prepared.library, options
+    )
+
+
+def lack_of_ways(scenario: Scenario, options: SolveOptions | None, library: Library) -> Infeasible | None:
+    """Return why a scenario has fewer further ways than it asks for; None where it has enough, or asks for none.
+
+    A scenario without any plan is None too: there is more to say of it.
+    """
+    if not scenario.limits.fallbacks:
+        return None
+    prepared, options = prepare(scenario, library), options or SolveOptions()
+    if _solve_alone(without_demand(prepared), options, perf_counter(), explains=False).status not in SOLVED:
+        return None
+    return solve_prepared(prepared, options).infeasible
+
+
+def _solve_way(options: SolveOptions, prepared: PreparedScenario) -> Plan:
+    """Return the plan of one further way, unexplained where it has none."""
+    return _solve_alone(prepared, options, perf_counter(), explains=False)
+
+
+def _solve_alone(prepared: PreparedScenario, options: SolveOptions, started: float, explains: bool) -> Plan:
+    """Return the plan of a prepared scenario, which asks for no further ways."""
     has_candidates = all(len(one.table) for one in prepared.screened)
     free = has_candidates and may_take_turns(prepared)
     if free and prepared.scenario.needs_timetable:
@@ -83,7 +127,7 @@ def solve_prepared(
     if free and solved and not (solved.rows and fits_side_by_side(prepared, solved.chosen, solved.shares)):
         return solve_over_time(prepared, options, started, explains)
     plan = _plan(prepared, solved, options, perf_counter() - started, explains)
-    return _audited(plan, prepared, options)
+    return _audited(plan, prepared.scenario, prepared.library, options)
 
 
 def solve_over_time(prepared: PreparedScenario, options: SolveOptions, started: float, explains: bool = True) -> Plan:
@@ -109,12 +153,16 @@ def solve_built(
         from planner.solving.timetable.relaxations import explain_timetable
 
         plan = plan.model_copy(update={"infeasible": explain_timetable(prepared, built)})
-    return _audited(plan, prepared, options)
+    if solved.schedule is not None and explains:
+        from planner.solving.timetable.limits import shared_limit_costs
+
+        plan = plan.model_copy(update={"shared_limits": shared_limit_costs(built.problem, solved.schedule)})
+    return _audited(plan, prepared.scenario, prepared.library, options)
 
 
-def _audited(plan: Plan, prepared: PreparedScenario, options: SolveOptions) -> Plan:
+def _audited(plan: Plan, scenario: Scenario, library: Library, options: SolveOptions) -> Plan:
     """Return the plan; AuditError if the independent audit finds a fault."""
-    violations = audit(plan, prepared.scenario, prepared.library, asked_gap=options.gap)
+    violations = audit(plan, scenario, library, asked_gap=options.gap)
     if violations:
         raise AuditError("the plan fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
     return plan
@@ -141,6 +189,8 @@ def _plan(
         from planner.solving.infeasibility.diagnosis import diagnose  # loads many modules that a plan does not need
 
         status: Status = "infeasible" if solved is None or solved.choice.first.is_infeasible else "no_plan"
+        if prepared.is_slim and explains and status == "infeasible":  # what is too late or too dear explains it
+            prepared = prepare(prepared.scenario, prepared.library, may_be_slim=False)
         facts["infeasible"] = diagnose(prepared) if explains and status == "infeasible" else None
         return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
     first = solved.choice.first
@@ -181,14 +231,17 @@ def _assignment(
     if prepared.scenario.waits_less:
         chosen = chosen.with_less_waiting(*rooms, prepared.scenario.limits.spot_share.min)
     made = build_assignment(chosen, prepared.scenario.limits, prepared.library, as_of)
+    if prepared.is_slim:
+        return made  # alternatives are no longer kept
     return made.model_copy(
         update={
             "lossy": find_lossy(prepared, index, chosen.recipe),
             "quality": _quality(made),
-            "ladder": best_by_method(prepared, index),
+            "ladder": (*best_by_method(prepared, index), *adapters_another_way(prepared, index)),
             "riskier": find_riskier(prepared, index, made.gpu, chosen_row, share),
             "frameworks": best_by_framework(prepared, index, made.gpu),
             "runner_up": find_runners_up(prepared, index, chosen_row, share),
+            "purchase": compare_purchase(made, prepared.scenario.for_sale),
             "compared_by": CandidateObjective.of(prepared.scenario).formula,
             "notes": (
                 *describe_spot_outlier(prepared, index, chosen_row, share),
@@ -225,12 +278,11 @@ def count_candidates(prepared: PreparedScenario, dominated: int) -> CandidateCou
     reasons: Counter[str] = Counter()
     for candidates, screened in zip(prepared.candidates, prepared.screened, strict=True):
         reasons += candidates.physics.rejected + screened.rejected
-    limits = prepared.scenario.limits
-    outdated = sum(limits.is_outdated(offer) for offer in prepared.scenario.offers)
+    outdated = sum(prepared.scenario.limits.is_outdated(offer) for offer in prepared.scenario.offers)
     return CandidateCounts(
-        made=sum(len(one.table) for one in prepared.candidates),
+        made=sum(len(one.table) for one in prepared.candidates) + sum(one.dropped for one in prepared.screened),
         rejected=sum(reasons.values()),
-        dominated=dominated,
+        dominated=dominated + sum(one.dominated for one in prepared.screened),
         offers=len(prepared.scenario.offers) - outdated,
         outdated_offers=outdated,
         reasons=dict(reasons.most_common()),

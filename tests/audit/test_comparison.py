@@ -98,7 +98,7 @@ def test_observed_runs_are_compared_by_position() -> None:
     """One that is left out is found, and every figure of the others."""
     techniques: Any = {name: "x" for name in Techniques.model_fields}
     techniques |= {"weight_bits": 16, "lora_rank": None, "lora_targets": None}
-    techniques |= {name: 1 for name in ("micro_batch", "accumulation_steps", "tensor_parallel", "pipeline_parallel")}
+    techniques |= {name: 1 for name in Techniques.model_fields if name.endswith(("_parallel", "_batch", "_steps"))}
     run = ObservedRun(
         gpu="T4",
         gpus=1,

@@ -48,31 +48,32 @@ def test_data_come_as_fast_as_they_leave_their_place(region: str, seconds: float
 
 
 def test_data_are_prepared_on_the_machine() -> None:
-    """50 GB of text, 1B tokens of it, on 64 cores with 32 GB over a disk of 0.2 GB/s: 315.7 s.
+    """50 GB of text, 1B tokens of it, on 64 cores with 32 GB over a disk of 0.2 GB/s: 295.0 s.
 
-    Reading and writing 54 GB takes 270 s, tokenising 1e9 / (64 * 60,000) = 260.4 s, of which 1/11 stays uncovered,
-    and 11 batches start in 2 s each. The raw text comes first, 50 GB in 100 s.
+    Reading and writing 54 GB takes 270 s, tokenising 1e9 / (64 * 200,000) = 78.1 s, of which 1/6 stays uncovered,
+    and 6 batches start in 2 s each. The raw text comes first, 50 GB in 100 s.
     """
     offer = {**RENTED, "cpu_cores": 64, "ram_gb": 32, "disk_gb_per_second": 0.2}
     told = planned(offer, stages={"ingest": {"raw_gb": 50, "tokens": 1e9}})
-    assert told.stage_hours["prepare data"] == pytest.approx((270 + 260.41667 / 11 + 22) / HOUR, rel=1e-6)
+    assert told.stage_hours["prepare data"] == pytest.approx((270 + 78.125 / 6 + 12) / HOUR, rel=1e-6)
     assert told.start_hours == pytest.approx((START_SECONDS + 100) / HOUR, rel=1e-9)
 
 
 def test_data_are_prepared_beside_the_run() -> None:
-    """16 cores take 1,041.7 s for 1B tokens; with reading, batches, boot and 50 GB raw it is 1,322.5 s, billed 1 h.
+    """16 cores take 312.5 s for 1B tokens; with reading, batches, boot and 50 GB raw it is 593.3 s, billed 1 h.
 
     54 GB on a disk of 1 GB/s are 54 s, of which 1/5 stays uncovered, and 5 batches start in 2 s each. No image is
-    pulled. In go 50 GB at $0.02, out 4 GB of token ids at $0.10, the hour costs $0.60: $2.00. The machine that trains
-    pulls 4 GB in 8 s.
+    pulled. In go 50 GB at $0.02, out 4 GB of token ids at $0.10, $1.40, and the hour costs $0.60. The machine that
+    trains pulls 4 GB in 8 s.
     """
     fees = {"ingress_usd_per_gb": 0.02, "egress_usd_per_gb": 0.1}
     offer = {**CPU, "fees": fees, "billing": {"step_seconds": 3600}}
     told = planned(RENTED, offer, stages={"ingest": {"raw_gb": 50, "tokens": 1e9, "on": "cpu"}})
-    hours = (160 + 100 + 1041.66667 + 54 / 5 + 10) / HOUR
+    hours = (160 + 100 + 312.5 + 54 / 5 + 10) / HOUR
     assert told.stage_hours["prepare data"] == pytest.approx(hours, rel=1e-6)
     assert [(one.stage, one.provider, one.offer) for one in told.beside] == [("ingest", "c", "c/any/16-cores")]
-    assert line(told, "prepare data at c") == pytest.approx((1.0, 2.0))
+    assert line(told, "prepare data at c") == pytest.approx((1.0, 0.6))
+    assert line(told, "raw data moved at c")[1] == pytest.approx(1.4)
     assert told.start_hours == pytest.approx((START_SECONDS + 8) / HOUR, rel=1e-9)
 
 
@@ -187,6 +188,20 @@ def test_a_run_that_may_stop_early_is_late_in_full() -> None:
     assert short.hours.at_confidence == pytest.approx(full.hours.at_confidence, rel=1e-9)
     assert short.cost_at_confidence == pytest.approx(full.cost_at_confidence, rel=1e-9)
     assert short.hours.expected == pytest.approx(start + 0.6 * run_hours(full), rel=1e-9)
+
+
+@pytest.mark.parametrize("on", ["machine", "one_gpu"])
+def test_a_run_that_stops_early_answers_every_test_prompt(on: str) -> None:
+    """Half the steps and checkpoints are expected, and all answers; in full the run is that without early stopping."""
+    prompts = {"requests": 2000, "input_tokens": 500, "output_tokens": 200, "on": on}
+    alone = {"provider": "e", "gpu": "A100-80GB", "gpus": 1, "usd_per_hour": 1.0}
+    more: dict[str, Any] = {"stages": {"evaluation": prompts, "checkpoints": {"count": 4}}}
+    more["limits"] = {"providers": {"allow": ["p", "e"]}}
+    short, full = (planned({**RENTED, "gpus": 2}, alone, **more, **early) for early in ({"early_stopping": 0.5}, {}))
+    assert short.training_hours == pytest.approx(full.training_hours / 2, rel=1e-9)
+    assert short.stage_hours["evaluation"] == pytest.approx(full.stage_hours["evaluation"], rel=1e-9)
+    assert short.hours.at_confidence == pytest.approx(full.hours.at_confidence, rel=1e-9)
+    assert short.cost_at_confidence == pytest.approx(full.cost_at_confidence, rel=1e-9)
 
 
 def test_a_run_seen_from_start_to_end_has_no_stages() -> None:

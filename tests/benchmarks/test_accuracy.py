@@ -66,6 +66,7 @@ def test_rules_of_thumb_are_beaten_on_the_same_rows(figure: str) -> None:
         assert errors["median_ape"] > factor * ours["median_ape"], name
 
 
+@pytest.mark.long
 def test_a_share_below_its_target_is_told_with_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Rows of a card that nobody knows stay complete: no speed is predicted, and the first lines say so."""
     lines = TABLE.read_text(encoding="utf-8").splitlines()
@@ -164,7 +165,7 @@ def test_rows_apart_are_not_in_the_headline() -> None:
     assert "unknown" not in answer()["throughput"]["by"]["framework"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_text_is_80_columns_wide_and_says_the_verdict_first(capsys: pytest.CaptureFixture[str]) -> None:
     """Read on a terminal: the two medians in the first lines, reasons of skipped rows last."""
     assert accuracy.main([str(TABLE)]) == 0
@@ -197,7 +198,7 @@ def test_a_bad_table_ends_with_2_and_one_message(tmp_path: Path, capsys: pytest.
     assert "none.csv" in out.err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_brief_is_the_beginning_and_the_baselines(capsys: pytest.CaptureFixture[str]) -> None:
     """The headlines read the same in both; groups and skipped rows are left to the whole report."""
     assert accuracy.main([str(TABLE)]) == 0

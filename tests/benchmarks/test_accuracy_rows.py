@@ -179,7 +179,9 @@ def test_the_loss_kernel_of_the_row_replaces_that_of_the_profile() -> None:
     """Bytes per logit as the column says: 14, 8, 0.3, 4."""
     sizes = [set_up(loss_kernel=name).activations[0][1].logit_bytes for name in ("hf", "fused", "liger", "fused-16bit")]
     assert sizes == [14, 8, 0.3, 4]
-    assert set_up(framework="unsloth", loss_kernel="fused").activations[0][1].logit_bytes == 0.3
+    offloaded = {"framework": "unsloth", "loss_kernel": "fused", "act_ckpt": "full + cpu offload"}
+    assert set_up(**offloaded).activations[0][1].logit_bytes == 0.3
+    assert set_up(**{**offloaded, "act_ckpt": "full"}).activations[0][1].logit_bytes == 8  # before April 2024
 
 
 def test_checkpointing_words_reach_their_codes() -> None:
@@ -330,3 +332,18 @@ def test_adapters_of_a_network_without_a_card_have_the_names_of_its_family() -> 
         **{**qwen, "lora_targets": f"{qwen['lora_targets']} + trainable embedding and output layer"}
     )
     assert with_embeddings.states.trainable - found.states.trainable == 2 * 151936 * 4096
+
+
+def test_a_trainer_that_publishes_its_own_runs_does_what_it_does_by_default() -> None:
+    """LLaMA-Factory and ms-swift checkpoint unless told otherwise; of other users of Transformers a blank is open."""
+    blank = {"act_ckpt": "", "method": "lora", "framework": "hf"}
+    assert len(set_up(**blank, source="somebody/else:README.md").activations) == 2
+    for source in ("hiyouga/LLaMA-Factory wiki", "modelscope/ms-swift:docs/benchmark.md"):
+        ((share, found),) = set_up(**blank, source=source).activations
+        assert (share, found.checkpointing) == (1.0, setup.CHECKPOINT_FULL)
+
+
+@pytest.mark.parametrize(("name", "profile"), [("axolotl", "hf"), ("ms-swift", "hf"), ("megatron-bridge", "nemo")])
+def test_trainers_that_wrap_another_have_its_profile(name: str, profile: str) -> None:
+    """Their steps are those of the Trainer of Transformers, or of Megatron-core."""
+    assert set_up(framework=name).framework == profile

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("scipy")
 
 from benchmarks.accuracy.measurements import read_measurements
-from benchmarks.accuracy.predictions import Predictor
+from benchmarks.accuracy.predictions import LEAST_UNCERTAIN, Comparison, Predictor
 from benchmarks.accuracy.splits import HALVES, SPLITS, configuration_cells, family, organisation, side
 from benchmarks.calibration import calibrate
 from benchmarks.calibration.evidence import Evidence, weighted_quantile
@@ -31,6 +31,7 @@ from benchmarks.calibration.held_out import (
     unfitted,
 )
 from benchmarks.calibration.intervals import Timed, profile_classes
+from benchmarks.calibration.memory_intervals import likeliest_share
 from benchmarks.calibration.stacking import MemoryRows, SpeedRows
 from benchmarks.calibration.targets import TARGETS, Target
 from benchmarks.calibration.traced import Traced, key_of, library_with, shipped_values, traced_library
@@ -286,6 +287,36 @@ def test_quantiles_weigh_rows() -> None:
     assert weighted_quantile(values, 0.5, np.ones(3)) == 2.0
     assert weighted_quantile(values, 0.5, np.array([3.0, 1.0, 1.0])) == 3.0
     assert weighted_quantile(values[:0], 0.5, values[:0]) == 0.0
+
+
+@pytest.mark.parametrize(("moves", "share"), [("all", 1.0), ("rest", 0.1)])
+def test_the_likeliest_share_of_states_is_that_of_the_errors(moves: str, share: float) -> None:
+    """Errors of all bytes say that states are as uncertain as the rest; errors of the rest that they are not.
+
+    Ten rows of 100 GB whose states are 5 to 95 GB, in turn a fifth above and a fifth below their estimate.
+    """
+    rows = []
+    some = next(p for p in table().known if p.peak is not None)
+    for i in range(10):
+        known, factor = 5e9 + 1e10 * i, 1.2 if i % 2 else 1 / 1.2
+        measured = 1e11 * factor if moves == "all" else known + (1e11 - known) * factor
+        rows.append(replace(some, peak=Comparison(measured, 1e11, 0.0, 0.0, known=known)))
+    assert likeliest_share(rows, Evidence(of_sources=True)) == share
+
+
+def test_certain_bytes_are_taken_off_both_sides_of_an_error() -> None:
+    """100 GB predicted, 60 of them states, half of these certain: 84 GB measured are ln(54 / 70) of what is left."""
+    peak = Comparison(84e9, 100e9, 0.0, 0.0, known=60e9, known_share=0.5)
+    assert peak.spread_error == pytest.approx(np.log(54 / 70))
+    assert replace(peak, measured=30e9).spread_error == LEAST_UNCERTAIN
+    assert replace(peak, open_spread=0.07).with_sigmas(0.0, 0.0).sigma == pytest.approx(0.1)
+
+
+def test_a_calibration_of_memory_leaves_speed_as_it_ships() -> None:
+    """Coefficients of the estimate that is not asked for are those of the library."""
+    alone = Table(table().rows[:0], table().library, ("memory",))
+    fit = alone._fit_figure(np.zeros(0, dtype=bool), "throughput")
+    assert fit.values == {one.key: alone.fixed[one.key] for one in alone.free[TIME_FILES]}
 
 
 def test_evidence_for_yet_unseen_sources_is_sources() -> None:

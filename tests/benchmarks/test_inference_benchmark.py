@@ -24,7 +24,7 @@ LIBRARY = read_library(["llama-3.1-8b", "qwen2.5-7b"])
 TRUTH = {"bandwidth": 0.7, "cache_bandwidth": 0.5, "flops": 0.6, "layer_seconds": 5e-5, "step_seconds": 2e-3}
 OTHERS = {
     "attention_flops": 1.0, "link.nvlink": 0.7, "link_seconds.nvlink": 1.2e-5, "sequence_seconds": 1e-5,
-    "request_seconds": 0.005, "wait_share": 0.25, "sequences": 200.0,
+    "request_seconds": 0.005, "arrival_seconds": 0.02, "wait_share": 0.25, "sequences": 200.0,
 }  # fmt: skip
 BASE = {
     "source": "x/y", "organisation": "x", "engine": "vllm", "mode": "server", "weight_bits": 16,
@@ -66,6 +66,25 @@ def synthetic(path: Path) -> str:
         row["output_tokens_per_s_total"] = predicted["throughput"][index]
         row["tpot_ms"] = 1000 * predicted["tpot"][index]
     return table(path, rows)
+
+
+def test_a_finite_run_has_no_more_in_flight_than_requests_and_a_tail(tmp_path: Path) -> None:
+    """100 requests at once: 100 in flight, one round and half a mean output more alone; endless runs are faster."""
+    cells = {**BASE, "model": "llama-3.1-8b", "gpu": "H100-80GB", "mode": "offline", "input_tokens": 300}
+    cells |= {"output_tokens": 200, "output_tokens_per_s_total": 1}
+    rows, _ = collect(
+        read_rows(table(tmp_path / "t.csv", [{**cells, "requests": 100}, {**cells, "batch": 100}, cells])), LIBRARY
+    )
+    finite, steady, endless = Table(rows).predict(OTHERS | TRUTH | {"tail": 0.5})["throughput"]
+    alone = 0.5 * 200 * Table(rows[:1]).predict(OTHERS | TRUTH | {"tail": 0.0})["throughput"][0]
+    assert finite < steady == pytest.approx(alone / 100) and steady < endless
+
+
+def test_weights_beyond_the_memory_are_not_predicted(tmp_path: Path) -> None:
+    """A 16-bit 8B model on a T4 of 16 GB was offloaded in part, which no formula here describes."""
+    cells = {**BASE, "model": "llama-3.1-8b", "gpu": "T4", "input_tokens": 300, "output_tokens": 200, "batch": 1}
+    rows, reasons = collect(read_rows(table(tmp_path / "t.csv", [{**cells, "output_tokens_per_s_total": 1}])), LIBRARY)
+    assert not rows and "offloading" in next(iter(reasons))
 
 
 def test_a_fit_finds_what_made_the_rows(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def unknown() -> dict[str, list[dict[str, dict[str, float]]]]:
     return pilots([row for row in read_measurements(TABLE) if row.headline], as_unknown=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stack_that_nobody_has_measured_gains_by_one_run_and_more_by_three(
     unknown: dict[str, list[dict[str, dict[str, float]]]],
 ) -> None:

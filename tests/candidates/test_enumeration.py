@@ -287,11 +287,13 @@ def test_a_long_run_is_rounded_where_it_has_one_market() -> None:
 def test_offers_that_differ_in_region_alone_are_one() -> None:
     """They make one set of candidates that stands for all; of two prices the lower stays; a limit parts regions."""
     here, there = ({**MARKET[0], "region": region} for region in ("here", "there"))
-    found = prepared(offers=[here, there])
+    found = prepared(offers=[here, there], spot_zones="same_zone")
     assert found.market.merged == (2,) and len(found.market.labels) == 1
     assert len(found.candidates[0].table) == len(prepared(offers=[here]).candidates[0].table)
     cheaper = prepared(offers=[here, {**there, "usd_per_hour": MARKET[0]["usd_per_hour"] - 0.01}]).market
     assert cheaper.merged == (1,) and cheaper.offers[0].region == "there"
+    both = prepared(offers=[here, there]).market
+    assert both.merged == (2, 1) and both.offers[1].regions == ("here", "there")
     limited = prepared(offers=[here, there], regions={"allow": ["there"]})
     assert limited.market.merged == (1, 1)
     table = limited.screened[0].table

@@ -15,7 +15,8 @@ from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
-from planner.results.plan import Assignment, CandidateCounts, Plan
+from planner.results.plan import Assignment, Plan
+from planner.results.ways.considered import CandidateCounts
 from planner.scenario.scenario import Scenario
 
 AS_OF = datetime.date(2026, 1, 1)
@@ -115,7 +116,7 @@ def plan_of(scenario: Scenario, job: Assignment) -> Plan:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("setting", ASK.values(), ids=ASK)
 def test_candidates_are_what_the_audit_makes_of_them(setting: list[str]) -> None:
     """Memory, hours and dollars of sampled candidates, recomputed one at a time, are the same.

@@ -37,3 +37,19 @@ def test_unknown_and_small_host_memory_is_refused_with_its_reason(ram_gb: float 
     found = plan(ram_gb, offload="optimizer")
     assert found.status == "infeasible"
     assert reason in str(found.model_dump())
+
+
+def test_a_paged_optimizer_is_opened_where_full_training_does_not_fit_and_host_memory_is_known() -> None:
+    """18 bytes per weight do not fit into 16 GB and 10 do: 8.8 GB of moments come and go over PCIe in each step."""
+    job = {"architecture": "tinyllama-1.1b", "work": {"tokens": 1e6}, "framework": "hf"}
+
+    def found(ram_gb: float | None, gpu: str = "A4000", **techniques: Any) -> Plan:
+        offer = {**SMALL, "gpu": gpu} if ram_gb is None else {**SMALL, "gpu": gpu, "ram_gb": ram_gb}
+        return solved(asked(offer, **job, techniques={"method": "full", **techniques}))
+
+    assert found(None).status == "infeasible"  # nothing is assumed of a machine that says nothing
+    assert found(8).status == "infeasible"  # 8.8 GB of moments
+    paged = found(32)
+    assert paged.jobs[0].techniques.optimizer == "adamw_paged"
+    assert found(32, optimizer="adamw").status == "infeasible"  # as listed
+    assert found(32, gpu="A100-80GB").jobs[0].techniques.optimizer == "adamw"  # where it fits nothing is paged

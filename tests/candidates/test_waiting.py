@@ -53,7 +53,7 @@ def waiting(*settings: str) -> float:
     return policy.waiting_hours
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_higher_price_of_waiting_never_waits_longer_nor_costs_less() -> None:
     """The dollars of a plan are those of its bill: the price of waiting is on none."""
     prices = ("0", "0.02", "0.1", "0.5")
@@ -79,6 +79,7 @@ def test_by_itself_a_policy_waits_less_for_at_most_one_percent() -> None:
     assert strict.spot.waiting_usd_per_hour == 0
 
 
+@pytest.mark.long
 def test_a_budget_that_is_spent_leaves_no_dollars_for_less_waiting() -> None:
     """What is left at the confidence limits the dollars; the plan keeps its budget."""
     strict, budget = solved("solve.ties=0"), "limits.budget_usd"

@@ -170,6 +170,16 @@ def test_a_provider_that_is_silent_costs_its_timeout_and_no_more(web: Any) -> No
     assert took < 10  # a minute would be the client's own limit; the machine may be busy
 
 
+def test_without_a_network_one_message_says_what_to_do(web: Any) -> None:
+    """Not one for each provider; of a single one the host that cannot be reached."""
+    with pytest.raises(InputError) as error:
+        update("aws", "vast")
+    (fault,) = error.value.faults
+    assert str(fault).startswith("prices update: none of the 2 providers can be reached; check the network, or read")
+    with pytest.raises(InputError, match=r"vast: not updated: console\.vast\.ai cannot be reached; none are stored"):
+        update("vast")
+
+
 def test_a_loss_of_more_than_half_of_the_offers_needs_force(web: Any) -> None:
     """Of one provider; the others are stored."""
     four = web.post(VAST_URL, body=vast_answer(*(vast_offer(number) for number in range(4))))

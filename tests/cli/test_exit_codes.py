@@ -172,6 +172,7 @@ def test_an_unwritable_path_is_refused_before_solving(solver: Solver, scenario: 
     ("arguments", "said"),
     [
         (("solve", "no-such-scenario"), "no shipped scenario"),
+        (("solve", "no-such-scenario"), "all: planner scenarios list"),
         (("solve", "{scenario}", "--set", "jobs.tiny.architecture=mistral-8b"), "mistral-7b"),
         (("solve", "{scenario}", "--set", "jobs.tiny.deadline=12"), "deadline"),
         (("solve", "{scenario}", "--set", "nonsense"), "nonsense"),

@@ -46,7 +46,7 @@ def test_settings_change_the_question() -> None:
     assert "--set jobs.quickstart.deadline=" in result.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_why_not_answers_one_question() -> None:
     """The answer alone, in text and in JSON."""
     told = run("quickstart-any", "--why-not", "gpu=RTX4090,method=full")

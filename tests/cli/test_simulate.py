@@ -55,20 +55,20 @@ def test_the_verdict_comes_first_and_everything_fits(question: Path) -> None:
     told = run(question, "--runs", 300)
     lines = told.stdout.splitlines()
     first = " ".join(" ".join(lines[:3]).split())
-    assert first.startswith("nightly: $0.4") and "over 300 markets (plan: $0.44), deadline met in" in first
+    assert first.startswith("nightly: $0.4") and "over 300 markets (plan: $0.43), deadline met in" in first
     assert "(plan: at least 90 %)" in first
     assert max(map(len, lines)) <= 80 and told.stdout.isascii() and told.stderr == ""
     assert any(line.startswith("  offline optimum") for line in lines)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_how_long_it_took_is_told_on_request(question: Path) -> None:
     """On standard error, since it is another figure each time."""
     told = run(question, "--runs", 50, "-v")
     assert "runs per second and core" in told.stderr and "per second" not in told.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_plan_of_solve_is_replayed_and_a_strangers_refused(question: Path, tmp_path: Path) -> None:
     """The same plan gives the same answer; another scenario's is bad input."""
     plan = tmp_path / "plan.json"
@@ -144,3 +144,15 @@ def test_what_cannot_be_done_is_said_with_code_2(question: Path, arguments: tupl
     assert told.exit_code == 2 and said in told.stderr and told.stdout == ""
     document = json.loads(run(question, *arguments, "--json").stdout)
     assert document["status"] == "error" and document["errors"]
+
+
+@pytest.mark.long
+def test_a_service_is_simulated_and_what_is_of_runs_is_refused(tmp_path: Path) -> None:
+    """One document; --plot and --policy are refused in one line each."""
+    found = run("serve-or-api", "--runs", 50, "--json")
+    assert found.exit_code == 0, found.output
+    data = json.loads(found.stdout)
+    assert [one["name"] for one in data["services"][0]["streams"]] == ["Poisson", "bursts"]
+    for option in ("--plot", "--policy"):
+        refused = run("serve-or-api", option, tmp_path / "file.svg")
+        assert refused.exit_code == 2 and f"{option}: not supported for kind: serve" in refused.stderr

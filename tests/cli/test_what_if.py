@@ -52,7 +52,7 @@ def test_before_and_after_as_text_and_as_json(small: str) -> None:
     assert set(found["delta"]) == {"cost_usd", "hours"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_exit_code_is_that_of_the_question_asked(small: str) -> None:
     """3 where the change leaves no plan, told; 0 where it makes one possible."""
     gone = run(small, "--set", "jobs.bot.deadline=1m")
@@ -63,7 +63,7 @@ def test_exit_code_is_that_of_the_question_asked(small: str) -> None:
     assert "feasible after the change" in back.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sweep_as_table_and_as_json(small: str) -> None:
     """One range is a curve, two are a grid; no plan anywhere is infeasible."""
     curve = run(small, "--vary", "jobs.bot.deadline=1h:9h:4h")
@@ -77,7 +77,7 @@ def test_sweep_as_table_and_as_json(small: str) -> None:
     assert "with the loosest values, deadline = 3 m:" in nowhere.stdout and "--set " in nowhere.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ranges_of_the_scenario_are_gone_through_where_nothing_is_asked(small: str, tmp_path: Path) -> None:
     """`vary` in the file; without it the command says what it needs."""
     bare = run(small)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.configurations.serving import ServingColumns, coefficient_factors, served_model, serving_of
-from planner.library.engines import read_engines
+from planner.library.inference.engines import read_engines
 from planner.library.reading import read_library
 from planner.library.schema import Library
 

@@ -24,7 +24,8 @@ LINES = [
 ]
 SUBJECTS = {
     "memory-confidence", "budget-confidence", "framework-default", "price-age", "near-tie", "spot-waiting",
-    "optimizer-default", "interconnect-unknown", "deadline-as-date",
+    "optimizer-default", "interconnect-unknown", "deadline-as-date", "spot-zones",
+    "buy-or-rent", "two-fallbacks",
 }  # fmt: skip
 NOTICEABLE = 1e-3
 """Share by which figures differ at least, and below which they are the same."""

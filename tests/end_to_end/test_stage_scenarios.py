@@ -36,7 +36,7 @@ OPERATIONS: dict[type[ast.AST], Any] = {
 SUBJECTS = {
     "stages": (
         "stage-ingest", "stage-transfer", "stage-load-quantised", "stage-evaluation-one-gpu", "stage-evaluation-cpu",
-        "stage-checkpoints", "stage-export", "stage-retention", "stage-slow-storage",
+        "stage-checkpoints", "stage-export", "export-gguf", "stage-retention", "stage-slow-storage",
     ),
     "trials": ("trials-sequential", "trials-side-by-side", "trials-halving", "early-stopping"),
     "fees": ("fee-egress", "fee-ingress", "fee-storage", "fee-minimum-hours", "fee-billing-step"),
@@ -88,7 +88,7 @@ def test_the_plan_says_what_was_worked_out_by_hand(name: str, figure: str, by_ha
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_worked_line_is_understood(path: Path) -> None:
-    """A line that the pattern misses would be a figure that nobody compares; dollars have cents, hours two decimals."""
+    """A line that the pattern misses would be a figure that is not compared; dollars have cents, hours two decimals."""
     text = path.read_text(encoding="utf-8")
     lines = WORKED.findall(text)
     assert len(lines) == text.count("# worked")

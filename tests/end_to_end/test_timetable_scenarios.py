@@ -20,7 +20,8 @@ LINES = [
 ]
 SUBJECTS = {
     "queue-two-own-4090", "sft-dpo-evaluation", "one-reservation-for-six", "no-reservation-for-two",
-    "night-only-machine", "capacity-block", "team-quota", "trials-over-unlike-cards", "monthly-budget",
+    "night-only-machine", "nights-with-pauses", "trials-split",
+    "capacity-block", "team-quota", "trials-over-unlike-cards", "monthly-budget",
 }  # fmt: skip
 
 

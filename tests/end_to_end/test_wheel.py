@@ -55,6 +55,7 @@ def test_wheel_brings_one_package_and_its_licence(unpacked: Path) -> None:
     assert (unpacked / "planner" / "py.typed").is_file()
 
 
+@pytest.mark.long
 def test_wheel_solves_beside_a_foreign_package_called_models(unpacked: Path, tmp_path: Path) -> None:
     """A training repository has a `models` package of its own: neither side notices the other."""
     foreign = tmp_path / "models"
@@ -73,6 +74,7 @@ def test_wheel_solves_beside_a_foreign_package_called_models(unpacked: Path, tmp
     assert json.loads(result.stdout)["status"] == "optimal"
 
 
+@pytest.mark.long
 def test_first_scenario_works_in_an_empty_folder(unpacked: Path, tmp_path: Path) -> None:
     """Every command of docs/first-scenario.md succeeds from the wheel, in order, with the files that it shows."""
     document = "docs/first-scenario.md"

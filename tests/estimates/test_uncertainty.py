@@ -16,7 +16,7 @@ from planner.estimates.uncertainty import (
     display_factors,
     efficiency_sigma,
     interval,
-    memory_tail,
+    memory_spread,
     student_2_quantile,
     time_sigmas,
 )
@@ -115,11 +115,13 @@ def test_display_interval_is_symmetric_in_logs() -> None:
 
 
 def test_memory_of_a_framework_is_as_sure_as_its_own_runs_say() -> None:
-    """A class of its own comes first, then that of Transformers; what is not profiled shares the unknown one."""
-    values = {"sigma_tail_allocated": 0.08, "sigma_tail_unknown": 0.3, "sigma_tail_litgpt": 0.15}
-    assert memory_tail(values, "litgpt", True) == 0.15
-    assert memory_tail(values, "hf", True) == 0.08
-    assert memory_tail(values, "litgpt", False) == memory_tail(values, "unknown", False) == 0.3
+    """A class of its own comes first, then that of Transformers, of documented frameworks, of what nobody knows."""
+    values = {"sigma_over_usual": 0.08, "sigma_over_documented": 0.2, "sigma_over_unknown": 0.3}
+    values |= {"sigma_over_litgpt": 0.15, "known_share": 0.5, "known_share_unknown": 1.0}
+    assert memory_spread(values, "litgpt", True) == (0.15, 0.5)
+    assert memory_spread(values, "hf", True) == (0.08, 0.5)
+    assert memory_spread(values, "unsloth", False) == (0.2, 0.5)
+    assert memory_spread(values, "unknown", False) == (0.3, 1.0)
 
 
 def test_an_interval_holds_the_error_of_the_speed_and_the_luck_of_the_market() -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from planner.errors import InputError
-from tests.helpers.exported_plans import changed, solved, texts
+from tests.helpers.exported_plans import INSTALL, changed, solved, texts
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def test_the_task_of_the_quickstart_is_complete() -> None:
     offer = next(one for one in (plan.inputs.offers if plan.inputs else ()) if one["instance"] == job.instance)
     found = task(plan)
     setup, run = found.pop("commands")
-    assert setup.startswith("pip install trl==1.16.0") and f"--num_processes {job.gpus} " in run
+    assert setup.startswith(f"{INSTALL} trl==1.16.0") and f"--num_processes {job.gpus} " in run
     assert job.provider == "runpod-community" and job.gpu == "A5000"
     assert found == {
         "type": "task",
@@ -38,6 +38,7 @@ def test_the_task_of_the_quickstart_is_complete() -> None:
         "max_price": round(1.1 * offer["usd_per_hour"], 2),
         "max_duration": "36h",
         "resources": {"gpu": f"A5000:24GB:{job.gpus}"},
+        "image": "pytorch/pytorch:2.11.0-cuda12.8-cudnn9-devel",
         "files": ["sft.yaml"],
         "volumes": [{"name": "checkpoints-quickstart", "path": "/checkpoints"}],
     }

@@ -1,21 +1,28 @@
 """Exported files read by the tools that they are for; each test runs where its tool is installed (CONTRIBUTING.md).
 
 Checked in November 2026 with trl 1.16.0, transformers 5.23.0, peft 0.21.2, accelerate 1.15.0, skypilot 0.14.1,
-dstack 0.22.5 and kubernetes-validate 1.37.0. SkyPilot and dstack accept any name of a GPU, and Accelerate any
+dstack 0.22.5, kubernetes-validate 1.37.0, deepspeed 0.19.8, axolotl 0.19.0, llamafactory 0.9.5 and huggingface_hub
+2.4.0. SkyPilot and dstack accept any name of a GPU, and Accelerate any
 precision, so the maps list what is known. Run with `-m ecosystem`.
 """
 
 from __future__ import annotations
 
-import json
+import ast
+import importlib.metadata
+import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from planner.errors import InputError
 from planner.results.plan import Plan
-from tests.helpers.exported_plans import SETTINGS, changed, solved, texts
+from tests.helpers import tool_checks
+from tests.helpers.exported_plans import SETTINGS, changed, on_hugging_face, solved, texts, unsloth_plan
 
 pytestmark = pytest.mark.ecosystem
 
@@ -25,6 +32,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "nested quantisation": ("quickstart", {"quant": "nf4_dq"}),
     "8-bit optimizer": ("quickstart", {"optimizer": "adamw_8bit"}),
     "Adafactor": ("quickstart", {"optimizer": "adafactor"}),
+    "paged AdamW": ("quickstart", {"optimizer": "adamw_paged"}),
     "no flash attention": ("quickstart", {"attention": "mem_efficient"}),
     "adapters on attention": ("quickstart", {"lora_targets": "attention"}),
     "16-bit weights": ("fsdp", {"precision": "bf16"}),
@@ -83,10 +91,9 @@ def test_accelerate_loads_the_configuration_and_knows_every_argument(plan: Plan,
 
 
 def test_deepspeed_reads_its_configuration(tmp_path: Path) -> None:
-    """`auto` is resolved by the trainer, so the plan without an offloaded optimizer is the one to read."""
-    config = pytest.importorskip("deepspeed.runtime.config")
-    found = config.DeepSpeedConfig(json.loads(write(solved("zero2"), tmp_path, "deepspeed").read_text()))
-    assert found.zero_optimization_stage == 2
+    """The batch is the product of micro-batch, accumulation and processes, which it counts."""
+    pytest.importorskip("deepspeed")
+    tool_checks.deepspeed(write(solved("zero2"), tmp_path, "deepspeed"))
 
 
 @pytest.mark.parametrize("name", ["secure", "fsdp", "spot"])
@@ -123,3 +130,100 @@ def test_kubernetes_accepts_the_job(plan: Plan, tmp_path: Path, machines: dict[s
     path = write(changed(plan, **machines), tmp_path, "kubernetes", "accelerate")
     for document in yaml.safe_load_all(path.read_text()):
         validate.validate(document, "1.34", strict=True)
+
+
+def able(plan: Plan, target: str) -> Plan:
+    """Return a plan that the target can express: the two that lack selective checkpointing get the full one."""
+    if plan.jobs[0].techniques.activation_checkpointing == "selective":
+        plan = changed(plan, {"activation_checkpointing": "full"})
+    try:
+        texts(plan, target)
+    except InputError as error:
+        pytest.skip(f"refused: {error.faults[0].what}")
+    return plan
+
+
+def test_axolotl_validates_every_field(plan: Plan, tmp_path: Path) -> None:
+    """It accepts unknown keys, so that the keys are compared with those of its schema; values come back as written."""
+    pytest.importorskip("axolotl")
+    from axolotl.cli.config import prepare_plugins
+    from axolotl.utils.config import merge_input_args, validate_config
+    from axolotl.utils.dict import DictDefault
+    from axolotl.utils.schemas.config import AxolotlInputConfig
+
+    path = write(able(plan, "axolotl"), tmp_path, "axolotl")
+    written = yaml.safe_load(path.read_text()) | {"learning_rate": 1e-4}
+    asked = DictDefault(written)
+    prepare_plugins(asked)
+    schema = merge_input_args()[1] if written.get("plugins") else AxolotlInputConfig
+    assert set(written) <= set(schema.model_fields)
+    found = validate_config(asked)
+    for key in set(written) - {"datasets", "deepspeed", "gradient_checkpointing_kwargs", "plugins"}:
+        said = found[key].to_dict() if isinstance(found[key], DictDefault) else found[key]
+        if isinstance(written[key], dict):
+            assert written[key].items() <= said.items(), key
+        else:
+            assert str(said).lower() == str(written[key]).lower(), key
+
+
+def test_llamafactory_parses_every_field(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unknown keys are errors of its parser; without a GPU it refuses 16-bit weights, whatever the file says."""
+    pytest.importorskip("llamafactory")
+    from llamafactory.hparams import get_train_args
+
+    plan = able(plan, "llamafactory")
+    job, used = plan.jobs[0], plan.jobs[0].techniques
+    if used.precision == "bf16":
+        pytest.skip("pure_bf16 asks for a GPU")
+    path = write(plan, tmp_path, "llamafactory")
+    monkeypatch.chdir(tmp_path)
+    written = yaml.safe_load(path.read_text()) | {"template": "default", "use_cpu": True}
+    if "deepspeed" in written:
+        pytest.importorskip("deepspeed")
+    model, data, arguments, finetuning, _ = get_train_args(written)
+    assert arguments.max_steps == job.steps
+    assert data.cutoff_len + int(data.packing) == job.sequence_length, "packed samples are cut one shorter and padded"
+    assert arguments.per_device_train_batch_size == used.micro_batch
+    assert finetuning.finetuning_type == used.method
+    assert model.disable_gradient_checkpointing == (used.activation_checkpointing == "none")
+    assert (model.quantization_bit or 16) == {"none": 16, "int8": 8}.get(str(used.quant), 4)
+
+
+def test_a_job_of_hugging_face_is_read_by_its_own_program(tmp_path: Path) -> None:
+    """`hf jobs run --dry-run` checks options and flavor, and submits nothing."""
+    if importlib.metadata.version("huggingface_hub") < "2.4":
+        pytest.skip("needs --dry-run")
+    plan = on_hugging_face(solved("quickstart"), "A100-80GB", 4)
+    path = write(plan, tmp_path, "huggingface", "trl")
+    script = path.read_text().replace("hf jobs run", f"{Path(sys.executable).parent}/hf jobs run --dry-run")
+    path.write_text(script)
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "BUCKET": "me/checkpoints", "HF_TOKEN": "hf_none"}
+    done = subprocess.run(
+        ["bash", str(path)], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith("  ")]
+    said = {line[0]: line[1] for line in lines if len(line) > 1}
+    assert said["flavor"] == "a100x4" and said["timeout"] == "36h"
+    assert "me/checkpoints:/checkpoints" in done.stdout
+
+
+def test_the_arguments_of_the_unsloth_script_are_those_of_the_package(tmp_path: Path) -> None:
+    """Read in its sources, because it cannot be imported without a GPU."""
+    package = importlib.util.find_spec("unsloth")
+    if package is None or package.origin is None:
+        pytest.skip("needs unsloth (pip install --no-deps unsloth==2026.10.9)")
+    known: dict[str, set[str]] = {}
+    for module in ("loader", "llama"):
+        tree = ast.parse((Path(package.origin).parent / "models" / f"{module}.py").read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                known.setdefault(node.name, set()).update(one.arg for one in node.args.args)
+    text = write(unsloth_plan(), tmp_path, "unsloth").read_text()
+    constants = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    assert constants["LOAD"].keys() <= known["from_pretrained"]
+    assert constants["ADAPTERS"].keys() <= known["get_peft_model"]

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+import planner
 from planner.analysis.simulation.policy_advice import policy_tables, spot_advice
 from planner.cli.plan_file import scenario_of
+from planner.exports import spot_policy
 from planner.exports.export import choose_job, export_all
 from planner.exports.spot_policy import decide
 from planner.results.plan import Plan
@@ -63,7 +65,7 @@ def test_the_script_downloads_trains_resumes_and_uploads(tmp_path: Path) -> None
     """Run with tools that only say how they were called: in this order, from the last checkpoint, then without one."""
     files = folder(solved("quickstart"))
     (tmp_path / "bin").mkdir()
-    for tool in ("pip", "hf", "trl"):
+    for tool in ("pip", "hf", "trl", "python"):
         path = tmp_path / "bin" / tool
         path.write_text(f'#!/bin/sh\necho {tool} "$@"\n')
         path.chmod(0o755)
@@ -102,6 +104,7 @@ def test_several_machines_are_told_their_number_and_the_first_one() -> None:
     assert "NODE_RANK:?" in files["run.sh"] and "--num_machines 2" in files["run.sh"]
 
 
+@pytest.mark.long
 def test_the_policy_script_advises_as_the_planner_does(table: dict[str, Any]) -> None:
     """The same action at 2,000 moments of any state, the deadline guard included."""
     random = Random(1)
@@ -130,3 +133,34 @@ def test_the_policy_script_runs_alone(table: dict[str, Any], tmp_path: Path) -> 
         capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
     assert json.loads(done.stdout) == spot_advice(table, 20, 0.6, True, 10)
+
+
+@pytest.mark.parametrize("running", ["nothing", "on_demand", "spot in east/east-a"])
+def test_the_policy_script_names_the_zone_that_the_planner_names(running: str, tmp_path: Path) -> None:
+    """Early and late in a run, with two zones up and with none."""
+    scenario = planner.read_scenario("spot-zones")
+    table = planner.policy_tables(scenario, planner.solve(scenario))["spot-zones"]
+    (tmp_path / "policy.json").write_text(json.dumps(table))
+    script = shutil.copy(spot_policy.__file__, tmp_path)
+    moments = [(1.0, 0.1, {"east/east-a": 5, "east/east-b": 300, "east/east-c": None}), (4.5, 0.8, {"east/east-a": 9})]
+    moments += [] if "spot" in running else [(1.0, 0.1, {"east/east-a": None, "east/east-b": None})]
+    for hour, share, zones in moments:
+        given = [f"{name}={'down' if minutes is None else minutes}" for name, minutes in zones.items()]
+        arguments = ["--hour", str(hour), "--done", str(share), "--running", running, "--zones", *given]
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", str(script), *arguments], capture_output=True, text=True, check=True
+        )
+        assert json.loads(done.stdout) == planner.spot_advice(table, hour, share, zones=zones, running=running)
+
+
+@pytest.mark.parametrize("zones", ["west=5", "east/east-a=soon", "east/east-a=-1"])
+def test_the_policy_script_refuses_what_is_no_zone_or_no_time(
+    zones: str, table: dict[str, Any], tmp_path: Path
+) -> None:
+    """One line, and exit code 2."""
+    row = {"zone": "east/east-a", "usd_per_hour": 1.0, "ages_hours": [0.0], "ends_per_hour": [0.5]}
+    (tmp_path / "policy.json").write_text(json.dumps(table | {"zones": [row]}))
+    script = shutil.copy(spot_policy.__file__, tmp_path)
+    arguments = ["--hour", "1", "--done", "0.1", "--zones", zones]
+    done = subprocess.run([sys.executable, "-I", "-S", str(script), *arguments], capture_output=True, text=True)
+    assert done.returncode == 2 and zones in done.stderr and "Traceback" not in done.stderr

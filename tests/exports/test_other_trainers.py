@@ -9,7 +9,7 @@ import yaml
 
 from planner.errors import InputError
 from planner.exports.facts import Wishes
-from tests.helpers.exported_plans import changed, settings, solved, texts
+from tests.helpers.exported_plans import INSTALL, changed, settings, solved, texts
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +32,7 @@ def test_axolotl_says_every_decision_of_a_qlora_run() -> None:
         "micro_batch_size": job.techniques.micro_batch,
         "gradient_accumulation_steps": job.techniques.accumulation_steps,
         "auto_resume_from_checkpoints": True,
+        "include_tokens_per_second": True,
         "adapter": "qlora",
         "lora_r": 16,
         "lora_alpha": 32,
@@ -87,6 +88,7 @@ def test_llamafactory_says_every_decision_of_a_qlora_run() -> None:
         "max_steps": job.steps,
         "per_device_train_batch_size": job.techniques.micro_batch,
         "gradient_accumulation_steps": job.techniques.accumulation_steps,
+        "include_num_input_tokens_seen": True,
         "finetuning_type": "lora",
         "lora_rank": 16,
         "lora_target": "all",
@@ -133,5 +135,5 @@ def test_a_task_starts_the_trainer_that_is_exported_with_it() -> None:
     plan = changed(solved("secure"), {"activation_checkpointing": "full"})
     started = yaml.safe_load(texts(plan, "skypilot", "llamafactory")["task.yaml"])
     assert "llamafactory-cli train llamafactory.yaml" in started["run"] and "LATEST" not in started["run"]
-    assert started["setup"].startswith("pip install llamafactory==0.9.5")
+    assert started["setup"].startswith(f"{INSTALL} llamafactory==0.9.5")
     assert "trl sft" in yaml.safe_load(texts(plan, "skypilot")["task.yaml"])["run"]

@@ -11,7 +11,7 @@ import yaml
 from planner.errors import InputError
 from planner.exports.field_map import launch_maps
 from planner.library.reading import read_library
-from tests.helpers.exported_plans import changed, settings, solved, texts
+from tests.helpers.exported_plans import INSTALL, changed, settings, solved, texts
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +20,12 @@ def task(plan: Any) -> dict[str, Any]:
     """Return the task of a plan that is exported with its trainer."""
     found: dict[str, Any] = yaml.safe_load(texts(plan, "skypilot", "trl")["task.yaml"])
     return found
+
+
+def test_an_edited_plan_whose_offer_is_gone_is_refused() -> None:
+    """Without a price there is no highest price to write."""
+    with pytest.raises(InputError, match="the plan has no priced offer of V100-32GB at "):
+        texts(changed(solved("secure"), {"attention": "mem_efficient"}, gpu="V100-32GB", provider="aws"), "skypilot")
 
 
 def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
@@ -41,7 +47,7 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
     assert run[0] == "set -e" and run[1].startswith('LATEST=$(find "/checkpoints/quickstart"')
     command = f"trl sft --config sft.yaml --num_processes {job.gpus}"
     assert run[2:] == [f'{command} ${{LATEST:+--resume_from_checkpoint "$LATEST"}}']
-    assert found.pop("setup").startswith("pip install trl==1.16.0 transformers==5.23.0")
+    assert found.pop("setup").startswith(f"{INSTALL} trl==1.16.0 transformers==5.23.0")
     assert found == {
         "name": "quickstart",
         "workdir": ".",
@@ -61,7 +67,7 @@ def test_a_spot_plan_tries_every_region_on_spot_before_any_on_demand() -> None:
     """Spot share is a share of time: a synchronous run is on one market as a whole."""
     plan = solved("spot")
     found = task(plan)["resources"]
-    assert plan.jobs[0].region == "any of 3" and len(found["any_of"]) == 6
+    assert plan.jobs[0].region == "any of 3 regions" and len(found["any_of"]) == 6
     assert [one["use_spot"] for one in found["any_of"]] == [True] * 3 + [False] * 3
     assert len({one["infra"] for one in found["any_of"]}) == 3
     prices = {one["use_spot"]: one["max_hourly_cost"] for one in found["any_of"]}

@@ -37,7 +37,7 @@ def hostile(random: Random) -> Any:
         return Raw(random.choice(NUMBERS))
     if kind < 0.8:
         return random.choice(TEXTS)
-    return random.choice((None, True, False, *COLLECTIONS))
+    return copy.deepcopy(random.choice((None, True, False, *COLLECTIONS)))  # each is changed by later mutations
 
 
 def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -27,6 +27,10 @@ def machines_of(plan: Plan) -> list[str]:
     return [
         f"{job.gpus} x {job.gpu} at {job.provider}, {job.techniques.method} {job.techniques.weight_bits} bit"
         for job in plan.jobs
+    ] + [
+        f"{min(kind.by_hour)} to {max(kind.by_hour)} of {kind.gpus} x {kind.gpu} at {kind.provider}, {kind.market}"
+        for service in plan.services
+        for kind in service.fleet.kinds
     ]
 
 

@@ -15,7 +15,7 @@ from tests.helpers.frozen_data import ROOT
 FOLDER = ROOT / ".ecosystem"
 
 
-def tool_python(package: str) -> Path:
+def tool_python(package: str, *more: str) -> Path:
     """Return a Python that has a package such as `skypilot==0.14.1`; skips the test where uv is missing or fails."""
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if uv is None:
@@ -23,7 +23,10 @@ def tool_python(package: str) -> Path:
     folder = FOLDER / package.replace("==", "-")
     python, done = folder / "bin" / "python", folder / "installed"
     if not done.exists():
-        for command in ([uv, "venv", "--quiet", "--clear", str(folder)], [uv, "pip", "install", "--quiet", package]):
+        for command in (
+            [uv, "venv", "--quiet", "--clear", str(folder)],
+            [uv, "pip", "install", "--quiet", package, *more],
+        ):
             environment = {**os.environ, "VIRTUAL_ENV": str(folder)}
             result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
             if result.returncode:

@@ -35,13 +35,27 @@ SETTINGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "spot": ("spot-heavy", ()),
 }
 """Name of a plan -> shipped scenario and what is changed in it."""
+INSTALL = "pip install --extra-index-url https://download.pytorch.org/whl/cu128 torch==2.11.0"
+"""How the packages of a run on an A5000 are installed."""
 WISHES = Wishes(dataset="my/data")
+LABEL, SYNTHETIC = "jobs.label-2m-documents", "jobs.synthetic-data-70b"
+ON_AWS = ("limits.providers=[aws]", "limits.gpus=[H100-80GB, H200]")
+GENERATION: dict[str, tuple[str, tuple[str, ...]]] = {
+    "spot": ("label-2m-documents", ON_AWS),
+    "merged": ("label-2m-documents", (*ON_AWS, f"{LABEL}.adapter={{rank: 16, merged: true}}")),
+    "served": ("label-2m-documents", (*ON_AWS, f"{LABEL}.adapter={{rank: 48, served: 3}}")),
+    "sglang": (
+        "synthetic-data-70b",
+        (*ON_AWS, f"{SYNTHETIC}.techniques={{engine: sglang, weight_bits: 8, kv_bits: 8}}"),
+    ),
+}
+"""The same of plans of generation."""
 
 
 @cache
 def solved(name: str) -> Plan:
-    """Return one of the plans of `SETTINGS`."""
-    scenario, settings = SETTINGS[name]
+    """Return one of the plans of `SETTINGS`, or with `generation ` before its name of `GENERATION`."""
+    scenario, settings = SETTINGS.get(name) or GENERATION[name.removeprefix("generation ")]
     found: Plan = planner.solve(
         planner.read_scenario(str(frozen_scenarios()[scenario]), settings), SolveOptions(as_of=AS_OF)
     )
@@ -65,3 +79,17 @@ def changed(plan: Plan, techniques: dict[str, Any] | None = None, **changes: Any
     job = plan.jobs[0]
     job = job.model_copy(update={**changes, "techniques": job.techniques.model_copy(update=techniques or {})})
     return plan.model_copy(update={"jobs": (Assignment.model_validate(job.model_dump()), *plan.jobs[1:])})
+
+
+def on_hugging_face(plan: Plan, gpu: str, count: int, instances: int = 1) -> Plan:
+    """Return a plan on machines of Hugging Face's jobs."""
+    moved = changed(plan, provider="huggingface", gpu=gpu, gpus=count * instances)
+    return changed(
+        moved, instances=instances, gpus_per_instance=count, region="any", instance=f"{count}x", spot_share=0
+    )
+
+
+def unsloth_plan() -> Plan:
+    """Return the quickstart as Unsloth would run it: one GPU, full checkpointing."""
+    techniques = {"activation_checkpointing": "full", "sharding": "none", "framework": "unsloth"}
+    return changed(solved("quickstart"), techniques, framework="unsloth", gpus=1, gpus_per_instance=1, instances=1)

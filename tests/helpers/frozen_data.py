@@ -32,6 +32,10 @@ def make_workplace(folder: Path) -> Path:
     return folder
 
 
+FOLDERS = ("whole-job", "timetable", "decisions", "generation", "choices", "serving")
+"""Folders of shipped scenarios."""
+
+
 @cache
 def frozen_scenarios() -> dict[str, Path]:
     """Return the files of all shipped scenarios on frozen prices, by name; one copy per process."""
@@ -40,6 +44,6 @@ def frozen_scenarios() -> dict[str, Path]:
     copied = copy_scenarios(folder / "scenarios")
     return {
         path.stem: path
-        for pattern in ("*.yaml", "whole-job/*.yaml", "timetable/*.yaml", "decisions/*.yaml")
+        for pattern in ("*.yaml", *(f"{name}/*.yaml" for name in FOLDERS))
         for path in sorted(copied.glob(pattern))
     }

@@ -35,7 +35,7 @@ VRAM: dict[str, Any] = {
 
 BILL: tuple[dict[str, Any], ...] = (
     {"item": "gpu on demand", "usd": 2.718, "quantity": 21.42, "unit": "h", "rate_usd": 0.1269},
-    {"item": "storage", "usd": 0.08, "quantity": 60.0, "unit": "GB", "rate_usd": 0.0013, "basis": "assumed"},
+    {"item": "storage", "usd": 0.102, "quantity": 60.0, "unit": "GB", "rate_usd": 0.0017, "basis": "assumed"},
     {"item": "transfer in", "usd": 0.0, "quantity": 16.0, "unit": "GB", "rate_usd": 0.0},
     {"item": "transfer out", "usd": 0.0, "basis": "unknown: not included"},
 )

@@ -3,7 +3,7 @@
     python -m tests.helpers.record                    everything
     python -m tests.helpers.record sessions [FILE...] the output below each `$ command`, such as of docs/spot.md
     python -m tests.helpers.record equations          the table in docs/equations.md
-    python -m tests.helpers.record pictures           docs/*.svg
+    python -m tests.helpers.record pictures           the pictures of the documents, docs/**/*.svg
     python -m tests.helpers.record costs              tests/data/costs.json
 
 Read the difference (`git diff`) before it is committed: a figure that changed needs a reason.
@@ -24,6 +24,21 @@ from tests.helpers.frozen_data import ROOT
 
 PICTURES = {
     "docs/frontier.svg": "planner frontier seven-b-billion-tokens --as-of 2026-11-21 --plot picture.svg",
+    "docs/pictures/by-gpu.svg": "planner frontier quickstart --by gpu --as-of 2026-11-21 --plot picture.svg",
+    "docs/pictures/loss.svg": "planner frontier loss-frontier --as-of 2026-11-21 --plot picture.svg",
+    "docs/pictures/bills.svg": (
+        "planner what-if quickstart --set jobs.quickstart.deadline=3h --as-of 2026-11-21 --plot picture.svg"
+    ),
+    "docs/pictures/sweep.svg": (
+        "planner what-if quickstart --vary jobs.quickstart.deadline=2h:20h:2h --as-of 2026-11-21 --plot picture.svg"
+    ),
+    "docs/pictures/heat-map.svg": (
+        "planner what-if quickstart --vary jobs.quickstart.deadline=2h:14h:4h --vary limits.budget_usd=3:6:1"
+        " --as-of 2026-11-21 --plot picture.svg"
+    ),
+    "docs/pictures/tornado.svg": "planner what-if quickstart --tornado --as-of 2026-11-21 --plot picture.svg",
+    "docs/pictures/timetable.svg": "planner solve queue-two-own-4090 --as-of 2026-11-21 --plot picture.svg",
+    "docs/pictures/fleet.svg": "planner solve serve-office-hours --as-of 2026-11-21 --plot picture.svg",
     "docs/replay.svg": "planner simulate spot-heavy --runs 2000 --as-of 2026-06-01 --plot picture.svg",
 }
 """Pictures of the documents, and the commands that draw them."""
@@ -56,6 +71,7 @@ def recorded(block: Block) -> str:
 def record_pictures() -> None:
     """Draw every picture of the documents again."""
     for picture, command in PICTURES.items():
+        (ROOT / picture).parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory() as folder, working_in("README.md", Path(folder)):
             code, _, messages = run(command)
             if code:

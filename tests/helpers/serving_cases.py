@@ -18,7 +18,7 @@ GPU = ServingHardware(
 )  # fmt: skip
 PLAIN = ServingStack(
     weight_bytes=2.0, kv_bytes=2.0, layer_seconds=0.0, step_seconds=0.0, sequence_seconds=0.0, request_seconds=0.0,
-    wait_share=0.5,
+    arrival_seconds=0.0, wait_share=0.5,
 )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ import yaml
 
 MODELS = Path(__file__).parents[2] / "models"
 GIB, PACKED_FILL = 2.0**30, 0.97
-ZERO = {"none": 0, "ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3}
+ZERO = {"none": 0, "ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3, "yafsdp": 3}
 RECOMPUTED = {
     "none": (0, 0),
     "selective": (0.4, 0),
@@ -69,6 +69,7 @@ class Answer:
 
     need_gib: float
     allocated_gib: float
+    fit_probability: float
     step_seconds: float
     units_per_second: float
 
@@ -90,13 +91,17 @@ class Facts:
         self.lora, self.z = t["method"] == "lora", ZERO[t["sharding"]]
         self.quantised = self.lora and t["weight_bits"] < 16
         self.tp, self.pp = t["tensor_parallel"], t["pipeline_parallel"]
-        self.dp = setup.gpus / (self.tp * self.pp)
+        self.cp, self.ep = t.get("context_parallel", 1), t.get("expert_parallel", 1)
+        self.copies = setup.gpus / (self.tp * self.pp)  # that hold the same weights, or a shard of them each
+        self.dp = self.copies / self.cp
         self.mb, self.m = t["micro_batch"], t["accumulation_steps"]
         values = read("techniques/values.yaml")
         precision = values["precision"]["values"][t["precision"]]
         self.mixed = precision.get("autocast", False)
         self.wide = values["compute"][precision["compute"]]["element_bytes"] == 4
-        self.eight_bit_adam = t["optimizer"] == "adamw_8bit"
+        # bitsandbytes' optimizers: 8-bit moments, or fp32 ones in pages; Adafactor has a golden case of its own.
+        self.own_states = self.bytes["optimizers"][t["optimizer"]] if t["optimizer"] != "adamw" else None
+        self.paged = t["optimizer"].endswith("_paged")
         kbit = self.bytes["quantised"][t["quant"]]["prepared"] if self.quantised else False
         self.prepared = bool(kbit and self.z < 3 and self.frame.get("prepared", True))
         # Some frameworks quantise the scales of nf4 too, whatever they are asked for.
@@ -112,7 +117,9 @@ class Facts:
         if self.checkpoints == "full" and self.frame.get("offloaded_checkpoints"):
             self.checkpoints = "offloaded"
         # Data-parallel ranks that share one copy of the states: all, or with hybrid sharding those of one node.
-        self.group = max(min(self.dp, setup.gpus_per_node / self.tp), 1.0) if t["sharding"] == "hsdp" else self.dp
+        one_node = max(min(self.copies, setup.gpus_per_node / self.tp), 1.0)
+        self.group = one_node if t["sharding"] == "hsdp" else self.copies
+        self.E = self.L * (self.arch["experts"] or 0) * self.g * self.h * self.f  # parameters of all experts
         self.adapted_weights, self.adapted_inputs, self.adapted_linears = self._adapters() if self.lora else (0, 0, 0)
         self.trained = self.adapted_weights if self.lora else self.P
 
@@ -155,13 +162,13 @@ class Facts:
 def answer(setup: Setup) -> Answer:
     """Memory and speed of a setup."""
     facts = Facts(setup)
-    need, allocated = memory(facts)
+    need, allocated, chance, away = memory(facts)
     length = longest_of(setup, facts.mb) if setup.packing == "padded" else setup.sequence
-    seconds = step(facts, length)
+    seconds = step(facts, length, away)
     mean = min(setup.mean_length or setup.sequence, setup.sequence)
     real = {"packed": PACKED_FILL * setup.sequence, "padded": mean, "fixed": mean}[setup.packing]
     each = 1.0 if "image" in facts.arch else real
-    return Answer(need / GIB, allocated / GIB, seconds, facts.mb * facts.m * facts.dp * each / seconds)
+    return Answer(need / GIB, allocated / GIB, chance, seconds, facts.mb * facts.m * facts.dp * each / seconds)
 
 
 def longest_of(setup: Setup, draws: float) -> float:
@@ -177,8 +184,11 @@ def longest_of(setup: Setup, draws: float) -> float:
     return total
 
 
-def memory(x: Facts) -> tuple[float, float]:
-    """Bytes by the fit rule, and in live tensors at the peak (memory model, sections 2, 3 and 6)."""
+def memory(x: Facts) -> tuple[float, float, float, float]:
+    """Bytes by the fit rule, bytes in live tensors at the peak, the chance to fit, and bytes of pages in host memory.
+
+    Memory model, sections 2, 3 and 6.
+    """
     k = coefficients("memory")
     embedding = x.V * x.h * (1 if x.arch["tied_embeddings"] else 2)
     each = (x.P - embedding) / x.L
@@ -190,31 +200,37 @@ def memory(x: Facts) -> tuple[float, float]:
     if x.lora:
         weight = x.bytes["quantised"][x.quant]["weight"] if x.quantised else base
         outer, trained, row = (4.0 if x.prepared else base), x.trained * layers / x.L, x.adapters
-        optimizer = x.bytes["optimizers"]["adamw_8bit"]["o"] if x.eight_bit_adam else row["o"]
+        optimizer = x.own_states["o"] if x.own_states else row["o"]
     else:
         weight = outer = x.row["w"]
         trained, row = stage, x.row
-        optimizer = (
-            row["o"] - min(row["o"], 8.0) + x.bytes["optimizers"]["adamw_8bit"]["o"] if x.eight_bit_adam else row["o"]
-        )
+        optimizer = row["o"] - min(row["o"], 8.0) + x.own_states["o"] if x.own_states else row["o"]
     whole = (each * layers * weight + embedding * outer) / x.tp
-    W, states = whole / s3, trained * optimizer / x.tp / s1
+    # Experts spread over ep ranks are cut over the larger of ep and the ranks that share a state.
+    full, mine = not x.lora, x.E * layers / x.L / x.tp
+    lacks = {over: mine / over - mine / max(over, x.ep) for over in {1, s1, s2, s3}}
+    W, states = whole / s3 - lacks[s3] * weight, (trained / x.tp / s1 - full * lacks[s1]) * optimizer
+    each -= lacks[1] * x.tp / layers
+    stage -= lacks[1] * x.tp
     A = trained * row["w"] / x.tp / s3 if x.lora else 0.0
     # In host memory: all states, or the optimizer alone, and with it from ZeRO-2 on all gradients but a bucket.
     stay, alone = k["host_resident"], x.offload == "optimizer"
     W, A = (W * stay, A * stay) if x.offload == "optimizer_and_weights" else (W, A)
     states = states * stay if x.offload != "none" else states
+    pages, states = (states, 0.0) if x.paged else (0.0, states)
     gathers = x.z == 3 and (x.group > 1 or x.offload == "optimizer_and_weights")
     kept = gathers and x.m > 1 and bool(x.frame.get("no_sync") or x.pp > 1)
-    G = trained * (row["g"] + row.get("extra_gradient", 0)) / x.tp / (1 if kept else s2)
+    over = 1 if kept else s2
+    G = (trained / x.tp / over - full * lacks[over]) * (row["g"] + row.get("extra_gradient", 0))
     G *= 2 if x.z == 0 and x.dp > 1 else 1
     if x.offload == "optimizer_and_weights" and not kept:
         G *= stay
     if alone and (x.z >= 2 or x.s.gpus == 1) and not kept:
         G = min(stay * G + 5e8 * row["g"], G)
     early = G if x.m > 1 else 0.0
-    temporary = 0.0 if x.frame["fused_step"] or x.eight_bit_adam else row["t"]
-    Tm = trained * (temporary + row.get("extra_sharded", 0)) / x.tp / s1 * (stay if x.offload != "none" else 1)
+    temporary = 0.0 if x.frame["fused_step"] or x.own_states else row["t"]
+    Tm = (trained / x.tp / s1 - full * lacks[s1]) * (temporary + row.get("extra_sharded", 0))
+    Tm *= stay if x.offload != "none" else 1
     AMP = 0.0 if x.lora or x.z else x.row["cast"] * stage / x.tp
     layer = weight if x.quantised else 2.0 if x.lora else x.row["gathered"]
     wide = max(layer, 2.0)
@@ -226,40 +242,62 @@ def memory(x: Facts) -> tuple[float, float]:
 
     first, last, Ws, Lg, fragments = activations(x, k, layers)
     B = W + A + states
-    # Bytes of each phase whatever the batch, and those that grow with it.
+    # Bytes of each phase: states, and all else.
     phases = [
-        (B + AMP + root + early, last + Lg),
-        (B + AMP + U + Ug + D + early, max(first, last) + Ws),
-        (B + AMP + U + Ug + G, Ws),
+        (B + AMP + early, root + last + Lg),
+        (B + AMP + early, U + Ug + D + max(first, last) + Ws),
+        (B + AMP + G, U + Ug + Ws),
         (B + G + Tm, 0.0),
         (load, 0.0),
     ]
-    allocated = max(held + grown for held, grown in phases)
+    allocated = max(states_alive + rest for states_alive, rest in phases)
     together = B + AMP + U + Ug + D + G + Tm + max(first, last) + Ws + Lg
     image = x.arch.get("image") or {}
     megatron = x.frame.get("megatron")
     context = k["m_ctx_gib"] if megatron else k["ctx_gib"] + (k["fit_nccl_gib"] if x.s.gpus > 1 else 0.0)
     context = context * GIB + 2.0 * image.get("frozen_parameters", 0)
-    own = k.get(f"sigma_tail_{x.s.framework}", k["sigma_tail_allocated"])
-    sigma = own if x.frame["profiled"] else k["sigma_tail_unknown"]
+    sigma, share = spread_of_memory(x, k)
     # The quantile of the normal at 0.95, the confidence of memory where a job states none.
-    margin = math.exp(1.6448536269514722 * sigma) - 1 if x.s.headroom is None else x.s.headroom
+    margin = math.exp(1.6448536269514722 * sigma) - 1
+    on_states = share * margin
+    if x.s.headroom is not None:
+        margin = on_states = x.s.headroom
 
-    def rule(phi: float) -> float:
+    def rule(phi: float, margin: float, on_states: float) -> float:
         overlap = phi * k["rho"]
-        peak = (1 + margin - overlap) * allocated + overlap * together
-        return float(max(peak, (1 + margin) * load) + phi * fragments + context)
+        peak = max((1 + on_states) * s + (1 + margin) * rest + overlap * (together - s - rest) for s, rest in phases)
+        return float(max(peak, (1 + on_states) * load) + phi * fragments + context)
 
-    need = rule(k["phi"])
-    if x.z == 3 and need > 0.8 * x.card["usable_gib"] * GIB:
-        need = rule(0.5)
-    return need, allocated
+    usable = x.card["usable_gib"] * GIB
+
+    def needed(margin: float, on_states: float) -> float:
+        need = rule(k["phi"], margin, on_states)
+        return rule(0.5, margin, on_states) if x.z == 3 and need > 0.8 * usable else need
+
+    # The chance to fit: the largest deviation of what is uncertain that the rule still admits.
+    below, above = -30.0, 30.0
+    for _ in range(60):
+        z = (below + above) / 2
+        more = math.exp(z * sigma) - 1
+        below, above = (z, above) if needed(more, share * more) <= usable else (below, z)
+    # Pages have what allocator and context leave; half a GiB is never reserved unless live tensors take it.
+    reserved = min(allocated + k["rho"] * (together - allocated) + fragments, max(allocated, usable - GIB / 2))
+    away = max(pages - max(usable - reserved - context, 0.0), 0.0)
+    return needed(margin, on_states), allocated, NormalDist().cdf(below), away
+
+
+def spread_of_memory(x: Facts, k: dict[str, float]) -> tuple[float, float]:
+    """Spread of what memory exceeds its estimate by, and the share of it that states have."""
+    if x.frame.get("unknown"):
+        return k["sigma_over_unknown"], k["known_share_unknown"]
+    usual = k["sigma_over_usual"] if x.frame["profiled"] else k["sigma_over_documented"]
+    return k.get(f"sigma_over_{x.s.framework}", usual), k["known_share"]
 
 
 def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]:
     """Bytes of a micro-batch: stored on the first and the last stage, working set, logits, fragments (section 3)."""
     image = x.arch.get("image")
-    t = x.mb * (image["memory_tokens_per_image"] if image else x.s.sequence)
+    t = x.mb * (image["memory_tokens_per_image"] if image else x.s.sequence) / x.cp
     hu = min(x.frame["norm_units"], 5) if x.arch["parallel_residual"] else x.frame["norm_units"]
     rope = 2 if x.arch["rope"] and not x.frame.get("fused_rope") else 1
     fu = ((3 if x.frame.get("fused_swiglu") else 4) if x.arch["gated"] else 2) * x.f * x.routed()
@@ -288,6 +326,9 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     )
     k_ws = x.frame.get("working_factor") or (k["k_mws"] if x.frame.get("megatron") else k["k_ws"])
     working = (k_ws * compiled + inputs + k["e_att"] * eager) * (0.25 if x.checkpoints == "none" else 1.0)
+    if x.cp > 1:  # keys and values of the other parts with their gradients; in a ring of two parts at most
+        others = t * (x.cp - 1)
+        working += 4 * x.kv * 2 / x.tp * (min(2 * t, others) if x.frame["context_parallel"] == "ring" else others)
     kernel = "hf-prepared" if x.prepared and x.frame["loss"] == "hf" else x.frame["loss"]
     loss, entries = x.bytes["loss"][kernel], t * x.V / x.tp
     logits = k["k_log"] * (k["k_log_fsdp"] if x.lora and x.z == 3 else 1.0) * loss["bytes"] * entries
@@ -302,13 +343,13 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     return min(x.pp, x.m) * stored, stored, working, logits, fragments
 
 
-def step(x: Facts, sequence: float) -> float:
-    """Seconds of one optimizer step (time model, sections 2 and 3)."""
+def step(x: Facts, sequence: float, away: float) -> float:
+    """Seconds of one optimizer step (time model, sections 2 and 3); `away` bytes of pages come and go."""
     k, s = coefficients("time"), x.s
     nodes = math.ceil(s.gpus / s.gpus_per_node)
     PCI = {3: 12e9, 4: 24e9, 5: 48e9, 6: 96e9}[x.card["pcie_gen"]]
     inside = k["nvlink_utilisation"] * x.card["nvlink_gb_s"] * 1e9 / 2
-    inside = inside if s.link in ("nvlink", "nvswitch") and inside else k["pcie_utilisation"] * PCI
+    inside = inside if s.link in ("nvlink", "nvswitch", "ici") and inside else k["pcie_utilisation"] * PCI
     node = k["network_utilisation"] * (s.network_gbps * 1e9 / 8 if s.network_gbps else 12.5e9)
     across = min(inside, node / s.gpus_per_node)
     group = min(inside, node * max(1.0, s.gpus_per_node / x.tp) / s.gpus_per_node)
@@ -316,8 +357,15 @@ def step(x: Facts, sequence: float) -> float:
     hybrid = x.t["sharding"] == "hsdp"
 
     rc = RECOMPUTED[x.checkpoints][0]
-    tokens = x.mb * sequence
-    work = micro_batch(x, sequence, tokens)
+    tokens = x.mb * sequence / x.cp
+    work, attention = micro_batch(x, sequence, tokens)
+    if x.cp > 1:
+        link = across if x.tp * x.cp > s.gpus_per_node else inside
+        moved = (x.cp - 1) * tokens * 4 * x.kv / x.tp * (3 + RECOMPUTED[x.checkpoints][1]) * x.L / x.pp / link
+        work += max(moved - attention, 0.0) if x.frame["context_parallel"] == "ring" else moved
+    if x.ep > 1:
+        sent = 2 * tokens * x.routed() * x.h * (1 - 1 / x.ep) / (across if x.ep > s.gpus_per_node else inside)
+        work += k["expert_traffic_factor"] * (4 + 2 * rc) * sent * x.L / x.pp
     if x.tp > 1:
         each = 4 * tokens * x.h * (x.tp - 1) / x.tp / inside + k["tensor_latency_seconds"]
         fused = k["fused_tensor_factor"] if x.frame["kernels"] == "fused" else 1.0
@@ -327,16 +375,25 @@ def step(x: Facts, sequence: float) -> float:
     gathered = quantised if x.lora else x.row["gathered"]
     cut = x.tp * x.pp
     sharding = reduction = 0.0
+
+    def exchanged(ranks: float) -> float:
+        """Share of all parameters that one rank lacks; of experts 1/ep, which ranks/ep ranks share."""
+        of_experts = x.E / x.P
+        return (1 - of_experts) * (1 - 1 / ranks) + of_experts / x.ep * max(1 - x.ep / ranks, 0.0)
+
     if x.z == 3:
-        ranks, speed = (x.group, inside) if hybrid else (x.dp, group)
-        sharding = (2 * gathered * x.P + reduced * min(x.trained, x.P)) / cut * (1 - 1 / ranks) / speed
+        ranks, speed = (x.group, inside) if hybrid else (x.copies, group)
+        sharding = (2 * gathered * x.P + reduced * min(x.trained, x.P)) / cut * exchanged(ranks) / speed
         if hybrid:
             sharding += 2 * reduced * x.trained / cut * (1 - ranks / x.dp) / (across * s.gpus_per_node * x.m)
         sharding /= x.m if x.pp > 1 else 1
     else:
         hidden = 0.0 if x.frame.get("reduces_at_end") else k["data_parallel_overlap"]
-        reduction = (1 - hidden) * 2 * reduced * x.trained / cut * (1 - 1 / x.dp) / group * (x.m if x.z == 2 else 1)
+        reduction = (1 - hidden) * 2 * reduced * x.trained / cut * exchanged(x.copies) / group
+        reduction *= x.m if x.z == 2 else 1
     overlap = coefficients("kernels")[f"{x.frame['kernels']}.overlap"]
+    if x.t["sharding"] == "yafsdp":
+        overlap = 1 - coefficients("kernels")["yafsdp.exposed_share"] * (1 - overlap)
     each = (work**3 + (overlap * sharding) ** 3) ** (1 / 3) + (1 - overlap) * sharding
     each += tokens * x.h / across if x.pp > 1 else 0.0
     modules = 10 + x.g + (4 * x.adapted_linears if x.lora else 0)
@@ -344,16 +401,20 @@ def step(x: Facts, sequence: float) -> float:
     each += hook * modules * (2 + rc) * x.L / x.pp * coefficients("gpu_efficiency").get(f"host.{s.gpu}", 1.0)
     copies = x.group * cut if hybrid else s.gpus if x.z else cut
     traffic = (x.adapters if x.lora else x.row)["traffic"]
-    if x.eight_bit_adam and not x.lora:
-        traffic -= x.bytes["optimizers"]["adamw_8bit"]["traffic_saved"]
+    if x.own_states and not x.lora:
+        traffic -= x.own_states["traffic_saved"]
     optimizer = traffic * x.trained / copies * k["optimizer_factor"] / (x.card["memory_bandwidth_gb_s"] * 1e9)
+    optimizer += 2 * away / (k["host_copy_utilisation"] * PCI)
     rounds = x.m + x.pp - 1
     seconds = rounds * each + reduction + optimizer + k["fixed_seconds"]
     return seconds * (1 + k["node_loss_per_doubling"] * math.log2(nodes))
 
 
-def micro_batch(x: Facts, sequence: float, tokens: float) -> float:
-    """Seconds of one micro-batch on one GPU without communication: device and host, smooth maximum (section 2)."""
+def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]:
+    """Seconds of one micro-batch on one GPU without communication, and of its attention.
+
+    Device and host overlap as a smooth maximum (section 2).
+    """
     k, speeds, kernels = coefficients("time"), coefficients("gpu_efficiency"), coefficients("kernels")
     profile, frozen = x.frame["kernels"], float(x.lora)
     card, name = x.card, x.s.gpu
@@ -400,8 +461,10 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> float:
     launch = (launch + x.adapted_linears * k["adapter_launch_seconds"]) * speeds.get(f"host.{name}", 1.0)
     launch += 7 * k["quantised_launch_seconds"] if x.quantised else 0.0
     launch += kernels[f"{profile}.fsdp_launch_seconds"] if x.z == 3 else 0.0
-    launch += kernels[f"{profile}.naive_experts"] * experts * k["expert_launch_seconds"] * (1 + rc / 3)
-    return float((device**3 + (launch * x.L / x.pp) ** 3) ** (1 / 3))
+    grouped = x.frame.get("grouped_experts") == "all" or ("grouped_experts" in x.frame and not x.quantised)
+    looped = 0.0 if grouped else kernels[f"{profile}.naive_experts"]
+    launch += looped * experts / x.ep * k["expert_launch_seconds"] * (1 + rc / 3)
+    return float((device**3 + (launch * x.L / x.pp) ** 3) ** (1 / 3)), attention
 
 
 def attention_seconds(x: Facts, sequence: float, rows: float, rca: float, peak: float, E: float, BW: float) -> float:
@@ -418,6 +481,7 @@ def attention_seconds(x: Facts, sequence: float, rows: float, rca: float, peak: 
         # Twice the mean of min(position, window), for the layers that have one.
         cut = window * (2 - window / sequence)
         met = x.arch["sliding_layer_share"] * cut + (1 - x.arch["sliding_layer_share"]) * sequence
+    met = min(met, 2 * math.sqrt(sequence)) if x.t["attention"] == "sparse" else met
     own, generation = f"attention.{x.s.gpu}", f"attention.{x.card['generation']}"
     reached = speeds[own if own in speeds else generation] * kernels[f"{profile}.attention_factor"]
     return float(4 * met * x.q * rows * 0.5 * (3.5 + rca) / (peak * reached))

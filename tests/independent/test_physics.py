@@ -9,7 +9,6 @@ import pytest
 
 import planner
 from planner.loading.scenario_file import read_scenario
-from planner.scenario.offer import offer_labels
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
 from tests.independent.physics import Setup, answer, read
@@ -45,6 +44,10 @@ CASES = [
     case("full, 8-bit Adam", "llama-2-7b", "H100-80GB", method="full", optimizer="adamw_8bit", micro_batch=2),
     case("full, 8-bit Adam, ZeRO-2", "llama-2-7b", "H100-80GB", gpus=4, method="full", optimizer="adamw_8bit",
          sharding="zero2", accumulation_steps=2),
+    case("full, paged Adam, its moments away", "llama-3.1-8b", "A100-80GB", method="full", precision="bf16",
+         optimizer="adamw_paged", micro_batch=8),
+    case("full, paged 8-bit Adam over two GPUs", "llama-2-7b", "A100-80GB", gpus=2, method="full", sharding="ddp",
+         optimizer="adamw_8bit_paged", micro_batch=1),
     case("pipeline and tensor parallel, NeMo", "llama-3-70b", "H100-80GB", gpus=64, instances=8, method="full",
          framework="nemo", tensor_parallel=4, pipeline_parallel=8, sharding="zero1", accumulation_steps=16,
          network_gbps=3200),
@@ -56,6 +59,19 @@ CASES = [
          accumulation_steps=32, network_gbps=800),
     case("pipeline with FSDP", "llama-3-8b", "H100-80GB", gpus=8, method="full", framework="torchtitan",
          pipeline_parallel=2, sharding="zero3", accumulation_steps=8),
+    case("sequences cut over GPUs, gathered", "llama-3.1-8b", "H100-80GB", gpus=8, method="full", sharding="zero3",
+         framework="torchtitan", context_parallel=4, sequence_length=65536, activation_checkpointing="full"),
+    case("sequences cut over GPUs, in a ring", "llama-3-70b", "H100-80GB", gpus=64, instances=8, method="full",
+         framework="nemo", tensor_parallel=4, pipeline_parallel=4, context_parallel=4, sharding="zero1",
+         accumulation_steps=16, sequence_length=32768, network_gbps=3200),
+    case("experts over GPUs, FSDP", "qwen3-30b-a3b", "H100-80GB", gpus=8, method="full", sharding="zero3",
+         framework="torchtitan", expert_parallel=4),
+    case("experts over GPUs, ZeRO-1", "mixtral-8x7b", "H100-80GB", gpus=16, instances=2, method="full",
+         sharding="zero1", framework="megatron", expert_parallel=8, network_gbps=3200, accumulation_steps=2),
+    case("YaFSDP", "llama-2-7b", "A100-80GB", gpus=8, method="full", sharding="yafsdp"),
+    case("sparse attention", "llama-3.1-8b", "H100-80GB", weight_bits=4, sequence_length=32768, attention="sparse"),
+    case("mixture under unsloth, grouped", "qwen3-30b-a3b", "H100-80GB", weight_bits=4, framework="unsloth"),
+    case("mixture in 16 bits, grouped", "qwen3-30b-a3b", "B200", framework="hf"),
     case("InternEvo", "llama-2-7b", "A100-80GB", gpus=8, method="full", framework="internevo", sharding="zero1"),
     case("compiled", "llama-3-8b", "H100-80GB", gpus=8, method="full", framework="compiled", sharding="zero3"),
     case("plain torch with FSDP", "llama-2-7b", "A100-80GB", gpus=8, method="full", framework="fsdp", sharding="zero3"),
@@ -117,6 +133,7 @@ def test_estimate_agrees_with_the_second_physics(architecture: str, gpu: str, se
     assert found.vram_gib.usable == pytest.approx(read(f"gpus/{found.gpu}.yaml")["usable_gib"])
     assert found.vram_gib.peak == pytest.approx(mine.need_gib, rel=WITHIN)
     assert found.vram_gib.allocated == pytest.approx(mine.allocated_gib, rel=WITHIN)
+    assert found.vram_gib.fit_probability == pytest.approx(mine.fit_probability, abs=1e-6)
     assert found.step_seconds.total == pytest.approx(mine.step_seconds, rel=WITHIN)
     assert found.tokens_per_second == pytest.approx(mine.units_per_second, rel=WITHIN)
 
@@ -150,8 +167,7 @@ def test_memory_of_offloaded_states_agrees_with_the_second_physics(gpus: int, se
 def test_plan_of_a_shipped_scenario_agrees_with_the_second_physics(name: str) -> None:
     """What the search chose, and what it says of it, from the scenario's words to GiB and tokens per second."""
     scenario = read_scenario(name)
-    speeds = [offer.network_gbps for offer in scenario.offers]
-    network = dict(zip(offer_labels(scenario.offers), speeds, strict=True))
+    network = {label: offer.network_gbps for label, offer in scenario.labelled_offers()}
     plan = solve(scenario, SolveOptions(as_of=datetime.date(2026, 11, 21)))
     assert plan.jobs
     for job, found in zip(scenario.jobs, plan.jobs, strict=True):

@@ -10,6 +10,7 @@ import pytest
 from planner.errors import ScenarioError
 from planner.loading.defaults import default_name
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
+from planner.scenario.scenario import Scenario
 
 JOB = "{architecture: mistral-7b, work: {tokens: 1M}}"
 
@@ -154,3 +155,42 @@ def test_an_image_of_one_pixel_is_a_fault() -> None:
     job = "{architecture: stable-diffusion-1.5, work: {images: 100, resolution: 1}, global_batch: 8}"
     with pytest.raises(ScenarioError, match=r"jobs\.0\.work\.resolution.*64"):
         parse_scenario(f"jobs: [{job}]")
+
+
+NIGHTS = "{from: 2026-11-20 20:00 UTC, to: 2026-11-21 08:00 UTC, every: 24h}"
+PAST = "{from: 2026-11-20 20:00 UTC, to: 2026-11-21 08:00 UTC}"
+TONIGHT = "{from: 2026-11-23 20:00 UTC, to: 2026-11-24 08:00 UTC}"
+
+
+def with_windows(windows: str, now: str) -> Scenario:
+    """One job that was released days ago, and a machine with windows."""
+    own = "{provider: lab, gpu: RTX4090, gpus: 1, stock: 1, own: {power_watts: 400, usd_per_kwh: 0.3}"
+    job = "{name: a, architecture: mistral-7b, work: {tokens: 1M}, release: 2026-11-20 08:00 UTC}"
+    return parse_scenario(f"now: {now}\njobs: [{job}]\noffers: [{own}, available: [{windows}]}}]\n")
+
+
+@pytest.mark.parametrize(
+    ("windows", "now", "left"),
+    [
+        (NIGHTS, "2026-11-23 23:00 UTC", [(0, 9, None), (21, 33, 24)]),
+        (NIGHTS, "2026-11-23 12:00 UTC", [(8, 20, 24)]),
+        (NIGHTS, "2026-11-24 08:00 UTC", [(12, 24, 24)]),
+        (f"{PAST}, {TONIGHT}", "2026-11-23 23:00 UTC", [(0, 9, None)]),
+        (TONIGHT, "2026-11-23 18:00 UTC", [(2, 14, None)]),
+    ],
+)
+def test_windows_that_have_begun_are_open_for_the_rest(windows: str, now: str, left: list[tuple[float, ...]]) -> None:
+    """Of nights since last week, the rest of this one and those that follow; the job may start at once."""
+    scenario = with_windows(windows, now)
+    found = [(one.from_hours, one.to_hours, one.every_hours) for one in scenario.offers[0].available]
+    assert found == left and scenario.jobs[0].release_hours == 0
+
+
+def test_windows_that_are_all_over_are_one_fault() -> None:
+    """It names the offer."""
+    with pytest.raises(ScenarioError) as caught:
+        with_windows(PAST, "2026-11-23 23:00 UTC")
+    assert [str(one) for one in caught.value.faults] == [
+        "scenario:3: offers.0.available: every window is over; "
+        "give a later one, or set now (--now) to the day on which the job may start"
+    ]

@@ -96,6 +96,7 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         ("50000", "12:30", "s.yaml:5: jobs.0.work.samples: '12:30' is not a count"),
         ("name: small", "name: no\nobjective: on", "s.yaml:2: objective: 'on' is not an objective"),
         ("name: small", "name: s\nlimits: {quota: {lamda: 8}}", "limits.quota.lamda: no offers of provider"),
+        ("name: small", "name: s\nlimits: {providers: [lamda]}", "limits.providers.0: no offers of provider"),
         ("name: small", "name: s\nlimits: 5", "s.yaml:2: limits: 5 is not a mapping"),
         ("name: small", "name: s\nadjust: {gpu: T4}", "s.yaml:2: adjust: a mapping is not a list"),
         ("name: small", "name: s\nadjust: [{match: {gpu: H1OO}}]", "adjust.0.match.gpu: unknown GPU 'H1OO'"),

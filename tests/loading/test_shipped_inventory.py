@@ -44,6 +44,13 @@ def market() -> list[Row]:
     return offers
 
 
+def hourly_usd(row: Row) -> float | None:
+    """What an hour of an instance costs, what is paid upfront spread over its months; None where only spot is sold."""
+    term = row.get("commitment", {"months": 1, "upfront_usd": 0})
+    hour: float | None = row.get("usd_per_hour")
+    return None if hour is None else hour + term.get("upfront_usd", 0) / (term["months"] * 730)
+
+
 def test_the_market_is_wide() -> None:
     """A few hundred offers of at least a dozen providers, the ones every user asks for among them."""
     providers = Counter(offer["provider"] for offer in market())
@@ -59,8 +66,8 @@ def test_prices_are_dollars_with_a_date_and_a_source(name: str) -> None:
     newest = datetime.date.fromisoformat(document["date"])
     assert document["currency"] == "USD"
     for offer in document["offers"]:
-        prices = [offer[key] for key in ("usd_per_hour", "spot_usd_per_hour") if key in offer]
-        assert prices and min(prices) > 0, offer
+        prices = [hourly_usd(offer), *([offer["spot_usd_per_hour"]] if "spot_usd_per_hour" in offer else [])]
+        assert min(price for price in prices if price is not None) > 0, offer
         assert datetime.date.fromisoformat(offer["dates"]["to"] if "dates" in offer else offer["date"]) <= newest, offer
         assert document["sources"][offer["source"]], offer
 
@@ -104,8 +111,9 @@ def test_a_price_per_gpu_is_near_the_median_of_its_gpu() -> None:
     """
     by_gpu: dict[str, list[tuple[float, Row]]] = {}
     for offer in market():
-        if "gpu" in offer and "usd_per_hour" in offer and offer["gpu"] != "V100-16GB":
-            by_gpu.setdefault(offer["gpu"], []).append((offer["usd_per_hour"] / offer["gpus"], offer))
+        price = hourly_usd(offer)
+        if "gpu" in offer and price is not None and offer["gpu"] != "V100-16GB":
+            by_gpu.setdefault(offer["gpu"], []).append((price / offer["gpus"], offer))
     assert len(by_gpu) > 25
     for prices in by_gpu.values():
         middle = statistics.median(price for price, _ in prices)
@@ -141,6 +149,51 @@ def test_the_memory_in_a_name_is_that_of_the_card() -> None:
         assert of_family == {gpu}, begins
 
 
+def committed() -> list[Row]:
+    """The rows of the market that are paid for a term, used or not."""
+    return [offer for offer in market() if "commitment" in offer]
+
+
+def test_commitments_are_real_ones_of_named_providers() -> None:
+    """Terms that AWS, GCP, Lambda, RunPod and Vultr publish, each with a price of a day and the term in its name."""
+    terms = {(offer["provider"], offer["commitment"]["months"]) for offer in committed()}
+    assert terms == {("aws", 12), ("gcp", 12), ("gcp", 36), ("lambda", 1), ("runpod-secure", 6), ("vultr", 36)}
+    for offer in committed():
+        months = offer["commitment"]["months"]
+        assert "date" in offer and "spot_usd_per_hour" not in offer, offer
+        assert offer["instance"].endswith(f"-{months}-months") or offer["provider"] == "lambda", offer
+
+
+def test_what_is_paid_upfront_is_the_published_rate_over_the_term() -> None:
+    """RunPod's H200 costs 3.12 $ per hour for 6 months, 13,665.60 $; Vultr's L40S 0.848 $ for 36, 22,285.44 $."""
+    upfront = {offer["instance"]: offer["commitment"].get("upfront_usd") for offer in committed()}
+    assert upfront["1x-h200-savings-plan-6-months"] == pytest.approx(3.12 * 6 * 730)
+    assert upfront["1x-l40s-prepaid-36-months"] == pytest.approx(0.848 * 36 * 730)
+    assert upfront["8x-h100-sxm-prepaid-36-months"] == pytest.approx(8 * 2.30 * 36 * 730)
+
+
+def test_a_commitment_costs_less_per_hour_than_the_same_machine_by_the_hour() -> None:
+    """Nobody commits for nothing; Lambda's clusters are dearer than its single machines, as its page says."""
+    by_the_hour = {
+        (offer["provider"], offer["region"], offer["gpu"], offer["gpus"]): hourly_usd(offer)
+        for offer in market()
+        if "gpu" in offer and "commitment" not in offer
+    }
+    compared = 0
+    for offer in committed():
+        single = by_the_hour.get((offer["provider"], offer["region"], offer["gpu"], offer["gpus"]))
+        if single is not None:
+            compared += 1
+            assert hourly_usd(offer) < single, offer
+    assert compared >= 10
+
+
+def test_vast_has_a_spot_price_with_its_day() -> None:
+    """The median bid of a recorded market for one card; elsewhere its bids were not found."""
+    (row,) = [offer for offer in market() if offer["provider"] == "vast" and "spot_usd_per_hour" in offer]
+    assert (row["gpu"], row["usd_per_hour"], row["spot_usd_per_hour"]) == ("RTX5090", 0.535, 0.322)
+
+
 def test_runpod_gets_no_spot_discount() -> None:
     """RunPod listed interruptible pods at the price on demand in 2026, so none is credited."""
     runpod = [offer for offer in market() if offer["provider"].startswith("runpod")]
@@ -151,7 +204,8 @@ def test_runpod_gets_no_spot_discount() -> None:
 
 def test_runpod_pods_cost_the_card_times_their_number() -> None:
     """Pods of 2, 4 and 8 GPUs cost that many times a pod of one."""
-    pods = {(o["provider"], o["gpu"], o["gpus"]): o["usd_per_hour"] for o in market() if "runpod" in o["provider"]}
+    runpod = [o for o in market() if "runpod" in o["provider"] and "commitment" not in o]
+    pods = {(o["provider"], o["gpu"], o["gpus"]): o["usd_per_hour"] for o in runpod}
     assert {gpus for _, _, gpus in pods} == {1, 2, 4, 8}
     for (provider, gpu, gpus), price in pods.items():
         assert price == pytest.approx(gpus * pods[provider, gpu, 1], abs=1e-3), (provider, gpu, gpus)
@@ -208,9 +262,12 @@ def ways() -> tuple[Offer, ...]:
 
 
 def test_every_way_to_pay_has_an_offer() -> None:
-    """Each tier, commitments with and without an hourly price, hours left over, per token and per run, and cores."""
+    """Each tier, commitments with and without an hourly price, hours left over, per token and per run, and cores.
+
+    Machines to buy have a list of their own, because they need a horizon.
+    """
     offers = ways()
-    assert {offer.tier for offer in offers} == set(TIERS)
+    assert {offer.tier for offer in offers} == set(TIERS) - {"bought"}
     assert {offer.commitment.months for offer in offers if offer.commitment} == {1, 3, 12}
     assert any(offer.committed_hours for offer in offers) and any(offer.is_cpu for offer in offers)
     services = [offer.managed for offer in offers if offer.managed]

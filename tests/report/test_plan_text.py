@@ -25,7 +25,7 @@ quickstart: 1 x RTX3090 at vast (Quebec), on demand, 21.4 h, $2.82, optimal
   Time     start 0.3 h, training 20.6 h, 21.4 h in total (17.0 to 27.1 h)
            meets the 36 h deadline with 97 % probability
   Bill     GPU on demand        21.4 h x $0.127                            2.72
-           storage              60 GB x $0.0013, assumed                   0.08
+           storage              60 GB x $0.0017, assumed                   0.10
            not included: transfer out
            total                ($2.30 to 3.60)                            2.82
 
@@ -84,6 +84,14 @@ def test_spot_and_its_switch_are_told() -> None:
     """A mixed plan: when it leaves spot."""
     text = render(make_plan(make_assignment(spot_share=0.7, switch_to_on_demand_at_hours=30.1)))
     assert "spot 70 %" in text and "on demand at hour 30.1" in text
+
+
+def test_a_plan_that_is_only_more_certain_is_not_called_faster_by_its_likely_hours() -> None:
+    """On spot: likely after 1 h, certain after 7.2 h; the other one is likely after 1.9 h, and certain after 2.9 h."""
+    option = {"label": "half the time", "provider": "p", "gpu": "H200", "gpus": 16, "cost_usd": 36.09, "hours": 1.9}
+    hours = {"expected": 1.0, "low": 0.7, "high": 1.9, "at_confidence": 7.2}
+    plan = make_plan(make_assignment(hours=hours), faster=[option | {"hours_at_confidence": 2.9}])
+    assert "Faster   within 2.9 h, not 7.2 h, for $36.09 (" in render(plan)
 
 
 def test_an_observed_run_is_told_as_one() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner.loading.scenario_file import read_scenario
 from planner.report import format as words
-from planner.report.bill import bill_line
+from planner.report.bill import bill_line, rounding
 from planner.report.plan import render
 from planner.results.plan_parts import BillItem
 from planner.scenario.scenario import SolveOptions
@@ -20,7 +20,7 @@ from planner.solving.solve import solve
 from tests.helpers.frozen_data import frozen_scenarios
 
 FACTORS = re.compile(r"(?P<amount>\d[\d,.]*) (?P<unit>[^$]*?) x \$(?P<rate>\d[\d,.]*)\b.*? (?P<usd>-?\d[\d,.]*)$")
-BATCH = re.compile(r"micro-batch (\d+) x (\d+) steps?(?: x ([\d,]+) (?:GPUs|groups))?.*= ([\d,]+) ")
+BATCH = re.compile(r"micro-batch (\d+) x (\d+) steps?(?: x ([\d,]+) (?:GPUs|chips|groups))?.*= ([\d,]+) ")
 UNITS = ("h", "machine hours", "GB-month", "M tokens")
 
 
@@ -54,6 +54,34 @@ def test_the_products_of_a_shipped_plan_multiply(name: str) -> None:
     for micro, steps, ranks, batch in BATCH.findall(text):
         assert int(micro) * int(steps) * number(ranks or "1") == number(batch)
     assert max(map(len, text.splitlines())) <= words.WIDTH
+
+
+def lacking(text: str) -> float:
+    """Return what the lines of a bill lack of their total, to the cent; 0 where a plan shows no bill of one job."""
+    lines = text.splitlines()
+    first = next((at for at, line in enumerate(lines) if line.startswith("  Bill ")), None)
+    if first is None:
+        return 0.0
+    last = next(at for at in range(first, len(lines)) if lines[at][11:].startswith("total "))
+    shown = [number(line.split()[-1]) for line in lines[first : last + 1] if "not included" not in line and line[66:]]
+    return round(shown[-1] - sum(shown[:-1]), 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(frozen_scenarios()))
+def test_the_lines_of_a_shipped_bill_add_up_to_its_total(name: str) -> None:
+    """Every line is shown in whole cents; a line of rounding, or of the smaller items, makes up for it."""
+    text = text_of(name)
+    assert lacking(text) == 0 or "jobs, " in text.splitlines()[0]
+
+
+@settings(derandomize=True, max_examples=200)
+@given(amounts=st.lists(st.floats(0, 30_000), min_size=1, max_size=9))
+def test_rounding_makes_any_amounts_add_up(amounts: list[float]) -> None:
+    """The amounts as they are shown and the rounding are the total as it is shown."""
+    total = math.fsum(amounts)
+    shown = [number(words.usd(one).replace("$", "")) for one in (*amounts, total)]
+    assert math.fsum(shown[:-1]) + rounding(amounts, total) == pytest.approx(shown[-1], abs=1e-6)
 
 
 @settings(derandomize=True, max_examples=100)

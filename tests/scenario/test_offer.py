@@ -12,7 +12,8 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.loading.suggestions import suggest_gpus, suggest_offers
 from planner.scenario.offer import Offer, offer_data, offer_labels
-from planner.scenario.payment import MONTHS, TIERS, Commitment, Own
+from planner.scenario.ownership.machines import Own
+from planner.scenario.payment import MONTHS, TIERS, Commitment
 from planner.scenario.scenario import scenario_data, scenario_schema
 from tests.helpers.payment_scenarios import CPU, KINDS, LEFT, OWN, PRICED, SERVICE, T4, YEAR, asked, question
 from tests.helpers.scenarios import GOOD, json_text
@@ -153,7 +154,7 @@ def test_a_setting_changes_what_an_own_machine_costs() -> None:
 def test_a_price_factor_keeps_the_ways_to_pay_consistent() -> None:
     """It scales all of a commitment; of an own machine it scales the hour, not what a kWh or the machine costs."""
     scenario = parse_scenario(json_text({**question(YEAR, OWN, SERVICE), "adjust": [{"usd_per_hour_factor": 2.0}]}))
-    year, own, service = scenario.adjusted_offers()
+    year, own, service = (one for _, one in scenario.labelled_offers())
     assert year.committed_usd == pytest.approx(2 * offer(YEAR).committed_usd)
     assert own.usd_per_hour == pytest.approx(0.5)
     assert own.own == offer(OWN).own

@@ -88,7 +88,10 @@ from tests.helpers.scenarios import GOOD, told
             {**OWN, **SERVICE, "gpu": None, "gpus": 0},
             "offers.1: own, managed exclude each other; keep one, and add another offer for the rest",
         ),
-        ({**T4, "own": {"usd_per_kwh": 0.3}}, "offers.1.own.power_watts: is missing; add it"),
+        (
+            {"provider": "desk", "cpu_cores": 8, "own": {"usd_per_kwh": 0.3}},
+            "offers.1.own.power_watts: the power is missing; give power_watts, of one machine under load",
+        ),
         (
             {**T4, "own": {"power_watts": 0, "usd_per_kwh": 0.3}},
             "offers.1.own.power_watts: 0 is out of range; must be more than 0",
@@ -156,7 +159,7 @@ def test_a_fault_names_file_and_line(tmp_path: Path) -> None:
         (
             "limits: {tiers: {forbid: [community, cheap]}}",
             "s.yaml:2: limits.tiers.forbid: 'cheap' is not a tier of offers; "
-            "one of own, managed, committed, community, secure",
+            "one of own, bought, managed, committed, community, secure",
         ),
     ],
 )

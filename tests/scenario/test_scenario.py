@@ -162,7 +162,7 @@ def test_adjustments_multiply_on_what_they_match() -> None:
         {"match": {"gpu": "T4", "region": "elsewhere"}, "usd_per_hour_factor": 100.0},
     ]
     before = scenario(offers=[OFFER, other], adjust=adjust)
-    same, changed = before.adjusted_offers()
+    same, changed = (one for _, one in before.labelled_offers())
     assert same == before.offers[0]
     assert changed.usd_per_hour == pytest.approx(0.6)
     assert changed.spot_usd_per_hour == pytest.approx(0.3)

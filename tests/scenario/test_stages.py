@@ -126,3 +126,38 @@ def test_the_schema_explains_every_key() -> None:
         assert schemas[name]["description"]
         assert all(key["description"] for key in schemas[name]["properties"].values()), name
     assert {"type": "integer", "minimum": 1, "maximum": 1_000_000} in schemas["Job"]["properties"]["trials"]["anyOf"]
+
+
+@pytest.mark.parametrize(
+    ("export", "what"),
+    [
+        ({"merged": True, "format": "gguf"}, "merged and format both say what leaves"),
+        ({"format": "merged", "bits": 4}, "merged has no bits to choose"),
+        ({"bits": 8}, "adapters has no bits to choose"),
+        ({"format": "awq", "bits": 8}, "awq has 4 bits"),
+        ({"on": "cpu"}, "adapters are only sent, by the machine that trained them"),
+        ({"format": "gptq", "on": ["machine", "cpu"]}, "gptq needs a GPU"),
+    ],
+)
+def test_an_export_that_contradicts_itself_is_one_fault(export: dict[str, Any], what: str) -> None:
+    """The key, what is wrong, and what would be right."""
+    with pytest.raises(ValidationError) as caught:
+        job(stages={"export": export})
+    (complaint,) = validation_complaints(caught.value, Job, {})
+    assert what in str(complaint)
+
+
+def test_images_are_not_quantised() -> None:
+    """Sizes and times of GGUF, GPTQ and AWQ are those of language models."""
+    with pytest.raises(ValidationError, match="gguf of an image network"):
+        Job.model_validate({**IMAGES, "stages": {"export": {"format": "gguf"}}})
+
+
+def test_merged_is_short_for_a_format() -> None:
+    """`merged: true` is `format: merged`; nothing said is adapters, which stay where they are."""
+    short, long, plain = (
+        job(stages={"export": one}).stages.export for one in ({"merged": True}, {"format": "merged"}, {})
+    )
+    assert short is not None and long is not None and plain is not None
+    assert (short.form, short.places) == (long.form, long.places) == ("merged", ("machine", "cpu"))
+    assert (plain.form, plain.places, plain.quantised_bits) == ("adapters", ("machine",), None)

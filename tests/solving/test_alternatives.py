@@ -22,7 +22,7 @@ jobs:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_spot_price_out_of_line_is_used_but_named_with_the_plan_without_it() -> None:
     """A tenth of the usual spot price is probably an error of the list; the reader learns what stands behind it."""
     plan = solve(parse_scenario(SCENARIO.format(spot=0.1)), SolveOptions(as_of=AS_OF))

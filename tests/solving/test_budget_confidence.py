@@ -72,6 +72,7 @@ def test_dollars_follow_the_budget_s_confidence_and_hours_the_deadline_s(how: tu
     assert tight.hours.at_confidence < solved(*base).hours.at_confidence  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 def test_a_budget_holds_with_the_confidence_asked_for() -> None:
     """The same dollars admit a plan at 0.6 and none at 0.95, and its probability lies between."""
     budget = f"limits.budget_usd={(late_usd(f'{SURE}=0.6') + 0.02):.2f}"

@@ -37,6 +37,14 @@ def test_within_half_a_cent_the_faster_wins(solver: str) -> None:
 
 
 @pytest.mark.parametrize("solver", ADAPTERS)
+def test_at_equal_cost_and_hours_what_does_not_round_wins_over_free_memory(solver: str) -> None:
+    """4 bits save 0.003 $ and 10 GiB, and no time: 16 bits are taken; where they save an hour, 4 bits are."""
+    exact = row(4.003, 4.0, fit_gib=15.0)
+    assert chosen(make_table([row(4.0, 4.0, fit_gib=5.0, lossiness=2), exact]), solver) == [1]
+    assert chosen(make_table([row(4.0, 3.0, fit_gib=5.0, lossiness=2), exact]), solver) == [0]
+
+
+@pytest.mark.parametrize("solver", ADAPTERS)
 def test_at_equal_cost_and_hours_more_free_memory_wins_then_the_name(solver: str) -> None:
     """Rows 1 to 3 have 15 GiB free; of them offer b comes first, and of its two rows the earlier."""
     table = make_table(
@@ -127,13 +135,13 @@ def test_an_unproven_first_pass_is_reported_and_ties_are_left_alone() -> None:
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(small_cases(step=1.0))
 def test_the_plan_is_the_first_in_the_stated_order(case: tuple[CandidateTable, SharedLimits]) -> None:
-    """With fixed shares and no budget: least cost, then hours, then most free GiB over all combinations."""
+    """With fixed shares and no budget: least cost, then hours, lossiness, free GiB over all combinations."""
     table, question = case
     table = replace(table, share_high=table.share_low)
     question = replace(question, budget_usd=None)
     value = table.hours(table.share_low) * question.value_of_time_usd_per_hour
     value = value + table.cost_usd(table.share_low) + table.penalty_usd
-    key = np.column_stack([value, table.hours(table.share_low), table.fit_gib - table.usable_gib])
+    key = np.column_stack([value, table.hours(table.share_low), table.lossiness, table.fit_gib - table.usable_gib])
     members = [np.flatnonzero(table.job == job) for job in range(len(table.jobs))]
     fitting = [list(rows) for rows in itertools.product(*members) if limits_hold(table, question, rows)]
     choice = solve_lexicographic(table, question, run)

@@ -104,8 +104,11 @@ def test_fp8_is_used_only_where_it_is_listed_and_its_price_is_told() -> None:
 
 
 def test_a_lower_rank_is_used_only_where_it_is_listed_and_the_price_of_the_highest_is_told() -> None:
-    """Adapters of rank 8 are cheaper than those of rank 256; a rank changes what is learnt."""
-    one = scenario("A100-80GB", method="lora", weight_bits=16)
+    """Over 5B tokens rank 8 saves cents against rank 256, which changes what is learnt; over 5M it saves nothing."""
+    short = scenario("A100-80GB", method="lora", weight_bits=16)
+    tied = solve(change_scenario(short, ["jobs.j.techniques.lora.rank=[256, 8, 64]"]))
+    assert tied.jobs[0].techniques.lora_rank == 256 and told(tied) == {}
+    one = change_scenario(short, ["jobs.j.work.tokens=5e9"])
     highest = solve(change_scenario(one, ["jobs.j.techniques.lora.rank=256"]))
     assert highest.jobs[0].techniques.lora_rank == 256 and told(highest) == {}
     listed = solve(change_scenario(one, ["jobs.j.techniques.lora.rank=[256, 8, 64]"]))
@@ -114,3 +117,20 @@ def test_a_lower_rank_is_used_only_where_it_is_listed_and_the_price_of_the_highe
     assert listed.least_cost_usd < highest.least_cost_usd
     assert "LoRA r8 on a 16-bit base" in render(listed)
     assert solve(one).jobs[0].techniques.lora_rank == 16
+
+
+def test_adafactor_and_sparse_attention_are_used_only_where_they_are_listed_and_their_prices_are_told() -> None:
+    """Neither is the same training: the first lines say what AdamW, or full attention, would cost."""
+    one = scenario("A100-80GB", method="lora", weight_bits=16)
+    long = change_scenario(one, ["jobs.j.sequence_length=16384", "jobs.j.framework=hf"])
+    plain = solve(long)
+    assert plain.jobs[0].techniques.attention == "flash" and told(plain) == {}
+    sparse = solve(change_scenario(long, ["jobs.j.techniques.attention=[flash, sparse]"]))
+    assert sparse.jobs[0].techniques.attention == "sparse"
+    assert told(sparse) == {"sparse attention": pytest.approx(plain.least_cost_usd)}
+    full = change_scenario(one, ["jobs.j.techniques.method=full", "jobs.j.architecture=qwen2.5-3b"])
+    listed = solve(change_scenario(full, ["jobs.j.techniques.optimizer=[adamw, adafactor]"]))
+    if listed.jobs[0].techniques.optimizer == "adafactor":
+        assert set(told(listed)) == {"Adafactor"}
+    else:
+        assert told(listed) == {}

@@ -1,8 +1,10 @@
 """All mutations, by the part of the program that they put a bug into."""
 
-from benchmarks.mutations.catalogue import candidates, estimates, plans, program, screening, spot
+from benchmarks.mutations.catalogue import candidates, estimates, plans, program, screening, shipping, spot, ways
 
 MUTATIONS = tuple(
-    mutation for part in (candidates, screening, program, plans, spot, estimates) for mutation in part.AREA.mutations
+    mutation
+    for part in (candidates, screening, shipping, program, plans, spot, estimates, ways)
+    for mutation in part.AREA.mutations
 )
 """Every mutation; names are unique within a file."""

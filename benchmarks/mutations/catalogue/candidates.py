@@ -26,10 +26,15 @@ AREA.add(
 )
 AREA.add("data leave their region for nothing", " + columns.source_usd_per_gb * hours.own_gb", "")
 AREA.add("data enter for nothing", "columns.ingress_usd_per_gb[offer] * hours.moved_gb + ", "")
-AREA.add("the result leaves for nothing", "+ columns.egress_usd_per_gb[offer] * export", "+ 0.0 * export")
+AREA.add("the result leaves for nothing", "+ columns.egress_usd_per_gb[offer] * hours.sent_gb", "+ 0.0 * hours.sent_gb")
 AREA.add("what is moved is paid for one instance", "moved * instances", "moved", STAGES)
 AREA.add("what is kept is charged by the hour", ") / MONTH_HOURS", ")", STAGES)
-AREA.add("checkpoints are not kept after the run", "(export + kept) * months", "export * months", STAGES)
+AREA.add(
+    "checkpoints are not kept after the run",
+    "np.asarray(run_hours.kept_gb)[machines.recipe] + hours.result_gb",
+    "hours.result_gb",
+    STAGES,
+)
 AREA.add(
     "rented hours are those of a run on time",
     "(hours.once * late * groups + hours.group_run * hours.late_factor)",
@@ -59,12 +64,7 @@ AREA.add(
 AREA.add("separate machines take no time", "start_h=hours.once + hours.separate", "start_h=hours.once", STAGES)
 AREA.add("a late run on demand may stop early", "run_h[:, ON_DEMAND] * hours.late_factor", "run_h[:, ON_DEMAND] * late")
 AREA.add("moving to on demand takes no time", "hours.spot_wall + hours.switch)", "hours.spot_wall)")
-AREA.add(
-    "penalties count for every technique",
-    "return uses, uses @ penalties",
-    "return uses, (uses | True) @ penalties",
-    ONE_JOB,
-)
+AREA.add("penalties count for every technique", "penalty_usd=(uses @ np", "penalty_usd=((uses | True) @ np", ONE_JOB)
 
 AREA.of("planner/candidates/machine_candidates.py", ROWS, FEES, STAGES, LIMITS)
 AREA.add("boot takes no time", "boot_seconds(pull, run_hours.stages)\n            + ", "")
@@ -75,13 +75,17 @@ AREA.add("raw data are not fetched", "DataAmounts(here, raw, job.data_gb + raw",
 AREA.add("prepared data do not arrive", "(1.0 - here) * prepared", "0.0 * here", BILLING)
 AREA.add("data in their region leave it", "np.where(columns.at_data[self.offer], 0.0, data.own)", "data.own", FEES)
 AREA.add("evaluation elsewhere is done twice", "evaluates * run_hours", "run_hours")
-AREA.add("a late run stops early", "(work / job.early_stopping + reload) / run", "(work + reload) / run")
-AREA.add("disks of one instance are charged", "data.prepared) * self.instances", "data.prepared)")
+AREA.add("a late run stops early", "((work - uncut) / job.early_stopping + uncut", "((work - uncut) + uncut")
+AREA.add("disks of one instance are charged", "data.prepared + cached) * self.instances", "data.prepared + cached)")
 AREA.add("disks of one node group are charged", "[self.recipe]) * len(ratios)", "[self.recipe])")
-AREA.add("raw data take no room", " + data.raw + data.prepared)", ")")
+AREA.add("raw data take no room", " + data.raw + data.prepared + cached)", ")")
 AREA.add("spot waits at the quantile of the speed alone", " * run_hours.wall_factor", "")
 AREA.add("the market of a single node", "self.instances[has],", "1,")
-AREA.add("the result leaves as fast as it can", "line = np.minimum(line, wanted.gb_per_second * GB)", "pass")
+AREA.add(
+    "the result leaves as fast as it can",
+    "line = np.where(away, line, np.minimum(line, wanted.gb_per_second * GB))",
+    "pass",
+)
 
 AREA.of("planner/candidates/managed_service.py", SERVICES, FEES, LIMITS)
 AREA.add("sending data to a service takes no time", 'once = self._column("upload_hours") + ', "once = ")
@@ -109,8 +113,8 @@ AREA.add("billing steps are hours", ".step_seconds for o in offers]) / HOUR", ".
 AREA.add("minimum hours are forgotten", "column([o.billing.minimum_hours for", "column([0.0 for")
 AREA.add(
     "a commitment has no end",
-    "[o.term_hours if o.is_reservation else None for o in offers]",
-    "[None for o in offers]",
+    "term_hours=column([o.use_hours for o in offers]",
+    "term_hours=column([None for o in offers]",
     PAYMENTS,
 )
 AREA.add("egress and ingress are swapped", "o.fees.ingress_usd_per_gb", "o.fees.egress_usd_per_gb")
@@ -120,12 +124,9 @@ AREA.add("the result takes no room on disk", "2 * weights_gb + data_gb", "weight
 AREA.add(
     "downloads are in GiB", "return offer.download_gb_per_second * GB", "return offer.download_gb_per_second * 2**30"
 )
-AREA.add("links inside a region are slow too", " and source.region != offer.region:", ":", SERVICES)
+AREA.add("links inside a region are slow too", " and not offer.is_in(source.region):", ":", SERVICES)
 AREA.add(
-    "data pay to leave for their own region",
-    "source is None or source.region == offer.region",
-    "source is None",
-    SERVICES,
+    "data pay to leave for their own region", "source is None or offer.is_in(source.region)", "source is None", SERVICES
 )
 
 AREA.of("planner/candidates/market.py", MERGED, MARKET)

@@ -14,7 +14,8 @@ AREA.add(
     "fit_nccl_gib=1.0 if megatron",
     equivalent="the estimate itself adds no communicators to a Megatron context",
 )
-AREA.add("the margin follows no confidence", "recipe.framework, job.memory_confidence", "recipe.framework, 0.8")
+AREA.add("the margin follows no confidence", "spread.sigma, job.memory_confidence", "spread.sigma, 0.8")
+AREA.add("states have the whole margin", "known_margin=spread.known_share * margin", "known_margin=margin")
 AREA.add("looped experts are as fast as dense layers", "if not network.experts:", "if True:")
 AREA.add("frozen parts are in 8 bit", "2.0 * network.frozen_parameters / GIB", "1.0 * network.frozen_parameters / GIB")
 AREA.add("Megatron recomputes matrix products", '"scores": CHECKPOINT_MEGATRON', '"scores": CHECKPOINT')
@@ -29,7 +30,7 @@ AREA.add("dequantisation is free", "if recipe.weight_bits < 16 else 0.0", "if re
 AREA.of("planner/configurations/hardware.py", PHYSICS)
 AREA.add("both directions of NVLink count", "gpu.nvlink_gb_s * GB / 2", "gpu.nvlink_gb_s * GB")
 AREA.add("gigabits are gigabytes", "network_gbps * GB / 8", "network_gbps * GB")
-AREA.add("NVLink is there without a bridge", 'if link in ("nvlink", "nvswitch") else 0.0', "if link else 0.0")
+AREA.add("NVLink is there without a bridge", 'if link in ("nvlink", "nvswitch", "ici") else 0.0', "if link else 0.0")
 AREA.add("memory is in GB", "gpu.usable_gib * GIB", "gpu.usable_gib * GB", "tests/estimates/memory/test_peak.py")
 AREA.add("bandwidth is in GiB/s", "gpu.memory_bandwidth_gb_s * GB", "gpu.memory_bandwidth_gb_s * GIB")
 
@@ -61,9 +62,11 @@ AREA.add(
     "gradients die before the forward pass", "early_gradients=early * gradients", "early_gradients=0.0 * gradients"
 )
 AREA.add(
-    "the root unit is freed",
-    "gathered_root=gathers * np.where(keeps_full, whole, root)",
-    "gathered_root=gathers * np.where(keeps_full, whole, 0.0)",
+    "the root unit is freed", "np.where(keeps_full, all_of_it, wide * root)", "np.where(keeps_full, all_of_it, 0.0)"
+)
+
+AREA.add(
+    "every rank holds all experts", "experts * (1.0 - shards / np.maximum(shards, layout.expert))", "experts * 0.0"
 )
 
 AREA.of("planner/estimates/memory/activations.py", PHYSICS)
@@ -100,10 +103,11 @@ AREA.add("attention counts the whole square", "(~eager * 0.5) * flop", "(~eager 
 AREA.add("quantised layers are dequantised once", "(2.0 + again.matmul) * offload * kernels", "1.0 * offload * kernels")
 
 AREA.of("planner/estimates/time/communication.py", PHYSICS)
+AREA.add("a GPU receives its own keys", "(np.asarray(layout.context) - 1.0)", "np.asarray(layout.context)")
 AREA.add(
     "weights are gathered once",
-    "2.0 * states.gathered_bytes * spread + gradients",
-    "1.0 * states.gathered_bytes * spread + gradients",
+    "2.0 * states.gathered_bytes * network.parameters + gradients",
+    "1.0 * states.gathered_bytes * network.parameters + gradients",
 )
 AREA.add(
     "every node has the network of all", "across=np.minimum(inside, node / per_node)", "across=np.minimum(inside, node)"

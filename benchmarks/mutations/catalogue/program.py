@@ -100,6 +100,7 @@ AREA.add(
 )
 
 AREA.of("planner/solving/lexicographic.py", LEXICOGRAPHIC)
+AREA.add("ties go to what rounds", "HOURS_GOAL, LOSSINESS, ", "HOURS_GOAL, ")
 AREA.add("a pass may spend what it likes", "return result.objective + goal.slack", "return result.objective + 1e9")
 AREA.add(
     "the first pass takes the more expensive share",

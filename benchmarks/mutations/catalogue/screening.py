@@ -40,15 +40,17 @@ AREA.add(
 
 AREA.of("planner/scenario/limits.py", DEADLINES)
 AREA.add(
-    "the longest run is ignored beside a deadline", "else min(longest, job.deadline_hours)", "else job.deadline_hours"
+    "the longest run is ignored beside a deadline",
+    "else min(longest, job.planned_deadline_hours)",
+    "else job.planned_deadline_hours",
 )
 AREA.add(
     "the later of deadline and longest run counts",
-    "min(longest, job.deadline_hours)",
-    "max(longest, job.deadline_hours)",
+    "min(longest, job.planned_deadline_hours)",
+    "max(longest, job.planned_deadline_hours)",
 )
 
-AREA.of("planner/candidates/screening.py", ONE_JOB, ROWS, BILLING, FEES)
+AREA.of("planner/candidates/spot/billing_steps.py", ONE_JOB, ROWS, BILLING, FEES)
 AREA.add("rounding for one instance", "(made.instances // made.node_groups)\n", "1\n")
 AREA.add(
     "late hours are rounded as on time",
@@ -64,6 +66,8 @@ AREA.add(
     "FINE_STEP_HOURS, COARSE_STEP * hours.run)",
     "COARSE_STEP * hours.run, COARSE_STEP * hours.run)",
 )
+
+AREA.of("planner/candidates/screening.py", ONE_JOB, ROWS, BILLING, FEES)
 AREA.add(
     "hours left are not looked at", "table.rented_h > columns.committed_hours[table.offer]", "table.rented_h > np.inf"
 )

@@ -6,7 +6,7 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 CANDIDATES = "tests/candidates/test_spot_candidates.py"
 
-AREA.of("planner/candidates/spot_candidates.py", ROWS, LIMITS, CANDIDATES)
+AREA.of("planner/candidates/spot/rows.py", ROWS, LIMITS, CANDIDATES)
 AREA.add(
     "waiting costs no storage",
     "self.standing = self.storage + target.usd_per_hour",
@@ -31,6 +31,7 @@ AREA.add(
     "0 * self.on_demand[which]",
     equivalent="a lower bound that is lower leaves more policies to compute and the same cheapest one",
 )
+AREA.of("planner/candidates/spot_candidates.py", ROWS, LIMITS, CANDIDATES)
 AREA.add(
     "spot that costs more than on demand is a policy",
     "np.where(usd < on_demand, usd, np.inf)",

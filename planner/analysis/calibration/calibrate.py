@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from planner.analysis.calibration.generation import CALIBRATE_COMMAND, calibrate_generation
+from planner.analysis.calibration.generation_logs import read_measurements
 from planner.analysis.calibration.log_formats import read_log
 from planner.analysis.calibration.run_log import RunLog, compute_pace, fault
 from planner.configurations.grid import shape_of
@@ -18,7 +22,7 @@ from planner.library.reading import CardNames, read_library
 from planner.loading.scenario_file import change_scenario
 from planner.results.calibration import CalibrationResult, Comparison, PlanSummary, SettingValue
 from planner.scenario.observed_run import Measured
-from planner.solving.prepare import prepare
+from planner.solving.prepare import check_is_definite, prepare
 from planner.solving.solve import solve_prepared
 from planner.units import round_digits
 
@@ -30,7 +34,8 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
     from planner.scenario.scenario import Scenario, SolveOptions
 
-CALIBRATE_COMMAND = "planner calibrate"
+_DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+"""Settings that take GPUs from the data-parallel ranks."""
 
 
 def calibrate(
@@ -51,8 +56,16 @@ def calibrate(
     Raises `InputError` for logs that cannot be read or say too little, and for settings that do not work together.
     """
     card = _card(gpu)
+    measured, exported = read_measurements(logs)
+    if measured is not None:
+        found = _job_of(scenario, job) if scenario is not None else None
+        return calibrate_generation(
+            measured, exported, card, gpus, scenario, found, partial(_before_and_after, options)
+        )
     # Settings are computed with before there is an observation: any peak will do.
     Source(CALIBRATE_COMMAND).validate(Measured, {"gpu": card, "gpus": gpus, "peak_vram_gib": 1.0, **settings})
+    if scenario is not None:
+        check_is_definite(scenario)
     asked = _job_of(scenario, job) if scenario is not None else None
     read = [read_log(path) for path in logs]
     timed = _only([one for one in read if one.step_seconds or one.whole], "the speed of the run")
@@ -111,7 +124,7 @@ def _from_log(log: RunLog | None, given: Mapping[str, Any], gpus: int, notes: li
     found: dict[str, SettingValue] = {}
     if log.micro_batch is not None:
         found["micro_batch"] = log.micro_batch
-    ranks = gpus // (given.get("tensor_parallel", 1) * given.get("pipeline_parallel", 1))
+    ranks = gpus // math.prod(given.get(name, 1) for name in _DEGREES)
     if log.global_batch is not None and log.global_batch % max(1, ranks * (log.micro_batch or 1)) == 0:
         found["global_batch"] = log.global_batch
     if found:
@@ -142,7 +155,7 @@ def _batch(settings: Mapping[str, Any], job: Job) -> int:
     """Return the sequences of one optimizer step: those of the run, else those of the job."""
     if "global_batch" in settings or not {"micro_batch", "accumulation_steps"} <= set(settings):
         return int(settings.get("global_batch", job.global_batch))
-    ranks = settings["gpus"] // (settings.get("tensor_parallel", 1) * settings.get("pipeline_parallel", 1))
+    ranks = settings["gpus"] // math.prod(settings.get(name, 1) for name in _DEGREES)
     return int(settings["micro_batch"] * settings["accumulation_steps"] * ranks)
 
 
@@ -158,18 +171,15 @@ def _in_scenario(
     run = after.measured[-1]
     compared = _compare_run(after, run, learned, library)
     notes = [*result.notes, *_doubts(run, compared, learned)]
-    before = prepare(scenario, library)
-    plans = [solve_prepared(one, options) for one in (before, prepare(changed, library, before))]
-    return result.model_copy(
-        update={
-            "scenario": scenario.name,
-            "job": job.name,
-            "compared": compared,
-            "before": _outcome(plans[0], job.name),
-            "after": _outcome(plans[1], job.name),
-            "notes": tuple(notes),
-        }
-    )
+    told = {"scenario": scenario.name, "job": job.name, "compared": compared, "notes": tuple(notes)}
+    return result.model_copy(update={**told, **_before_and_after(options, scenario, changed, job.name)})
+
+
+def _before_and_after(options: SolveOptions | None, scenario: Scenario, changed: Scenario, job: str) -> dict[str, Any]:
+    """Return the plan of a job without and with what was learned."""
+    before = prepare(scenario, read_library([one.architecture for one in scenario.jobs]))
+    plans = [solve_prepared(one, options) for one in (before, prepare(changed, before.library, before))]
+    return {"before": _outcome(plans[0], job), "after": _outcome(plans[1], job)}
 
 
 def _compare_run(job: Job, run: Measured, learned: Correction, library: Library) -> Comparison | None:

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from planner.analysis.calibration.line_logs import stamp_seconds
 from planner.analysis.calibration.run_log import MIN_TIMED_STEPS, RunLog, fault
 from planner.units import GIB, MIB
 
@@ -153,6 +154,9 @@ def _seconds(table: CsvTable, line: int, column: str, text: str) -> float:
     try:
         return datetime.datetime.fromisoformat(text.replace("/", "-")).timestamp()
     except ValueError:
+        stamped = stamp_seconds(text.replace("/", "-"))
+        if stamped is not None:
+            return stamped
         fix = "seconds, or a date and time such as 2026-11-21T10:00:00"
         raise fault(table.file, line, f"{text!r} is not a time", fix, column) from None
 

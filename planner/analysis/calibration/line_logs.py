@@ -25,7 +25,7 @@ MIB_PER_GIB = 1024.0
 MAX_MAPPING = 10_000
 """Longest mapping of one logging step, in characters."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\s*(Z|[+-]\d\d:?\d\d)?")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\s*(Z|UTC|GMT|[+-]\d\d:?\d\d)?")
 _TITAN = re.compile(r"\bstep:\s*(\d+)\s+(?:loss|global_avg_loss):\s*(\S+)(?:.{0,500}?\bmemory:\s*([\d.]+)GiB)?")
 _MEGATRON = re.compile(
     r"\biteration\s+(\d+)\s*/\s*(\d+)\s*\|.{0,500}?elapsed time per iteration \((ms|s)\):\s*([\d.]+)"
@@ -157,7 +157,9 @@ def stamp_seconds(line: str) -> float | None:
         return None
     day, time, fraction, zone = found.groups()
     try:
-        moment = datetime.datetime.fromisoformat(f"{day}T{time}{'+00:00' if zone == 'Z' else zone or ''}")
+        moment = datetime.datetime.fromisoformat(
+            f"{day}T{time}{'+00:00' if zone in ('Z', 'UTC', 'GMT') else zone or ''}"
+        )
         return moment.timestamp() + (float(f"0.{fraction}") if fraction else 0.0)
     except (ValueError, OverflowError, OSError):
         return None

@@ -14,9 +14,10 @@ from planner.analysis.estimate.resolve_configuration import (
     processed_tokens,
     resolve_configuration,
 )
-from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, efficiency_notes
+from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, chip_notes, efficiency_notes
+from planner.configurations.memory_margin import margin_text
 from planner.configurations.recipe import framework_of
-from planner.configurations.uncertainty import configuration_sigmas
+from planner.configurations.uncertainty import chip_sigma, configuration_sigmas
 from planner.decode.assignment_parts import techniques_of
 from planner.decode.memory_breakdown import as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY
@@ -97,13 +98,13 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     memory = resolved.memory_evaluator.at(resolved.micro_batch, resolved.accumulation)
     capacity = _capacity(resolved, memory, library.gpu(machine.gpu).vram_gib)
     time = TimeCoefficients.of(library.calibrations["time"].values)
-    step = estimate_step(
-        job, shape, resolved.memory_evaluator.inputs, resolved.micro_batch, resolved.accumulation, time
-    )
+    step = estimate_step(job, shape, resolved.memory_evaluator, resolved.micro_batch, resolved.accumulation, time)
     seconds = as_scalar(step.seconds)
     tokens = resolved.micro_batch * processed_tokens(job, shape, resolved.micro_batch)
     first = np.zeros(1, dtype=np.int64)
-    spread = configuration_sigmas([recipe.framework], resolved.architecture, [machine], first, tokens, library)
+    spreads = library.calibrations["uncertainty"].values
+    kind = chip_sigma(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus, spreads)
+    spread = configuration_sigmas([recipe.framework], resolved.architecture, [machine], first, tokens, library, kind)
     sigma, tail = as_scalar(spread.display), as_scalar(spread.tail)
     low, high = (float(factor) for factor in display_factors(sigma))
     filled = PACKED_FILL * shape.sequence if job.packing == "packed" else shape.mean_length
@@ -167,13 +168,16 @@ def _host_memory_notes(resolved: ResolvedConfiguration) -> list[str]:
     """Return what offloaded states take in host memory; nothing where there are none."""
     taken_gb = resolved.memory_evaluator.host_gb
     known = "" if resolved.machine.ram_gb else "; whether the machine has it is unknown: give --ram-gb"
-    return [f"offloaded states take {taken_gb:,.0f} GB of host memory per machine{known}"] if taken_gb else []
+    paged = as_scalar(resolved.memory_evaluator.inputs.states.paged_optimizer)
+    take = "paged states may take up to" if paged else "offloaded states take"
+    return [f"{take} {taken_gb:,.0f} GB of host memory per machine{known}"] if taken_gb else []
 
 
 def _profile_notes(resolved: ResolvedConfiguration, never_seen: bool) -> list[str]:
     """Return what is less certain of a framework without a measured profile, most of all of a stranger's."""
-    margin = as_scalar(resolved.memory_evaluator.inputs.stack.margin)
-    notes = [f"framework {resolved.job.framework} has no measured memory profile: margin {margin * 100:.3g} %"]
+    stack = resolved.memory_evaluator.inputs.stack
+    margins = margin_text(as_scalar(stack.margin), as_scalar(stack.known_margin))
+    notes = [f"framework {resolved.recipe.framework} has no measured memory profile: {margins}"]
     return ["framework never seen: ranges are those of unseen frameworks", *notes] if never_seen else notes
 
 
@@ -189,7 +193,10 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         notes.append(f"memory is tight: it fits with {cases} % probability only; {room}")
     if not row.profiled:
         notes += _profile_notes(resolved, row.unknown)
-    notes += efficiency_notes(library.gpu(machine.gpu), library)
+    card, recipe = library.gpu(machine.gpu), resolved.recipe
+    notes = [*chip_notes(card, recipe.method, recipe.precision, machine.gpus), *notes, *efficiency_notes(card, library)]
+    if card.chip and card.chip.estimate_only:
+        notes.append(f"no plan uses {card.name}: {card.chip.estimate_only}")
     if machine.instances > 1 and machine.network_gbps is None:
         assumed = DEFAULT_NETWORK_BYTES_PER_SECOND / GB
         notes.append(f"bandwidth between machines unknown: {assumed:g} GB/s assumed; set --network-gbps")

@@ -21,16 +21,17 @@ from planner.configurations.recipe import (
 )
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.errors import Fault, ScenarioError
+from planner.estimates.memory.paging import with_paging
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import StepTime, step_time
 from planner.estimates.work import processed_length
+from planner.library.chips import describe_slices
 from planner.scenario.configuration import WHERE, Configuration
 from planner.scenario.job import Job
 from planner.scenario.techniques import LoraSettings
 from planner.scenario.work import Work
 
 if TYPE_CHECKING:
-    from planner.estimates.inputs import TimedSetup
     from planner.library.schema import Architecture, GpuSpec, Library
 
 STEPS_PER_STAGE = 8
@@ -58,7 +59,11 @@ def resolve_configuration(
     """Return the resolved configuration; `ScenarioError` where it cannot run at all."""
     machine = _machine(asked, card)
     _check_batch(asked, machine)
+    usual = _framework_of(asked, card, library)
+    asked = asked.model_copy(update={"framework": usual})
     recipes, assumed = _recipes(asked, card, machine, library)
+    assumed = [f"framework {usual}", *assumed] if usual != type(asked).model_fields["framework"].default else assumed
+    _check_experts(asked, architecture)
     job = _job(asked, architecture)
     shape = shape_of(job, architecture)
     memories = [MemoryEvaluator.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
@@ -67,11 +72,11 @@ def resolve_configuration(
     needs = [0.0 if memory.fits(*batch) else memory.need_gib(*batch) for memory in memories]
     recipe, memory = recipes[needs.index(min(needs))], memories[needs.index(min(needs))]
     if asked.ram_gb is not None and memory.host_gb > asked.ram_gb:
-        what = f"offloaded states take {memory.host_gb:,.0f} GB of host memory per machine"
+        what = f"offloaded or paged states take {memory.host_gb:,.0f} GB of host memory per machine"
         raise _fault("ram_gb", what, "give a machine with more, or offload less")
     if asked.sharding is None and machine.gpus > 1:
         assumed.append(recipe.sharding)
-    ranks = machine.gpus // (asked.tensor_parallel * asked.pipeline_parallel)
+    ranks = machine.gpus // asked.group
     time = TimeCoefficients.of(library.calibrations["time"].values)
     micro, accumulation = _batch(asked, job, shape, memory, ranks, time)
     if asked.micro_batch is None:
@@ -84,8 +89,34 @@ def resolve_configuration(
     return ResolvedConfiguration(architecture, job, shape, machine, recipe, memory, micro, accumulation, tuple(assumed))
 
 
+def _framework_of(asked: Configuration, card: GpuSpec, library: Library) -> str:
+    """Return the framework that is asked for; of chips that the usual one does not run on the first that does."""
+    profiles = library.techniques.frameworks
+    if "framework" in asked.model_fields_set or card.vendor in profiles[asked.framework].vendors:
+        return asked.framework
+    return next(name for name, one in profiles.items() if card.vendor in one.vendors)
+
+
+def _method_of(card: GpuSpec, usual: str) -> str:
+    """Return what is assumed where no method is given: the usual one, on a chip one that was measured on it."""
+    methods = [one.method for one in card.chip.measured] if card.chip else [usual]
+    return usual if usual in methods else methods[0]
+
+
+def _instances(asked: Configuration, card: GpuSpec) -> int:
+    """Return the machines of a run; a chip that is rented in slices has as few as its slices allow."""
+    if card.chip is None or not card.chip.hosts:
+        return asked.instances or -(-asked.gpus // GPUS_PER_MACHINE)
+    slices = card.chip.hosts
+    found = asked.instances or (1 if asked.gpus in slices else -(-asked.gpus // max(slices)))
+    if asked.gpus / found not in slices:
+        what = f"{asked.gpus} chips are no slice that is sold"
+        raise _fault("gpus", what, describe_slices(card.name, slices))
+    return found
+
+
 def _machine(asked: Configuration, card: GpuSpec) -> Machine:
-    instances = asked.instances or -(-asked.gpus // GPUS_PER_MACHINE)
+    instances = _instances(asked, card)
     if asked.gpus % instances:
         fix = f"gpus is the total: give a multiple of {instances}, or change instances"
         raise _fault("gpus", f"{asked.gpus} GPUs do not spread evenly over {instances} machines", fix)
@@ -93,22 +124,32 @@ def _machine(asked: Configuration, card: GpuSpec) -> Machine:
     if asked.tensor_parallel > each:
         what = f"{asked.tensor_parallel} ranks do not fit into a machine of {each} GPUs"
         raise _fault("tensor_parallel", what, f"at most {each}: tensor parallelism stays within a machine")
-    group = asked.tensor_parallel * asked.pipeline_parallel
-    if asked.gpus % group:
-        what = f"{asked.gpus} GPUs are not a multiple of {group}, the GPUs that share one copy of the model"
-        raise _fault("gpus", what, "give a multiple of tensor_parallel x pipeline_parallel")
+    if asked.gpus % asked.group:
+        what = f"{asked.gpus} GPUs are not a multiple of {asked.group}, the GPUs that share one copy of the model"
+        raise _fault("gpus", what, "give a multiple of tensor_parallel x pipeline_parallel x context_parallel")
     if asked.interconnect in ("nvlink", "nvswitch") and not card.nvlink_gb_s:
         raise _fault("interconnect", f"{card.name} has no NVLink", "give pcie, or leave it out")
-    link = asked.interconnect or ("nvlink" if card.nvlink_by_default else "pcie")
+    usual = "ici" if card.form == "pod" else "nvlink" if card.nvlink_by_default else "pcie"
+    link = asked.interconnect or usual
     link = link if each > 1 else "pcie"
     return Machine(card.name, each, instances, link, asked.network_gbps if instances > 1 else None, asked.ram_gb)
+
+
+def _check_experts(asked: Configuration, architecture: Architecture) -> None:
+    """Refuse experts that do not divide over the GPUs that share them, and networks without any."""
+    degree, ranks = asked.expert_parallel, asked.gpus // asked.group * asked.context_parallel
+    if degree > 1 and not architecture.experts:
+        raise _fault("expert_parallel", f"{architecture.name} has no experts", "leave it out")
+    if degree > 1 and (architecture.experts % degree or ranks % degree):
+        what = f"{architecture.experts} experts on {ranks} GPUs do not divide by {degree}"
+        raise _fault("expert_parallel", what, "give a divisor of both")
 
 
 def _check_batch(asked: Configuration, machine: Machine) -> None:
     """Refuse a global batch that does not divide over GPUs, micro-batch and accumulation steps."""
     if asked.global_batch is None:
         return
-    ranks = machine.gpus // (asked.tensor_parallel * asked.pipeline_parallel)
+    ranks = machine.gpus // asked.group
     parts = ranks * (asked.micro_batch or 1) * (asked.accumulation_steps or 1)
     all_given = asked.micro_batch is not None and asked.accumulation_steps is not None
     if asked.global_batch % parts or (all_given and parts != asked.global_batch):
@@ -124,7 +165,7 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
     kind = GpuClass.of(card)
     table = library.techniques
     bits = asked.weight_bits or (table.bytes.quantised[asked.quant].bits if asked.quant else 16)
-    method = asked.method or table.of("method").estimated[0]
+    method = asked.method or _method_of(card, table.of("method").estimated[0])
     precision = asked.precision or table.tried("precision", **vars(kind))[0]
     checkpointing = asked.activation_checkpointing or table.of("activation_checkpointing").estimated[0]
     attention = asked.attention or best_attention(kind, precision, library)
@@ -146,7 +187,7 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
     recipes = [
         Recipe(
             *(method, bits, quant, precision, checkpointing, sharding, attention, asked.optimizer, *degrees),
-            *(asked.framework, offload),
+            *(asked.framework, offload, None, asked.context_parallel, asked.expert_parallel, asked.latents),
         )
         for sharding in _shardings(asked, machine, library)
     ]
@@ -186,6 +227,8 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     image = architecture.image is not None
     if asked.resolution is not None and not image:
         raise _fault("resolution", f"{architecture.name} is trained on text", "give sequence_length")
+    if asked.latents is not None and not image:
+        raise _fault("latents", f"{architecture.name} is trained on text, which has no latents", "leave it out")
     if asked.sequence_length is not None and image:
         raise _fault("sequence_length", f"{architecture.name} is trained on images", "give resolution")
     if asked.lora_rank > architecture.hidden:
@@ -221,9 +264,7 @@ def _batch(
         return local // asked.accumulation_steps, asked.accumulation_steps
     sizes = [size for size in range(local, 0, -1) if local % size == 0 and memory.fits(size, local // size)]
     if asked.packing == "padded" or asked.pipeline_parallel > 1:
-        sizes.sort(
-            key=lambda size: as_scalar(estimate_step(job, shape, memory.inputs, size, local // size, time).seconds)
-        )
+        sizes.sort(key=lambda size: as_scalar(estimate_step(job, shape, memory, size, local // size, time).seconds))
     return (sizes[0], local // sizes[0]) if sizes else (1, local)
 
 
@@ -235,16 +276,16 @@ def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:
 
 
 def estimate_step(
-    job: Job, shape: JobShape, inputs: TimedSetup, micro_batch: int, accumulation: int, time: TimeCoefficients
+    job: Job, shape: JobShape, memory: MemoryEvaluator, micro_batch: int, accumulation: int, time: TimeCoefficients
 ) -> StepTime:
     """Return one optimizer step by cause."""
     layout = replace(
-        inputs.layout,
+        memory.inputs.layout,
         micro_batch=float(micro_batch),
         accumulation=float(accumulation),
         sequence=processed_tokens(job, shape, micro_batch),
     )
-    return step_time(replace(inputs, layout=layout), time)
+    return step_time(with_paging(replace(memory.inputs, layout=layout), memory.coefficients), time)
 
 
 def _fault(where: str, what: str, fix: str = "") -> ScenarioError:

@@ -15,14 +15,17 @@ from planner.analysis.explain.why_not_query import parse_query
 from planner.candidate_table import ON_DEMAND
 from planner.results.explanation import Explanation
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.serving.job import ServeJob
 from planner.solving.alternatives import find_best_alternatives
 from planner.solving.binding_limits import find_binding_limits
+from planner.solving.further_ways import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.infeasibility.relaxed_candidates import relax_candidates
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.scoring import CandidateObjective
 from planner.solving.sharing import takes_turns
+from planner.solving.solve import lack_of_ways
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
@@ -53,7 +56,14 @@ def explain(
         As `solve` does.
     """
     started = perf_counter()
+    if any(isinstance(job, ServeJob) for job in scenario.jobs):
+        from planner.analysis.explain.service import explain_service  # loads the modules of fleets
+
+        return explain_service(scenario, why_not, options, library)
     prepared = prepare(scenario, library)
+    if why_not is None and (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
+        return _summary(prepared, None).model_copy(update={**dict(lack), "seconds": perf_counter() - started})
+    prepared = without_demand(prepared)
     query = parse_query(why_not, scenario, prepared.library) if why_not is not None else None
     if takes_turns(prepared, options or SolveOptions()):
         from planner.analysis.explain.timetable import explain_over_time  # loads CP-SAT

@@ -8,33 +8,34 @@ from typing import TYPE_CHECKING
 
 from planner.analysis.explain.blockers import named_offers
 from planner.analysis.explain.why_not import in_market, match_rows
-from planner.formulation.timetable.problem import UNITS_PER_USD, Resource, Task, Timetable
+from planner.formulation.timetable.problem import UNITS_PER_USD
 from planner.results.explanation import Binding, Explanation, WhyNot
 from planner.scenario.scenario import SolveOptions
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.scoring import CandidateObjective
 from planner.solving.solve import solve_built
 from planner.solving.timetable.build import build_timetable
+from planner.solving.timetable.limits import MIN_SAVING_USD, relaxed_timetables
+from planner.solving.timetable.relaxations import explain_timetable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.analysis.explain.why_not_query import WhyNotQuery
     from planner.candidates.screening import ScreenedCandidates
+    from planner.formulation.timetable.problem import Timetable
     from planner.results.plan import Plan
     from planner.solving.prepare import PreparedScenario
 
 QUESTION_SECONDS = 5.0
 """Time limit of each question that is solved again."""
-MIN_SAVING_USD = 0.01
-"""A limit binds if the plan without it is at least a cent better."""
 
 
 def explain_over_time(prepared: PreparedScenario, query: WhyNotQuery | None, options: SolveOptions) -> Explanation:
     """Return what binds a timetable, each limit left out alone, or the answer to a query, or why there is no plan."""
     started, scenario = perf_counter(), prepared.scenario
     built = build_timetable(prepared)
-    plan = solve_built(prepared, built, options, started)
+    plan = solve_built(prepared, built, options, started, explains=False)  # the limits that bind are found below
     found = Explanation(
         scenario=scenario.name,
         status=plan.status,
@@ -46,8 +47,8 @@ def explain_over_time(prepared: PreparedScenario, query: WhyNotQuery | None, opt
     )
     if query is not None:
         return found.model_copy(update={"why_not": _why_not(prepared, plan, query)})
-    if plan.infeasible is not None:
-        return found.model_copy(update=dict(plan.infeasible))
+    if plan.status == "infeasible":
+        return found.model_copy(update=dict(explain_timetable(prepared, built)))
     return found.model_copy(update={"binding": tuple(_binding(built.problem, plan))})
 
 
@@ -61,7 +62,7 @@ def _binding(problem: Timetable, plan: Plan) -> Iterator[Binding]:
     """Yield every limit without which the timetable is better, the largest saving first."""
     unit = 60 if problem.objective == "last" else UNITS_PER_USD
     found = []
-    for name, current, without in _relaxations(problem):
+    for name, current, without in relaxed_timetables(problem):
         result = solve_timetable(without, SearchLimits(QUESTION_SECONDS))
         if result.objective is None or result.schedule is None or plan.objective is None:
             continue
@@ -73,42 +74,6 @@ def _binding(problem: Timetable, plan: Plan) -> Iterator[Binding]:
         usd = saving if problem.objective == "cost" else 0.0
         found.append(Binding(limit=name, current=current, saving=saving, saving_usd=usd, saving_hours=hours))
     yield from sorted(found, key=lambda one: -one.saving)
-
-
-def _relaxations(problem: Timetable) -> Iterator[tuple[str, float | str, Timetable]]:
-    """Yield the timetable without each limit: name, present value, and what is left."""
-    for number, one in enumerate(problem.resources):
-        if one.price is None:
-            most = sum(
-                max((n for mode in task.modes for which, n in mode.needs if which == number), default=0)
-                for task in problem.tasks
-            )
-            if most > one.capacity:
-                yield _without_resource(problem, number, one, most)
-    for number, pool in enumerate(problem.pools):
-        pools = tuple(replace(other, amount=10**15) if k == number else other for k, other in enumerate(problem.pools))
-        yield pool.name, pool.amount / UNITS_PER_USD, replace(problem, pools=pools)
-    if problem.periods:
-        yield "limits.budgets", len(problem.periods), replace(problem, periods=())
-    for index, task in enumerate(problem.tasks):
-        if task.deadline is not None:
-            later = problem.horizon + max(mode.minutes for mode in task.modes)
-            changed = _with_task(problem, index, replace(task, deadline=None))
-            yield f"deadline of {task.name}", f"{task.deadline / 60:g} h", replace(changed, horizon=later)
-        if task.after:
-            names = ", ".join(problem.tasks[other].name for other, _ in task.after)
-            yield f"{task.name} after {names}", names, _with_task(problem, index, replace(task, after=()))
-
-
-def _without_resource(problem: Timetable, number: int, one: Resource, most: int) -> tuple[str, float | str, Timetable]:
-    resources = list(problem.resources)
-    resources[number] = replace(one, capacity=most)
-    return one.name, float(one.capacity), replace(problem, resources=tuple(resources))
-
-
-def _with_task(problem: Timetable, index: int, task: Task) -> Timetable:
-    tasks = tuple(task if place == index else one for place, one in enumerate(problem.tasks))
-    return replace(problem, tasks=tasks)
 
 
 def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyNot:

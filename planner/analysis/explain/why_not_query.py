@@ -10,12 +10,12 @@ from planner.documents.validation import suggest_names
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.techniques import TECHNIQUE_FIELDS
 from planner.loading.suggestions import suggest_offers
-from planner.scenario.offer import Offer, offer_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from planner.library.schema import Library
+    from planner.scenario.offer import Offer
     from planner.scenario.scenario import Scenario
 
 OFFER_KEYS = ("gpu", "provider", "region", "instance", "offer")
@@ -97,7 +97,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
         "provider": [offer.provider for offer in scenario.offers],
         "region": [offer.region for offer in scenario.offers],
         "instance": [offer.instance for offer in scenario.offers if offer.instance],
-        "offer": list(offer_labels(scenario.offers)),
+        "offer": [label for label, _ in scenario.labelled_offers()],
         "market": [market for market in MARKET_SHARES if market],
         **{key: [str(value) for value in library.techniques.allowed(key)] for key in RECIPE_KEYS},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from dataclasses import replace
 from time import perf_counter
@@ -12,21 +13,23 @@ import numpy as np
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.trace import FrontierTracer
 from planner.candidates.screening import ScreenedCandidates, screen
-from planner.candidates.spot_search import SearchScope
+from planner.candidates.spot.scope import SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.further_ways import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.sharing import takes_turns
-from planner.solving.solve import count_candidates
+from planner.solving.solve import count_candidates, lack_of_ways
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
+    from planner.results.ways.considered import Infeasible
 
 DEFAULT_POINTS = 20
 """Breakpoints that are solved as a program where the jobs' shared limits bind."""
@@ -60,6 +63,10 @@ def frontier(
     started = perf_counter()
     prepared = prepare(scenario, library, with_policies=False)
     options = options or SolveOptions()
+    if (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
+        return _without_points(prepared, lack, options, perf_counter() - started)
+    prepared = without_demand(prepared)
+    scenario = prepared.scenario
     if takes_turns(prepared, options):
         from planner.analysis.frontier.timetable import frontier_over_time  # loads CP-SAT
 
@@ -92,6 +99,22 @@ def frontier(
         budget_usd=scenario.limits.budget_usd,
         infeasible=diagnose(prepare(scenario, prepared.library)) if main.status == "infeasible" else None,
         notes=(*_ignored_objectives(scenario), *main.notes),
+    )
+
+
+def _without_points(prepared: PreparedScenario, why: Infeasible, options: SolveOptions, seconds: float) -> Frontier:
+    """Return the frontier of a scenario that has too few further ways."""
+    return Frontier(
+        scenario=prepared.scenario.name,
+        status="infeasible",
+        exact=True,
+        confidence=None,
+        candidates=count_candidates(prepared, 0),
+        solver=options.solver,
+        seconds=seconds,
+        as_of=(options.as_of or datetime.date.today()).isoformat(),
+        budget_usd=prepared.scenario.limits.budget_usd,
+        infeasible=why,
     )
 
 

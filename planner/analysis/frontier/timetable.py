@@ -8,7 +8,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from planner.formulation.timetable.problem import UNITS_PER_USD, Timetable, objective_value
+from planner.results.differences import method_name
 from planner.results.frontier import Frontier, Point, Segment, SegmentJob
+from planner.scenario.scenario import SolveSettings
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.solve import count_candidates, solve_built
 from planner.solving.timetable.build import BuiltTimetable, build_timetable, ending_by
@@ -91,9 +93,10 @@ def _point(
 
 
 def _paid(prepared: PreparedScenario) -> PreparedScenario:
-    """Return the scenario with dollars paid as objective, as the frontier and its audit count them."""
+    """Return the scenario with the least dollars paid as objective, as the frontier and its audit count them."""
     jobs = tuple(job.model_copy(update={"due_hours": None, "late_usd_per_hour": 0.0}) for job in prepared.scenario.jobs)
-    return replace(prepared, scenario=prepared.scenario.model_copy(update={"objective": "cost", "jobs": jobs}))
+    strict = {"objective": "cost", "jobs": jobs, "solve": SolveSettings(ties=0.0)}
+    return replace(prepared, scenario=prepared.scenario.model_copy(update=strict))
 
 
 def _undominated(points: list[Point]) -> tuple[Point, ...]:
@@ -118,7 +121,7 @@ def _segment(point: Point) -> Segment:
             offer=job.offer,
             gpu=job.gpu,
             gpus=job.gpus,
-            method=job.techniques.method,
+            method=method_name(job.techniques) if job.inference else job.techniques.method,
             spot_share_from=job.spot_share,
             spot_share_to=job.spot_share,
         )

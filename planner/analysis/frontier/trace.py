@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from planner.results.plan import Assignment, Status
     from planner.scenario.scenario import SolveOptions
 
+ROUNDING_SHARE = 1e-6
+"""Relative: dollars that rounding may add to a plan at its budget."""
+
 
 @dataclass(frozen=True)
 class TracedFrontier:
@@ -77,6 +80,7 @@ class FrontierTracer:
             if not found:
                 return TracedFrontier((), (), False, None, "infeasible")
         self._compute_policies(screened, found, feasible)
+        found, feasible = self._within_budget(screened, found, feasible)
         marked, knee = _with_knee(self._points(screened, found))
         used = {
             (index, int(screened[index].rows[choice.row]))
@@ -94,6 +98,24 @@ class FrontierTracer:
             len(used),
         )
 
+    def _within_budget(
+        self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
+    ) -> tuple[list[Breakpoint], list[LinearPiece]]:
+        """Return the points and pieces whose plans keep the budget; a piece whose first plan does not begins after it.
+
+        A piece is cut where its line meets the budget: the policy for exactly these hours may cost a little more.
+        """
+        budget = self.limits.budget_usd
+        if budget is None:
+            return list(found), list(pieces)
+        most = budget * (1 + ROUNDING_SHARE)
+
+        def keeps(choices: Sequence[RowChoice]) -> bool:
+            return math.fsum(job.cost_at_confidence for job in self.plans(screened, choices)) <= most
+
+        kept = [one for one in found if keeps(one.choices)]
+        return kept, [one if keeps(one.choices_from) else one._replace(from_included=False) for one in pieces]
+
     def _points(self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint]) -> tuple[Point, ...]:
         made: list[Point] = []
         offers = self.prepared.market.offers
@@ -108,7 +130,7 @@ class FrontierTracer:
             made.append(
                 Point(
                     hours=one.hours,
-                    expected_hours=max(job.hours.expected for job in jobs),
+                    expected_hours=max(job.delay_hours + job.hours.expected for job in jobs),
                     cost_usd=usd,
                     jobs=jobs,
                     before=before,

@@ -8,13 +8,14 @@ import numpy as np
 
 from planner.analysis.inference.price import least_usd_per_gpu_hour
 from planner.analysis.inference.request import Served, resolve_request
+from planner.configurations.replicas.evidence import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
+from planner.configurations.replicas.memory import replica_memory
 from planner.configurations.serving import ServingColumns, coefficient_factors, serving_of
 from planner.documents.source_map import Source
 from planner.errors import Fault, ScenarioError
-from planner.estimates.inference.activations import CHUNK_TOKENS, activation_bytes
 from planner.estimates.inference.batching import cycle_seconds, makespan_seconds, requests_per_second
 from planner.estimates.inference.decode import decode_step_seconds
-from planner.estimates.inference.kv_cache import cache_bytes, kv_bytes_per_token, mean_seen_tokens, requests_that_fit
+from planner.estimates.inference.kv_cache import kv_bytes_per_token, mean_seen_tokens, requests_that_fit
 from planner.estimates.inference.latency import first_token_seconds, seconds_per_token
 from planner.estimates.inference.prefill import prefill_seconds, prompt_seconds
 from planner.estimates.uncertainty import display_factors
@@ -93,15 +94,15 @@ def estimate_inference(
 
 
 def _estimate(setup: _Setup, library: Library) -> InferenceEstimate:
-    asked, served = setup.asked, setup.served
+    asked, served, coefficients = setup.asked, setup.served, setup.coefficients
     memory, fits = _memory(setup)
     flight, binds = _in_flight(setup, fits)
     cycle = float(setup.cycle(flight))
     first = _first_token(setup, flight)
     rate = float(requests_per_second(flight, cycle))
     per_token = float(seconds_per_token(cycle, first, asked.output)) if asked.output > 1 else 0.0
-    sigma = _sigma(setup)
     prior = _priors_of(setup)
+    sigma = speed_sigma(coefficients, served.name, bool(prior))
     return InferenceEstimate(
         architecture=setup.architecture.name,
         gpu=setup.gpu.name,
@@ -122,10 +123,10 @@ def _estimate(setup: _Setup, library: Library) -> InferenceEstimate:
         output_tokens_per_second=_spread(rate * asked.output, sigma),
         requests_per_second=rate,
         single_output_tokens_per_second=asked.output / float(setup.cycle(1)),
-        ttft_seconds=_spread(first, _value(setup, "spread.ttft", 0.5)),
+        ttft_seconds=_spread(first, coefficient_or(coefficients, "spread.ttft", 0.5)),
         tpot_seconds=_spread(per_token, sigma),
         requests=asked.requests,
-        makespan_seconds=makespan_seconds(asked.requests, min(flight, asked.requests), setup.cycle)
+        makespan_seconds=float(makespan_seconds(asked.requests, min(flight, asked.requests), setup.cycle))
         if asked.requests
         else None,
         prices=_prices(setup, flight, cycle, library),
@@ -141,23 +142,11 @@ def _spread(value: float, sigma: float) -> Spread:
     return Spread(expected=value, low=value * low, high=value * high)
 
 
-def _value(setup: _Setup, key: str, otherwise: float) -> float:
-    entry = setup.coefficients.get(key)
-    return entry.value if entry else otherwise
-
-
 def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
     """Return the memory of one GPU and the requests that fit; `ScenarioError` where not one does."""
     asked, served, model = setup.asked, setup.served, setup.model
-    gpus = served.tensor * served.pipeline
-    usable = setup.gpu.usable_gib * GIB * served.engine.share
-    weights = float(np.asarray(model.stored_weights)[0]) * served.form.bytes / gpus
-    a = setup.architecture
-    widest = (3 if a.gated else 2) * (a.ffn * max(1, a.experts_per_token) if a.experts else a.ffn)
-    chunk = min(CHUNK_TOKENS, max(asked.input, 1) * min(served.engine.sequences, 64))
-    activations = float(activation_bytes(a.hidden, widest, chunk, a.vocab, served.engine.sequences, served.tensor))
-    overhead = _value(setup, "overhead_bytes", 0.0)
-    cache = float(cache_bytes(usable, weights, activations, overhead))
+    found = replica_memory(setup.serving, setup.architecture, setup.gpu, served.engine, asked.input, setup.coefficients)
+    usable, cache = found.usable, found.cache
     per_token = float(kv_bytes_per_token(model, setup.stack.kv_bytes, served.tensor, served.pipeline)[0])
 
     def fitting(tokens: float) -> int:
@@ -165,7 +154,7 @@ def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
 
     whole = fitting(asked.input + asked.output)
     if whole < 1:
-        need = weights + activations + overhead + (asked.input + asked.output) * per_token
+        need = found.fixed + (asked.input + asked.output) * per_token
         what = (
             f"{need / GIB:,.1f} GiB per GPU for one request of {asked.input + asked.output:,} tokens, "
             f"{usable / GIB:,.1f} GiB usable on {setup.gpu.name}"
@@ -173,15 +162,16 @@ def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
         fix = "more --gpus, fewer --weight-bits or --kv-bits, a shorter --input, or a larger GPU"
         raise ScenarioError([Fault(WHERE, 0, "", what, fix)])
     # One prefix serves all requests: its blocks are in memory once.
-    parts = {"weights": weights, "kv_cache": cache, "activations": activations, "overhead": overhead}
     memory = ServingMemory(
         usable=usable / GIB,
-        parts={name: size / GIB for name, size in parts.items()},
+        parts={name: size / GIB for name, size in found.parts.items()},
         kv_bytes_per_token=per_token,
         kv_tokens=int(cache // per_token),
     )
     typical = fitting(asked.input + asked.output / 2.0)
-    return memory, RequestsThatFit(typical=max(typical, whole), whole=whole, longest=fitting(a.max_sequence))
+    return memory, RequestsThatFit(
+        typical=max(typical, whole), whole=whole, longest=fitting(setup.architecture.max_sequence)
+    )
 
 
 def _in_flight(setup: _Setup, fits: RequestsThatFit) -> tuple[int, str]:
@@ -227,28 +217,10 @@ def _prices(setup: _Setup, flight: int, cycle: float, library: Library) -> Token
     )
 
 
-def _sigma(setup: _Setup) -> float:
-    """Return the standard deviation of ln(speed): the engine's, else that of all; wider where a part is a prior."""
-    own = _value(setup, f"spread.{setup.served.name}", _value(setup, "spread", 0.4))
-    further = _value(setup, "spread.prior", 0.2) if _priors_of(setup) else 0.0
-    return float(np.hypot(own, further))
-
-
 def _priors_of(setup: _Setup) -> list[str]:
     """Return what no published measurement informs: engine, GPU, format."""
     served = setup.served
-    keys = {
-        f"engine {served.engine.label}": f"spread.{served.name}",
-        f"GPU {setup.gpu.name}": f"memory.{setup.gpu.name}",
-        f"format {served.format_name}": f"reading.{served.format_name}",
-    }
-    entries = {what: setup.coefficients.get(key) for what, key in keys.items()}
-    return [what for what, entry in entries.items() if entry is None or entry.basis != "measured"]
-
-
-ROUGH_BATCHES = (
-    "many requests in flight: published batches were counted as endless ones, so real ones may be faster; measure first"
-)
+    return list(prior_parts(setup.coefficients, served.name, served.engine.label, setup.gpu.name, served.format_name))
 
 
 def _notes(setup: _Setup, prior: list[str], fits: RequestsThatFit, flight: int) -> tuple[str, ...]:

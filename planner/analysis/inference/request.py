@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from planner.configurations.replicas.recipes import has_kernels, supports
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, ScenarioError
-from planner.library.engines import Engine, WeightFormat, read_engines
+from planner.library.inference.engines import Engine, WeightFormat, read_engines
 from planner.scenario.configuration import WHERE
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def resolve_request(asked: InferenceRequest, architecture: Architecture, gpu: Gp
     if architecture.image is not None:
         raise ScenarioError([Fault(WHERE, 0, "", f"{architecture.name} makes images", "choose a language model")])
     engine = table.engines[name]
-    if gpu.vendor not in engine.vendors or _capability(gpu) < engine.capability:
+    if not supports(engine, gpu):
         need = f"{' or '.join(engine.vendors)}, compute capability {engine.capability} or newer"
         fault("engine", f"{engine.label} does not support {gpu.name}", f"it needs {need}")
     format_name = _format(asked, name, gpu, faults)
@@ -90,21 +91,9 @@ def _format(asked: InferenceRequest, engine_name: str, gpu: GpuSpec, faults: lis
         faults.append(Fault(WHERE, 0, "weight_bits", what, f"choose {' or '.join(map(str, have))}"))
         return None
     for one in possible:
-        if _runs_on(table.formats[one], gpu):
+        if has_kernels(table.formats[one], gpu):
             return one
     least = min(table.formats[one].capability for one in possible)
     what = f"{gpu.name} has no kernels for {' or '.join(possible)}"
     faults.append(Fault(WHERE, 0, "weight_bits", what, f"they need compute capability {least} or newer"))
     return None
-
-
-def _runs_on(form: WeightFormat, gpu: GpuSpec) -> bool:
-    return _capability(gpu) >= form.capability and (gpu.bf16 or form.bits != 16 or gpu.tensor16_tflops is not None)
-
-
-def _capability(gpu: GpuSpec) -> float:
-    """Return the CUDA compute capability; that of Hopper for AMD's CDNA3, which has FP8 and no FP4."""
-    try:
-        return float(gpu.compute_capability)
-    except ValueError:
-        return 9.0

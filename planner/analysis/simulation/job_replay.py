@@ -203,7 +203,8 @@ def _job_outcome(job_run: JobRun, slow: Floats, replays: Replays, paths: Paths, 
     done = np.isfinite(replays.hours)
     hours = np.where(done, replays.hours, paths.up.shape[1] * tick)
     return JobOutcome(
-        usd=job_run.usd(slow, replays.on_demand_hours, replays.spot_hours, hours),
+        usd=job_run.usd(slow, replays.on_demand_hours, replays.spot_hours, hours)
+        + replays.interruptions * job_run.run.hop_usd,
         hours=hours + slow * job_run.outside_run_hours,
         spot_share=replays.spot_share,
         interruptions=replays.interruptions.astype(float),
@@ -234,5 +235,7 @@ def _typical_timeline(
     """Return the timeline of a run with the median interruptions, and then the cost nearest to the median."""
     usual = outcome.interruptions == np.percentile(outcome.interruptions, 50, method="lower")
     at = int(np.argmin(np.where(usual, np.abs(outcome.usd - np.median(outcome.usd)), np.inf)))
-    deadline, one = float(_planned_deadlines(job_run, slow)[at]), Paths(paths.up[[at]], paths.age_hours[[at]])
+    zones = None if paths.zones_up is None else paths.zones_up[:, [at]]
+    deadline = float(_planned_deadlines(job_run, slow)[at])
+    one = Paths(paths.up[[at]], paths.age_hours[[at]], zones, paths.names)
     return build_timeline(job_run, policy, one, tick, deadline, float(slow[at]))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.spot_candidates import SearchTarget, SpotCandidates
+from planner.analysis.simulation.zone_advice import ZoneStay, zones_to_rent
+from planner.candidates.spot.rows import SearchTarget
+from planner.candidates.spot_candidates import SpotCandidates
 from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
@@ -71,6 +73,7 @@ class JobRun:
     waiting_usd: float = 0.0  # value of an hour of waiting to the user; on no bill
     priced_waiting_usd: float = 0.0  # price of waiting for machines that the policy weighs; on no bill, in no optimum
     instances: int = 0  # of one node group
+    zones: tuple[ZoneStay, ...] = ()  # of a group of zones, which the run moves among
 
     def policy(self, tick_hours: float) -> SwitchingPolicy:
         """Return the policy that the plan follows, which is asked every `tick_hours`."""
@@ -205,7 +208,9 @@ def _machine_run(
         once_on_spot=0.0 if choice else share,
         separate_hours=float(h.separate[row]),
         separate_usd=candidates.placement_of(row).total("usd"),
-        fixed_usd=float(table.fixed_usd[row]) - _reserved_usd(market.offers[place], assignment),
+        fixed_usd=float(table.fixed_usd[row])
+        - _reserved_usd(market.offers[place], assignment)
+        + len(assignment.pauses) * candidates.resume_hours(row) * demand_usd,
         on_demand_machines_usd=demand_usd,
         spot_usd=spot_usd,
         storage_usd=storage,
@@ -216,6 +221,7 @@ def _machine_run(
         priced_waiting_usd=assignment.spot.waiting_usd_per_hour if assignment.spot else 0.0,
         sigma=assignment.sigma_tail,
         instances=int(rows.nodes[0]),
+        zones=zones_to_rent(market.offers[place], states) if states is not None else (),
     )
 
 

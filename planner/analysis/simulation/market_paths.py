@@ -105,7 +105,7 @@ class RecordedZones(RecordedWindows):
         starts = self.chosen[runs].tolist()
         zones = follow(self.worth, starts, self.ticks)
         up = np.stack([self.group.up[:, start : start + self.ticks] for start in starts], axis=1)
-        return Paths(zones, np.zeros(len(starts)), up)
+        return Paths(zones, np.zeros(len(starts)), up, self.names)
 
     @property
     def availability(self) -> float:

@@ -28,6 +28,8 @@ MAX_UNITS = 512
 
 
 SLACK_HOURS = 1e-6
+LATER = 5.0
+"""How many times later than planned a run with pauses is followed."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,15 @@ def shift_timetable(plan: Plan, scenario: Scenario, outcomes: Sequence[JobOutcom
         for free, count in own:
             start = np.maximum(start, free[:, count - 1])
         end = start + outcomes[place].hours
+        if job.resume_hours:
+            start, end = run_through_windows(start, outcomes[place].hours, _open_hours(scenario, job), job.resume_hours)
         for free, count in own:
             free[:, :count] = end[:, None]
             free.sort(axis=1)  # the earliest free units first
         ends[place] = end
-        closes = _closing_hours(plan, scenario, job)
-        outlasts = end > closes + SLACK_HOURS
+        closes = np.inf if job.resume_hours else _closing_hours(plan, scenario, job)
+        outlasts = (end > closes + SLACK_HOURS) | ~np.isfinite(end)
+        end = np.where(np.isfinite(end), end, start + outcomes[place].hours)
         outcome = replace(outcomes[place], hours=end, done=outcomes[place].done & ~outlasts)
         found[place] = ShiftedJob(outcome, start, outlasts)
     return [found[place] for place in range(len(plan.jobs))]
@@ -105,11 +110,46 @@ def _shared_things(plan: Plan, scenario: Scenario) -> Iterator[_Shared]:
             yield _Shared(capacity // unit, {place: count // unit for place, count in held.items()})
 
 
+def run_through_windows(
+    start: Floats, hours: Floats, windows: Sequence[tuple[float, float]], resume_hours: float
+) -> tuple[Floats, Floats]:
+    """Return when runs (n,) start and end that stand still between windows, and lose `resume_hours` after each.
+
+    A run that no window holds to its end has the end inf.
+    """
+    left, begun, begins, ends = (
+        hours.copy(),
+        np.zeros(hours.size, dtype=bool),
+        start.copy(),
+        np.full(hours.size, np.inf),
+    )
+    for first, last in windows:
+        at = np.maximum(start, first)
+        at_work = at + np.where(begun, resume_hours, 0.0)
+        room = np.maximum(0.0, last - at_work)
+        running = np.isinf(ends) & (room > 0)
+        begins = np.where(running & ~begun, at, begins)
+        done = running & (left <= room + SLACK_HOURS)
+        ends = np.where(done, at_work + left, ends)
+        left = np.where(running & ~done, left - room, left)
+        begun |= running
+    return begins, ends
+
+
+def _open_hours(scenario: Scenario, job: Assignment) -> list[tuple[float, float]]:
+    """Return the windows of the machine of a job, far enough for a run that is much later than planned."""
+    offer = dict(zip(offer_labels(scenario.offers), scenario.offers, strict=True))[job.offer]
+    end = job.hours.at_confidence if job.end_at_hours is None else job.end_at_hours
+    every = max((window.every_hours or 0.0 for window in offer.available), default=0.0)
+    horizon = minutes_up(max(window.to_hours for window in offer.available) + LATER * end + every)
+    return [(first / 60, last / 60) for first, last in open_times(offer.available, horizon)]
+
+
 def _closing_hours(plan: Plan, scenario: Scenario, job: Assignment) -> float:
     """Return when the machines of a job are no longer there: the end of its window or reservation."""
     if job.reservation is not None:
         return plan.reservations[job.reservation].end_hours
-    offer = dict(zip(offer_labels(scenario.offers), scenario.offers, strict=True))[job.offer]
+    offer = dict(scenario.labelled_offers())[job.offer]
     if not offer.available:
         return float("inf")
     end = job.start_at_hours if job.end_at_hours is None else job.end_at_hours

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.analysis.what_if.sweep import build_cell
+from planner.analysis.what_if.variants import VariantSolver
 from planner.errors import InputError
 from planner.loading.scenario_file import change_scenario
 from planner.results.sweep import Variant
-from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.solve import solve_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,15 +44,14 @@ class Chain:
 
     def __init__(self, question: SweepQuestion) -> None:
         self.question = question
-        self._before: PreparedScenario | None = None
+        self._solver = VariantSolver(question.library, question.options)
 
     def solve(self, places: Places) -> Variant:
         """Return a variant; an error in it is its status, and the next variant starts from the last good one."""
         question, values = self.question, self.question.values(places)
         try:
             settings = [one.settings[place] for one, place in zip(question.ranges, places, strict=True)]
-            self._before = prepare(change_scenario(question.scenario, settings), question.library, self._before)
-            plan = solve_prepared(self._before, question.options, explains=False)
+            plan = self._solver.solve(change_scenario(question.scenario, settings))
         except Exception as error:
             return failed(values, error)
         cell = build_cell(values, plan)

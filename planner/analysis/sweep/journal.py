@@ -120,7 +120,8 @@ def _table(paths: Sequence[str], rows: Iterable[Variant]) -> str:
     writer.writerow([*paths, *VARIANT_FIGURES])
     for one in rows:
         machines = "; ".join(
-            f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}" for job in one.jobs
+            [f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}" for job in one.jobs]
+            + [machines for service in one.services for machines in service.machines]
         )
         figures = (one.cost_usd, one.hours, one.hours_at_confidence)
         writer.writerow([*one.values, one.status, *figures, machines, one.error])

@@ -22,8 +22,8 @@ from planner.analysis.sweep.executors import (
 )
 from planner.analysis.sweep.journal import Journal, check_results_file, fingerprint, write_results
 from planner.analysis.sweep.order import chained_places, chunks_of
+from planner.analysis.what_if.effects import library_of
 from planner.analysis.what_if.sweep import scenario_at
-from planner.analysis.what_if.what_if import library_of
 from planner.documents.sweep_ranges import parse_ranges
 from planner.errors import Fault, ScenarioError
 from planner.results.sweep import ManyVariants
@@ -53,7 +53,7 @@ def run_sweep(
 ) -> ManyVariants:
     """Solve a scenario at every combination of values and write a row for each into a file.
 
-    The rows come in the order of the ranges, the last one fastest, whoever solves them in whatever order. While the
+    The rows come in the order of the ranges, the last one fastest, with any number of workers. While the
     sweep runs its rows are in `PATH.part`; the same call after an interruption solves what is missing.
 
     Parameters

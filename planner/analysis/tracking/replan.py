@@ -18,6 +18,7 @@ from planner.results.plan_parts import Spread, describe_machines
 from planner.results.tracking import Choice
 from planner.scenario.observed_run import Measured
 from planner.scenario.offer import offer_data, offer_labels
+from planner.scenario.ownership.horizon import with_offers
 from planner.scenario.scenario import scenario_data
 from planner.solving.solve import solve
 from planner.units import GB, GIB
@@ -88,10 +89,11 @@ def _left(tracked: Tracking, job: Assignment, scenario: Scenario, progress: Prog
     data = scenario_data(scenario)
     data.pop("inventory", None)
     data.pop("now", None)
+    data.get("limits", {}).pop("fallbacks", None)  # the machine was had
     one: dict[str, Any] = next(each for each in data["jobs"] if each["name"] == job.name)
     kept = {key: value for key, value in one["work"].items() if key in ("tokens_per_sample", "resolution")}
     one["work"] = {**kept, "steps": job.steps - progress.steps}
-    for key in ("after", "release", "due", "late_usd_per_hour"):
+    for key in ("after", "release", "due", "late_usd_per_hour", "start_slack"):
         one.pop(key, None)
     if job.deadline_hours is not None:
         one["deadline"] = f"{max(LEAST_HOURS, job.deadline_hours - tracked.observed.elapsed_hours)}h"
@@ -122,10 +124,9 @@ def _stay(
     if job.spot_share <= 0:
         one["measured"] = [{"gpu": job.gpu, "gpus": job.gpus, "hours": found.left_hours}]
         one["stages"] = {key: value for key, value in one.get("stages", {}).items() if key == "export"}
-    labels = offer_labels(scenario.offers)
     offers = [
         offer_data(offer.model_copy(update={"max_nodes": job.instances}))
-        for label, offer in zip(labels, scenario.offers, strict=True)
+        for label, offer in scenario.labelled_offers()
         if label == job.offer
     ]
     limits = {**left.get("limits", {}), "max_gpus": job.gpus}
@@ -160,13 +161,14 @@ def _move(
 
 
 def _read(data: dict[str, Any], offers: Sequence[dict[str, Any]]) -> Scenario:
-    return parse_scenario(json.dumps({**data, "offers": offers}), file=str(data["name"]))
+    return parse_scenario(json.dumps(with_offers(data, offers)), file=str(data["name"]))
 
 
 def _settings_of(job: Assignment) -> list[str]:
     """Return the techniques of a plan that an observed run can state."""
     known = {"framework", *Measured.model_fields}
-    return [name for name in job.techniques.model_dump() if name in known and name != "accumulation_steps"]
+    used = job.techniques.model_dump()
+    return [name for name in used if name in known and name != "accumulation_steps" and used[name] is not None]
 
 
 def _observed_run(job: Assignment, tracked: Tracking, progress: Progress) -> dict[str, Any] | None:

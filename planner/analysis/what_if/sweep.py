@@ -6,20 +6,22 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from planner.analysis.what_if.what_if import library_of
+from planner.analysis.what_if.effects import library_of
+from planner.analysis.what_if.variants import VariantSolver
 from planner.documents.sweep_ranges import SweepRange, parse_ranges, range_name
 from planner.errors import Fault, ScenarioError
 from planner.loading.scenario_file import change_scenario
 from planner.results.differences import method_name
+from planner.results.serving.differences import describe_kinds
+from planner.results.serving.what_if import CellService
 from planner.results.what_if import Axis, Cell, CellJob, Sweep
-from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.solve import solve_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from planner.library.schema import Library
     from planner.results.plan import Assignment, Plan
+    from planner.results.serving.fleet import Service
     from planner.scenario.scenario import Scenario, SolveOptions
 
 
@@ -57,25 +59,24 @@ def sweep(
     scenarios = [[scenario_at(base, one, setting) for setting in one.settings] for one in ranges]
     library = library or library_of([base, *(changed for row in scenarios for changed in row)])
     cells: list[Cell] = []
-    before: PreparedScenario | None = None
+    solver = VariantSolver(library, options)
     total = prod(map(len, scenarios))
     for places in product(*(range(len(row)) for row in scenarios)):
         changed = scenarios[0][places[0]]
         if len(ranges) == 2:
             changed = scenario_at(changed, ranges[1], ranges[1].settings[places[1]])
-        before = prepare(changed, library, before)
         values = tuple(one.values[place] for one, place in zip(ranges, places, strict=True))
-        cells.append(build_cell(values, solve_prepared(before, options, explains=False)))
+        cells.append(build_cell(values, solver.solve(changed)))
         if on_cell:
             on_cell(len(cells), total)
     axes = tuple(Axis(path=one.path, values=one.values, numbers=one.numbers, unit=one.unit) for one in ranges)
     answer = Sweep(scenario=scenario.name, settings=tuple(settings), axes=axes, cells=tuple(cells))
-    if any(cell.jobs for cell in cells):
+    if any(cell.cost_usd is not None for cell in cells):
         return answer
     ends = [_least_restrictive(axis) for axis in axes]
     changed = change_scenario(base, [one.settings[place] for one, place in zip(ranges, ends, strict=True)])
     values = tuple(one.values[place] for one, place in zip(ranges, ends, strict=True))
-    unsolved = solve_prepared(prepare(changed, library, before), options)
+    unsolved = solver.solve(changed, explains=True)
     return answer.model_copy(update={"loosest": values, "unsolved": unsolved})
 
 
@@ -114,9 +115,23 @@ def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
         hours=plan.hours.expected,
         hours_at_confidence=plan.hours.at_confidence,
         jobs=tuple(_job(job) for job in plan.jobs),
+        services=tuple(_service(one) for one in plan.services),
     )
 
 
 def _job(job: Assignment) -> CellJob:
     same = job.model_dump(include=CellJob.model_fields.keys() - {"method", "hours"})
     return CellJob(**same, method=method_name(job.techniques), hours=job.hours.expected)
+
+
+def _service(service: Service) -> CellService:
+    fleet = service.fleet
+    return CellService(
+        name=service.name,
+        usd_per_month=fleet.usd_per_month,
+        least_replicas=min(fleet.replicas_by_hour),
+        most_replicas=max(fleet.replicas_by_hour),
+        machines=describe_kinds(fleet),
+        ttft_seconds=max(kind.ttft_seconds for kind in fleet.kinds),
+        tpot_seconds=max(kind.tpot_seconds for kind in fleet.kinds),
+    )

@@ -7,12 +7,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.analysis.what_if.what_if import library_of
+from planner.analysis.what_if.effects import library_of
+from planner.analysis.what_if.variants import VariantSolver
 from planner.errors import Fault, ScenarioError
 from planner.loading.scenario_file import change_scenario
+from planner.results.serving.differences import MILLISECONDS, by_dollars
 from planner.results.what_if import PRICES, Bar, Better, Endpoint, Tornado
-from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.solve import solve_prepared
+from planner.scenario.serving.job import ServeJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario, SolveOptions
 
 DEFAULT_SHARE = 0.2
+MOST_PRICED_KINDS = 3
+"""Kinds of a fleet, those with most dollars first, whose prices have a bar each."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,12 @@ def tornado(
     if not 0 < by < 1:
         raise ScenarioError([Fault("--by", 0, "", f"{by:g} is not a share between 0 and 1", "such as 0.2 for 20 %")])
     scenario = change_scenario(scenario, settings) if settings else scenario
-    base = prepare(scenario, library or library_of([scenario]))
-    plan = solve_prepared(base, options)
-    parameters = (*_limits(scenario, by), *_prices(scenario, plan, by), *_estimates(scenario, by)) if plan.jobs else ()
-    bars = [_bar(one, base, plan, options) for one in parameters if one.down != one.up]
+    solver = VariantSolver(library or library_of([scenario]), options)
+    plan = solver.solve(scenario, explains=True)
+    parameters: tuple[Parameter, ...] = ()
+    if plan.jobs or plan.services:
+        parameters = (*_limits(scenario, by), *_prices(scenario, plan, by), *_estimates(scenario, by))
+    bars = [_bar(one, scenario, plan, solver) for one in parameters if one.down != one.up]
     better: Better = "sooner" if scenario.objective_kind == "time" else "cheaper"
     bars.sort(key=lambda bar: _rank(bar, plan, better))
     return Tornado(scenario=scenario.name, settings=tuple(settings), by=by, base=plan, bars=tuple(bars), better=better)
@@ -68,8 +73,8 @@ def _rank(bar: Bar, plan: Plan, better: Better) -> tuple[bool, float, float, flo
     return not bar.can_fail, -round(effect, 2), -round(max(known) - min(known), 2), -round(bar.effect_usd, 2)
 
 
-def _bar(parameter: Parameter, base: PreparedScenario, plan: Plan, options: SolveOptions | None) -> Bar:
-    down, up = (_end(value, settings, base, options) for value, settings in (parameter.down, parameter.up))
+def _bar(parameter: Parameter, scenario: Scenario, plan: Plan, solver: VariantSolver) -> Bar:
+    down, up = (_end(value, settings, scenario, solver) for value, settings in (parameter.down, parameter.up))
     cost_usd, hours = (one.expected if one else 0.0 for one in (plan.cost_usd, plan.hours))
     moved = [abs(end.cost_usd - cost_usd) for end in (down, up) if end.cost_usd is not None]
     waited = [abs(end.hours - hours) for end in (down, up) if end.hours is not None]
@@ -84,9 +89,8 @@ def _bar(parameter: Parameter, base: PreparedScenario, plan: Plan, options: Solv
     )
 
 
-def _end(value: str, settings: tuple[str, ...], base: PreparedScenario, options: SolveOptions | None) -> Endpoint:
-    changed = prepare(change_scenario(base.scenario, settings), base.library, base)
-    plan = solve_prepared(changed, options, explains=False)
+def _end(value: str, settings: tuple[str, ...], scenario: Scenario, solver: VariantSolver) -> Endpoint:
+    plan = solver.solve(change_scenario(scenario, settings))
     cost_usd, hours = (one.expected if one else None for one in (plan.cost_usd, plan.hours))
     return Endpoint(value=value, settings=settings, status=plan.status, cost_usd=cost_usd, hours=hours)
 
@@ -94,10 +98,7 @@ def _end(value: str, settings: tuple[str, ...], base: PreparedScenario, options:
 def _limits(scenario: Scenario, by: float) -> Iterator[Parameter]:
     """Yield the limits that the scenario sets; shares stay within 0..1 and in order."""
     limits, share = scenario.limits, scenario.limits.spot_share
-    for job in scenario.jobs:
-        if job.deadline_hours is not None:
-            what = f"deadline{_job_suffix(scenario, job.name)}"
-            yield _scaled_parameter(what, f"jobs.{job.name}.deadline", job.deadline_hours, by, unit="h")
+    yield from _job_limits(scenario, by)
     if limits.budget_usd is not None:
         yield _scaled_parameter("budget", "limits.budget_usd", limits.budget_usd, by)
     if limits.max_gpus is not None:
@@ -114,6 +115,43 @@ def _limits(scenario: Scenario, by: float) -> Iterator[Parameter]:
         yield _scaled_parameter("vram_headroom", "limits.vram_headroom", limits.vram_headroom, by, most=0.99)
 
 
+def _job_limits(scenario: Scenario, by: float) -> Iterator[Parameter]:
+    """Yield what each job is asked for: a deadline, or the latency of a service."""
+    for job in scenario.jobs:
+        if job.deadline_hours is not None:
+            what = f"deadline{_job_suffix(scenario, job.name)}"
+            yield _scaled_parameter(what, f"jobs.{job.name}.deadline", job.deadline_hours, by, unit="h")
+        elif isinstance(job, ServeJob):
+            yield from _service_limits(job, _job_suffix(scenario, job.name), by)
+
+
+def _service_limits(job: ServeJob, whose: str, by: float) -> Iterator[Parameter]:
+    """Yield what a service is asked for: its latency, its replicas, its headroom."""
+    for name, what in (("tpot", "time per token"), ("ttft", "time to the first token")):
+        seconds = getattr(job.latency, f"{name}_seconds")
+        if seconds is not None:
+            path = f"jobs.{job.name}.latency.{name}"
+            ends = [f"{seconds * factor * MILLISECONDS:.6g}ms" for factor in (1.0, 1 - by, 1 + by)]
+            down, up = ((end, (f"{path}={end}",)) for end in ends[1:])
+            yield Parameter(f"{what}{whose}", path, ends[0], down, up)
+    if job.replicas.min > 0:
+        yield _integer_parameter(f"least replicas{whose}", f"jobs.{job.name}.replicas.min", job.replicas.min, by, 0)
+    if job.headroom > 0:
+        yield _scaled_parameter(f"headroom{whose}", f"jobs.{job.name}.headroom", job.headroom, by)
+
+
+def _service_load(job: ServeJob, whose: str, by: float) -> Iterator[Parameter]:
+    """Yield the load at the peak and the lengths of prompts and answers."""
+    where = f"jobs.{job.name}.load"
+    for name, what in (("per_second", "load, requests/s"), ("concurrent", "load, requests in flight")):
+        if (peak := getattr(job.load, name)) is not None:
+            yield _scaled_parameter(f"{what}{whose}", f"{where}.{name}", peak, by)
+    for name in ("input_tokens", "output_tokens"):
+        tokens = getattr(job.load, name)
+        if tokens is not None:
+            yield _integer_parameter(f"{name}{whose}", f"{where}.{name}", tokens, by, 1)
+
+
 def _job_suffix(scenario: Scenario, job: str) -> str:
     """Return the job of a limit in words, if there are several jobs."""
     return f" of {job}" if len(scenario.jobs) > 1 else ""
@@ -122,7 +160,8 @@ def _job_suffix(scenario: Scenario, job: str) -> str:
 def _prices(scenario: Scenario, plan: Plan, by: float) -> Iterator[Parameter]:
     """Yield prices of the plan's GPUs and providers, then of all offers, in each market that has a price."""
     path = f"adjust.{len(scenario.adjust)}"
-    gpus, providers = ([(key, getattr(job, key)) for job in plan.jobs] for key in ("gpu", "provider"))
+    rented = [*plan.jobs, *(kind for one in plan.services for kind in by_dollars(one.fleet)[:MOST_PRICED_KINDS])]
+    gpus, providers = ([(key, getattr(job, key)) for job in rented] for key in ("gpu", "provider"))
     matches = [(name, {key: name}) for key, name in dict.fromkeys([*gpus, *providers])]
     for name, match in [*matches, ("all", {})]:
         offers = [one for one in scenario.offers if all(getattr(one, key) == value for key, value in match.items())]
@@ -141,7 +180,13 @@ def _estimates(scenario: Scenario, by: float) -> Iterator[Parameter]:
     )
     yield _factor("predicted speed", "jobs.*.efficiency", by, down, up)
     for job in scenario.jobs:
-        unit = next(unit for unit in ("samples", "tokens", "steps", "images") if getattr(job.work, unit) is not None)
+        if isinstance(job, ServeJob):
+            yield from _service_load(job, _job_suffix(scenario, job.name), by)
+            continue
+        units = ("samples", "tokens", "steps", "images", "requests")
+        unit = next((unit for unit in units if getattr(job.work, unit, None) is not None), None)
+        if unit is None:  # prompts by a table of lengths have no single amount
+            continue
         what = f"work{_job_suffix(scenario, job.name)} ({unit})"
         yield _integer_parameter(what, f"jobs.{job.name}.work.{unit}", getattr(job.work, unit), by, 1)
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.library.reading import read_library
+from planner.analysis.what_if.effects import difference, group_settings, library_of, mean_of, rest_of
+from planner.analysis.what_if.services import what_if_of_services
 from planner.loading.scenario_file import change_scenario
 from planner.results.differences import compare
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
+from planner.scenario.serving.job import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
@@ -29,6 +31,8 @@ RELATIVE_TOLERANCE = 1e-9
 
 PreparedJob = tuple[PreparedScenario, int]
 """A prepared scenario and the index of a job in it."""
+LeastFigures = dict[tuple[str, int, "Recipe"], float]
+"""Least dollars, or hours, by offer, number of machines and recipe."""
 
 
 def what_if(
@@ -42,40 +46,32 @@ def what_if(
     settings = tuple(settings)
     changed = change_scenario(scenario, settings)
     library = library or library_of([scenario, changed])
+    if any(isinstance(job, ServeJob) for one in (scenario, changed) for job in one.jobs):
+        return what_if_of_services(scenario, settings, options, library)
     base = prepare(scenario, library)
     other = prepare(changed, library, base)
     before, after = solve_prepared(base, options), solve_prepared(other, options)
-    delta = difference(before, after)
-    better: Better = "sooner" if changed.objective_kind == "time" else "cheaper"
-    effects = _effects(base, before, after, settings, options, better)
+    answer = compare_solved(base, other, before, after, settings)
+    effects = _effects(base, before, after, settings, options, answer.better)
+    return answer.model_copy(update={"effects": effects, "together": rest_of(answer.delta, effects)})
+
+
+def compare_solved(
+    base: PreparedScenario, other: PreparedScenario, before: Plan, after: Plan, settings: tuple[str, ...]
+) -> WhatIf:
+    """Return the comparison of two plans that are solved already, without the effect of each single setting."""
     answer = WhatIf(
-        scenario=scenario.name,
+        scenario=base.scenario.name,
         settings=settings,
-        better=better,
+        better="sooner" if other.scenario.objective_kind == "time" else "cheaper",
         before=before,
         after=after,
-        delta=delta,
+        delta=difference(before, after),
         jobs=_jobs(base, other, before, after),
-        effects=effects,
-        together=_rest(delta, effects),
     )
     if not answer.unchanged or before.status in ("infeasible", "no_plan"):
         return answer
     return answer.model_copy(update={"it_would_take": _thresholds(before, settings)})
-
-
-def library_of(scenarios: Sequence[Scenario]) -> Library:
-    """Return one library for several scenarios, so that they can share prepared candidates."""
-    return read_library(dict.fromkeys(job.architecture for one in scenarios for job in one.jobs))
-
-
-def difference(before: Plan, after: Plan) -> Delta:
-    """Return expected dollars and hours of `after` less those of `before`; None if either has no plan."""
-    if before.cost_usd is None or after.cost_usd is None or before.hours is None or after.hours is None:
-        return Delta(cost_usd=None, hours=None)
-    return Delta(
-        cost_usd=after.cost_usd.expected - before.cost_usd.expected, hours=after.hours.expected - before.hours.expected
-    )
 
 
 def _jobs(base: PreparedScenario, other: PreparedScenario, before: Plan, after: Plan) -> tuple[JobDelta, ...]:
@@ -90,8 +86,9 @@ def _jobs(base: PreparedScenario, other: PreparedScenario, before: Plan, after: 
 
 def _job(base: PreparedJob, other: PreparedJob, before: Assignment, after: Assignment) -> JobDelta:
     by_time = other[0].scenario.objective_kind == "time"
-    ruled_out, more_expensive = _count_displaced(base, other, after, by_time)
-    opened, cheaper = _count_displaced(other, base, before, by_time)
+    here, there = _least_figures(*base, by_time), _least_figures(*other, by_time)
+    ruled_out, more_expensive = _count_displaced(here, there, after, by_time)
+    opened, cheaper = _count_displaced(there, here, before, by_time)
     return JobDelta(
         name=before.name,
         changes=compare(before, after),
@@ -104,7 +101,7 @@ def _job(base: PreparedJob, other: PreparedJob, before: Assignment, after: Assig
     )
 
 
-def _count_displaced(here: PreparedJob, there: PreparedJob, chosen: Assignment, by_time: bool) -> tuple[int, int]:
+def _count_displaced(here: LeastFigures, there: LeastFigures, chosen: Assignment, by_time: bool) -> tuple[int, int]:
     """Return how many better candidates of a job are impossible `there`, and how many are possible but worse.
 
     Better than the plan `chosen` of the same job `there` is cheaper (expected dollars without penalties), or
@@ -112,13 +109,12 @@ def _count_displaced(here: PreparedJob, there: PreparedJob, chosen: Assignment, 
     """
     reached = chosen.hours.at_confidence if by_time else chosen.cost_usd
     reached -= RELATIVE_TOLERANCE * max(1.0, abs(reached))
-    least_there = _least_figures(*there, by_time)
-    better = [kind for kind, figure in _least_figures(*here, by_time).items() if figure < reached]
-    figures = [least_there.get(kind, math.inf) for kind in better]
+    better = [kind for kind, figure in here.items() if figure < reached]
+    figures = [there.get(kind, math.inf) for kind in better]
     return sum(map(math.isinf, figures)), sum(reached <= figure < math.inf for figure in figures)
 
 
-def _least_figures(prepared: PreparedScenario, job: int, by_time: bool) -> dict[tuple[str, int, Recipe], float]:
+def _least_figures(prepared: PreparedScenario, job: int, by_time: bool) -> LeastFigures:
     """Return least dollars, or hours, by offer, number of machines and recipe; infinite over a budget of one job."""
     table, recipes = prepared.screened[job].table, prepared.candidates[job].recipes
     low, high = table.share_low, table.share_high
@@ -128,13 +124,20 @@ def _least_figures(prepared: PreparedScenario, job: int, by_time: bool) -> dict[
     if budget_usd is not None and len(prepared.scenario.jobs) == 1:
         is_affordable = np.minimum(table.late_cost_usd(low), table.late_cost_usd(high)) <= budget_usd
         figures = np.where(is_affordable, figures, np.inf)
-    least: dict[tuple[str, int, Recipe], float] = {}
-    rows = zip(table.offer.tolist(), table.instances.tolist(), table.recipe.tolist(), figures.tolist(), strict=True)
-    for offer, machines, recipe, figure in rows:
-        kind = (table.offers[offer], machines, recipes[recipe])
-        if not math.isnan(figure):
-            least[kind] = min(figure, least.get(kind, math.inf))
-    return least
+    # Rows of one kind are brought together as numbers: a dictionary entry for each of 100,000 rows takes longer than
+    # all else.
+    sizes = (len(table.offers), int(table.instances.max(initial=0)) + 1, len(recipes))
+    kinds, place = np.unique(
+        np.ravel_multi_index((table.offer, table.instances, table.recipe), sizes), return_inverse=True
+    )
+    least = np.full(len(kinds), np.inf)
+    np.fmin.at(least, place, figures)
+    names = zip(*(one.tolist() for one in np.unravel_index(kinds, sizes)), strict=True)
+    return {
+        (table.offers[offer], machines, recipes[recipe]): figure
+        for (offer, machines, recipe), figure in zip(names, least.tolist(), strict=True)
+        if figure < math.inf
+    }
 
 
 def _bill(before: Assignment, after: Assignment) -> dict[str, Any]:
@@ -184,16 +187,6 @@ def _effects(
     )
 
 
-def group_settings(settings: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return settings that belong together: those of one rule under `adjust`; all others one by one."""
-    groups: dict[str, list[str]] = {}
-    for index, setting in enumerate(settings):
-        steps = setting.partition("=")[0].strip().split(".")
-        key = ".".join(steps[:2]) if steps[0] == "adjust" and len(steps) > 1 else str(index)
-        groups.setdefault(key, []).append(setting)
-    return [tuple(group) for group in groups.values()]
-
-
 def _effect(
     setting: str, base: PreparedScenario, alone: PreparedScenario, plans: tuple[Plan, Plan, Plan, Plan], better: Better
 ) -> Effect:
@@ -206,7 +199,8 @@ def _effect(
     for index, job in enumerate(base.scenario.jobs):
         if job.name not in names:
             continue
-        old, new = (base, index), (alone, names.index(job.name))
+        old = _least_figures(base, index, by_time)
+        new = _least_figures(alone, names.index(job.name), by_time)
         reached = next((one for one in after.jobs if one.name == job.name), None)
         lost += _count_displaced(old, new, reached, by_time)[0] if reached else 0
         gained += _count_displaced(new, old, before.jobs[index], by_time)[0] if before.jobs else 0
@@ -215,24 +209,9 @@ def _effect(
         alone_status=plan.status,
         alone=first,
         last=last,
-        share=Delta(cost_usd=_mean(first.cost_usd, last.cost_usd), hours=_mean(first.hours, last.hours)),
+        share=Delta(cost_usd=mean_of(first.cost_usd, last.cost_usd), hours=mean_of(first.hours, last.hours)),
         ruled_out=lost,
         opened=gained,
-    )
-
-
-def _mean(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else (one + other) / 2
-
-
-def _rest(delta: Delta, effects: tuple[Effect, ...]) -> Delta:
-    def left(whole: float | None, shares: list[float | None]) -> float | None:
-        known = [share for share in shares if share is not None]
-        return None if whole is None or not shares or len(known) < len(shares) else whole - math.fsum(known)
-
-    return Delta(
-        cost_usd=left(delta.cost_usd, [one.share.cost_usd for one in effects]),
-        hours=left(delta.hours, [one.share.hours for one in effects]),
     )
 
 

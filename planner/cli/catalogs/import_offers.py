@@ -1,4 +1,4 @@
-"""`offers import`: prices of a CSV file or of another program's catalog as an offers file."""
+"""`offers import`: prices of a file or of another program's catalog as an offers file."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ date_option = click.option(
 def import_offers(
     file: str | None, path: str | None, provider: str | None, date: datetime.datetime | None, template: bool
 ) -> None:
-    """Turn prices of a CSV file into an offers file.
+    """Turn prices of a file into an offers file.
 
-    FILE is a CSV file of offers, a gpuhunt catalog or SkyPilot's vms.csv; its
-    columns say which. Rows that are no known machine are counted by reason
-    on standard error. A scenario reads the result: inventory: [FILE].
+    FILE is a CSV file of offers, a gpuhunt catalog, SkyPilot's vms.csv or the
+    JSON list of Hugging Face's machines for jobs; its content says which.
+    Rows that are no known machine are counted by reason on standard error. A
+    scenario reads the result: inventory: [FILE].
 
     Try: planner offers import --template
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from planner.cli.catalogs.import_offers import date_option
+from planner.cli.catalogs.import_offers import date_option, provider_option
 from planner.cli.exit_codes import ListGroup
 from planner.cli.options import as_of_date, json_option
 from planner.cli.output import show, write_either
@@ -26,7 +26,7 @@ def prices() -> None:
 
 
 @prices.command("update")
-@click.option("--offline", "file", metavar="FILE", help="CSV file of offers, gpuhunt catalog or SkyPilot's vms.csv.")
+@click.option("--offline", "file", metavar="FILE", help="File of prices, as planner offers import reads it.")
 @click.option(
     "--provider",
     "providers",
@@ -114,6 +114,33 @@ def _write_newest(path: str, providers: list[str]) -> None:
 
     offers = [offer for _, found in read_price_book(providers) for offer in found]
     write_text_atomically(path, offers_text(offers, path, "planner prices update"))
+
+
+@prices.command("check")
+@click.argument("files", nargs=-1, required=True)
+@provider_option
+@json_option
+def check(files: tuple[str, ...], provider: str | None, as_json: bool) -> None:
+    """Show what is read of files, and store nothing.
+
+    For each file its kind, its rows, the offers that they are, and the rows
+    that are left out with the reason.
+
+    Try: planner prices check vastai.csv aws/vms.csv
+    """
+    from planner.catalogs.catalog import read_catalog
+    from planner.catalogs.summary import summary_of
+    from planner.errors import Fault, InputError, collect_faults
+    from planner.report.catalog import CHECK_COLUMNS, table
+
+    faults: list[Fault] = []
+    found = []
+    for file in files:
+        with collect_faults(faults):
+            found.append(summary_of(read_catalog(file, provider)))
+    if faults:
+        raise InputError(faults)
+    write_either(as_json, [one.model_dump(mode="json") for one in found], lambda _: table(CHECK_COLUMNS, found))
 
 
 @prices.command("list")

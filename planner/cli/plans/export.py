@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from planner.cli.output import STANDARD_OUTPUT, json_text, show
-from planner.cli.plan_file import read_plan, scenario_of
+from planner.cli.plan_file import jobs_of, read_plan, scenario_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TARGETS = ("skypilot", "dstack", "kubernetes", "slurm", "trl", "accelerate", "deepspeed", "axolotl", "llamafactory")
+    from planner.exports.facts import Wishes
+    from planner.results.plan import Plan
+
+TARGETS = (
+    *("skypilot", "dstack", "huggingface", "kubernetes", "slurm"),
+    *("trl", "axolotl", "llamafactory", "unsloth", "litgpt", "accelerate", "deepspeed"),
+)
 """What --to takes; tests compare it with the field maps, which are not read for --help."""
 
 
 @click.command()
 @click.argument("plan_file", metavar="PLAN")
-@click.option("--to", "targets", type=click.Choice(TARGETS), multiple=True, help="Tool; repeatable.")
+@click.option(
+    "--to",
+    "targets",
+    type=click.Choice(TARGETS),
+    multiple=True,
+    help="Tool; repeatable [the trainer of the plan's framework].",
+)
 @click.option("--all", "everything", is_flag=True, help="A folder to launch from: every file that the plan can have.")
 @click.option(
-    "--model-id", metavar="ID", help="Repository or folder of the weights (default: that of the architecture)."
+    "--model-id",
+    metavar="ID",
+    help="Repository or folder of the weights (default: that of the architecture); of a service also int8=ID.",
 )
 @click.option("--dataset", metavar="D", help="Data set of the Hub, or a file: .jsonl, .json, .csv, .parquet.")
 @click.option("--job", metavar="NAME", help="The job, where the plan has several.")
@@ -40,31 +55,30 @@ def export(
 
     Every setting that the estimates rest on is written; learning rate and
     schedule are left to the tool. A technique that a tool cannot express is
-    refused.
+    refused. Of a service: the command of each kind of machines, with
+    --to skypilot or kubernetes the machines by the hour too.
 
     Try: planner export plan.json --to trl --dataset my/data -o run
     """
-    from planner.analysis.simulation.policy_advice import policy_tables
-    from planner.exports.export import choose_job, export_all
-    from planner.exports.export import export as export_files
     from planner.exports.facts import Wishes
 
     context = click.get_current_context()
-    if everything == bool(targets):
-        raise click.UsageError("name a tool with --to, or ask for --all", context)
+    if everything and targets:
+        raise click.UsageError("give --to or --all, not both", context)
     if everything and (folder is None or folder in STANDARD_OUTPUT):
         raise click.UsageError("--all writes a folder: name it with -o", context)
     plan = read_plan(plan_file)
-    given = choose_job(plan, scenario_of(plan, plan_file), plan_file, job)
     wishes = Wishes(model_id, dataset)
-    if everything and folder is not None:
-        policy = policy_tables(given.scenario, plan).get(given.job.name) if given.job.spot is not None else None
-        texts, left_out = export_all(given, wishes, plan_file, policy)
-        for line in left_out:
-            show(line, err=True)
-        texts["plan.json"] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
+    if plan.services and job is None and len(plan.jobs) + len(plan.services) > 1:
+        texts, left_out = _files_of_each(plan, plan_file, wishes, everything)
+    elif plan.services and job not in [one.name for one in plan.jobs]:
+        texts, left_out = _service_files(plan, plan_file, job, wishes, targets, everything)
     else:
-        texts = export_files(given, targets, wishes, plan_file)
+        texts, left_out = _job_files(plan, plan_file, job, wishes, targets, everything)
+    for line in left_out:
+        show(line, err=True)
+    if everything:
+        texts["plan.json"] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
     if folder is None or folder in STANDARD_OUTPUT:
         if len(texts) > 1:
             raise click.UsageError(f"{len(texts)} files: name a folder with -o", context)
@@ -74,12 +88,73 @@ def export(
         show(f"{Path(folder) / name}: {state}")
 
 
+def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tuple[dict[str, str], list[str]]:
+    """Return the whole folders of all jobs and services, each in a folder of its own, and what is left out of them.
+
+    `InputError` without --all, and for weights or data whose job is not clear.
+    """
+    from planner.errors import Fault, InputError
+    from planner.exports.facts import Wishes
+    from planner.exports.machines import slug
+
+    names = [*(one.name for one in plan.jobs), *(one.name for one in plan.services)]
+    ways = f"choose one with {' or '.join(f'--job {shlex.quote(name)}' for name in names)}"
+    data_of_several = given.dataset if len(plan.jobs) > 1 else None
+    unclear = [option for option, value in (("--model-id", given.model_id), ("--dataset", data_of_several)) if value]
+    if not everything:
+        raise InputError([Fault(file, 0, "jobs", f"{len(names)} jobs", f"{ways}, or all with --all")])
+    if unclear:
+        raise InputError([Fault(option, 0, "", f"the plan has {len(names)} jobs", ways) for option in unclear])
+    texts: dict[str, str] = {}
+    missing = []
+    for number, name in enumerate(names):
+        if number < len(plan.jobs):
+            found, left_out = _job_files(plan, file, name, Wishes(None, given.dataset), (), everything)
+        else:
+            found, left_out = _service_files(plan, file, name, Wishes(), (), everything)
+        folder = slug(name) if slug(name) not in map(slug, names[:number]) else f"{slug(name)}-{number + 1}"
+        texts |= {f"{folder}/{path}": text for path, text in found.items()}
+        missing += [f"{folder}: {line}" for line in left_out]
+    return texts, missing
+
+
+def _job_files(
+    plan: Plan, file: str, name: str | None, wishes: Wishes, targets: Sequence[str], everything: bool
+) -> tuple[dict[str, str], list[str]]:
+    """Return the files of a job by name, and what is left out of a whole folder."""
+    from planner.analysis.simulation.policy_advice import policy_tables
+    from planner.exports.export import choose_job, default_trainer, export_all
+    from planner.exports.export import export as export_files
+
+    given = choose_job(*jobs_of(plan, scenario_of(plan, file)), file, name)
+    if everything:
+        policy = policy_tables(given.scenario, plan).get(given.job.name) if given.job.spot is not None else None
+        return export_all(given, wishes, file, policy)
+    if not targets and given.job.inference is None:
+        targets = [default_trainer(given, file)]
+    return export_files(given, targets, wishes, file), []
+
+
+def _service_files(
+    plan: Plan, file: str, name: str | None, wishes: Wishes, targets: Sequence[str], everything: bool
+) -> tuple[dict[str, str], list[str]]:
+    """Return the files of a service by name, and what is left out of a whole folder."""
+    from planner.exports.serving.export import export_all_services, export_service
+    from planner.exports.serving.kinds import choose_service
+
+    given = choose_service(plan, scenario_of(plan, file), file, name)
+    if everything:
+        return export_all_services(given, wishes, file)
+    return export_service(given, targets, wishes, file), []
+
+
 def _write(folder: Path, texts: dict[str, str]) -> dict[str, str]:
     """Write the files whose text differs from what is there; return what happened to each."""
     from planner.documents.files import check_writable, make_folder, read_text, write_text_atomically
 
     make_folder(folder)
     for name in texts:
+        make_folder((folder / name).parent)
         check_writable(folder / name)
     found = {}
     for name, text in texts.items():

@@ -9,12 +9,14 @@ import click
 
 from planner.cli.exit_codes import INFEASIBLE
 from planner.cli.options import finite, json_option, solve_options
-from planner.cli.output import Output, json_text
-from planner.cli.plan_file import read_plan, scenario_of
+from planner.cli.output import Output, json_text, show
+from planner.cli.plan_file import decided_scenario_of, read_plan
+from planner.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.results.plan import Plan
     from planner.results.tracking import Tracking
     from planner.scenario.scenario import SolveOptions
 
@@ -67,17 +69,34 @@ def track(
     output = Output(as_json, path=path)
     output.check()
     plan = read_plan(plan_file)
-    asked = scenario_of(plan, plan_file)
+    _refuse_services(plan, plan_file, job)
+    asked = decided_scenario_of(plan, plan_file)
     offered = read_scenario(given["scenario"]) if given["scenario"] is not None else asked
     market = asked.model_copy(update={"offers": offered.offers, "adjust": offered.adjust}) if replan else None
     stated = Stated(given["started"], given["spent_usd"], given["now"])
-    while True:
-        found = follow(plan, asked, logs, job, stated, market, options)
-        output.write(found, render_tracking, document=_plan_text, color=True)
-        if not given["watch"] or found.observed.share_done >= 1:
-            break
-        time.sleep(WATCH_SECONDS)
+    found = None
+    while found is None or (given["watch"] and found.observed.share_done < 1):
+        if found is not None:
+            time.sleep(WATCH_SECONDS)
+        try:
+            found = follow(plan, asked, logs, job, stated, market, options)
+        except InputError as error:
+            if found is None:
+                raise
+            show(str(error), err=True)  # a log that is being replaced is whole again a moment later
+        else:
+            output.write(found, render_tracking, document=_plan_text, color=True)
     context.exit(0 if found.is_on_time else INFEASIBLE)
+
+
+def _refuse_services(plan: Plan, file: str, name: str | None) -> None:
+    """Raise InputError where what is to be tracked is a service."""
+    from planner.errors import Fault
+
+    service = next((one.name for one in plan.services if name == one.name or (name is None and not plan.jobs)), None)
+    if service is not None:
+        fix = "use planner simulate"
+        raise InputError([Fault(file, 0, service, "a service has no end to track", fix)])
 
 
 def _plan_text(found: Tracking) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.options import clock_setting, now_option, set_option, table_options
-from planner.cli.output import SAVING
+from planner.cli.output import READ, SAVING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,25 +59,54 @@ def asked_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @click.argument("scenario", required=False)
+    @click.option(
+        "--from", "tool_file", metavar="FILE", help="Hold what a TRL, Axolotl, ... file says; choose the rest."
+    )
     @question_options
     @set_option
     @now_option
     @functools.wraps(command)
-    def wrapper(scenario: str | None, question: Any, settings: tuple[str, ...], now: str | None, **others: Any) -> Any:
-        if (scenario is None) == (question is None):
-            what = "give SCENARIO or --model" + (
+    def wrapper(
+        scenario: str | None,
+        tool_file: str | None,
+        question: Any,
+        settings: tuple[str, ...],
+        now: str | None,
+        **others: Any,
+    ) -> Any:
+        if (scenario is None) == (question is None and tool_file is None):
+            what = f"give SCENARIO or {'--from' if tool_file else '--model'}" + (
                 ", not both" if scenario else ": a file, a shipped scenario or a model"
             )
             raise click.UsageError(what, click.get_current_context())
 
         def load(settings: Sequence[str] = ()) -> LoadedScenario:
-            return load_asked(scenario, question, (*clock_setting(now), *settings))
+            changes = (*clock_setting(now), *settings)
+            if tool_file is not None:
+                return _load_from(tool_file, question, changes)
+            return load_asked(scenario, question, changes)
 
-        if question is not None:
+        if question is not None and tool_file is None:
             click.get_current_context().meta[SAVING] = question.command("planner init") + " -o my.yaml"
         return command(load=load, settings=settings, **others)
 
     return wrapper
+
+
+def _load_from(tool_file: str, question: Any, settings: Sequence[str]) -> LoadedScenario:
+    """Return the scenario that a configuration of a training tool asks for; the answer starts with what was read."""
+    from planner.exports.reading import read_tool_file
+    from planner.exports.tool_file import describe
+    from planner.loading.question import Question, load_held
+
+    found = read_tool_file(tool_file)
+    held = {
+        place: (one.value, f"--from {found.file}{f':{one.line}' if one.line else ''}: {one.field}")
+        for place, one in found.held.items()
+    }
+    loaded, replaced = load_held(question or Question(), held, found.file, settings)
+    click.get_current_context().meta[READ] = describe(found, replaced)
+    return loaded
 
 
 def load_asked(scenario: str | None, question: Any, settings: Sequence[str]) -> LoadedScenario:

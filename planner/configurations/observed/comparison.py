@@ -25,6 +25,7 @@ from planner.configurations.recipe import (
     is_allowed,
 )
 from planner.estimates.memory.fit import memory_lines
+from planner.estimates.memory.paging import with_paging
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.parameters import training_flops
 from planner.estimates.time.coefficients import TimeCoefficients
@@ -93,8 +94,8 @@ def compare_run(job: Job, run: Measured, architecture: Architecture, library: Li
         names = " or ".join(frameworks_of(own, library))
         return f"framework {names} and the job's techniques allow no such run"
     shape = shape_of(own, architecture)
-    found = _fastest_fit(own, run, shape, recipes, machine, library)
-    if (found is None or not found.fits) and (opened := expand_parallel_degrees(own, recipes, library)):
+    found, kind = _fastest_fit(own, run, shape, recipes, machine, library), GpuClass.of(card)
+    if (found is None or not found.fits) and (opened := expand_parallel_degrees(own, recipes, kind, library)):
         found = _faster_fit(found, _fastest_fit(own, run, shape, opened, machine, library))
     if found is None:
         return "its global batch does not divide over the GPUs: give micro_batch and accumulation_steps"
@@ -208,7 +209,7 @@ def _fastest_fit(
     time = TimeCoefficients.of(library.calibrations["time"].values)
     memory = MemoryCoefficients.of(library.calibrations["memory"].values)
     batch = micro * accumulation * np.asarray(layout.data_parallel, dtype=float)
-    rate = batch * real_units(job, shape) / step_seconds(setup, time)
+    rate = batch * real_units(job, shape) / step_seconds(with_paging(setup, memory), time)
     usable: Any = inputs.hardware.usable_bytes
     need = np.broadcast_to(memory_lines(setup, memory).need(micro, usable), rate.shape)
     fits = possible & (need <= usable)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.configurations.memory_margin import memory_sigma
+from planner.configurations.memory_margin import framework_spread
 from planner.configurations.observed.comparison import ComparedRun, compare_run
 from planner.configurations.observed.memory_peaks import (
     MemoryCorrection,
@@ -128,17 +128,18 @@ class Correction:
             return inputs
         shape = (len(recipes), len(machines))
         scale = np.ones(shape)
-        margin, held_margin, phi = (
+        margin, known_margin, phi = (
             np.broadcast_to(np.asarray(one, dtype=float), shape).copy()
-            for one in (inputs.stack.margin, inputs.stack.held_margin, inputs.stack.phi)
+            for one in (inputs.stack.margin, inputs.stack.known_margin, inputs.stack.phi)
         )
         for cell, probed in cells.items():
             scale[cell], phi[cell] = probed.scale, probed.phi
-            margin[cell] = held_margin[cell] = probed.margin_on(machines[cell[1]].gpu)
+            margin[cell] = probed.margin_on(machines[cell[1]].gpu)
+            known_margin[cell] = probed.known_share * margin[cell]
         return replace(
             inputs,
             activations=replace(inputs.activations, scale=scale),
-            stack=replace(inputs.stack, margin=margin, held_margin=held_margin, phi=phi),
+            stack=replace(inputs.stack, margin=margin, known_margin=known_margin, phi=phi),
         )
 
     def floors(self, recipes: Sequence[Recipe], machines: Sequence[Machine], micro: Floats, longest: float) -> Floats:
@@ -199,6 +200,6 @@ def _memory_corrections(job: Job, runs: Sequence[ComparedRun], library: Library)
             peaks.setdefault(memory_setting(seen.recipe, seen.machine.gpus), []).append(seen.peak)
     found = {}
     for setting, several in peaks.items():
-        sigma = memory_sigma(setting[0].framework, library)
-        found[setting] = learn_memory_correction(several, sigma, job.memory_confidence, library)
+        spread = framework_spread(setting[0].framework, library)
+        found[setting] = learn_memory_correction(several, spread, job.memory_confidence, library)
     return found

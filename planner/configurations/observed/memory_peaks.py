@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.estimates.inputs import TimedSetup
+    from planner.estimates.uncertainty import MemorySpread
     from planner.library.schema import Library
 
 BISECTION_STEPS = 60
@@ -83,6 +84,7 @@ class MemoryCorrection:
     phi: float
     margin: float
     margins: Mapping[str, float]  # by card: lower, where a run that the fit rule would reject did fit
+    known_share: float  # of the margin, for states
     floors: tuple[tuple[int, float, float], ...]  # micro-batch, tokens of the longest sequence, GiB that it took
     runs: int
 
@@ -98,21 +100,22 @@ class MemoryCorrection:
 
 
 def learn_memory_correction(
-    peaks: Sequence[ObservedPeak], sigma: float, confidence: float, library: Library
+    peaks: Sequence[ObservedPeak], before: MemorySpread, confidence: float, library: Library
 ) -> MemoryCorrection:
     """Return the correction by the peaks of one setting.
 
-    `sigma` is the spread of the memory estimate without them, `confidence` the probability with which others must fit.
+    `before` is the spread of the memory estimate without them, `confidence` the probability with which others must fit.
     """
     pilot, memory = library.calibrations["pilot"], library.calibrations["memory"]
-    spread = corrected_fit_sigma(sigma, pilot.value("sigma_probed"), len(peaks))
-    half = memory_half_weight_runs(sigma, pilot.value("sigma_probed"))
+    spread = corrected_fit_sigma(before.sigma, pilot.value("sigma_probed"), len(peaks))
+    half = memory_half_weight_runs(before.sigma, pilot.value("sigma_probed"))
     scale = math.exp(log_memory_scale([math.log(peak.scale(library)) for peak in peaks], half))
     probed = MemoryCorrection(
         scale=scale,
         phi=memory.value("phi_probed"),
         margin=confidence_margin(spread, confidence),
         margins={},
+        known_share=before.known_share,
         floors=tuple((peak.batch[0], float(peak.inputs.layout.longest_sequence), peak.occupied_gib) for peak in peaks),
         runs=len(peaks),
     )
@@ -129,10 +132,9 @@ def _margin_that_fits(peak: ObservedPeak, probed: MemoryCorrection, library: Lib
         inputs,
         layout=replace(inputs.layout, accumulation=float(peak.batch[1])),
         activations=replace(inputs.activations, scale=probed.scale),
-        stack=replace(inputs.stack.with_margin(probed.margin), phi=probed.phi),
+        stack=replace(inputs.stack, phi=probed.phi),
     )
     lines = memory_lines(setup, MemoryCoefficients.of(library.calibrations["memory"].values))
     usable = inputs.hardware.usable_bytes
-    over = float((lines.need(float(peak.batch[0]), usable) - usable).reshape(-1)[0])
-    allocated = float(lines.allocated(float(peak.batch[0])).reshape(-1)[0])
-    return probed.margin - max(0.0, over / allocated + ROUNDING) if over > 0 else probed.margin
+    widest = float(lines.widest_margin(float(peak.batch[0]), usable, probed.known_share).reshape(-1)[0])
+    return min(probed.margin, widest - ROUNDING)

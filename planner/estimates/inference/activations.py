@@ -1,4 +1,4 @@
-"""Memory of one pass beside weights and cache: the widest layer of a chunk of prompt tokens, and the logits."""
+"""Memory of one pass without weights and cache: the widest layer of a chunk of prompt tokens, and the logits."""
 
 from __future__ import annotations
 

@@ -36,10 +36,24 @@ def cycle_seconds(
     Stages of a pipeline take in prompts side by side.
     """
     start = np.asarray(prompt, dtype=float) + prefix
-    step = decode_step_seconds(model, hardware, stack, sequences, mean_seen_tokens(model, start, output))
     taken_in = prompt_seconds(model, hardware, prompt, prefix) + stack.request_seconds
+    context = mean_seen_tokens(model, start, output)
+    return joined_cycle_seconds(model, hardware, stack, sequences, context, taken_in, output)
+
+
+def joined_cycle_seconds(
+    model: ServedModel,
+    hardware: ServingHardware,
+    stack: ServingStack,
+    sequences: Numbers,
+    context: Numbers,
+    taken_in: Numbers,
+    output: Numbers,
+) -> Any:
+    """Return the seconds of one request of `output` steps, given its mean context and the seconds of taking it in."""
+    step = decode_step_seconds(model, hardware, stack, sequences, context)
     group = np.maximum(1.0, np.asarray(sequences, dtype=float) / hardware.pipeline)
-    return np.asarray(output, dtype=float) * step + group * taken_in
+    return np.asarray(output, dtype=float) * step + group * taken_in + stack.arrival_seconds
 
 
 def requests_per_second(sequences: Numbers, cycle: Numbers) -> Any:
@@ -47,14 +61,14 @@ def requests_per_second(sequences: Numbers, cycle: Numbers) -> Any:
     return np.asarray(sequences, dtype=float) / cycle
 
 
-def makespan_seconds(requests: int, in_flight: int, cycle: Any) -> float:
+def makespan_seconds(requests: Numbers, in_flight: Numbers, cycle: Any) -> Any:
     """Return the seconds of a finite batch: full rounds, then a last one with the requests that remain.
 
     `cycle(n)` are the seconds of one request with n in flight. Start and tail are what a hundred requests pay and a
     million do not notice.
     """
-    full, rest = divmod(requests, in_flight)
-    return full * float(cycle(in_flight)) + (float(cycle(rest)) if rest else 0.0)
+    full, rest = np.divmod(requests, in_flight)
+    return full * cycle(in_flight) + np.where(rest > 0, cycle(np.maximum(rest, 1)), 0.0)
 
 
 def in_flight_at_rate(rate: Numbers, cycle: Any, limit: Numbers) -> Any:

@@ -53,5 +53,6 @@ class ServingStack:
     layer_seconds: Numbers  # launches of one layer and step
     step_seconds: Numbers  # scheduling of one step
     sequence_seconds: Numbers  # sampling and bookkeeping of one sequence and step
-    request_seconds: Numbers  # taking in one request
+    request_seconds: Numbers  # of the engine per request, in which it does nothing else
+    arrival_seconds: Numbers  # from sending a request to its turn, in which others go on
     wait_share: Numbers  # of the prompts of the others that a prompt waits for, 0 to 1/2

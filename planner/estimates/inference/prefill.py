@@ -48,4 +48,9 @@ def prefill_seconds(
     reading = weight_bytes_read(model, stack, tokens) / np.asarray(hardware.tensor, dtype=float) / hardware.bandwidth
     latency = np.where(np.greater(hardware.tensor, 1), 2.0 * model.layers * hardware.link_seconds, 0.0)
     overhead = model.layers * stack.layer_seconds + stack.step_seconds + stack.sequence_seconds + latency
-    return np.hypot(reading, prompt_seconds(model, hardware, tokens, prefix)) + overhead + stack.request_seconds
+    return (
+        np.hypot(reading, prompt_seconds(model, hardware, tokens, prefix))
+        + overhead
+        + stack.request_seconds
+        + stack.arrival_seconds
+    )

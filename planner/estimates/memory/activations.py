@@ -73,6 +73,7 @@ def activation_terms(
     share = np.where(np.greater(activations.working_factor, 0), activations.working_factor, plain_share)
     working = share * layer.activations + layer.adapter_inputs + k.e_att * layer.scores
     working = np.where(none, _WORKING_SHARE_WITHOUT_CHECKPOINTS, 1.0) * working
+    working = working + _exchanged_keys(network, layout, activations, tokens)
 
     logits_held = tokens * network.vocab / layout.tensor
     adapted_shards = np.not_equal(states.frozen, 0) & np.greater_equal(layout.zero_stage, 3)
@@ -118,6 +119,19 @@ def _layer(
         boundary=network.hidden * activations.residual_bytes * tokens / split,
         attention=activations.element_bytes * tokens * q / layout.tensor,
     )
+
+
+def _exchanged_keys(network: Network, layout: Layout, activations: Activations, tokens: Numbers) -> Numbers:
+    """Return the bytes of keys and values of other parts of a sequence that one layer holds, with their gradients.
+
+    Those of the whole sequence where they are gathered; in a ring the part in use and the part that arrives.
+    """
+    if np.all(np.equal(layout.context, 1)):
+        return 0.0
+    each = 4 * network.kv_width * activations.element_bytes / layout.tensor
+    others = np.subtract(layout.longest_sequence, tokens)
+    held = np.where(np.equal(activations.gathers_keys, 1), others, np.minimum(2 * tokens, others))
+    return each * held
 
 
 def _kept_cache(network: Network, layout: Layout, activations: Activations, tokens: Numbers) -> Numbers:

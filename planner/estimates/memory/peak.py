@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.estimates.memory.fit import MemoryLines, memory_lines
+from planner.estimates.memory.paging import UNRESERVED_BYTES
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ PARTS = (
 )
 """Parts of `MemoryEstimate.breakdown`."""
 
-# The allocator leaves the driver this much of the usable memory (a convention of the formula).
-_UNRESERVED_BYTES = 0.5 * GIB
-
 
 @dataclass(frozen=True)
 class MemoryEstimate:
@@ -56,7 +54,15 @@ class MemoryEstimate:
     device_used: Floats  # what the driver shows
     need: Floats  # left side of the fit rule
     margin: Floats  # of it, what its margins set aside
+    known: Floats  # of `allocated`, the states, which follow from the accounting
     breakdown: dict[str, Floats]  # of every part in the limiting phase, 0 where it is not alive
+    lines: MemoryLines
+    micro_batch: Numbers
+    usable_bytes: Numbers
+
+    def widest_margin(self, known_share: Numbers) -> Floats:
+        """Return the margin on uncertain bytes with which it would just fit; states count with `known_share` of it."""
+        return self.lines.widest_margin(self.micro_batch, self.usable_bytes, known_share)
 
 
 def estimate_memory(setup: Setup, coefficients: MemoryCoefficients, usable_bytes: Numbers = math.inf) -> MemoryEstimate:
@@ -72,7 +78,7 @@ def estimate_memory(setup: Setup, coefficients: MemoryCoefficients, usable_bytes
     breakdown = _breakdown(lines, batch, phase)
     allocated = np.asarray(sum(breakdown.values()))
     uncapped = allocated + lines.cached(batch, allocated)
-    room = np.subtract(usable_bytes, _UNRESERVED_BYTES)
+    room = np.subtract(usable_bytes, UNRESERVED_BYTES)
     reserved = np.minimum(uncapped, np.maximum(allocated, room))
     megatron = np.not_equal(stack.megatron_context, 0)
     several = np.greater(setup.layout.gpus, 1) & ~megatron
@@ -89,15 +95,19 @@ def estimate_memory(setup: Setup, coefficients: MemoryCoefficients, usable_bytes
         device_used=seen + pages,
         need=need,
         margin=lines.margin(batch),
+        known=np.choose(phase, [np.broadcast_to(known, phase.shape) for known, _, _ in lines.margined]).astype(float),
         breakdown=breakdown,
+        lines=lines,
+        micro_batch=batch,
+        usable_bytes=usable_bytes,
     )
 
 
 def _breakdown(lines: MemoryLines, micro_batch: Numbers, phase: NDArray[np.int64]) -> dict[str, Floats]:
     """Return the parts alive in the limiting phase of each element."""
     found = {name: np.zeros(phase.shape) for name in PARTS}
-    for code, (held, grown) in enumerate(zip(lines.held, lines.grown, strict=True)):
-        alive = {**held, **{name: part * micro_batch for name, part in grown.items()}}
+    for code, (known, held, grown) in enumerate(zip(lines.known, lines.held, lines.grown, strict=True)):
+        alive = {**known, **held, **{name: part * micro_batch for name, part in grown.items()}}
         for name, part in alive.items():
             found[name] = np.where(phase == code, part, found[name])
     return found

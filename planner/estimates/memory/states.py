@@ -62,13 +62,14 @@ class StaticTerms:
 def static_terms(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> StaticTerms:
     """Return what one GPU holds whatever the micro-batch.
 
-    Expert parallelism is not modelled: every rank is taken to hold all experts, an over-estimate.
+    Under expert parallelism a rank holds its own experts, and those that hold the same ones share their shards.
     """
     tensor = layout.tensor
     per_layer, layers, embedding = _stage(network, layout.pipeline)
     in_stage = per_layer * layers + embedding  # P_l
     frozen = np.not_equal(states.frozen, 0)
     trained = np.where(frozen, states.trainable * (layers / network.layers), in_stage) / tensor  # T / tp
+    experts = network.expert_parameters * layers / network.layers / tensor
 
     shards = _shards(layout)
     zero = layout.zero_stage
@@ -92,33 +93,56 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     unsynced = np.not_equal(states.no_sync_full_gradients, 0) | np.greater(layout.pipeline, 1)
     keeps_full = gathers & accumulates & unsynced
     gradient_bytes = states.gradient_bytes + states.extra_gradient_bytes
-    gradients = trained * gradient_bytes * buckets / np.where(keeps_full, 1.0, over_2)
+    over = np.where(keeps_full, 1.0, over_2)
+    gradients = (trained - ~frozen * _elsewhere(experts, layout, over)) * gradient_bytes * buckets / over
     gradients = np.where(keeps_full, 1.0, weights_here) * gradients
     leaves = optimizer_hosted & ~hosted & (twos | np.less_equal(layout.gpus, 1)) & ~keeps_full
     gradients = np.where(leaves, _left_behind(gradients, gradient_bytes, coefficients), gradients)
     early = accumulates | np.not_equal(states.gradients_in_forward, 0)
-    # Stage 3 gathers layers one by one, but the root unit (embedding and head) stays gathered.
-    wide = np.maximum(states.gathered_bytes, 2.0)  # what is not quantised is gathered in the type that computes
-    root = wide * embedding
-    by_layer = coefficients.n_uns * per_layer * states.gathered_bytes + root
-    whole = wide * in_stage
-    optimizer = trained * states.optimizer_bytes / over_1
+    away = _elsewhere(experts, layout, 1.0) * tensor
+    each = per_layer - away / layers
+    gathered = _gathered(each, in_stage - away, embedding, states, keeps_full, coefficients)
+    stepped = trained - ~frozen * _elsewhere(experts, layout, over_1)
+    optimizer = stepped * states.optimizer_bytes / over_1
     return StaticTerms(
-        weights=weights_here * whole_weights / over_3,
+        weights=weights_here * (whole_weights - _elsewhere(experts, layout, over_3) * states.weight_bytes) / over_3,
         adapters=weights_here * np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
         gradients=gradients,
         early_gradients=early * gradients,
         optimizer=np.where(paged, 0.0, optimizer_here * optimizer),
         paged=np.where(paged, optimizer, 0.0),
-        step_temporary=optimizer_here * trained * (states.step_bytes + states.extra_sharded_bytes) / over_1,
-        cast_weights=np.where(ones, 0.0, states.cast_bytes) * in_stage / tensor,
-        gathered_weights=gathers * np.where(keeps_full, whole, by_layer) / tensor,
-        # FSDP frees a layer's weights once its forward pass is over; what is left at the loss is the root unit.
-        gathered_root=gathers * np.where(keeps_full, whole, root) / tensor,
-        gathered_gradients=(gathers & ~frozen) * (wide * per_layer / tensor),
+        step_temporary=optimizer_here * stepped * (states.step_bytes + states.extra_sharded_bytes) / over_1,
+        cast_weights=np.where(ones, 0.0, states.cast_bytes) * (in_stage - away) / tensor,
+        gathered_weights=gathers * gathered[0] / tensor,
+        gathered_root=gathers * gathered[1] / tensor,
+        gathered_gradients=(gathers & ~frozen) * (gathered[2] / tensor),
         dequantised=np.not_equal(states.quantised, 0) * (2.0 * network.hidden * network.ffn),
         load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),
     )
+
+
+def _gathered(
+    each: Numbers, whole: Numbers, root: Numbers, states: States, keeps_full: Numbers, coefficients: MemoryCoefficients
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the gathered bytes of weights, of weights at the loss, and of the gradients of a layer.
+
+    From the parameters of a layer, a stage and its root unit (embedding and head), which stays gathered while layers
+    are gathered one by one. FSDP frees a layer's weights once its forward pass is over: the root is left at the loss.
+    """
+    wide = np.maximum(states.gathered_bytes, 2.0)  # what is not quantised is gathered in the type that computes
+    by_layer = coefficients.n_uns * each * states.gathered_bytes + wide * root
+    all_of_it = wide * whole
+    return np.where(keeps_full, all_of_it, by_layer), np.where(keeps_full, all_of_it, wide * root), wide * each
+
+
+def _elsewhere(experts: Numbers, layout: Layout, shards: Numbers) -> Numbers:
+    """Return how many of the parameters of `experts` a rank counts less, before they are divided by its `shards`.
+
+    Of E experts' parameters over s shards E / s lie on each rank; spread over ep ranks first, E / max(s, ep): no more.
+    """
+    if np.all(np.equal(layout.expert, 1)):
+        return 0.0
+    return experts * (1.0 - shards / np.maximum(shards, layout.expert))
 
 
 def _left_behind(gradients: Numbers, each_bytes: Numbers, coefficients: MemoryCoefficients) -> Numbers:
@@ -148,6 +172,6 @@ def _stage(network: Network, pipeline: Numbers) -> tuple[float, Numbers, Numbers
 
 def _shards(layout: Layout) -> Numbers:
     """Return the GPUs that share the states: all replicas, or those of one node under hybrid sharding."""
-    everywhere = layout.data_parallel * layout.context
+    everywhere = layout.replicas
     in_node = np.maximum(np.minimum(everywhere, np.divide(layout.gpus_per_node, layout.tensor)), 1.0)
     return np.where(np.not_equal(layout.hybrid, 0), in_node, everywhere)

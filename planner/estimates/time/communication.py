@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.estimates.time.device import ffn_matrices, micro_batch_tokens, recompute_shares
+from planner.estimates.time.device import micro_batch_tokens, recompute_shares
 
 if TYPE_CHECKING:
-    from planner.estimates.inputs import Hardware, Kernels, Layout, Network, States, TimedSetup
+    from planner.estimates.inputs import Hardware, Layout, Network, States, TimedSetup
     from planner.estimates.time.coefficients import TimeCoefficients
 
 
@@ -65,6 +65,25 @@ def tensor_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: L
     return np.greater(tensor, 1) * collectives * each * visible
 
 
+def context_seconds(setup: TimedSetup, reached: Links, attention: Any) -> Any:
+    """Return the visible seconds of exchanging keys and values between the GPUs that share a sequence (t_cp).
+
+    Each GPU receives those of the other parts in every forward pass and in the backward pass, and sends their
+    gradients back. A ring hides them under `attention`, seconds of one micro-batch; a gather comes before it.
+    Sources: Ring Attention (arXiv 2310.01889); Llama 3 (arXiv 2407.21783), section 3.3.2, which gathers.
+    """
+    network, layout = setup.network, setup.layout
+    if np.all(np.equal(layout.context, 1)):
+        return 0.0
+    passes = 3.0 + recompute_shares(setup.activations.checkpointing).attention
+    each = 2.0 * network.kv_width * setup.activations.element_bytes / layout.tensor  # bytes of a token in a layer
+    received = (np.asarray(layout.context) - 1.0) * micro_batch_tokens(layout) * each
+    together = np.multiply(layout.tensor, layout.context)
+    bandwidth = np.where(np.greater(together, layout.gpus_per_node), reached.across, reached.inside)
+    seconds = (network.layers / layout.pipeline) * passes * received / bandwidth
+    return np.where(np.equal(setup.activations.gathers_keys, 1), seconds, np.maximum(seconds - attention, 0.0))
+
+
 def expert_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: Links) -> Any:
     """Return the seconds of token exchange between experts of one micro-batch (t_ep)."""
     network, layout = setup.network, setup.layout
@@ -89,17 +108,16 @@ def sharding_seconds(network: Network, layout: Layout, states: States, reached: 
     if not np.any(stage_3):
         return 0.0
     shards = layout.tensor * layout.pipeline
-    replicas = np.asarray(layout.data_parallel, dtype=float)
-    spread = _non_expert_parameters(network, layout)
-    gradients = states.reduced_bytes * np.minimum(states.trainable, spread)
-    payload = (2.0 * states.gathered_bytes * spread + gradients) / shards
+    replicas = np.asarray(layout.replicas, dtype=float)
+    gradients = states.reduced_bytes * np.minimum(states.trainable, network.parameters)
+    payload = (2.0 * states.gathered_bytes * network.parameters + gradients) / shards
     hybrid = np.equal(layout.hybrid, 1)
     if not np.any(hybrid):
-        seconds = payload * (1.0 - 1.0 / replicas) / reached.group
+        seconds = payload * _exchanged_share(network, layout, replicas) / reached.group
     else:
         group = np.where(hybrid, hybrid_group(layout), replicas)
         bandwidth = np.where(hybrid, reached.inside, reached.group)
-        seconds = payload * (1.0 - 1.0 / group) / bandwidth
+        seconds = payload * _exchanged_share(network, layout, group) / bandwidth
         across = 2.0 * states.reduced_bytes * states.trainable / shards * (1.0 - group / replicas)
         seconds = seconds + hybrid * across / (reached.across * layout.gpus_per_node * layout.accumulation)
     once = np.where(np.greater(layout.pipeline, 1), layout.accumulation, 1.0)
@@ -132,21 +150,20 @@ def pipeline_seconds(network: Network, layout: Layout, reached: Links) -> Any:
     return np.greater(layout.pipeline, 1) * micro_batch_tokens(layout) * network.hidden / reached.across
 
 
-def reduction_seconds(
-    layout: Layout, states: States, kernels: Kernels, coefficients: TimeCoefficients, reached: Links
-) -> Any:
+def reduction_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: Links) -> Any:
     """Return the visible seconds of the gradient reduction of one optimizer step without stage 3 (t_dp).
 
     DDP and stage 1 accumulate on the GPU and reduce once.
     Stage 2 holds no full gradient and reduces after every micro-batch.
     """
-    replicas = np.asarray(layout.data_parallel, dtype=float)
+    layout, states, kernels = setup.layout, setup.states, setup.kernels
+    replicas = np.asarray(layout.replicas, dtype=float)
     trained = states.trainable / (layout.tensor * layout.pipeline)
     times = np.where(np.equal(layout.zero_stage, 2), layout.accumulation, 1.0)
     hidden = coefficients.data_parallel_overlap * np.not_equal(kernels.overlaps_reduction, 0)
     visible = (1.0 - hidden) * np.less(layout.zero_stage, 3) * times
     reduced = 2.0 * states.reduced_bytes * trained
-    seconds = reduced * (1.0 - 1.0 / replicas) / reached.group
+    seconds = reduced * _exchanged_share(setup.network, layout, replicas) / reached.group
     hybrid = np.equal(layout.hybrid, 1) & np.greater(layout.zero_stage, 0)
     if np.any(hybrid):
         # Scattered and gathered inside the node; across nodes each GPU reduces its own shard.
@@ -157,10 +174,14 @@ def reduction_seconds(
     return visible * seconds
 
 
-def _non_expert_parameters(network: Network, layout: Layout) -> Any:
-    """Return the parameters that all data-parallel ranks share (P'), without experts under expert parallelism."""
+def _exchanged_share(network: Network, layout: Layout, ranks: Any) -> Any:
+    """Return the share of all parameters that one of `ranks` GPUs exchanges in a gather or a reduction.
+
+    Each rank lacks (n - 1)/n of what n of them share. Experts are shared by those ranks alone that hold the same ones.
+    """
+    whole = 1.0 - 1.0 / ranks
     if not network.experts or np.all(np.equal(layout.expert, 1)):
-        return network.parameters
-    experts = float(network.layers * network.experts * ffn_matrices(network) * network.hidden * network.ffn)
-    rest = max(network.parameters - experts, 0.0)
-    return np.where(np.greater(layout.expert, 1), rest, network.parameters)
+        return whole
+    experts = network.expert_parameters / network.parameters
+    apart = np.maximum(1.0 - np.asarray(layout.expert) / ranks, 0.0) / layout.expert
+    return (1.0 - experts) * whole + experts * apart

@@ -67,8 +67,8 @@ def ingest_seconds(
 
     While one batch is tokenised the next is read, so the longer of both counts, and one batch of the shorter:
     max(io, cpu) + min(io, cpu) / batches + batches * seconds per start.
-    50 GB of which 1B tokens are taken, on 64 cores with 32 GB and a disk of 0.2 GB/s: io 270 s over cpu 260 s,
-    11 batches, 316 s. With all its 12.5B tokens it is io 500 s, cpu 3,255 s: text that is tokenised whole is held up
+    50 GB of which 1B tokens are taken, on 64 cores with 32 GB and a disk of 0.2 GB/s: io 270 s over cpu 78 s,
+    6 batches, 295 s. With all its 12.5B tokens it is io 500 s, cpu 977 s: text that is tokenised whole is held up
     by its cores, unless the disk is a slow remote one.
     """
     io = ingest_io_seconds(raw_bytes, tokens, disk_bytes_per_second, coefficients)

@@ -15,6 +15,7 @@ import numpy as np
 from planner.estimates.inputs import (
     ATTENTION_EAGER,
     ATTENTION_FLASH,
+    ATTENTION_SPARSE,
     CHECKPOINT_OFFLOAD,
     Hardware,
     Layout,
@@ -228,6 +229,10 @@ def _attention(setup: TimedSetup, coefficients: TimeCoefficients, offload: Any) 
     if network.sliding_window:
         flash = np.equal(activations.attention, ATTENTION_FLASH)
         met = np.where(flash, attended_tokens(network, sequence), sequence)
+    sparse = np.equal(activations.attention, ATTENTION_SPARSE)
+    if np.any(sparse):
+        # Each token meets sqrt(n); twice that here, because the half that causality skips is taken off below.
+        met = np.where(sparse, np.minimum(2.0 * np.sqrt(sequence), met), met)
     fused_flop = (~eager * 0.5) * flop * met * (3.5 + again) / kernels.attention_factor
     fp32 = np.not_equal(activations.fp32_paths, 0)
     speed = _cap_at_fp32(hardware.peak * hardware.attention_efficiency, fp32, hardware, coefficients)

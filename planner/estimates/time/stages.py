@@ -28,6 +28,7 @@ class StageCoefficients(Coefficients):
     communicator_seconds_per_gpu: float
     quantise_weights_per_second: float
     compile_seconds: float
+    graph_compile_seconds: float
     tokenise_tokens_per_core_second: float
     ingest_bytes_per_token: float
     ingest_ram_share: float
@@ -69,6 +70,7 @@ def load_seconds(
 
     `quantised_weights` is the number of weights that are quantised on the way.
     `weight_bytes` is the checkpoint as released (2 bytes per parameter as a rule).
+    `compiled` counts compilations by torch.compile (`compilations`).
     """
     size = np.asarray(weight_bytes, dtype=float)
     read = size / (np.asarray(disk_bytes_per_second) * coefficients.disk_efficiency)
@@ -79,6 +81,15 @@ def load_seconds(
     quantised = np.asarray(quantised_weights) / coefficients.quantise_weights_per_second
     once = coefficients.load_fixed_seconds + np.asarray(compiled) * coefficients.compile_seconds
     return read + moved + quantised + once + several * joined
+
+
+def compilations(kind: str, coefficients: StageCoefficients) -> float:
+    """Return the time of a compilation in those of torch.compile: 0 for none ("") and 1 for "torch".
+
+    Of the whole step for a chip ("graphs") 300 s over 120 s: 2.5.
+    """
+    graphs = coefficients.graph_compile_seconds / coefficients.compile_seconds
+    return {"": 0.0, "torch": 1.0, "graphs": graphs}[kind]
 
 
 def tokenise_seconds(tokens: Numbers, cpu_cores: Numbers, coefficients: StageCoefficients) -> Any:
@@ -105,12 +116,15 @@ def fed_step_seconds(
     storage_bytes_per_second: Numbers,
     coefficients: StageCoefficients,
     resolution: Numbers = 0,
+    cached_bytes: Numbers = 0,
 ) -> Any:
     """Return the step time that storage allows, with tokens or images as in `step_bytes`.
 
-    Storage is shared by all machines of the run.
+    Where images are read as cached latents, `cached_bytes` is the size of one. Storage is shared by all machines of
+    the run.
     """
-    read = step_bytes(per_step, coefficients, resolution)
+    plain = step_bytes(per_step, coefficients, resolution)
+    read = np.where(np.greater(cached_bytes, 0), np.multiply(per_step, cached_bytes), plain)
     return np.maximum(step_seconds, read / np.asarray(storage_bytes_per_second))
 
 

@@ -7,7 +7,7 @@ the cube root of summed cubes is a smooth maximum of both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,7 @@ class _MicroBatch(NamedTuple):
     launch: Any
     tensor: Any
     expert: Any
+    context: Any
     sharding: Any
     handover: Any
     hooks: Any
@@ -80,18 +81,23 @@ def tokens_per_step(layout: Layout) -> Any:
 
 
 def _micro_batch(setup: TimedSetup, coefficients: TimeCoefficients) -> _MicroBatch:
+    if not _is_one(setup.activations.token_share):  # cached latents: fewer equivalent tokens for each image
+        shorter = setup.layout.sequence * setup.activations.token_share
+        setup = replace(setup, layout=replace(setup.layout, sequence=shorter))
     network, layout, states = setup.network, setup.layout, setup.states
     reached = communication.link_bandwidths(layout, setup.hardware, coefficients)
+    device = device_time(setup, coefficients)
     return _MicroBatch(
-        device=device_time(setup, coefficients),
+        device=device,
         launch=launch_seconds(setup, coefficients),
         tensor=communication.tensor_seconds(setup, coefficients, reached),
         expert=communication.expert_seconds(setup, coefficients, reached),
+        context=communication.context_seconds(setup, reached, device.attention),
         sharding=communication.sharding_seconds(network, layout, states, reached)
         + communication.host_seconds(setup, coefficients),
         handover=communication.pipeline_seconds(network, layout, reached),
         hooks=hook_seconds(setup),
-        reduction=communication.reduction_seconds(layout, states, setup.kernels, coefficients, reached),
+        reduction=communication.reduction_seconds(setup, coefficients, reached),
         optimizer=_optimizer_seconds(layout, states, setup.hardware, coefficients),
     )
 
@@ -100,9 +106,9 @@ def _overlap_seconds(parts: _MicroBatch, kernels: Kernels) -> Any:
     """Return the seconds of one micro-batch, in which host, device and sharding traffic overlap."""
     device = parts.device.total
     cubed = _cube(device) + _cube(parts.launch)
-    if _is_zero(parts.sharding) and _is_zero(parts.tensor) and _is_zero(parts.expert):
+    if all(_is_zero(one) for one in (parts.sharding, parts.tensor, parts.expert, parts.context)):
         return np.cbrt(cubed)
-    work = np.cbrt(cubed) + parts.tensor + parts.expert
+    work = np.cbrt(cubed) + parts.tensor + parts.expert + parts.context
     hidden = kernels.overlap * parts.sharding
     return np.cbrt(_cube(work) + _cube(hidden)) + (parts.sharding - hidden)
 
@@ -112,7 +118,7 @@ class _VisibleShares(NamedTuple):
 
     device: Any
     launch: Any
-    exchange: Any  # between tensor-parallel ranks and experts
+    exchange: Any  # between tensor-parallel ranks, experts and parts of a sequence
     sharding: Any
 
 
@@ -127,7 +133,7 @@ def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
     """
     device = parts.device.total
     busy = np.cbrt(_cube(device) + _cube(parts.launch))
-    work = busy + parts.tensor + parts.expert
+    work = busy + parts.tensor + parts.expert + parts.context
     hidden = kernels.overlap * parts.sharding
     outer = np.square(work / np.cbrt(_cube(work) + _cube(hidden)))
     overlapped = kernels.overlap * np.square(hidden / np.cbrt(_cube(work) + _cube(hidden)))
@@ -149,6 +155,7 @@ def _by_cause(
         "launch": rounds * parts.launch * shown.launch,
         "tensor_parallel": rounds * parts.tensor * shown.exchange,
         "expert_parallel": rounds * parts.expert * shown.exchange,
+        "context_parallel": rounds * parts.context * shown.exchange,
         "sharding": rounds * parts.sharding * shown.sharding,
         "pipeline_transfer": rounds * parts.handover,
         "hooks": rounds * parts.hooks,
@@ -176,13 +183,24 @@ def _optimizer_seconds(layout: Layout, states: States, hardware: Hardware, coeff
     )
     updated = states.trainable / np.where(np.greater(layout.zero_stage, 0), copies, shards)
     traffic = states.optimizer_traffic_bytes * updated * coefficients.optimizer_factor
-    seconds = traffic * (1.0 / hardware.bandwidth)
+    seconds = traffic * (1.0 / hardware.bandwidth) + paging_seconds(states, hardware, coefficients)
     hosted = np.not_equal(states.host_optimizer, 0) | (
         np.not_equal(states.host_weights, 0) & np.equal(layout.zero_stage, 3)
     )
     if not np.any(hosted):
         return seconds
     return np.where(hosted, host_optimizer_seconds(updated, layout, states, hardware, coefficients), seconds)
+
+
+def paging_seconds(states: States, hardware: Hardware, coefficients: TimeCoefficients) -> Any:
+    """Return the seconds in which paged states that lie in host memory come to the card and leave it, once a step.
+
+    bitsandbytes fetches the pages of a parameter before it updates it, and the driver moves as many away for them.
+    Source: Dettmers et al. 2023, QLoRA, arXiv:2305.14314, section 3, paged optimizers.
+    """
+    if not np.any(states.paged_away_bytes):
+        return 0.0
+    return 2.0 * states.paged_away_bytes / (coefficients.host_copy_utilisation * hardware.pcie)
 
 
 def host_optimizer_seconds(
@@ -202,6 +220,11 @@ def host_optimizer_seconds(
 
 def _cube(values: Any) -> Any:
     return values * values * values
+
+
+def _is_one(values: Any) -> bool:
+    """Return whether a factor changes nothing."""
+    return bool(np.all(np.equal(values, 1)))
 
 
 def _is_zero(values: Any) -> bool:

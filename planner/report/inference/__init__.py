@@ -1,5 +1,1 @@
-"""An estimate of generation as text."""
-
-from planner.report.inference.estimate import render_inference
-
-__all__ = ["render_inference"]
+"""Generation as text: an estimate of one replica, and the sections of a plan."""

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report.estimate import draw_bar
 from planner.report.format import line_room
+from planner.results.serving.differences import MILLISECONDS
 
 if TYPE_CHECKING:
     from planner.results.inference import InferenceEstimate
     from planner.results.plan_parts import Spread
-
-MILLISECONDS = 1000.0
 
 
 def render_inference(estimate: InferenceEstimate) -> str:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.report import format as words
 from planner.report.frontier import format_point, format_summary, knee
-from planner.report.plots.style import ACCENT_COLOR, COLORS, MUTED_COLOR, TEXT_COLOR, open_picture, tick
+from planner.report.plots.style import (
+    ACCENT_COLOR,
+    COLORS,
+    COST_LABEL,
+    MUTED_COLOR,
+    NOTE_SIZE,
+    TEXT_COLOR,
+    finish_label,
+    open_picture,
+    tick,
+    tick_usd,
+)
 from planner.results.differences import method_name
 from planner.results.frontier import Curve, Frontier, Point, Segment, select_points
 
@@ -18,16 +28,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-LABELS = 14
+LABELS = 9
 """Most breakpoints with a label."""
 
 WIDE_RANGE = 8
 """Ratio of the largest to the smallest figure from which an axis is logarithmic."""
 
+VERY_WIDE_RANGE = 500
+"""The same ratio from which only powers of ten have a tick."""
+
 LABEL_OFFSETS = (
-    (7, 5, "left"), (7, 20, "left"), (12, 36, "left"), (-7, -16, "right"), (-7, -30, "right"),
-    (20, 54, "left"), (7, -16, "left"), (30, 74, "left"), (-7, 8, "right"), (40, 96, "left"), (-14, -46, "right"),
-)  # fmt: skip
+    (7, 5, "left"),
+    (7, 20, "left"),
+    (12, 36, "left"),
+    (-7, -16, "right"),
+    (-7, -30, "right"),
+    (20, 54, "left"),
+    (7, -16, "left"),
+    (30, 74, "left"),
+    (-7, 8, "right"),
+    (40, 96, "left"),
+    (-14, -46, "right"),
+)
 """Offsets of a label from its point in typographic points, tried in this order: up and right is usually free."""
 
 FAR = 16
@@ -51,9 +73,9 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str]) -> 
     curves = [curve for curve in found.curves if curve.points]
     whole = {"color": TEXT_COLOR, "alpha": 0.15, "linewidth": 6}
     title = "; ".join(text for text in (format_summary(found), knee(found)) if text)
-    with open_picture(path, caption, 9.0, 5.4, title=title) as (figure, axes):
+    with open_picture(path, caption, height=4.4, title=title) as (figure, axes):
         if curves:
-            first = _select_curves(found, curves)
+            first, names = _select_curves(found, curves), []
             _line(axes, found.segments, found.points, whole, "frontier of all allowed", 0)
             others = [curve for curve in curves if curve not in first]
             muted = {"color": MUTED_COLOR, "alpha": 0.5, "linewidth": 0.8}
@@ -61,20 +83,21 @@ def draw_frontier(found: Frontier, path: str | Path, caption: Sequence[str]) -> 
                 _line(axes, curve.segments, curve.points, muted, "", 0)
             for color, curve in zip(COLORS, first, strict=False):
                 name = words.sanitise(curve.label) + ("" if curve.allowed else " (excluded)")
-                _line(axes, curve.segments, curve.points, {"color": color}, name, 2.5)
+                _line(axes, curve.segments, curve.points, {"color": color}, "", 2.5)
+                names.append((curve, name, color))
             if others:
                 axes.plot([], [], label=f"{len(others)} others", **muted)
-            axes.legend(frameon=False, fontsize=8)
         else:
             if found.separate:
                 style = {"color": MUTED_COLOR, "linewidth": 0.8}
                 _line(axes, found.separate, (), style, "lower bound: each job alone", 0)
-                axes.legend(frameon=False, fontsize=8)
+                axes.legend()
             _line(axes, found.segments, found.points, {"color": COLORS[0]}, "", 4)
         points = [point for curve in curves for point in curve.points] or list(found.points)
         _axes(axes, points, found)
         if curves:
             _mark_knee(axes, found)
+            _name_curves(figure, axes, names)
         else:
             _labels(figure, axes, found)
 
@@ -123,10 +146,9 @@ def _runs(segments: Sequence[Segment], points: Sequence[Point]) -> Iterator[tupl
 
 def _axes(axes: Any, points: Sequence[Point], found: Frontier) -> None:
     """Set scales and labels: logarithmic for a wide range, with round figures on the ticks."""
-    confidence = f" at {words.probability_text(found.confidence)} confidence" if found.confidence is not None else ""
     hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in points) else ""
-    axes.set_xlabel(f"hours until done{confidence}{hollow}")
-    axes.set_ylabel("expected dollars")
+    axes.set_xlabel(f"{finish_label(found.confidence)}{hollow}")
+    axes.set_ylabel(COST_LABEL)
     for values, axis, scale, limit in (
         ([point.hours for point in points], axes.xaxis, axes.set_xscale, axes.set_xlim),
         ([point.cost_usd for point in points], axes.yaxis, axes.set_yscale, axes.set_ylim),
@@ -140,13 +162,14 @@ def _axes(axes: Any, points: Sequence[Point], found: Frontier) -> None:
         else:
             # Dollars start at zero to show proportions; hours need no zero.
             limit(0 if axis is axes.yaxis else None, high * 1.15 if high > 0 else 1)
-        axis.set_major_formatter(tick)
+        axis.set_major_formatter(tick_usd if axis is axes.yaxis else tick)
     axes.grid(True, color=MUTED_COLOR, alpha=0.2, linewidth=0.6)
 
 
 def _round_figures(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten within a range."""
-    figures = (m * 10.0**e for e in range(-6, 12) for m in (1, 2, 5))
+    """Return 1, 2 and 5 times powers of ten within a range; of a very wide one the powers alone."""
+    digits = (1, 2, 5) if high < VERY_WIDE_RANGE * low else (1,)
+    figures = (m * 10.0**e for e in range(-6, 12) for m in digits)
     return [value for value in figures if low <= value <= high]
 
 
@@ -159,21 +182,42 @@ def _mark_knee(axes: Any, found: Frontier) -> None:
 
 def _labels(figure: Any, axes: Any, found: Frontier) -> None:
     """Label the knee with its reason, then the most important breakpoints; skip labels without a free place."""
-    figure.draw_without_rendering()  # positions are known only after the layout
-    dots = axes.transData.transform([(point.hours, point.cost_usd) for point in found.points])
-    strokes = [stroke for drawn in axes.lines for stroke in itertools.pairwise(drawn.get_xydata())]
-    line = [dots, *(axes.transData.transform(np.linspace(*stroke, STROKE_POINTS)) for stroke in strokes)]
+    dots, line = _drawn(figure, axes, found.points)
     taken: list[Any] = []
-    order = sorted(
-        select_points(found.points, LABELS), key=lambda i: (i != found.knee, i not in (0, len(found.points) - 1), i)
-    )
-    for index in order:
+    shown = select_points(found.points, LABELS)
+    texts = {index: _short(found.points[index]) for index in shown}
+    # A machine is named where it first appears: a name repeated along the line says nothing.
+    named = [at for last, at in zip([None, *shown], shown, strict=False) if last is None or texts[at] != texts[last]]
+    named = sorted({*named, *(at for at in shown if at == found.knee)})
+    for index in sorted(named, key=lambda i: (i != found.knee, i not in (0, len(found.points) - 1), i)):
         point = found.points[index]
-        text, color = _short(point), TEXT_COLOR
+        text, color = texts[index], TEXT_COLOR
         if index == found.knee:
             _mark_knee(axes, found)
-            text, color = f"knee: {text}, {format_point(point)}\n{textwrap.fill(point.knee, 46)}", ACCENT_COLOR
+            text, color = f"knee: {text},\n{format_point(point)}", ACCENT_COLOR
         _place(axes, point, text, color, dots, line, taken)
+
+
+def _name_curves(figure: Any, axes: Any, curves: Sequence[tuple[Curve, str, str]]) -> None:
+    """Write the name of each curve at one of its ends or in its middle; a legend has those without a free place."""
+    dots, line = _drawn(figure, axes, [point for curve, _, _ in curves for point in curve.points])
+    taken: list[Any] = []
+    for curve, name, color in curves:
+        points = curve.points
+        places = [points[0], points[-1], *(points[len(points) * part // 4] for part in (1, 2, 3))]
+        if not any(_place(axes, point, name, color, dots, line, taken) for point in places):
+            axes.plot([], [], color=color, linewidth=1.6, label=name)
+    axes.legend(loc="upper right")
+
+
+def _drawn(figure: Any, axes: Any, points: Sequence[Point]) -> tuple[Any, list[Any]]:
+    """Return the places of the points in pixels, shape (points, 2), and arrays of places along what is drawn."""
+    figure.draw_without_rendering()  # positions are known only after the layout
+    dots = axes.transData.transform([(point.hours, point.cost_usd) for point in points])
+    strokes = [
+        stroke for drawn in axes.lines if drawn.get_alpha() is None for stroke in itertools.pairwise(drawn.get_xydata())
+    ]
+    return dots, [dots, *(axes.transData.transform(np.linspace(*stroke, STROKE_POINTS)) for stroke in strokes)]
 
 
 def _short(point: Point) -> str:
@@ -184,8 +228,8 @@ def _short(point: Point) -> str:
     return words.shorten(words.sanitise(machines), 44)
 
 
-def _place(axes: Any, point: Point, text: str, color: str, dots: Any, line: list[Any], taken: list[Any]) -> None:
-    """Draw a label at the first free place, connected to its point by a thin line if that is far.
+def _place(axes: Any, point: Point, text: str, color: str, dots: Any, line: list[Any], taken: list[Any]) -> bool:
+    """Draw a label at the first free place, if there is one; a thin line connects it to its point if that is far.
 
     Parameters
     ----------
@@ -200,7 +244,7 @@ def _place(axes: Any, point: Point, text: str, color: str, dots: Any, line: list
     for dx, dy, side in LABEL_OFFSETS:
         at: dict[str, Any] = {"xy": (point.hours, point.cost_usd), "xytext": (dx, dy), "textcoords": "offset points"}
         up = "bottom" if dy > 0 else "center"
-        note = axes.annotate(text, ha=side, va=up, fontsize=7.5, color=color, **at)
+        note = axes.annotate(text, ha=side, va=up, fontsize=NOTE_SIZE, color=color, **at)
         box = note.get_window_extent().padded(MARGIN)
         ends = axes.transData.transform(at["xy"]), note.get_transform().transform(note.get_position())
         leader = np.linspace(*ends, LEADER_POINTS)[: -1 if abs(dy) > FAR else 0]
@@ -214,5 +258,6 @@ def _place(axes: Any, point: Point, text: str, color: str, dots: Any, line: list
             line.append(leader)
             if len(leader):
                 axes.annotate("", arrowprops={"arrowstyle": "-", "color": MUTED_COLOR, "linewidth": 0.6}, **at)
-            return
+            return True
         note.remove()
+    return False

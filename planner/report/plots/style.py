@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib.util
 import io
+import re
 import textwrap
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,32 +13,47 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import write_bytes_atomically
 from planner.errors import Fault, ScenarioError
+from planner.report import format as words
+from planner.results.report.scene import PALETTE, SERIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 SUFFIXES = (".png", ".svg", ".html")
-TEXT_COLOR, MUTED_COLOR, ACCENT_COLOR = "#222222", "#9a9a9a", "#b3401f"
-COLORS = ("#2f5d8a", "#b3401f", "#4a7d3c", "#8a6d2f", "#6b4a8a", "#2f8a83", "#8a2f5d", "#5d5d5d")
-"""Colours of curves, dark enough for white paper."""
+TEXT_COLOR, ACCENT_COLOR, MUTED_COLOR = PALETTE["ink"][0], PALETTE["accent"][0], "#8c939b"
+COLORS = tuple(PALETTE[role][0] for role in SERIES)
+"""Colours of series, those of the report: they differ in lightness too, for colour-blind readers and grey printers."""
+PALE_COLORS = COLORS[4:7]
+"""Those on which white letters are hard to read."""
+
+PICTURE_WIDTH = 6.0
+"""Inches. At 80 mm, the width of a column of a journal, a note of `NOTE_SIZE` is still 5 points high."""
+FONT_SIZE, NOTE_SIZE = 11, 10
+"""Points of axis labels and titles, and of everything else that is written in a picture."""
+
+COST_LABEL = "expected cost"
+MONTH_LABEL = "dollars a month"
 
 LETTERS_PER_INCH = 11
 """Letters of a title per inch of width."""
 
 STYLE: dict[Any, Any] = {
-    "font.size": 10,
+    "font.size": NOTE_SIZE,
+    "axes.labelsize": FONT_SIZE,
+    "axes.titlesize": FONT_SIZE,
+    "legend.fontsize": NOTE_SIZE,
+    "legend.frameon": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": MUTED_COLOR,
     "axes.labelcolor": TEXT_COLOR,
-    "axes.titlesize": 11,
     "axes.titlelocation": "left",
     "xtick.color": TEXT_COLOR,
     "ytick.color": TEXT_COLOR,
     "svg.hashsalt": "planner",  # equal figures give equal files
     "svg.fonttype": "none",
     "text.parse_math": False,  # a dollar sign is no formula
-    "figure.dpi": 120,
+    "figure.dpi": 200,
 }
 
 
@@ -55,10 +71,10 @@ def checked_suffix(path: str | Path) -> str:
 
 @contextmanager
 def open_picture(
-    path: str | Path,
+    path: str | Path | io.BytesIO,
     caption: Sequence[str] = (),
-    width: float = 8.0,
-    height: float = 4.8,
+    width: float = PICTURE_WIDTH,
+    height: float = 4.0,
     rows: int = 1,
     title: str = "",
 ) -> Iterator[tuple[Any, Any]]:
@@ -69,7 +85,7 @@ def open_picture(
     Parameters
     ----------
     path
-        The file; its suffix selects the format.
+        The file, whose suffix selects the format, or a stream that receives SVG.
     caption
         Lines of the text, which an HTML page shows below the picture.
     width, height
@@ -79,27 +95,49 @@ def open_picture(
     title
         Drawn on as many lines as needed; by default the first line of the caption.
     """
-    suffix = checked_suffix(path)
+    suffix = checked_suffix("picture.svg" if isinstance(path, io.BytesIO) else path)
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
-        lines = textwrap.fill(title or "".join(caption[:1]), int(width * LETTERS_PER_INCH))
+        title = title or "".join(caption[:1])
+        # A figure and its unit stay on one line.
+        kept = re.sub(r"(?<=\d) (?=(?:h|min|s)\b|%)", "\N{NO-BREAK SPACE}", title)
+        lines = textwrap.fill(kept, int(width * LETTERS_PER_INCH)).replace("\N{NO-BREAK SPACE}", " ")
         if lines:
-            figure.suptitle(lines, x=0.01, ha="left", fontsize=11, color=TEXT_COLOR)
+            figure.suptitle(lines, x=0.01, ha="left", fontsize=FONT_SIZE, color=TEXT_COLOR)
         yield figure, figure.subplots(rows)
         kind = "png" if suffix == ".png" else "svg"
         stream = io.BytesIO()
         # Without a date equal figures give equal bytes.
-        figure.savefig(stream, format=kind, metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(stream, format=kind, metadata={"Title": title, **({"Date": None} if kind == "svg" else {})})
     content = stream.getvalue()
+    if isinstance(path, io.BytesIO):
+        path.write(content)
+        return
     write_bytes_atomically(path, _page(content.decode("utf-8"), caption) if suffix == ".html" else content)
+
+
+def letters_on(color: str) -> str:
+    """Return the colour of letters on a bar of a colour."""
+    return TEXT_COLOR if color in PALE_COLORS else "white"
 
 
 def tick(value: float, _: Any = None) -> str:
     """Return the label of a tick, never with an exponent."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.6g}"
+
+
+def tick_usd(value: float, _: Any = None) -> str:
+    """Return the label of a tick in dollars."""
+    return f"{'-' if value < 0 else ''}${tick(abs(value))}"
+
+
+def finish_label(confidence: float | None) -> str:
+    """Return the label of an axis of hours that hold with a probability."""
+    sure = f" ({words.probability_text(confidence)})" if confidence is not None else ""
+    return f"finish within{sure}, hours"
 
 
 def _page(svg: str, caption: Sequence[str]) -> bytes:

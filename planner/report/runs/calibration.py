@@ -8,18 +8,24 @@ from planner.report import format as words
 from planner.report.format import line_room
 
 if TYPE_CHECKING:
-    from planner.results.calibration import CalibrationResult, Comparison, PlanSummary, StepTimes
+    from planner.results.calibration import CalibrationResult, Comparison, GenerationComparison, PlanSummary, StepTimes
 
 
 def render_calibration(result: CalibrationResult) -> str:
     """Return the text of a result: the entry to paste, then what it is based on."""
     entry = [result.block.rstrip(), ""]  # one line of YAML, however long
-    lines = entry if result.compared is None else [_summary(result, result.compared), "", *entry]
+    lines = entry
+    if result.compared is not None:
+        lines = [_summary(result, result.compared), "", *entry]
+    if result.generation is not None:
+        lines = [_summary_of_generation(result, result.generation), "", *entry]
     lines += words.section("Logs", words.wrap_all(result.logs, line_room(), 2))
     if result.step_times is not None:
         lines += words.section("Step", words.wrap_lines(_step(result.step_times), line_room(), 2))
     lines += words.section("Speed", _speed(result))
     lines += words.section("Memory", _memory(result))
+    if result.generation is not None:
+        lines += words.section("Speed", _generation(result.generation))
     if result.before is not None and result.after is not None:
         lines += words.section("Plan", [*_plan("before", result.before), *_plan("after", result.after)])
     lines += words.section("Notes", words.wrap_all(result.notes, line_room(), 3))
@@ -31,6 +37,23 @@ def _summary(result: CalibrationResult, compared: Comparison) -> str:
     if compared.tokens_per_second is None:
         return f"{where}: memory that grows with the batch x {compared.memory_factor:.2f}"
     return f"{where}: estimated speed x {compared.speed_factor:.2f} from now on"
+
+
+def _summary_of_generation(result: CalibrationResult, compared: GenerationComparison) -> str:
+    factor = compared.output_tokens_per_second / compared.predicted_output_tokens_per_second
+    return f"{result.job}: estimated speed of {compared.engine} on {compared.gpu} x {factor:.2f} from now on"
+
+
+def _generation(compared: GenerationComparison) -> list[str]:
+    rate, predicted = compared.output_tokens_per_second, compared.predicted_output_tokens_per_second
+    lines = [f"{words.significant(rate)} output tokens/s observed, {words.significant(predicted)} predicted"]
+    for what, seen, thought in (
+        ("first token", compared.ttft_seconds, compared.predicted_ttft_seconds),
+        ("per token", compared.tpot_seconds, compared.predicted_tpot_seconds),
+    ):
+        if seen is not None:
+            lines.append(f"{what} {words.significant(seen)} s observed, {words.significant(thought)} s predicted")
+    return lines
 
 
 def _step(times: StepTimes) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible import render_infeasible
+from planner.report.serving.comparison import render_service_what_if
 from planner.report.what_if.differences import (
     describe_reasons,
     describe_setting,
@@ -29,6 +30,8 @@ ROW_LABEL, BEFORE, AFTER = 14, 31, 35
 
 def render_what_if(answer: WhatIf) -> str:
     """Return the text of a what-if without a final newline."""
+    if answer.before.services or answer.after.services:
+        return render_service_what_if(answer)
     if not answer.after.jobs:
         lines = _no_plan_after(answer)
     elif not answer.before.jobs:
@@ -36,7 +39,7 @@ def render_what_if(answer: WhatIf) -> str:
     elif answer.unchanged:
         lines = _unchanged(answer)
     else:
-        lines = [_summary(answer, *_describe_change(answer)), "", *_table_lines(answer)]
+        lines = [_summary(answer, *describe_changes(answer)), "", *_table_lines(answer)]
         reasons = words.wrap_all(describe_reasons(answer), words.width() - ROW_LABEL, 3)
         lines += words.hang(f"{'why':<{ROW_LABEL}}", reasons)
     return "\n".join(line.rstrip() for line in lines)
@@ -57,7 +60,7 @@ def _figures(plan: Plan) -> str:
     return ", ".join((what, time, cost, parts.format_optimality(plan)))
 
 
-def _describe_change(answer: WhatIf) -> list[str]:
+def describe_changes(answer: WhatIf) -> list[str]:
     """Return the differences of cost and hours with the most important other ones: in full, and only the first."""
     cost, hours = shown_differences(answer)
     money = "the same cost" if abs(cost) < 0.005 else f"{words.usd(abs(cost))} {'more' if cost > 0 else 'less'}"

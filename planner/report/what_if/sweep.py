@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible import render_infeasible
+from planner.results.serving.differences import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,29 +72,52 @@ def axis_name(path: str) -> str:
 
 def describe_hardware(cell: Cell | Variant) -> str:
     """Return the machines of a cell without figures, job by job."""
-    return "; ".join(
-        words.sanitise(
-            f"{job.machines} at {job.provider}, {job.method}"
-            + (f", {parts.format_market(job.spot_share)}" if job.spot_share > 0 else "")
-        )
+    jobs = [
+        f"{job.machines} at {job.provider}, {job.method}"
+        + (f", {parts.format_market(job.spot_share)}" if job.spot_share > 0 else "")
         for job in cell.jobs
-    )
+    ]
+    return "; ".join(map(words.sanitise, [*jobs, *(one for service in cell.services for one in service.machines)]))
+
+
+def serves(answer: Sweep) -> bool:
+    """Return whether the cells are of services alone, whose dollars are those of a month."""
+    return any(cell.services for cell in answer.cells) and not any(cell.jobs for cell in answer.cells)
+
+
+def monthly_usd(cell: Cell | Variant) -> float | None:
+    """Return the dollars of a month of the services of a cell; None without a plan."""
+    return sum(one.usd_per_month for one in cell.services) if cell.services else None
+
+
+def replicas_text(cell: Cell | Variant) -> str:
+    """Return the least and the most replicas of any hour: `2 to 3`."""
+    least, most = sum(one.least_replicas for one in cell.services), sum(one.most_replicas for one in cell.services)
+    return span(least, most) if cell.services else "-"
 
 
 def _summary(answer: Sweep) -> str:
-    costs = [cell.cost_usd for cell in answer.cells if cell.cost_usd is not None]
+    costs = [usd for usd in map(monthly_usd if serves(answer) else _cost_usd, answer.cells) if usd is not None]
     none = len(answer.cells) - len(costs)
-    found = f"{words.usd(min(costs))} to {words.usd(max(costs)).replace('$', '')}" if costs else "no value has a plan"
+    month = " a month" if serves(answer) else ""
+    found = f"{words.usd_between(min(costs), max(costs))}{month}" if costs else "no value has a plan"
     rest = f", {none:,} of {len(answer.cells):,} without a plan" if none and costs else ""
     return words.first_fitting(answer.scenario, f"{found}{rest}")
+
+
+def _cost_usd(cell: Cell) -> float | None:
+    return cell.cost_usd
 
 
 def _curve(answer: Sweep) -> list[str]:
     values = format_axis_values(answer, 0)
     head = axis_name(answer.axes[0].path)
     width = min(24, max(len(head), *(len(value) for value in values)))
-    lines = [f"{words.shorten(head, width):>{width}}  {'cost':>10}  {'hours':>7}  machines"]
-    room = words.width() - width - 23
+    monthly = serves(answer)
+    column = 8 if monthly else 7
+    cost, time = ("a month", "replicas") if monthly else ("cost", "hours")
+    lines = [f"{words.shorten(head, width):>{width}}  {cost:>10}  {time:>{column}}  machines"]
+    room = words.width() - width - 16 - column
     last = ""
     for value, cell in zip(values, answer.cells, strict=True):
         start = f"{words.shorten(value, width):>{width}}"
@@ -103,8 +127,11 @@ def _curve(answer: Sweep) -> list[str]:
             continue
         what = describe_hardware(cell)
         took = words.hours(cell.hours).removesuffix(" h")
+        usd = cell.cost_usd
+        if monthly:
+            usd, took = monthly_usd(cell) or 0.0, replicas_text(cell)
         machines = ["the same"] if what == last else _wrap_jobs(what, room)
-        lines += words.hang(f"{start}  {words.usd(cell.cost_usd):>10}  {took:>7}  ", machines)
+        lines += words.hang(f"{start}  {words.usd(usd):>10}  {took:>{column}}  ", machines)
         last = what
     return lines
 
@@ -113,13 +140,14 @@ def _grids(answer: Sweep) -> list[str]:
     """Return dollars with a letter for the machines, then hours, then the letters."""
     letters: dict[str, str] = {}
     for cell in answer.cells:
-        if cell.jobs:
+        if cell.cost_usd is not None:
             letters.setdefault(describe_hardware(cell), _letter(len(letters)))
 
     def cost(cell: Cell) -> str:
         if cell.cost_usd is None:
             return _mark(cell)
-        return f"{words.usd(cell.cost_usd)} {letters[describe_hardware(cell)]}"
+        usd = monthly_usd(cell) if serves(answer) else cell.cost_usd
+        return f"{words.usd(usd or 0.0)} {letters[describe_hardware(cell)]}"
 
     def took(cell: Cell) -> str:
         return words.hours(cell.hours).removesuffix(" h") if cell.hours is not None else "-"
@@ -127,7 +155,10 @@ def _grids(answer: Sweep) -> list[str]:
     def begins(cell: Cell) -> str:
         return f"{max(job.start_hours for job in cell.jobs) * MINUTES:,.0f}" if cell.jobs else "-"
 
-    lines = [*_grid(answer, "cost", cost), "", *_grid(answer, "hours", took), ""]
+    if serves(answer):
+        lines = [*_grid(answer, "dollars a month", cost), "", *_grid(answer, "replicas", replicas_text), ""]
+    else:
+        lines = [*_grid(answer, "cost", cost), "", *_grid(answer, "hours", took), ""]
     if _is_start_dominant(answer):
         lines += [*_grid(answer, "minutes before the first step", begins), ""]
     for what, letter in list(letters.items())[:20]:

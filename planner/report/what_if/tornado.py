@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.infeasible import render_infeasible
+from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,8 @@ def render_tornado(answer: Tornado) -> str:
     visible = [(name, bar) for name, bar in answer.lines if is_visible(answer, bar)]
     share = f"{answer.by * 100:.3g} %"
     figures = words.usd(plan.cost_usd.expected)
+    if plan.services:
+        figures += f" for {plan.hours.expected / DAY_HOURS:,.4g} days"
     if answer.better == "sooner":
         figures = f"{words.hours(plan.hours.expected)}, {figures}"
     most = f"{figures}; nothing has an effect"

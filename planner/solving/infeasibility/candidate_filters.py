@@ -23,7 +23,7 @@ LISTS = {"providers": "provider", "gpus": "gpu", "regions": "region", "tiers": "
 """Limit -> the field of an offer that it reads."""
 TECHNIQUES = ("weight_bits", "precision", "activation_checkpointing", "sharding", "attention", "optimizer", "offload")
 """Techniques that a recipe has under the same name, without the method."""
-DEGREES = ("tensor_parallel", "pipeline_parallel")
+DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
 HEADROOM = "limits.vram_headroom"
 
 
@@ -88,11 +88,11 @@ def _technique_filters(recipe: Recipe, job: Job, index: int) -> dict[str, Candid
         keeps_weights = name == "weight_bits" and recipe.method == "full" and given.method is not None
         if not keeps_weights:
             excluded[name] = getattr(recipe, name)
-    if given.tensor_parallel or given.pipeline_parallel:
-        for name in DEGREES:
-            degree = getattr(recipe, name)
-            if degree not in (getattr(given, name) or (1,)):
-                excluded[name] = degree
+    together = given.tensor_parallel or given.pipeline_parallel
+    for name in DEGREES:
+        degree, asked = getattr(recipe, name), getattr(given, name)
+        if (asked or (together and name in DEGREES[:2])) and degree not in (asked or (1,)):
+            excluded[name] = degree
     return {
         name: CandidateFilter(f"jobs.{job.name}.techniques.{name}", str(value), index)
         for name, value in excluded.items()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.candidates.screening import screen
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
-from planner.results.plan import Infeasible
+from planner.results.ways.considered import Infeasible
 from planner.solving.infeasibility.candidate_filters import HEADROOM
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.near_misses import find_near_misses

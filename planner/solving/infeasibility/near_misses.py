@@ -12,7 +12,9 @@ from planner.configurations.enumeration import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.probability import deadline_probability
-from planner.results.plan import NearMiss
+from planner.library.inference.engines import read_engines
+from planner.results.plan_parts import NearMiss
+from planner.scenario.inference import InferenceJob
 from planner.scenario.limits import latest_finish_hours
 from planner.solving.infeasibility.elastic_program import ElasticProgram
 from planner.solving.infeasibility.relaxations import build_changes, round_up
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.configurations.configuration_table import MemoryShortfall
+    from planner.library.schema import Library
     from planner.scenario.job import Job
+    from planner.scenario.limits import Limits
     from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
     from planner.solving.prepare import PreparedScenario
 
@@ -155,8 +159,12 @@ def _stock_shortfalls(prepared: PreparedScenario, relaxed: RelaxedCandidates) ->
 
 
 def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
-    """Yield services that do not train the model of a job that has no candidate at all."""
+    """Yield services that cannot run a job that has no candidate at all."""
     one = prepared.candidates[index]
+    by_token = isinstance(one.job, InferenceJob)
+    unfit = (
+        "answers by the token: a plan compares it only" if by_token else "trains adapters only, so it cannot pretrain"
+    )
     services = [offer for offer in prepared.market.offers if offer.managed is not None]
     if len(one.table):
         return
@@ -166,10 +174,10 @@ def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[Ne
         yield NearMiss(
             job=one.job.name,
             what=f"managed service at {offer.provider}",
-            reason="trains adapters only, so it cannot pretrain" if name in taken else f"does not take {name}",
+            reason=unfit if name in taken else f"does not take {name}",
             shortfall=0.0,
             unit="",
-            fix=f"offer machines with GPUs{'' if name in taken else f', or a service that takes {name}'}",
+            fix=f"offer machines with GPUs{'' if name in taken or by_token else f', or a service that takes {name}'}",
         )
 
 
@@ -190,6 +198,9 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
         if miss.shortfall_gib <= MAX_SHORTFALL_SHARE * prepared.library.gpu(gpu).usable_gib
     ]
     for gpu, miss in (near or list(best.items())[:1])[:MAX_MEMORY_MISSES]:
+        if isinstance(one.job, InferenceJob):
+            yield _replica_miss(one.job, miss, limits, prepared.library)
+            continue
         configuration = (one.job, one.physics.shape, miss.recipe, miss.machine, limits.vram_headroom, prepared.library)
         evaluator = MemoryEvaluator.of(*configuration, learned=one.physics.learned)
         yield NearMiss(
@@ -200,6 +211,20 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
             unit="GiB",
             fix=_suggest_fix(evaluator, one.job, one.physics.shape.sequence, gpu in fitting),
         )
+
+
+def _replica_miss(job: InferenceJob, miss: MemoryShortfall, limits: Limits, library: Library) -> NearMiss:
+    """Return the nearest engine and format of a GPU that has no room for one request."""
+    gpu, share = library.gpu(miss.machine.gpu), read_engines().engines[miss.recipe.framework].share
+    usable = gpu.usable_gib * min(share, 1.0 - (limits.vram_headroom or 0.0))
+    return NearMiss(
+        job=job.name,
+        what=f"{miss.machine.gpus:,} x {gpu.name}, {miss.recipe.method_label}",
+        reason=f"weights and one request do not fit in {usable:.1f} GiB per GPU",
+        shortfall=max(0.0, miss.shortfall_gib),
+        unit="GiB",
+        fix="fewer weight_bits or kv_bits, or machines of more GPUs",
+    )
 
 
 def _suggest_fix(evaluator: MemoryEvaluator, job: Job, sequence: int, fits_otherwise: bool) -> str:

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from planner.errors import ScenarioError
-from planner.results.plan import Relaxation
+from planner.results.plan_parts import Relaxation
 from planner.solving.infeasibility.candidate_filters import HEADROOM, CandidateFilter
 from planner.solving.infeasibility.relaxed_candidates import margin_of
 from planner.solving.prepare import PreparedScenario

@@ -17,8 +17,10 @@ from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import screen
 from planner.configurations.memory_margin import memory_margin
 from planner.configurations.recipe import frameworks_of
+from planner.configurations.replicas.recipes import ALL_BITS
 from planner.formulation.dominance import find_undominated
 from planner.library.techniques import read_techniques
+from planner.scenario.inference import InferenceJob, InferenceTechniques
 from planner.scenario.limits import UNLIMITED_HOURS, Limits
 from planner.scenario.techniques import Techniques
 from planner.solving.infeasibility.candidate_filters import CandidateFilter, FilterCatalog
@@ -60,14 +62,19 @@ def margin_of(job: Job, limits: Limits, library: Library) -> float:
     """Return the share of the GPU memory that the fit rule keeps free for a job."""
     if limits.vram_headroom is not None:
         return limits.vram_headroom
+    if isinstance(job, InferenceJob):  # an engine leaves what it does not take
+        return 0.0
     return max(memory_margin(name, job.memory_confidence, library) for name in frameworks_of(job, library))
 
 
 def unrestricted_techniques(given: Techniques) -> Techniques:
     """Return techniques that restrict nothing, with the same adapters, quantisation and penalties.
 
-    Optimizers and offload that are tried only where a job lists them stay, beside those that are tried anyway.
+    Optimizers and offload that are tried only where a job lists them stay, beside those that are tried anyway. Of
+    generation the bits of the weights are freed, and engines stay.
     """
+    if isinstance(given, InferenceTechniques):
+        return given.model_copy(update={} if given.weight_format else {"weight_bits": ALL_BITS})
     table, listed = read_techniques(), {}
     for field in ("optimizer", "offload"):
         if (values := getattr(given, field)) is not None:

@@ -65,7 +65,8 @@ def _time_limits(scenario: Scenario, columns: VariableLayout) -> Iterator[SoftCo
     each_job = [columns.late_hours() * owner for owner in _rows_of_jobs(scenario, columns)]
     for job, late_hours in zip(scenario.jobs, each_job, strict=True):
         if (deadline := job.deadline_hours) is not None:
-            yield SoftConstraint(f"jobs.{job.name}.deadline", deadline, ((late_hours, deadline),), deadline)
+            row = (late_hours, deadline - job.start_slack_hours)
+            yield SoftConstraint(f"jobs.{job.name}.deadline", deadline, (row,), deadline)
     longest = [max_run_hours(job, scenario.limits) for job in scenario.jobs]
     rows = tuple(zip(each_job, longest, strict=True))
     yield SoftConstraint("limits.max_hours", max(longest), rows, max(longest))

@@ -73,7 +73,16 @@ def _horizon(prepared: PreparedScenario) -> int:
     fixed = [offer.block.end_hours for offer in prepared.market.offers if offer.block]
     fixed += [window.to_hours + (window.every_hours or 0.0) for o in prepared.market.offers for window in o.available]
     start = max([job.release_hours for job in jobs] + fixed)
-    return max(last, minutes_up(start + sum(longest) + lags))
+    # What a period cannot pay waits for another.
+    start += len(jobs) * max((one.length_hours for one in prepared.scenario.limits.budgets), default=0.0)
+    # A run by night stands still by day.
+    slower = [
+        window.every_hours / (window.to_hours - window.from_hours)
+        for offer in prepared.market.offers
+        for window in offer.available
+        if window.every_hours is not None
+    ]
+    return max(last, minutes_up(start + sum(longest) * max(slower, default=1.0) + lags))
 
 
 def _task(job: Job, made: JobModes, places: dict[str, int], usd_per_hour: float) -> Task:
@@ -82,7 +91,7 @@ def _task(job: Job, made: JobModes, places: dict[str, int], usd_per_hour: float)
         job.name,
         made.modes,
         release=minutes_up(job.release_hours),
-        deadline=None if job.deadline_hours is None else minutes_down(job.deadline_hours),
+        deadline=None if job.planned_deadline_hours is None else minutes_down(job.planned_deadline_hours),
         due=None if job.due_hours is None else minutes_down(job.due_hours),
         late=round(UNITS_PER_MINUTE * job.late_usd_per_hour),
         wait=round(UNITS_PER_MINUTE * usd_per_hour),
@@ -103,6 +112,11 @@ def _check_windows(prepared: PreparedScenario, jobs: tuple[JobModes, ...], horiz
         )
         needed = float(table.late_hours(table.share_low).min())
         what = f"{job.name} takes {needed:.1f} h at least, and no window is longer than {longest / 60:.1f} h"
+        if job.can_resume and not scenario.limits.budgets:
+            what += ", nor do several together hold it by the end"
+        else:
+            why = "budgets by period" if job.can_resume else "checkpoints of weights alone"
+            what += f"; with {why} it cannot pause between two"
         fix = "lengthen `available` of its offers, or add a machine that is always there"
         faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.work", what, fix))
     raise_faults(faults, ScenarioError)

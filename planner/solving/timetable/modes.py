@@ -15,6 +15,7 @@ from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.timetable.problem import Mode
 from planner.solving.scoring import CandidateObjective
 from planner.solving.timetable.calendar import minutes_up, open_times
+from planner.solving.timetable.pauses import pause_cost, paused_modes
 from planner.solving.timetable.shared import usd_units, usd_units_up
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class ModeSource:
     row: int
     share: float
     lot: int | None  # resource
+    pauses: tuple[tuple[int, int], ...] = ()  # minutes in which the run stands still
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ def job_modes(
     for screened in tables:
         for row in _useful_rows(prepared, screened, shared):
             found += _modes_of_row(prepared, screened, int(row), shared, horizon)
+    found.sort(key=lambda one: int(one[1].screened.table.lossiness[one[1].row]))  # of equal modes the first stays
     kept = undominated_modes([mode for mode, _ in found])
     return JobModes(tuple(found[place][0] for place in kept), tuple(found[place][1] for place in kept))
 
@@ -86,9 +89,18 @@ def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandi
 
 
 def without_reservations(table: CandidateTable, prepared: PreparedScenario) -> CandidateTable:
-    """Return the table without the dollars of reservations, which are bought apart from the jobs."""
+    """Return the table without the dollars of reservations, which are bought apart from the jobs, and without leads.
+
+    Before a machine is there, it is not held.
+    """
     paid = np.asarray([one.committed_usd for one in prepared.market.offers], dtype=float)
-    return replace(table, fixed_usd=table.fixed_usd - paid[table.offer] * table.instances)
+    lead = np.asarray([one.lead_hours for one in prepared.market.offers], dtype=float)[table.offer]
+    return replace(
+        table,
+        fixed_usd=table.fixed_usd - paid[table.offer] * table.instances,
+        start_h=table.start_h - lead,
+        late_start_h=table.late_start_h - lead,
+    )
 
 
 def _useful_rows(prepared: PreparedScenario, screened: ScreenedCandidates, shared: SharedThings) -> list[int]:
@@ -97,7 +109,11 @@ def _useful_rows(prepared: PreparedScenario, screened: ScreenedCandidates, share
     if shared.rate is not None or shared.periods:
         return list(range(len(table)))  # a mode that costs more in all may cost less per hour
     market, limits = prepared.market, prepared.scenario.limits
-    apart = {*shared.stock, *shared.lots, *(p for p, one in enumerate(market.offers) if one.available)}
+    apart = {
+        *shared.stock,
+        *shared.lots,
+        *(p for p, one in enumerate(market.offers) if one.available or one.lead_hours),
+    }
     rows = SharedLimits(
         budget_usd=limits.budget_usd,
         max_gpus=limits.max_gpus,
@@ -129,17 +145,23 @@ def _modes_of_row(
                     replace(
                         base,
                         needs=(*base.needs, (lot.resource, held)),
-                        earliest=lot.start,
+                        earliest=max(lot.start, base.earliest),
                         latest=lot.end - base.minutes,
                     ),
                     lot.resource,
                 )
                 for lot in lots
-                if lot.end - lot.start >= base.minutes and held <= shared.resources[lot.resource].capacity
+                if lot.end - max(lot.start, base.earliest) >= base.minutes
+                and held <= shared.resources[lot.resource].capacity
             ]
         for mode, lot in options:
             for placed in _in_windows(mode, prepared, place, horizon):
                 yield placed, ModeSource(screened, row, share, lot)
+        cost = pause_cost(prepared, screened, row, share, shared)
+        if lots is None and cost is not None:
+            windows = open_times(prepared.market.offers[place].available, horizon)
+            for paused, pauses in paused_modes(base, cost, windows):
+                yield paused, ModeSource(screened, row, share, None, pauses)
 
 
 def _mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shared: SharedThings) -> Mode:
@@ -165,7 +187,15 @@ def _mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shar
         uses.append((shared.hours_left[place], minutes_up(float(one.rented_h[0]))))
     spend = usd_units_up(late_usd) if shared.periods else 0
     label = f"{one.offers[place]}#{int(one.recipe[0])}"
-    return Mode(label, minutes, usd_units(usd), tuple(needs), tuple(uses), spend)
+    return Mode(
+        label,
+        minutes,
+        usd_units(usd),
+        tuple(needs),
+        tuple(uses),
+        spend,
+        earliest=minutes_up(prepared.market.offers[place].lead_hours),
+    )
 
 
 def _in_windows(mode: Mode, prepared: PreparedScenario, place: int, horizon: int) -> Iterator[Mode]:

@@ -53,6 +53,8 @@ def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable
     schedule, bound = better(problem, first.schedule, hint), first.bound
     if first.termination in (Termination.FEASIBLE, Termination.NO_SOLUTION) and seconds > FIRST_SECONDS:
         relaxed, schedule = linear_relaxation(problem, schedule, seconds / 4)
+        if relaxed == math.inf:
+            return SolvedTimetable(Termination.INFEASIBLE, None, None, named)
         bound = max(bound, relaxed)
         least = math.ceil(bound - 1e-6)
         first = solve_timetable(problem, SearchLimits(stop - perf_counter(), gap, schedule, least))
@@ -74,7 +76,8 @@ def better(problem: Timetable, one: Schedule | None, other: Schedule | None) -> 
 def linear_relaxation(problem: Timetable, incumbent: Schedule | None, seconds: float) -> tuple[float, Schedule | None]:
     """Return a lower bound on the cost by the linear program over buckets of time, and a schedule made of its solution.
 
-    The bound is 0 where there is none in time; the schedule is the incumbent where none is better.
+    The bound is 0 where there is none in time, and infinite where not even the linear program has a solution; the
+    schedule is the incumbent where none is better.
     """
     if problem.objective != "cost":
         return 0.0, incumbent
@@ -85,6 +88,8 @@ def linear_relaxation(problem: Timetable, incumbent: Schedule | None, seconds: f
     found = result.objective if result.is_proven else result.bound
     if result.solution is not None:
         incumbent = better(problem, rounded_timetable(problem, made, result.solution), incumbent)
+    if result.is_infeasible and incumbent is None:
+        return math.inf, None
     # A hundredth of a cent is left to the tolerances of the solver.
     return 0.0 if found is None else max(0.0, found * (1 - 1e-7) - 1.0), incumbent
 

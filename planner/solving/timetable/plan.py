@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.decode.assignment import build_assignment
+from planner.decode.assignment import build_assignment, left_hours
 from planner.decode.assignment_parts import pays_from_hours
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.inputs import build_inputs
 from planner.decode.probability import budget_probability, deadline_probability
 from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, objective_value
 from planner.results.plan import Assignment, Plan, plan_figures
-from planner.results.plan_parts import Baseline, Reservation
+from planner.results.plan_parts import Baseline, Pause, Reservation
+from planner.scenario.scenario import MOST_ABOVE_LEAST
 from planner.solvers.base import Termination
+from planner.solving.timetable.calendar import minutes_up, open_times
 from planner.solving.timetable.optimise import PROVEN_GAP
 
 if TYPE_CHECKING:
@@ -41,13 +44,18 @@ def timetable_plan(
         return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
     as_of = options.as_of or datetime.date.today()
     bought = {number: place for place, number in enumerate(n for n, count in enumerate(schedule.bought) if count)}
-    jobs = tuple(
-        _assignment(prepared, built, schedule, index, bought, as_of) for index in range(len(built.problem.tasks))
-    )
+    places = range(len(built.problem.tasks))
+    jobs = tuple(_assignment(prepared, built, schedule, index, bought, as_of) for index in places)
     reservations = tuple(_reservation(prepared, built, schedule, number, jobs) for number in bought)
-    figures = plan_figures(jobs, reservations)
     objective = objective_of(prepared.scenario, jobs, reservations)
     bound, gap = _proof(built, solved, objective)
+    if _waits_less(prepared.scenario) and (on_spot := sum(job.spot is not None for job in jobs)):
+        room = MOST_ABOVE_LEAST * objective / on_spot
+        jobs = tuple(
+            _assignment(prepared, built, schedule, index, bought, as_of, room) if jobs[index].spot else jobs[index]
+            for index in places
+        )
+    figures = plan_figures(jobs, reservations)
     warnings = dict.fromkeys((TIMETABLE_NOTE, *(note for job in jobs for note in job.notes)))
     return Plan(
         **facts,
@@ -75,6 +83,13 @@ def _baseline(solved: SolvedTimetable, compares: Literal["cost", "time"]) -> Bas
     return Baseline(name=name, compares=compares, cost_usd=usd, hours=hours)
 
 
+def _waits_less(scenario: Scenario) -> bool:
+    """Return whether policies on spot may cost a little more to wait less; not where dollars are limited."""
+    limits = scenario.limits
+    limited = limits.budget_usd is not None or limits.max_usd_per_hour is not None or bool(limits.budgets)
+    return scenario.waits_less and not limited
+
+
 def _assignment(
     prepared: PreparedScenario,
     built: BuiltTimetable,
@@ -82,22 +97,30 @@ def _assignment(
     index: int,
     bought: dict[int, int],
     as_of: datetime.date,
+    waiting_room_usd: float = 0.0,
 ) -> Assignment:
-    """Return how and when one job is run."""
+    """Return how and when one job is run; on spot it may cost so many dollars more than the least to wait less."""
     source = built.jobs[index].sources[schedule.modes[index]]
     chosen = ChosenCandidate.of(prepared.candidates[index], source.screened, prepared.market, source.row, source.share)
-    chosen = replace(chosen, is_reserved=source.lot is not None)
+    stands_still = sum(last - first for first, last in source.pauses) / 60
+    reserved, pauses = source.lot is not None, len(source.pauses)
+    chosen = replace(chosen, is_reserved=reserved, pauses=pauses, standstill_hours=stands_still)
+    if waiting_room_usd:  # what the policy guarantees stays, and so does the timetable
+        chosen = chosen.with_less_waiting(waiting_room_usd, math.inf, prepared.scenario.limits.spot_share.min)
     made = build_assignment(chosen, prepared.scenario.limits, prepared.library, as_of)
     timed = made.model_copy(
         update={
             "start_at_hours": schedule.starts[index] / 60,
             # The run itself is not rounded to minutes: it gives its machines back within the last one.
-            "end_at_hours": schedule.starts[index] / 60 + made.hours.at_confidence,
+            "end_at_hours": schedule.starts[index] / 60
+            + made.hours.at_confidence
+            + (stands_still + pauses * made.resume_hours),
+            "pauses": tuple(Pause(from_hours=first / 60, to_hours=last / 60) for first, last in source.pauses),
             "reservation": None if source.lot is None else bought[source.lot],
         }
     )
     hours, job = timed.hours, prepared.scenario.jobs[index]
-    left = None if job.deadline_hours is None else max(0.0, job.deadline_hours - timed.delay_hours)
+    left = left_hours(job, timed.delay_hours)
     chance = deadline_probability(left, hours.expected, hours.at_confidence, job.confidence)
     return timed.model_copy(update={"deadline_probability": chance})
 
@@ -126,15 +149,15 @@ def _reservation(
 
 
 def _idle_hours(prepared: PreparedScenario, jobs: tuple[Assignment, ...]) -> dict[str, float]:
-    """Return the hours of own machines until the last end in which no job runs; windows are not looked at."""
+    """Return the hours of own machines until the last end in which no job runs, though one may."""
     last, found = max(job.end_at_hours or 0.0 for job in jobs), {}
     for label, offer in zip(prepared.market.labels, prepared.market.offers, strict=True):
         if offer.own is not None and offer.stock is not None:
             held = [job for job in jobs if job.offer == label]
-            busy = sum(
-                job.instances * job.runs_at_once * ((job.end_at_hours or 0.0) - job.start_at_hours) for job in held
-            )
-            found[label] = max(0.0, offer.stock * last - busy)
+            busy = sum(job.instances * job.runs_at_once * job.held_hours for job in held)
+            windows = open_times(offer.available, minutes_up(last)) if offer.available else [(0, minutes_up(last))]
+            there = sum(max(0.0, min(end / 60, last) - start / 60) for start, end in windows)
+            found[label] = max(0.0, offer.stock * there - busy)
     return found
 
 
@@ -145,7 +168,7 @@ def objective_of(scenario: Scenario, jobs: tuple[Assignment, ...], reservations:
     total = sum(one.usd for one in reservations)
     value = scenario.value_of_time_usd_per_hour
     for wanted, job in zip(scenario.jobs, jobs, strict=True):
-        total += job.cost_usd + value * (job.start_at_hours - wanted.release_hours + job.hours.expected)
+        total += job.cost_usd + value * (job.delay_hours - wanted.release_hours + job.hours.expected)
         total += sum(usd for name, usd in wanted.techniques.penalty_usd.items() if name in _in_use(job))
         if wanted.due_hours is not None:
             total += wanted.late_usd_per_hour * max(0.0, (job.end_at_hours or 0.0) - wanted.due_hours)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.errors import InputError
-from planner.results.plan import Infeasible, Relaxation
+from planner.formulation.timetable.problem import UNITS_PER_USD, Period, Timetable
+from planner.results.plan_parts import Relaxation
+from planner.results.ways.considered import Infeasible
 from planner.scenario.scenario import SolveOptions
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.resolve import with_settings
 from planner.solving.timetable.build import build_timetable
+from planner.solving.timetable.calendar import minutes_down, minutes_up
 from planner.solving.timetable.optimise import solve_schedule
 
 if TYPE_CHECKING:
-    from planner.formulation.timetable.problem import Timetable
+    from collections.abc import Callable, Sequence
+
     from planner.solving.prepare import PreparedScenario
     from planner.solving.timetable.build import BuiltTimetable
 
@@ -24,88 +28,193 @@ RELAXATION_SECONDS = 10.0
 """Time limit of each question that is solved again."""
 STEP_HOURS = 0.1
 """Deadlines are extended in these steps."""
+PRECISION = 0.01
+"""Share of a limit to which its least value is found; GPUs and machines are found exactly."""
+MAX_WAYS = 4
+"""Most ways that are shown; each is solved again."""
+
+Change = tuple[str, float | str | None, float | str | None, str]
+"""Path of a limit, its value before and after, and the setting."""
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """A limit of the scenario in the timetable: its value in whole units, and what it is with another value."""
+
+    path: str
+    value: int
+    most: int  # what all jobs together can use
+    unit: float  # units of the value in one of the setting
+    apply: Callable[[Timetable, int], Timetable]
+
+    def change(self, value: int) -> Change:
+        """Return the change of the limit to a value, rounded up to cents."""
+        after = math.ceil(100 * value / self.unit - 1e-9) / 100
+        return self.path, self.value / self.unit, after, f"{self.path}={after:.15g}"
 
 
 def explain_timetable(prepared: PreparedScenario, built: BuiltTimetable) -> Infeasible:
-    """Return the deadlines, or the one limit, whose change makes the timetable feasible."""
+    """Return the deadlines, or the one limit, whose change makes the timetable feasible; all together if none does."""
     if any(not one.modes for one in built.jobs):
         return diagnose(prepared) or Infeasible()
-    ways = [_later_deadlines(prepared, built)]
-    ways += [_larger_limit(prepared, built, number, setting) for number, setting in _limits(prepared, built)]
-    found = [way for way in ways if way]
-    return Infeasible(
-        relax=tuple(one.model_copy(update={"way": k + 1}) for k, way in enumerate(found[:3]) for one in way)
+    limits, problem = _limits(prepared, built), without_costs(built.problem)
+    ways = [_verified(prepared, _later_deadlines(prepared, problem))]
+    for limit in limits:
+        if len([way for way in ways if way]) < MAX_WAYS and (value := _least(problem, limit)) is not None:
+            ways.append(_verified(prepared, [limit.change(value)]))
+    found = [way for way in ways if way] or [_verified(prepared, _together(prepared, problem, limits))]
+    return Infeasible(relax=tuple(one.model_copy(update={"way": k + 1}) for k, way in enumerate(found) for one in way))
+
+
+def without_costs(problem: Timetable) -> Timetable:
+    """Return the timetable in which nothing but feasibility counts."""
+    tasks = tuple(
+        replace(task, modes=tuple(replace(mode, cost=0) for mode in task.modes), due=None, late=0, wait=0)
+        for task in problem.tasks
     )
+    resources = tuple(one if one.price is None else replace(one, price=0) for one in problem.resources)
+    paid = resources if not problem.periods else problem.resources  # what lots cost counts in periods
+    return replace(problem, tasks=tasks, resources=paid, objective="cost")
 
 
-def _limits(prepared: PreparedScenario, built: BuiltTimetable) -> list[tuple[int, str]]:
-    """Return the resources that a setting enlarges, with the path of that setting."""
-    names = {f"limits.quota.{name}" for name in prepared.scenario.limits.quota} | {"limits.max_gpus"}
-    found = [(number, one.name) for number, one in enumerate(built.problem.resources) if one.name in names]
+def _limits(prepared: PreparedScenario, built: BuiltTimetable) -> list[_Limit]:
+    """Return what a setting enlarges: GPUs, quotas, stock, dollars per hour, budgets, budgets by period."""
+    limits, problem = prepared.scenario.limits, built.problem
+    paths = {f"limits.quota.{name}" for name in limits.quota} | {"limits.max_gpus", "limits.max_usd_per_hour"}
+    named = [(number, one.name) for number, one in enumerate(problem.resources) if one.name in paths]
     inline = {offer: number for number, offer in enumerate(prepared.scenario.offers_inline)}
     for place, resource in built.shared.stock.items():
         if (number := inline.get(prepared.market.offers[place])) is not None:
-            found.append((resource, f"offers.{number}.stock"))
+            named.append((resource, f"offers.{number}.stock"))
+    found = [_resource_limit(problem, number, path) for number, path in named]
+    if (pool := built.shared.budget) is not None:
+        found.append(_pool_limit(problem, pool))
+    first = 0
+    for number, budget in enumerate(limits.budgets):
+        count = len(budget.periods(problem.horizon / 60))
+        found.append(_period_limit(problem, number, range(first, first + count)))
+        first += count
     return found
 
 
-def _later_deadlines(prepared: PreparedScenario, built: BuiltTimetable) -> list[Relaxation]:
-    """Return the deadlines that the timetable with the least lateness in all breaks, with the ends that it has."""
-    problem = built.problem
-    longest = sum(max(mode.minutes for mode in task.modes) for task in problem.tasks)
-    tasks = tuple(
-        replace(
-            task,
-            modes=tuple(replace(mode, cost=0) for mode in task.modes),
-            deadline=None,
-            due=task.deadline,
-            late=1,
-            wait=0,
-        )
+def _resource_limit(problem: Timetable, number: int, path: str) -> _Limit:
+    def apply(problem: Timetable, value: int) -> Timetable:
+        resources = list(problem.resources)
+        resources[number] = replace(resources[number], capacity=value)
+        return replace(problem, resources=tuple(resources))
+
+    most = sum(
+        max((amount for mode in task.modes for which, amount in mode.needs if which == number), default=0)
         for task in problem.tasks
     )
-    soft = replace(problem, tasks=tasks, objective="cost", horizon=problem.horizon + longest)
+    return _Limit(path, problem.resources[number].capacity, most, 100.0 if path.endswith("per_hour") else 1.0, apply)
+
+
+def _pool_limit(problem: Timetable, number: int) -> _Limit:
+    def apply(problem: Timetable, value: int) -> Timetable:
+        pools = list(problem.pools)
+        pools[number] = replace(pools[number], amount=value)
+        return replace(problem, pools=tuple(pools))
+
+    most = sum(
+        max((amount for mode in task.modes for which, amount in mode.uses if which == number), default=0)
+        for task in problem.tasks
+    )
+    most += sum(amount * one.capacity for one in problem.resources for which, amount in one.uses if which == number)
+    return _Limit(problem.pools[number].name, problem.pools[number].amount, most, UNITS_PER_USD, apply)
+
+
+def _period_limit(problem: Timetable, number: int, places: range) -> _Limit:
+    def apply(problem: Timetable, value: int) -> Timetable:
+        periods = tuple(replace(one, amount=value) if k in places else one for k, one in enumerate(problem.periods))
+        return replace(problem, periods=periods)
+
+    most = sum(max((mode.spend for mode in task.modes), default=0) for task in problem.tasks)
+    most += sum((one.price or 0) * one.capacity for one in problem.resources)
+    return _Limit(f"limits.budgets.{number}.usd", problem.periods[places[0]].amount, most, UNITS_PER_USD, apply)
+
+
+def _least(problem: Timetable, limit: _Limit) -> int | None:
+    """Return about the least value of a limit with which there is a timetable; None where there is none."""
+    low, high = limit.value, max(limit.most, limit.value)
+    if high == low or not _is_feasible(limit.apply(problem, high)):
+        return None
+    while high - low > max(1, PRECISION * low if limit.unit > 1 else 1):
+        middle = (low + high) // 2
+        low, high = (low, middle) if _is_feasible(limit.apply(problem, middle)) else (middle, high)
+    return high
+
+
+def _later_deadlines(prepared: PreparedScenario, problem: Timetable) -> list[Change]:
+    """Return the deadlines that the timetable with the least lateness in all breaks, with the ends that it has."""
+    soft = _with_soft_deadlines(prepared, problem)
     schedule = solve_timetable(soft, SearchLimits(RELAXATION_SECONDS)).schedule
-    if schedule is None:
-        return []
-    changes: list[tuple[str, float | str | None, float | str | None, str]] = []
-    for index, task in enumerate(problem.tasks):
-        end = schedule.end(soft, index)
+    changes: dict[str, tuple[float, float]] = {}
+    for index, task in enumerate(problem.tasks if schedule is not None else ()):
+        end = 0 if schedule is None else schedule.end(soft, index)
         if task.deadline is not None and end > task.deadline:
             hours = math.ceil(end / 60 / STEP_HOURS - 1e-9) * STEP_HOURS
-            path = f"jobs.{task.name}.deadline"
-            changes.append((path, task.deadline / 60, round(hours, 1), f"{path}={hours:.1f}h"))
-    return _verified(prepared, changes)
+            path = f"jobs.{prepared.scenario.written_name(task.name)}.deadline"
+            changes[path] = max(changes.get(path, (0.0, 0.0)), (hours, task.deadline / 60))
+    return [(path, was, round(hours, 1), f"{path}={hours:.1f}h") for path, (hours, was) in changes.items()]
 
 
-def _larger_limit(prepared: PreparedScenario, built: BuiltTimetable, resource: int, path: str) -> list[Relaxation]:
-    """Return the least capacity of one resource with which there is a timetable."""
-    before = built.problem.resources[resource].capacity
-    most = sum(
-        max((amount for mode in task.modes for which, amount in mode.needs if which == resource), default=0)
-        for task in built.problem.tasks
+def _with_soft_deadlines(prepared: PreparedScenario, problem: Timetable) -> Timetable:
+    """Return the timetable in which each minute after a deadline costs the same, with room for all jobs in turn."""
+    budgets = prepared.scenario.limits.budgets
+    horizon = problem.horizon + sum(max(mode.minutes for mode in task.modes) for task in problem.tasks)
+    horizon += len(problem.tasks) * max((minutes_up(one.length_hours) for one in budgets), default=0)
+    amounts = [one.amount for one in problem.periods]
+    periods, first = [], 0
+    for budget in budgets:
+        amount = amounts[first]
+        first += len(budget.periods(problem.horizon / 60))
+        times = budget.periods(horizon / 60)
+        periods += [Period(minutes_down(start), minutes_up(end), amount) for start, end in times]
+    # Of equal jobs the first is late: the same question has the same answer.
+    count = len(problem.tasks)
+    tasks = tuple(
+        replace(task, deadline=None, due=task.deadline, late=100 * count + index)
+        for index, task in enumerate(problem.tasks)
     )
-    low, high = before, max(most, before)
-    if high == before or not _is_feasible(built.problem, resource, high):
-        return []
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _is_feasible(built.problem, resource, middle) else (middle, high)
-    return _verified(prepared, [(path, float(before), float(high), f"{path}={high}")])
+    free = tuple(one if one.price is None else replace(one, price=0) for one in problem.resources)
+    resources = problem.resources if periods else free
+    return replace(problem, tasks=tasks, resources=resources, periods=tuple(periods), horizon=horizon)
 
 
-def _is_feasible(problem: Timetable, resource: int, capacity: int) -> bool:
-    """Return whether there is a timetable with another capacity of a resource."""
-    resources = list(problem.resources)
-    resources[resource] = replace(resources[resource], capacity=capacity)
-    tasks = tuple(replace(task, modes=tuple(replace(mode, cost=0) for mode in task.modes)) for task in problem.tasks)
-    changed = replace(problem, tasks=tasks, resources=tuple(resources))
-    return solve_timetable(changed, SearchLimits(RELAXATION_SECONDS)).schedule is not None
+def _together(prepared: PreparedScenario, problem: Timetable, limits: Sequence[_Limit]) -> list[Change]:
+    """Return deadlines and limits to change together, where none of them alone suffices.
+
+    Every limit starts as wide as the jobs can use; one after the other goes back to its value, or as near as it can.
+    """
+    wide = problem
+    for limit in limits:
+        wide = limit.apply(wide, max(limit.most, limit.value))
+    changes = _later_deadlines(prepared, wide)
+    later = {path.split(".")[1]: float(after) for path, _, after, _ in changes if isinstance(after, float)}
+    tasks = tuple(
+        replace(task, deadline=minutes_down(later[name]))
+        if (name := prepared.scenario.written_name(task.name)) in later
+        else task
+        for task in wide.tasks
+    )
+    horizon = max([problem.horizon, *(minutes_down(hours) for hours in later.values())])
+    wide = replace(wide, tasks=tasks, horizon=horizon)
+    for limit in limits:
+        if _is_feasible(limit.apply(wide, limit.value)):
+            wide = limit.apply(wide, limit.value)
+        elif (value := _least(wide, limit)) is not None:
+            wide = limit.apply(wide, value)
+            changes.append(limit.change(value))
+    return changes
 
 
-def _verified(
-    prepared: PreparedScenario, changes: list[tuple[str, float | str | None, float | str | None, str]]
-) -> list[Relaxation]:
+def _is_feasible(problem: Timetable) -> bool:
+    """Return whether there is a timetable, as far as the search finds in time."""
+    return solve_timetable(problem, SearchLimits(RELAXATION_SECONDS)).schedule is not None
+
+
+def _verified(prepared: PreparedScenario, changes: Sequence[Change]) -> list[Relaxation]:
     """Return the changes with the dollars of the plan that they allow; nothing if there is none."""
     if not changes:
         return []
@@ -127,12 +236,15 @@ def _verified(
         "candidates": {"made": 0, "rejected": 0, "dominated": 0},
     }
     plan = timetable_plan(changed, built, solved, SolveOptions(), facts)
+    then = f"{len(plan.jobs)} jobs in turn"
+    if plan.cost_usd and plan.hours:
+        then += f", last finish {plan.hours.at_confidence:,.1f} h, ${plan.cost_usd.expected:,.2f}"
     return [
         Relaxation(
             limit=path,
             change_from=before,
             change_to=after,
-            then=f"{len(plan.jobs)} jobs in turn",
+            then=then,
             setting=setting,
             cost_usd=plan.cost_usd.expected if plan.cost_usd else None,
             hours=plan.hours.at_confidence if plan.hours else None,

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.errors import Fault, InputError
 from planner.hazards import mean_hours
-from planner.spot.market.hazard_fit import PRIOR_ENDS, count_ends, fit_ages, log_likelihood
+from planner.spot.market.hazard_fit import PRIOR_ENDS, count_ends, fit_ages, log_likelihood, shrink_old
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.trace import MarketDurations, Trace
 from planner.units import DAY_HOURS
@@ -97,9 +97,10 @@ class MarketFit:
         return SpotStates(self.up.ages, self.down.ages, self.instant)
 
 
-def fit_market(traces: Sequence[Trace], instances: int = 1) -> MarketFit:
+def fit_market(traces: Sequence[Trace], instances: int = 1, prior_outage: Ages | None = None) -> MarketFit:
     """Fit the market of `instances` machines together; every run of every trace has the same weight.
 
+    Outages that have lasted are drawn towards `prior_outage` where the traces are of one zone (`shrink_old`).
     The run in which a trace begins is left out of the fit (`Trace.runs`), and the one in which it ends is censored.
     Raises `InputError` where the traces show too few interruptions or outages.
     """
@@ -108,7 +109,9 @@ def fit_market(traces: Sequence[Trace], instances: int = 1) -> MarketFit:
     _check(observed, runs, instances)
     step = max(trace.gap_hours for trace in traces)
     up = fit_durations(runs.up_hours, runs.up_censored, step)
-    down = fit_durations(runs.down_hours, runs.down_censored, step)
+    downs = runs.down_hours, runs.down_censored
+    own = fit_ages(*downs, step_hours=step)
+    down = fit_durations(*downs, step, own if prior_outage is None else shrink_old(own, *downs, prior_outage))
     return MarketFit(
         instances=instances,
         availability=availability_of(up.mean_hours, down.mean_hours),

@@ -28,6 +28,7 @@ class Paths:
     up: Flags | Integers  # (runs, ticks); of several zones the number of the zone, 0 for none
     age_hours: Floats  # (runs,): age of the state in which each path starts
     zones_up: Flags | None = None  # (zones, runs, ticks), where several zones were recorded
+    names: tuple[str, ...] = ()  # of these zones
 
 
 def sample_paths(up: Draw, down: Draw, runs: int, ticks: int, tick_hours: float, rng: Generator) -> Paths:

@@ -56,7 +56,7 @@ class BackwardInduction(StretchedPass):
     """Steps backward in time over a chain."""
 
     def __init__(self, chain: MarkovChain, least: int = 0, counts: slice = ALL_COUNTS) -> None:
-        """Begin at the end; `counts` are all, or `FIGURES`."""
+        """Begin at the end; `counts` are all, `FIGURES`, or `DOLLARS`."""
         super().__init__(chain, counts, least)
 
     def prepare(self) -> None:

@@ -43,7 +43,8 @@ class DeadlineGuard:
     def of(cls, run: SpotRun, tick_hours: float) -> DeadlineGuard:
         """Return the guard of a policy that is asked every `tick_hours`, and at once where machines are taken."""
         stalls = min(tick_hours, _max_stall_hours(run, tick_hours))
-        return cls(*required_slack(run.restart_hours, max_lost_hours(run), stalls, tick_hours))
+        lost = max_lost_hours(run) + run.hop_hours
+        return cls(*required_slack(run.restart_hours, lost, stalls, tick_hours))
 
     def enforce(self, action: Integers, slack: Floats, running: Integers) -> Integers:
         """Return the action of each run, or ON_DEMAND where its slack is too short for it; shape (runs,)."""

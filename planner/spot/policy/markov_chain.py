@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 USD, FINISH, SPOT_HOURS, DEMAND_HOURS, DEMAND_STARTS, USD_VARIANCE, FINISH_VARIANCE, INTERRUPTIONS = range(8)
 """Counts from a moment to the end of the run; all but the variances are means."""
 COUNTS = 8
-ALL_COUNTS, FIGURES = slice(COUNTS), slice(USD_VARIANCE)
-"""The counts, and those that candidates are compared by."""
+ALL_COUNTS, FIGURES, DOLLARS = slice(COUNTS), slice(USD_VARIANCE), slice(USD, USD + 1)
+"""The counts, those that candidates are compared by, and the one that actions are."""
 MEANS, VARIANCES = slice(USD, FINISH + 1), slice(USD_VARIANCE, FINISH_VARIANCE + 1)
 """The counts whose spread is computed, and their variances."""
 BARRED = 1e18
@@ -135,10 +135,10 @@ def build_markov_chain(
     column = (count, 1, 1)
     points, step = slack[:, None, :], tick.reshape(column)
     restart = np.array([run.restart_hours for run in runs]).reshape(column)
-    most_lost = np.array([max_lost_hours(run) for run in runs]).reshape(column)
+    most_lost = np.array([max_lost_hours(run) + run.hop_hours for run in runs]).reshape(column)
     debt = restart * np.array([progress_on_spot(run) for run in runs]).reshape(column)
     stalls = step * np.array([1 - progress_on_spot(run) for run in runs]).reshape(column)
-    lost = np.array([_mean_lost_work(*pair, ups) for pair in zip(runs, states, strict=True)])[:, :, None]
+    lost = np.array([mean_lost_work(*pair, ups) for pair in zip(runs, states, strict=True)])[:, :, None]
     zones = any(market.instant for market in states)
     ends = 2 if zones else 1
     spent = (*[points - step] * m, *[points] * m, *[points - stalls] * ups, *[points - stalls - lost] * ends)
@@ -171,12 +171,12 @@ def build_markov_chain(
     )
 
 
-def _mean_lost_work(run: SpotRun, states: SpotStates, ups: int) -> Floats:
+def mean_lost_work(run: SpotRun, states: SpotStates, ups: int) -> Floats:
     """Return the mean work lost by an interruption in each band of the up-time; shape (ups,)."""
     rates = states.up.rates
     lost = np.array([mean_lost_hours(run, rates[min(band, len(rates) - 1)]) for band in range(ups)])
     lost[0] -= early_refund(run, states)
-    return lost
+    return lost + run.hop_hours
 
 
 def _rates(runs: Sequence[SpotRun]) -> tuple[Floats, Floats]:
@@ -200,12 +200,13 @@ def _tick_costs(runs: Sequence[SpotRun], states: Sequence[SpotStates], tick: Flo
         cost[row, m : 2 * m, DEMAND_HOURS] = hours
         cost[row, 2 * m :, USD] += run.spot_usd_per_hour * hours
         cost[row, 2 * m :, SPOT_HOURS] = hours
-        leave, _ = _transition_probabilities(market.up, hours)
+        leave, _ = transition_probabilities(market.up, hours)
         cost[row, 2 * m : 2 * m + len(leave), INTERRUPTIONS] = leave
+        cost[row, 2 * m : 2 * m + len(leave), USD] += leave * run.hop_usd
     return cost
 
 
-def _transition_probabilities(ages: Ages, tick: float) -> tuple[Floats, Floats]:
+def transition_probabilities(ages: Ages, tick: float) -> tuple[Floats, Floats]:
     """Return the chances to end, and to grow into the next band, in one tick; shapes (bands,).
 
     A tick longer than the mean time in a band leaves it with certainty: see `fastest_rate`.
@@ -225,7 +226,7 @@ def _transition_matrix(states: SpotStates, tick: float, ups: int, downs: int, zo
     market = np.eye(m)
     lost = np.zeros(ups)
     for ages, first, other in ((states.up, 0, ups), (states.down, ups, 0)):
-        leave, older = _transition_probabilities(ages, tick)
+        leave, older = transition_probabilities(ages, tick)
         for band in range(len(leave)):
             here = first + band
             market[here, here] -= leave[band] + older[band]

@@ -15,7 +15,7 @@ from planner.spot.market.states import SpotStates
 from planner.spot.policy.cost_curve import CurvePoint, best_point, count_tables, figure_tables
 from planner.spot.policy.curve_pieces import JUST_AFTER, CurvePiece, straight_pieces
 from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, check_run
-from planner.spot.policy.least_cost import usd_tables
+from planner.spot.policy.least_cost import DollarBound, usd_tables
 from planner.spot.policy.run import SpotRun
 
 if TYPE_CHECKING:
@@ -81,6 +81,19 @@ class PolicyCache:
         self._usd: dict[Key, StartTable] = {}
         self._counts: dict[Key, StartTable] = {}
         self._figures: dict[Key, StartTable] = {}
+        self._of_horizon: dict[Key, DollarBound] = {}
+        self._bounds: dict[Key, float] = {}
+
+    def usd_bound(self, run: SpotRun, states: SpotStates, hours: float) -> float:
+        """Return dollars below which no policy within `hours` stays, on the grid of `least_usd`: without a pass."""
+        key = (run, states, hours)
+        if key not in self._bounds:
+            horizon = _horizon_key(*key)
+            if horizon not in self._of_horizon:
+                request = CurveRequest(*horizon)
+                self._of_horizon[horizon] = DollarBound.of(request, tick_count_of(request))
+            self._bounds[key] = self._of_horizon[horizon].within(hours)
+        return self._bounds[key]
 
     def least_usd(self, keys: Sequence[Key]) -> Floats:
         """Return the dollars of the best policy of each (run, market, hours); inf where there is no slack for one."""
@@ -100,7 +113,12 @@ class PolicyCache:
         return [best_point(table, hours) for table, (_, _, hours) in zip(tables, keys, strict=True)]
 
     def figures(self, keys: Sequence[Key]) -> list[CurvePoint]:
-        """Return the same points with the figures that candidates are compared by: no spreads, no interruptions."""
+        """Return the same points with the figures that candidates are compared by: no spreads, no interruptions.
+
+        ValueError as `check_run` raises it.
+        """
+        for run, _, hours in keys:
+            check_run(run, hours)
         at = [_horizon_key(*key) for key in keys]
         known = {**self._figures, **{key: self._counts[key] for key in at if key in self._counts}}
         tables = _look_up(known, at, figure_tables)
@@ -126,7 +144,7 @@ class PolicyCache:
     def close_points(self, run: SpotRun, states: SpotStates, pieces: Sequence[CurvePiece]) -> list[CurvePoint]:
         """Return the policies at the ends of pieces and between, no two neighbours noticeably apart in dollars."""
         hours = [time for piece in pieces for time in piece.divided(NOTICEABLE_SAVING)]
-        return self.best_points([(run, states, time) for time in dict.fromkeys(hours)])
+        return self.figures([(run, states, time) for time in dict.fromkeys(hours)])
 
 
 def _horizon_key(run: SpotRun, states: SpotStates, hours: float) -> Key:

@@ -44,6 +44,8 @@ class SpotRun:
     standing_usd_per_hour: float = 0.0  # in every hour until the end: storage, and the value of an hour of waiting
     last_checkpoint: bool = False
     write_hours: float = 0.0  # at most the interval and its stall: one write at a time
+    hop_usd: float = 0.0  # of each loss of machines, on average: data that are moved to another zone
+    hop_hours: float = 0.0  # likewise, on paid machines, before work goes on
 
     @property
     def on_demand_usd(self) -> float:

@@ -83,7 +83,8 @@ class StartRecord:
         ends = np.clip(low[:, 2:] + 2, 2, points)
         self.width = int(np.max(ends - self.begin))
         self.values = np.empty((0,))
-        self._added = 0
+        self._added, self._known_width = 0, 0
+        self._place: Integers = self.begin
 
     def add(self, values: Floats) -> None:
         """Take the next tick from the values (counts, b, rows, slack) that a pass has reached."""
@@ -91,8 +92,10 @@ class StartRecord:
         if not self._added:
             self.values = np.empty((self.ticks, counts, batch, self.chain.states, self.width))
         first = self.begin[:, self._added] = np.minimum(self.begin[:, self._added], width - self.width)
-        row = np.arange(batch)[:, None] * rows + np.arange(self.chain.states)
-        place = (row * width + first[:, None])[..., None] + np.arange(self.width)
+        if width != self._known_width:
+            row = np.arange(batch)[:, None] * rows + np.arange(self.chain.states)
+            self._known_width, self._place = width, (row * width)[..., None] + np.arange(self.width)
+        place = self._place + first[:, None, None]
         values.reshape(counts, -1).take(place, axis=1, out=self.values[self._added], mode="clip")
         self._added += 1
 

@@ -12,6 +12,7 @@ import numpy as np
 from planner.spot.policy.backward_induction import BackwardInduction, TimeSlice
 from planner.spot.policy.deadline_guard import DeadlineGuard
 from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, build_chain_for, check_run
+from planner.spot.policy.markov_chain import DOLLARS
 from planner.spot.policy.run import ROUNDING_HOURS, Action, SpotRun
 
 if TYPE_CHECKING:
@@ -87,11 +88,13 @@ def best_policy(
     tick_hours: float = 1 / 12,
     ticks: int = POLICY_TICKS,
     points: int = SLACK_POINTS,
+    only_starts: bool = False,
 ) -> SwitchingPolicy:
     """Return the policy of least mean cost among those that end within `guaranteed_hours` on every path.
 
     `tick_hours`: how often it will be asked, besides whenever machines are taken; the guard reserves that much.
-    `ticks` of time and `points` of slack are the grid. ValueError as `check_run` raises it.
+    `ticks` of time and `points` of slack are the grid. `only_starts`: the table has the rows alone that say when a run
+    with nothing rented takes a machine of a market that is up. ValueError as `check_run` raises it.
     """
     check_run(run, guaranteed_hours)
     part = CurveRequest(run, states, guaranteed_hours).part
@@ -99,16 +102,17 @@ def best_policy(
     bands = [*((True, band) for band in range(ups)), *((False, band) for band in range(downs))]
     keys = [(up, band, running) for running in (Action.WAIT, Action.ON_DEMAND) for up, band in bands]
     keys += [(True, band, Action.SPOT) for band in range(ups)]
+    keys = keys[:ups] if only_starts else keys
     found: list[tuple[float, list[Row]]] = []
     if part.slack_hours > run.restart_hours + 1e-6 * guaranteed_hours:
         steps = max(ticks, math.ceil(part.resolving_ticks))
         chain = build_chain_for([part], steps, points)
-        backward = BackwardInduction(chain)
+        backward = BackwardInduction(chain, counts=DOLLARS)  # actions are compared in dollars alone
         every = max(1, steps // MAX_TABLE_ROWS)
         for number in range(1, steps + 1):
             moment = backward.step()
             if (steps - number) % every == 0:  # the last row is the whole time
-                found.append((float(f"{moment.hours_left[0]:.6g}"), _rows(moment, chain.slack[0], ups)))
+                found.append((float(f"{moment.hours_left[0]:.6g}"), _rows(moment, chain.slack[0], ups, len(keys))))
     else:
         found.append((guaranteed_hours, [((-np.inf, Action.ON_DEMAND),)] * len(keys)))
     return SwitchingPolicy(
@@ -127,13 +131,15 @@ def _band(begins: Iterable[float], age_hours: Floats) -> Integers:
     return np.searchsorted(np.asarray(list(begins)[1:]), age_hours + ROUNDING_HOURS, side="right")
 
 
-def _rows(moment: TimeSlice, slack: Floats, ups: int) -> list[Row]:
-    """Return the actions at one time left: a row per state, in the order idle, on demand, on spot."""
+def _rows(moment: TimeSlice, slack: Floats, ups: int, count: int) -> list[Row]:
+    """Return the actions at one time left: rows of the first states in the order idle, on demand, on spot."""
     idle = moment.idle[0]
+    alive = max(1, int(np.count_nonzero(slack < moment.hours_left[0] - ROUNDING_HOURS)))
+    if count <= len(idle):
+        return [_row(actions[:alive], slack) for actions in idle[:count]]
     demand = np.where(moment.leaves_demand[0], idle, Action.ON_DEMAND)
     spot = np.where(moment.leaves_spot[0], idle[:ups], Action.SPOT)
-    alive = max(1, int(np.count_nonzero(slack < moment.hours_left[0] - ROUNDING_HOURS)))
-    return [_row(actions[:alive], slack) for actions in (*idle, *demand, *spot)]
+    return [_row(actions[:alive], slack) for actions in (*idle, *demand, *spot)[:count]]
 
 
 def _row(actions: Integers, slack: Floats) -> Row:

@@ -75,7 +75,9 @@ def least_wait(
     low, high, price, found = 0.0, largest, largest, None
     for _ in range(1 + HALVINGS):
         priced = replace(run, standing_usd_per_hour=run.standing_usd_per_hour + price)
-        (point,) = policies.best_points([(priced, states, best.hours)])
+        # The largest price mostly stays: all figures of its policy are wanted then.
+        look_up = policies.best_points if price == largest else policies.figures
+        (point,) = look_up([(priced, states, best.hours)])
         is_allowed = point.spot_hours > 0 and point.spot_share >= low_share
         if is_allowed and point.usd - price * point.finish_hours <= room:
             if point.finish_hours < (best if found is None else found[1]).finish_hours:
@@ -91,7 +93,7 @@ def least_wait(
 
 def waiting_rule(run: SpotRun, states: SpotStates, guaranteed_hours: float) -> WaitingRule:
     """Return when the best policy takes a spot machine while nothing is rented and nothing is done."""
-    policy = best_policy(run, states, guaranteed_hours)
+    policy = best_policy(run, states, guaranteed_hours, only_starts=True)
     latest = guaranteed_hours - run.work_hours - run.restart_hours
     now = np.linspace(0.0, max(latest, 0.0), RULE_MOMENTS, endpoint=False)
     work, idle = np.full(now.size, run.work_hours), np.full(now.size, Action.WAIT)

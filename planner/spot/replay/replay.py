@@ -148,6 +148,7 @@ class _ReplayState:
         self.interruptions += lost
         if self.loses:
             self.left[lost] += self.unsaved[lost]
+        self.left[lost] += self.run.hop_hours
         self.running[lost] = Action.WAIT
 
     def _switch(self, action: Integers, up: Flags) -> None:
@@ -222,6 +223,7 @@ class _ReplayState:
         paid = self.spot_hours + self.on_demand_hours
         hours = np.where(self.open, self.now, self.hours)
         usd = self.spot_hours * run.spot_usd_per_hour + hours * run.standing_usd_per_hour
+        usd += self.interruptions * run.hop_usd
         if math.isfinite(run.on_demand_usd_per_hour):
             usd += self.on_demand_hours * run.on_demand_usd_per_hour
         elif self.on_demand_hours.any():

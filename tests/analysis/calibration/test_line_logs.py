@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.analysis.calibration.attempts import split_attempts
-from planner.analysis.calibration.line_logs import read_line_log
+from planner.analysis.calibration.line_logs import read_line_log, stamp_seconds
 from planner.analysis.calibration.log_formats import read_log
 from planner.analysis.calibration.log_points import LogPoint
 from planner.analysis.calibration.run_log import compute_pace
@@ -102,3 +103,16 @@ def test_any_text_is_read_or_none(text: str) -> None:
     """No text is an error of ours."""
     log = read_line_log(text, "log")
     assert log is None or log.points
+
+
+@pytest.mark.parametrize("zone", ["Z", " UTC", " GMT", "+00:00"])
+def test_a_stamp_in_universal_time_is_the_same_moment_in_every_zone(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine in Tokyo reads it as one in London does; 2026-11-25 09:00 is 1,795,597,200 s after 1970."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert stamp_seconds(f"2026-11-25 09:00:00{zone}") == 1_795_597_200
+        assert stamp_seconds("2026-11-25 09:00:00") == 1_795_597_200 - 9 * 3600
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -91,6 +91,7 @@ def test_memory_metrics_of_the_trainer_are_added_up(tmp_path: Path) -> None:
         ("Step, Step_Time_ms", [f"{n}, 850" for n in range(1, 8)], 0.85),
         ("step,elapsed_seconds", [f"{n},{100 + 3.5 * n}" for n in range(1, 8)], 3.5),
         ("step,timestamp", [f"{n * 10},2026-11-21T10:{n:02d}:30" for n in range(1, 8)], 6.0),
+        ("step,timestamp", [f"{n * 10},2026-11-21 10:{n:02d}:30 UTC" for n in range(1, 8)], 6.0),
         ("seconds", ["4.5"] * 6, 4.5),
     ],
 )

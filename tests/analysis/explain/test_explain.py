@@ -99,6 +99,10 @@ def test_the_explained_plan_is_the_solved_one(hours: float, objective: str) -> N
     if plan.cost_usd is None or plan.hours is None:
         return
     told = explain(scenario, library=library())
+    assert told.cost_usd is not None and told.hours is not None
+    if LEAST_DOLLARS_NOTE in told.notes:  # `solve` waits less, for at most 1 % more
+        assert told.cost_usd <= plan.cost_usd.expected * (1 + 1e-9) <= told.cost_usd * 1.01
+        return
     figures = pytest.approx((plan.cost_usd.expected, plan.hours.expected), rel=1e-9)
     assert (told.cost_usd, told.hours) == figures
     rows = [one for one in told.alternatives if one.chosen]

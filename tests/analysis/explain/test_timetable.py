@@ -8,7 +8,7 @@ from planner.analysis.explain.explain import explain
 from planner.loading.scenario_file import read_scenario
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_quota_and_the_deadlines_bind() -> None:
     """Without the quota all twelve runs cost 40 dollars; without one deadline one run more does."""
     found = explain(read_scenario("team-quota"))

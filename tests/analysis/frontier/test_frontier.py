@@ -185,7 +185,7 @@ def test_between_two_points_nothing_is_below_the_bound_that_is_shown() -> None:
     assert frontier(scenario, OPTIONS, library(), points=3).hidden_usd > found.hidden_usd
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_lower_bound_of_jobs_in_each_others_way_is_the_sum_of_their_frontiers() -> None:
     """It stands beside the points where they are not exact, and nowhere else."""
     found = traced("three-jobs-one-budget", SIDE_BY_SIDE)
@@ -250,7 +250,7 @@ def cost_at(curve: Any, hours: float) -> float:
 @pytest.mark.long
 def test_a_deadline_that_hides_something_cheaper_says_what_and_how_to_see_it() -> None:
     """The setting that is named shows just that."""
-    found = traced("seven-b-billion-tokens")
+    found = traced("seven-b-billion-tokens", "jobs.0.deadline=12h")
     (beyond,) = found.beyond
     assert beyond.setting == "jobs.seven-b-billion-tokens.deadline=null"
     wider = traced("seven-b-billion-tokens", beyond.setting)
@@ -262,11 +262,12 @@ def test_a_deadline_that_hides_something_cheaper_says_what_and_how_to_see_it() -
 @pytest.mark.long
 def test_a_longest_run_that_hides_something_cheaper_is_named_where_it_cuts_first() -> None:
     """Under `max_hours` the deadline is not what limits the frontier."""
-    found = traced("seven-b-billion-tokens", "limits.max_hours=20")
+    settings = "jobs.0.deadline=12h", "limits.max_hours=9"
+    found = traced("seven-b-billion-tokens", *settings)
     (beyond,) = found.beyond
     assert beyond.limit == "limits.max_hours"
-    assert found.points[-1].hours <= 20
-    assert traced("seven-b-billion-tokens", "limits.max_hours=20", beyond.setting).points[-1].hours > 20
+    assert found.points[-1].hours <= 9
+    assert traced("seven-b-billion-tokens", *settings, beyond.setting).points[-1].hours > 9
 
 
 @pytest.mark.long
@@ -299,7 +300,7 @@ def test_what_the_objective_adds_to_dollars_is_left_out_and_said() -> None:
     assert any("penalties are left out" in note for note in priced.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_telling_points_keep_both_ends_and_the_knee() -> None:
     """However few there is room for."""
     points = traced("quickstart-any").points

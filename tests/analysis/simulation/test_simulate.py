@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -16,8 +17,11 @@ from planner.analysis.simulation.market_paths import SampledPaths, build_recorde
 from planner.analysis.simulation.policy_advice import policy_tables, spot_advice
 from planner.analysis.simulation.simulate import simulate
 from planner.analysis.simulation.statistics import HISTOGRAM_BINS, histogram
+from planner.documents.files import data_folder
 from planner.errors import InputError, ScenarioError
+from planner.loading.scenario_file import read_scenario
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, OPTIMUM, PLANNED, UNIFORM, Simulation
+from planner.solving.solve import solve
 from planner.spot.market.trace import Trace
 from planner.spot.policy.policy_table import from_table
 from planner.spot.replay.replay import replay
@@ -152,6 +156,22 @@ def test_advice_says_what_to_do_now() -> None:
             spot_advice(table, **{"hour": 1, "done": 0.1, "market_up": False, "minutes": 5, **changed})  # type: ignore[arg-type]
 
 
+def test_advice_for_several_zones_names_the_one_to_take() -> None:
+    """The one that has been up for longest of two at one price; a run stays where it is until it is lost."""
+    read = read_scenario(data_folder("scenarios") / "decisions" / "spot-zones.yaml")
+    table = json.loads(json.dumps(policy_tables(read, solve(read))["spot-zones"]))
+    ask = functools.partial(spot_advice, table, 1, 0.1)
+    assert ask(zones={"east/east-a": 5, "east/east-b": 300, "east/east-c": None}) == "spot in east/east-b"
+    assert ask(zones={"east/east-a": 60, "east/east-c": 60}) == "spot in east/east-a"  # the cheaper one
+    both = {"east/east-a": 5, "east/east-b": 300}
+    assert ask(zones=both, running="spot in east/east-a") == "spot in east/east-a"
+    assert ask(zones={"east/east-a": None, "east/east-b": None}, minutes=5) in ("wait", "on_demand")
+    with pytest.raises(ValueError, match="west is not a zone of this policy"):
+        ask(zones={"west": 5})
+    with pytest.raises(ValueError, match="east/east-a is not up"):
+        ask(zones={"east/east-a": None}, running="spot in east/east-a")
+
+
 def test_a_market_that_is_always_up_costs_the_spot_price(tmp_path: Path) -> None:
     """Recorded without a gap: one start, no interruption, every hour at the price of spot."""
     found = simulated(traces=[trace(tmp_path, [1] * 400)], exact_speed=True)
@@ -207,7 +227,7 @@ def test_an_infeasible_scenario_is_explained() -> None:
     assert found.status == "infeasible" and not found.jobs and found.infeasible is not None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_plan_is_read_again_and_a_strangers_is_refused() -> None:
     """The audit decides whether a plan belongs to a scenario."""
     solved = simulate(scenario(), runs=200, options=OPTIONS)
@@ -253,6 +273,7 @@ def test_traces_of_two_steps_are_not_mixed_and_short_ones_left_out(tmp_path: Pat
     assert "1 trace of 2 left out: shorter than the 20.0 h that bot may take" in simulated(traces=[long, short]).notes
 
 
+@pytest.mark.long
 def test_a_plan_counts_on_another_zone_and_replays_come_true() -> None:
     """The block of a group makes the plan cheaper; it passes its audit, and drawn markets cost what it says."""
     ages = "up: {ages_hours: [0], ends_per_hour: [0.5]}, outage: {ages_hours: [0], ends_per_hour: [0.7]}"
@@ -289,6 +310,15 @@ def test_a_run_that_moves_among_zones_beats_each_alone(tmp_path: Path) -> None:
     assert (together.jobs[0].interruptions or 0) > 0
     usd = {name: one.usd_over_optimum for name, one in together.policies.items()}
     assert 0 <= (usd[PLANNED] or 0.0) < 0.05
+    told = together.jobs[0].told
+    assert told is not None
+    assert [one.zone for one in told.zones] == ["zone-0", "zone-1", "zone-2"]
+    spans = {one.zone: one.up for one in told.zones}
+    for part in told.stretches:
+        if part.running == "spot":
+            assert any(a - 1e-9 <= part.from_hours and part.to_hours <= b + 1e-9 for a, b in spans[part.zone])
+        else:
+            assert part.zone == ""
     with pytest.raises(ScenarioError, match="1 zones cannot be used together"):
         simulated(traces=zones[:1], together=True)
 

@@ -1,4 +1,4 @@
-"""A sweep into a file: the rows are what `solve` gives, whoever solves them, and survive an interruption."""
+"""A sweep into a file: the rows are what `solve` gives with any number of workers, and survive an interruption."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_cost_grows_faster_than_the_size_of_the_network_beyond_one_card() -> Non
         assert second - first == pytest.approx(third - second, rel=0.02) == pytest.approx(fourth - third, rel=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_training_hours_are_inverse_to_efficiency() -> None:
     """Article 1: what is not start-up costs half as much at twice the efficiency, for any number of steps."""
     cells, (factors, steps) = shipped("sensitivity-efficiency")
@@ -113,7 +113,7 @@ def test_training_hours_are_inverse_to_efficiency() -> None:
         assert costs[0] > 1.8 * costs[2] > 1.2 * costs[4]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_loading_time_is_inverse_to_bandwidth_times_load_efficiency() -> None:
     """Article 1: only the product counts, start hours are a constant plus a share inverse to it, and cost follows."""
     cells, (bandwidths, efficiencies) = shipped("sensitivity-loading")

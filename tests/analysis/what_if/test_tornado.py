@@ -63,7 +63,7 @@ def test_tornado_is_ranked_and_says_what_makes_the_scenario_infeasible() -> None
     assert "budget" in {bar.what for bar in failing if bar.down.status == "infeasible"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_who_asks_for_the_soonest_end_gets_a_ranking_by_hours() -> None:
     """Moving a budget saves dollars in either direction there: it says nothing of what was asked for."""
     answer = moved(SMALL + "objective: time\n")
@@ -84,7 +84,7 @@ def test_of_equal_effects_the_wider_span_comes_first() -> None:
     assert spans == sorted(spans, reverse=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_prices_that_do_the_same_are_one_line() -> None:
     """The card's only provider and the card: one line that names both; what differs keeps its own."""
     answer = tornado(change_scenario(small(), ["limits.gpus.allow=[H100-80GB]"]), OPTIONS, library())

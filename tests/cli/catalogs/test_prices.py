@@ -61,7 +61,8 @@ def test_two_kinds_of_catalog_fill_one_book_that_a_plan_uses(tmp_path: Path) -> 
         main, ["solve", "quickstart", "--set", "inventory=[prices]", "--as-of", "2026-11-21", "--json"]
     )
     assert solved.exit_code == 0
-    assert {job["provider"] for job in json.loads(solved.stdout)["jobs"]} <= {"aws", "vast"}
+    (job,) = json.loads(solved.stdout)["jobs"]
+    assert job["provider"] in {"aws", "vast"} and job["price_source"].startswith("price book: ")
     listed = CliRunner().invoke(main, ["offers", "list", "--inventory", "prices"])
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == ["aws/eu-1/a", "vast/eu-1/b"]
 
@@ -86,6 +87,23 @@ def test_offline_files_of_five_providers_fill_one_book(tmp_path: Path) -> None:
     assert {one["provider"] for one in json.loads(run("list", "--json").stdout)} == told.keys()
 
 
+def test_a_check_shows_the_rows_of_each_file_and_stores_nothing(tmp_path: Path, book: Path) -> None:
+    """What is read, what is an offer, and why the rest is none; faults of all files at once."""
+    one = write_skypilot(tmp_path, skypilot_row("a"), skypilot_row("cpu", ""), skypilot_row("tpu", "tpu-v5e-8"))
+    two = write_gpuhunt(tmp_path, gpuhunt_row("b"), gpuhunt_row("b", price="0.4", spot="True"))
+    checked = run("check", one, two)
+    assert checked.exit_code == 0 and not book.exists()
+    assert [line.replace(f"{tmp_path}/", "").split(maxsplit=6) for line in checked.stdout.splitlines()[1:]] == [
+        ["aws/vms.csv", "SkyPilot", "catalog", "3", "1", "2", "1 no GPU; 1 unknown GPU tpu-v5e-8"],
+        ["vastai.csv", "gpuhunt", "catalog", "2", "1", "0", "-"],
+    ]
+    assert [read["offers"] for read in json.loads(run("check", one, two, "--json").stdout)] == [1, 1]
+    one.write_text("step,loss\n1,2\n")
+    two.write_text(two.read_text() + "cut")
+    bad = run("check", one, two)
+    assert (bad.exit_code, bad.stdout, len(bad.stderr.splitlines())) == (2, "", 2)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -106,6 +124,25 @@ def test_a_bad_file_changes_nothing(tmp_path: Path, book: Path, text: str, told:
     (message,) = result.stderr.splitlines()
     assert message.startswith(f"{path}{told}")
     assert content(book) == before
+
+
+def test_a_file_of_a_gigabyte_is_refused_by_its_size(tmp_path: Path, book: Path) -> None:
+    """Before it is read."""
+    path = tmp_path / "big.csv"
+    with path.open("wb") as stream:
+        stream.truncate(2**30)
+    refused = run("update", "--offline", path)
+    assert (refused.exit_code, refused.stdout, book.exists()) == (2, "", False)
+    assert refused.stderr.startswith(f"{path}: too large: 1074 MB; at most 105 MB")
+
+
+def test_the_day_of_the_file_is_told_only_where_a_price_has_it(tmp_path: Path) -> None:
+    """A column of days says more than the file."""
+    path = tmp_path / "mine.csv"
+    path.write_text("provider,gpu,gpus,usd_per_hour,date\np,L4,1,0.5,2026-11-01\n")
+    assert "last written" not in run("update", "--offline", path).stderr
+    path.write_text(path.read_text() + "p,L4,2,1.0,\n")
+    assert "when the file was last written" in run("update", "--offline", path).stderr
 
 
 def test_half_a_file_and_last_years_prices_need_force(tmp_path: Path, book: Path) -> None:

@@ -13,7 +13,8 @@ from planner.cli import main
 from planner.cli.output import json_text
 from planner.cli.plans.export import TARGETS
 from planner.exports.export import target_names
-from tests.helpers.exported_plans import changed, solved
+from tests.helpers.exported_plans import changed, solved, unsloth_plan
+from tests.helpers.exported_services import with_job
 
 pytestmark = pytest.mark.slow
 
@@ -102,3 +103,50 @@ def test_a_plan_of_an_older_release_that_carries_no_scenario_is_bad_input(tmp_pa
     path.write_text(json_text({**solved("spot").model_dump(mode="json", by_alias=True), "inputs": None}))
     result = run(str(path), "--to", "trl")
     assert result.exit_code == 2 and "the plan does not carry its scenario" in result.stderr
+
+
+def test_without_a_tool_it_is_the_trainer_of_the_framework(plan_file: str, tmp_path: Path) -> None:
+    """TRL for the Transformers frameworks, Unsloth for its own; a framework that no target runs is refused."""
+    assert "for TRL 1.16" in run(plan_file, "--dataset", "my/data").stdout.splitlines()[0]
+    plans = {"unsloth": unsloth_plan(), "torchtune": changed(solved("quickstart"), framework="torchtune")}
+    for name, plan in plans.items():
+        (tmp_path / f"{name}.json").write_text(json_text(plan.model_dump(mode="json", by_alias=True)))
+    assert "for Unsloth 2026.10" in run(str(tmp_path / "unsloth.json")).stdout.splitlines()[0]
+    refused = run(str(tmp_path / "torchtune.json"))
+    assert refused.exit_code == 2 and "no target has a file for torchtune" in refused.stderr
+    assert "framework=[hf, hf-fused, deepspeed, unsloth, litgpt]" in refused.stderr
+
+
+@pytest.fixture(scope="module")
+def both_file(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A plan of a run and a service as a file, and the name of the run."""
+    path, plan = tmp_path_factory.mktemp("both") / "plan.json", with_job()
+    path.write_text(json_text(plan.model_dump(mode="json", by_alias=True)))
+    return str(path), plan.jobs[0].name
+
+
+def test_a_job_next_to_a_service_is_exported_by_its_name(both_file: tuple[str, str], plan_file: str) -> None:
+    """The file is that of the plan without the service; without a name the command asks for one."""
+    path, job = both_file
+    result = run(path, "--job", job)
+    assert result.exit_code == 0 and result.stdout == run(plan_file).stdout
+    assert run(path, "--job", "answers").stdout.splitlines()[1].startswith("# Service answers of plan ")
+    unclear = run(path)
+    assert unclear.exit_code == 2 and f"2 jobs; choose one with --job {job} or --job answers" in unclear.stderr
+    unknown = run(path, "--job", "x")
+    assert unknown.exit_code == 2 and f"no job 'x'; one of {job}, answers" in unknown.stderr
+
+
+def test_all_of_a_job_and_a_service_are_folders_of_their_own(both_file: tuple[str, str], tmp_path: Path) -> None:
+    """Each has what --job writes for it; data are those of the run, weights could be those of either."""
+    path, job = both_file
+    result = run(path, "--all", "--dataset", "my/data", "-o", str(tmp_path / "all"))
+    assert result.exit_code == 0, result.stderr
+    assert sorted(os.listdir(tmp_path / "all")) == sorted([job, "answers", "plan.json"])
+    for name, more in ((job, ("--dataset", "my/data")), ("answers", ())):
+        assert run(path, "--all", "--job", name, *more, "-o", str(tmp_path / name)).exit_code == 0
+        alone = {one.name: one.read_text() for one in (tmp_path / name).iterdir() if one.name != "plan.json"}
+        assert {one.name: one.read_text() for one in (tmp_path / "all" / name).iterdir()} == alone and alone
+    refused = run(path, "--all", "--model-id", "me/x", "-o", str(tmp_path / "none"))
+    assert refused.exit_code == 2 and "--model-id: the plan has 2 jobs; choose one with --job" in refused.stderr
+    assert not (tmp_path / "none").exists()

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.cli.output import json_text
-from tests.helpers import run_logs
+from tests.helpers import exported_services, run_logs
 from tests.helpers.exported_plans import solved
 
 pytestmark = pytest.mark.slow
@@ -65,3 +65,39 @@ def test_bad_input_is_exit_code_2(folder: Path) -> None:
     assert run(str(folder / "plan.json"), str(folder / "run.log"), "--spent", "nan").exit_code == 2
     result = run(str(folder / "plan.json"), str(folder / "missing"), "--json")
     assert result.exit_code == 2 and json.loads(result.stdout)["errors"][0]["what"].startswith("cannot be read")
+
+
+def test_watching_reads_the_logs_again_until_the_run_is_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that is gone for a moment is told on standard error; the last step ends it."""
+    log = folder / "growing.log"
+    log.write_text(run_logs.torchtitan(range(10, 301, 10), 26.0))
+    states = iter(["", run_logs.torchtitan(range(10, 501, 10), 26.0), run_logs.torchtitan(range(4, 709, 4), 26.0)])
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        log.write_text(next(states))
+
+    monkeypatch.setattr("planner.cli.plans.track.time.sleep", sleep)
+    result = run(str(folder / "plan.json"), str(log), "--watch")
+    assert result.exit_code == 0, result.output
+    assert waited == [60, 60, 60] and "growing.log:1: is empty" in result.stderr
+    assert [text for text in ("42 % done", "71 % done", "100 % done") if text not in result.stdout] == []
+
+
+def test_a_service_has_no_end_to_track(folder: Path) -> None:
+    """Alone or by its name next to a run; that run is tracked as if it were alone."""
+    log = str(folder / "run.log")
+    both = exported_services.with_job()
+    for name, plan, words in (("serve.json", exported_services.plan(), ()), ("both.json", both, ("--job", "answers"))):
+        path = folder / name
+        path.write_text(json_text(plan.model_dump(mode="json", by_alias=True)))
+        result = run(str(path), log, *words)
+        assert result.exit_code == 2
+        assert result.output == f"{path}: answers: a service has no end to track; use planner simulate\n"
+    (folder / "alone.json").write_text(json_text(solved("spot").model_dump(mode="json", by_alias=True)))
+    (folder / "spot.log").write_text(run_logs.torchtitan(range(1, 6), 26.0))
+    beside, alone = (
+        run(str(folder / name), str(folder / "spot.log"), "--json") for name in ("both.json", "alone.json")
+    )
+    assert beside.exit_code == alone.exit_code and beside.stdout == alone.stdout

@@ -21,7 +21,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_line_that_saves_a_question_writes_a_file_with_the_same_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,9 +43,10 @@ def test_the_line_that_saves_a_question_writes_a_file_with_the_same_plan(
 )
 def test_other_commands_take_a_question_too(command: list[str]) -> None:
     """Their text ends with the line that saves it, their JSON is one document."""
-    text = run(command[0], *ASKED, *command[1:], *AS_OF)
+    question = (*ASKED, "--gpus", "RTX3090,L40S", *command[1:], *AS_OF)
+    text = run(command[0], *question)
     assert text.exit_code == 0 and "To keep this question: planner init" in text.stdout.splitlines()[-1], text.stderr
-    assert json.loads(run(command[0], *ASKED, *command[1:], *AS_OF, "--json").stdout)
+    assert json.loads(run(command[0], *question, "--json").stdout)
 
 
 FULL = Question(

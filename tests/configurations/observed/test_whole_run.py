@@ -196,7 +196,7 @@ def test_an_observed_run_is_surer_than_an_estimate() -> None:
     assert math.log(seen.hours.high / seen.hours.expected) == pytest.approx(1.28 * seen.sigma)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seen", "note"),
     [

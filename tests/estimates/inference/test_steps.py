@@ -59,8 +59,8 @@ def test_a_prompt_computes() -> None:
     """2 * 7.5e9 * 1,000 / 3e14 = 50 ms of products and 2.6 ms of attention; the weights' 10 ms hide under them."""
     own = 0.05 + 4 * 4096 * 32 * 1000 * 500 / 1e14
     assert prompt_seconds(served(), hardware(), 1000) == pytest.approx(own)
-    alone = prefill_seconds(served(), hardware(), stack(request_seconds=0.003), 1000)
-    assert alone == pytest.approx(np.hypot(0.01, own) + 0.003)
+    alone = prefill_seconds(served(), hardware(), stack(request_seconds=0.003, arrival_seconds=0.02), 1000)
+    assert alone == pytest.approx(np.hypot(0.01, own) + 0.003 + 0.02)
 
 
 @given(tokens=st.integers(1, 100_000), prefix=st.integers(0, 100_000))

@@ -44,7 +44,11 @@ CHANGES = [
     ("working_set", 56_000, {"network": {"rope": False}}),  # 300 instead of 2 * 300
     ("working_set", 46_000, {"network": {"gated": False}}),  # 2 * 400 instead of 4 * 400
     ("working_set", 94_000, {"network": {"experts": 8, "experts_per_token": 2}}),  # 8 * 400
-    ("working_set", 31_000, {"layout": {"context": 2, "gpus": 2}}),
+    # Half of the tokens; keys and values of the other half and their gradients: 4 * 100 * 2 B * 5.
+    ("working_set", 35_000, {"layout": {"context": 2, "gpus": 2}}),
+    ("working_set", 35_000, {"layout": {"context": 2, "gpus": 2}, "activations": {"gathers_keys": 0}}),  # both parts
+    ("working_set", 7_750 + 7_000, {"layout": {"context": 8, "gpus": 8}}),  # 8.75 of 10 tokens arrive
+    ("working_set", 7_750 + 2_000, {"layout": {"context": 8, "gpus": 8}, "activations": {"gathers_keys": 0}}),  # 2.5
     ("working_set", 39_000, {"layout": {"tensor": 2, "gpus": 2}}),  # all but the norms halved
     ("working_set", 31_000, {"layout": {"tensor": 2, "gpus": 2}, "activations": {"sequence_parallel": 1}}),
     ("working_set", 49_600, {"activations": {"compiled": 1}}),

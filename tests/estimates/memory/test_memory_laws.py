@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.estimates.inputs import Layout, States
-from planner.estimates.memory.fit import fit_probability
+from planner.estimates.memory.fit import TIGHT_PHI, fit_probability
 from planner.estimates.memory.states import static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import (
@@ -164,20 +164,38 @@ def test_larger_card_never_takes_a_smaller_batch(case: Case, usable_gib: float) 
 
 
 @LAWS
-@given(st.floats(1.0, 100.0), st.floats(0.05, 0.4))
-def test_probability_of_fitting_falls_with_the_prediction(room: float, sigma: float) -> None:
-    """It is a half where the prediction fills the room, falls with the prediction and stays in 0..1."""
-    found = fit_probability(room * np.array([0.5, 0.9, 1.0, 1.1, 3.0]), room, sigma)
+@given(st.floats(0.05, 0.4))
+def test_probability_of_fitting_rises_with_the_margin(sigma: float) -> None:
+    """It is a half where none is left, rises with the margin and stays in 0..1."""
+    found = fit_probability(np.array([-2.0, -0.1, 0.0, 0.1, 2.0]), sigma)
     assert found[2] == pytest.approx(0.5)
-    assert np.all(np.diff(found) <= 0.0)
-    assert found[1] > 0.5 > found[3]
+    assert np.all(np.diff(found) >= 0.0)
+    assert found[1] < 0.5 < found[3]
     assert np.all((found >= 0.0) & (found <= 1.0))
+
+
+@LAWS
+@given(cases(), st.floats(4.0, 400.0), st.sampled_from([0.1, 0.5, 1.0]))
+def test_the_widest_margin_is_the_one_that_just_fits(case: Case, usable_gib: float, share: float) -> None:
+    """A little less fits and a little more does not, whatever limits: a phase, loading, a tight stage-3 plan."""
+    usable = usable_gib * GIB
+    widest = float(np.ravel(estimate_memory(**case.arguments(), usable_bytes=usable).widest_margin(share))[0])
+    # Below, a phase would count with less than nothing; the chance to fit is none long before.
+    least = max(case.stack.phi, TIGHT_PHI) * case.coefficients.rho - 1.0
+    if not least + 1e-3 < widest < 1e6:
+        return
+    for step, fits in ((-1e-6, True), (1e-6, False)):
+        margin = widest + step * (1.0 + abs(widest))
+        stack = replace(case.stack, margin=margin, known_margin=share * margin)
+        need = float(np.ravel(need_bytes(**{**case.arguments(), "stack": stack}, usable_bytes=usable))[0])
+        assert (need <= usable) == fits
 
 
 def test_probability_of_one_spread_of_room() -> None:
     """One standard deviation of room is a probability of 84.13 %, and no room is none."""
-    assert fit_probability(1.0, np.exp(0.08), 0.08) == pytest.approx(0.841345, abs=1e-6)
-    assert fit_probability(30.0 * GIB, -1.0 * GIB, 0.30) == pytest.approx(0.0, abs=1e-9)
+    assert fit_probability(np.exp(0.08) - 1.0, 0.08) == pytest.approx(0.841345, abs=1e-6)
+    assert fit_probability(0.2, 0.1108) == pytest.approx(0.95, abs=1e-3)
+    assert fit_probability(-1.5, 0.30) == 0.0
 
 
 def test_full_training_holds_more_than_adapters() -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.results.plan import Plan, Relaxation
+from planner.results.plan import Plan
+from planner.results.plan_parts import Relaxation
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
 
@@ -171,7 +172,7 @@ def test_a_list_is_opened_for_what_is_needed_and_no_more() -> None:
     assert opened.change_to == "allow also H100-80GB" and opened.setting == "limits.gpus.allow=[RTX4090,H100-80GB]"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_margin_of_memory_gives_no_more_than_it_must() -> None:
     """A margin that leaves no room is lowered to the largest whole percent that does."""
     techniques = "jobs.0.techniques={method: full, optimizer: adamw_8bit}"

@@ -10,7 +10,8 @@ from planner.analysis.explain.explain import explain
 from planner.loading.scenario_file import change_scenario
 from planner.report.infeasible import format_near_miss
 from planner.report.plan import render
-from planner.results.plan import NearMiss, Plan, Relaxation
+from planner.results.plan import Plan
+from planner.results.plan_parts import NearMiss, Relaxation
 from planner.scenario.scenario import Scenario
 from tests.helpers.stage_scenarios import JOB, RENTED, asked, library, planned, read, solved
 

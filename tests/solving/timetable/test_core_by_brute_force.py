@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import permutations, product
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.formulation.timetable.energy import periods_together
 from planner.formulation.timetable.problem import (
     Mode,
     Period,
@@ -18,6 +20,8 @@ from planner.formulation.timetable.problem import (
     Task,
     Timetable,
     objective_value,
+    period_spend,
+    time_bounds,
     violations,
 )
 from planner.solvers.base import Termination
@@ -217,6 +221,40 @@ def test_a_period_budget_moves_work_into_the_next_month() -> None:
     assert greedy is not None
     assert sorted(result.schedule.starts) == sorted(greedy.starts) == [0, 19]
     assert violations(problem, result.schedule) == []
+
+
+def test_budgets_that_are_far_too_small_are_refuted_at_once() -> None:
+    """Four runs of 200 dollars in two months of 2.50 dollars: the budgets together say no, whatever the order."""
+    modes = (Mode("cloud", 6000, 200 * 6000, spend=200 * 6000),)
+    periods = (Period(0, 14_000, 15_000), Period(14_000, 58_000, 15_000), Period(58_000, 90_000, 15_000))
+    tasks = tuple(Task(f"run-{name}", modes, deadline=86_400) for name in "abcd")
+    problem = Timetable(tasks, periods=periods, horizon=86_400)
+    (row,) = periods_together(problem, *time_bounds(problem))
+    assert row == (frozenset(range(4)), 45_000)
+    assert solve_timetable(problem, SearchLimits(5.0)).termination is Termination.INFEASIBLE
+    assert linear_relaxation(problem, None, 10.0) == (math.inf, None)
+
+
+@settings(max_examples=100)
+@given(
+    tasks=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9), st.integers(0, 30)), min_size=1, max_size=4),
+    ends=st.lists(st.integers(1, 30), min_size=1, max_size=3, unique=True),
+)
+def test_no_timetable_within_its_budgets_breaks_their_sums(tasks: list[tuple[int, int, int]], ends: list[int]) -> None:
+    """Periods that a timetable just keeps are kept by the sums over consecutive periods."""
+    ends.sort()
+    plan = tuple(Task(f"t{k}", (Mode("m", minutes, spend=spend),)) for k, (_, minutes, spend) in enumerate(tasks))
+    starts = tuple(start for start, *_ in tasks)
+    open_periods = [Period(begin, end, 0) for begin, end in zip([0, *ends], ends, strict=False)]
+    spent = [
+        sum(period_spend(task.modes[0], start, period) for task, start in zip(plan, starts, strict=True))
+        for period in open_periods
+    ]
+    periods = tuple(replace(period, amount=amount) for period, amount in zip(open_periods, spent, strict=True))
+    problem = Timetable(plan, periods=periods, horizon=20)
+    assert violations(problem, Schedule((0,) * len(plan), starts, ())) == []
+    for inside, amount in periods_together(problem, *time_bounds(problem)):
+        assert sum(plan[k].modes[0].spend for k in inside) <= amount
 
 
 def test_the_linear_bound_is_exact_where_a_machine_is_full() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.arrays import Flags, Floats
-from planner.spot.market.hazard_fit import MIN_ENDS, count_ends, fit_ages, log_likelihood
+from planner.spot.market.hazard_fit import MIN_ENDS, count_ends, fit_ages, log_likelihood, shrink_old
 from planner.spot.market.states import Ages
 
 HEAVY = Ages((0.0, 1.0), (1.5, 0.1))
@@ -110,3 +110,12 @@ def test_no_other_rates_are_likelier(runs: list[tuple[int, bool]], factor: float
     best = log_likelihood(ages, hours, cut)
     assert log_likelihood(Ages(ages.begins, rates), hours, cut) <= best + 1e-9
     assert log_likelihood(fit_ages(hours, cut, most_bands=1), hours, cut) <= best + 1e-9
+
+
+def test_old_bands_are_drawn_towards_others_and_the_first_is_not() -> None:
+    """Two ends in 40 h of the old band, 0.4 an hour elsewhere: (2 + 5) / (40 + 12.5)."""
+    hours, cut = np.array([0.5] * 5 + [1.0 + 20.0] * 2), np.zeros(7, dtype=bool)
+    ages, other = Ages((0.0, 1.0), (0.7, 0.05)), Ages((0.0, 0.8), (2.0, 0.4))
+    found = shrink_old(ages, hours, cut, other)
+    assert found.begins == ages.begins
+    assert found.rates == (0.7, pytest.approx(7 / 52.5))

@@ -227,7 +227,7 @@ def test_dollars_alone_are_those_of_all_counts(cases: list[tuple[SpotRun, SpotSt
         assert short.values[-1] == pytest.approx(long.values[-1, :, USD], rel=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(RUNS, MARKETS, st.floats(1.05, 4.0))
 @settings(derandomize=True, max_examples=25, deadline=None)
 def test_a_frontier_and_a_plan_tell_one_cost(run: SpotRun, market: SpotStates, factor: float) -> None:
@@ -243,7 +243,7 @@ def test_a_frontier_and_a_plan_tell_one_cost(run: SpotRun, market: SpotStates, f
         assert found[-1] == pytest.approx(told[-1], rel=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(RUNS, MARKETS, st.floats(1.05, 4.0), st.floats(0.0, 1.0))
 @settings(derandomize=True, max_examples=25, deadline=None)
 def test_no_time_is_missed_by_the_pieces(run: SpotRun, market: SpotStates, factor: float, part: float) -> None:

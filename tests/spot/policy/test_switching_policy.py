@@ -175,6 +175,13 @@ def test_decisions_make_sense(policy: SwitchingPolicy) -> None:
     assert advice(table, 20.0, 20.5, True, 1.0, "nothing") == "on_demand"  # too late: as fast as can be
 
 
+def test_the_rows_of_starts_are_those_of_the_whole_policy(policy: SwitchingPolicy) -> None:
+    """A table that is only asked when a run with nothing rented takes spot has the rows that say so, and no others."""
+    starts = best_policy(RUN, MARKET, 30.0, TICK, only_starts=True)
+    assert starts.rows == {key: rows for key, rows in policy.rows.items() if key[0] and key[2] == Action.WAIT}
+    assert starts.hours_left == policy.hours_left
+
+
 def test_without_time_to_spare_everything_is_on_demand() -> None:
     """At work plus restart there is one policy."""
     run = replace(RUN, work_hours=5.0)

@@ -122,7 +122,7 @@ def test_bad_paths_and_policies_are_refused() -> None:
         replay(SpotOnly(), RUN, np.zeros((0, 24), bool), TICK, 6.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(derandomize=True, max_examples=150, deadline=None)
 @given(runs(), paths(), st.sampled_from([6.0, 9.3, 14.0]))
 def test_event_by_event_gives_the_same(run: SpotRun, up: Flags, deadline: float) -> None:

@@ -11,6 +11,7 @@ from planner.library.technique_rows import Row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 LEAST_MEASUREMENTS = 15
 """Published measurements that an engine's speed rests on at least; with fewer its estimate is a prior."""
@@ -54,6 +55,10 @@ class EngineTable(Row):
         """Return the engine of that name or other spelling; None where there is none."""
         return _behind(written, self.engines)
 
+    def is_16_bit(self, name: str) -> bool:
+        """Return whether weights of a known format lie in 16 bits, as releases and merged models do."""
+        return self.formats[name].bits == 16
+
     def format_behind(self, written: str) -> str | None:
         """Return the format of that name or other spelling, what stands in brackets left out; None where unknown."""
         return _behind(written.partition("(")[0], self.formats)
@@ -66,9 +71,10 @@ def _behind(written: str, rows: Mapping[str, Engine | WeightFormat]) -> str | No
 
 def read_engines() -> EngineTable:
     """Return the table."""
-    return _read(str(data_folder("models") / "techniques" / "engines.yaml"))
+    return _read(data_folder("models"))
 
 
 @cache
-def _read(file: str) -> EngineTable:
+def _read(models: Path) -> EngineTable:
+    file = str(models / "techniques" / "engines.yaml")
     return EngineTable.model_validate(parse_value(read_text(file), file))

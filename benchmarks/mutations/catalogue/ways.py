@@ -1,0 +1,37 @@
+"""Bugs in what an owned machine costs, in what buying is compared with, and in further ways."""
+
+from benchmarks.mutations.mutation import Area
+
+AREA = Area()
+HOURS, WAYS = "tests/scenario/ownership/test_machines.py", "tests/solving/test_further_ways.py"
+
+AREA.of("planner/scenario/ownership/machines.py", HOURS)
+AREA.add("the whole purchase is worn out", "self.purchase_usd * (1.0 - self.residual_share)", "self.purchase_usd")
+AREA.add("the building needs no power", "WATTS_PER_KILOWATT * pue", "WATTS_PER_KILOWATT")
+AREA.add("standing costs are of a month of day and night", "/ self.hours_per_month if", "/ MONTH_HOURS if")
+AREA.add("a server draws its nameplate", "* LOAD_OF_NAMEPLATE", "* 1.0")
+AREA.add(
+    "a month of use is a lifetime",
+    "return self.months * self.hours_per_month\n        return",
+    "return self.hours_per_month\n        return",
+)
+
+AREA.of("planner/decode/purchase.py", WAYS)
+AREA.add("buying saves the whole rent", "(rent - running) if rent > running", "rent if rent > running")
+AREA.add("a start is work that is lost", "if line.item not in NO_WORK", "if line.item in NO_WORK")
+
+AREA.of("planner/solving/further_ways.py", WAYS)
+AREA.add(
+    "a further way is that of the plan", "barred: list[Place] = [(job.provider, job.gpu)]", "barred: list[Place] = []"
+)
+AREA.add("the second way is the first again", "        barred.append((mine.provider, mine.gpu))\n", "")
+AREA.add("one way fewer suffices", "while len(ways) < wanted:", "while len(ways) < wanted - 1:")
+
+AREA.of("planner/candidates/pricing.py", WAYS)
+AREA.add("a machine that is ordered is there at once", "late_separate * late + lead", "late_separate * late")
+AREA.of("planner/scenario/job.py", WAYS)
+AREA.add(
+    "nothing is kept for finding a machine",
+    "else self.deadline_hours - self.start_slack_hours",
+    "else self.deadline_hours",
+)

@@ -1,0 +1,150 @@
+"""Everything that a report shows: the plan, its frontier, reasons, sensitivity, replays and price history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from planner.analysis.overview.price_series import price_series
+from planner.errors import InputError, NoPlanError, SolverError
+from planner.results.report.overview import Overview, Section
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.serving.job import ServeJob
+from planner.solving.prepare import prepare
+from planner.solving.solve import solve, solve_prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from planner.library.schema import Library
+    from planner.results.plan import Plan
+    from planner.results.serving.fleet import Service
+
+REPORT_RUNS = 2_000
+"""Replays of a report: enough for a histogram, and a fifth of those of `simulate`."""
+
+
+MOST_CANDIDATES_IN_TURN = 20_000
+"""Candidates of jobs that take turns above which the tornado, twenty timetables or more, is left to `what-if`."""
+
+
+MOST_SERVICE_CHOICES = 1_000
+"""Kinds of machines times loads of a service above which the tornado, twenty fleets or more, is left to `what-if`."""
+
+
+def overview(
+    scenario: Scenario,
+    plan: Plan | None = None,
+    *,
+    options: SolveOptions | None = None,
+    library: Library | None = None,
+    wanted: Collection[Section] | None = None,
+    runs: int = REPORT_RUNS,
+    seed: int = 0,
+) -> Overview:
+    """Return the plan of a scenario and the analyses around it.
+
+    Parameters
+    ----------
+    plan
+        Shown as it is; without one the scenario is solved.
+    wanted
+        The analyses; all if None. Of an infeasible scenario there are none: its plan has the explanation.
+    runs, seed
+        Of the simulation.
+
+    Raises
+    ------
+    ScenarioError, LibraryError, SolverError
+        As `solve` does. An analysis that finds no plan within its limits is left out, with the reason.
+    """
+    options = options or SolveOptions()
+    given = plan is not None
+    if plan is None:
+        serves = any(isinstance(job, ServeJob) for job in scenario.jobs)
+        plan = solve(scenario, options, library) if serves else solve_prepared(prepare(scenario, library), options)
+    if not (plan.jobs or plan.services):
+        return Overview(plan=plan, of_file=given)
+    if plan.services and not plan.jobs:
+        tasks = _service_tasks(scenario, options, library)
+    else:
+        tasks = _tasks(scenario, plan, options, library, (runs, seed))
+    found: dict[str, Any] = {}
+    skipped: dict[Section, str] = {}
+    for name, (field, run) in tasks.items():
+        if wanted is not None and name not in wanted:
+            skipped[name] = "not asked for"
+            continue
+        if name == "tornado" and any(_choices(one) > MOST_SERVICE_CHOICES for one in plan.services):
+            skipped[name] = "takes a minute or more for so many kinds of machines: planner what-if --tornado"
+            continue
+        if name == "tornado" and plan.is_timetable and plan.candidates.made > MOST_CANDIDATES_IN_TURN:
+            skipped[name] = "takes minutes where jobs take turns on so many candidates: planner what-if --tornado"
+            continue
+        try:
+            found[field] = run()
+        except (InputError, NoPlanError, SolverError) as error:
+            skipped[name] = str(error)
+    return Overview(plan=plan, of_file=given, skipped=skipped, **found)
+
+
+def _tornado(scenario: Scenario, options: SolveOptions, library: Library | None) -> object:
+    """Return the tornado of a scenario; its module is loaded late."""
+    from planner.analysis.what_if.tornado import tornado
+
+    return tornado(scenario, options, library)
+
+
+def _choices(service: Service) -> int:
+    """Return how many kinds of machines there are to choose from, times the different loads."""
+    return service.kinds_left * len(set(service.fleet.load))
+
+
+def _service_tasks(
+    scenario: Scenario, options: SolveOptions, library: Library | None
+) -> dict[Section, tuple[str, Callable[[], object]]]:
+    """Return the analyses of a service by name, as `_tasks` does."""
+
+    def frontier() -> object:
+        from planner.analysis.frontier.service import service_frontier
+
+        return service_frontier(scenario, options, library)
+
+    def reasons() -> object:
+        from planner.analysis.explain.service import explain_service
+
+        return explain_service(scenario, options=options, library=library)
+
+    return {
+        "frontier": ("service_frontier", frontier),
+        "reasons": ("explanation", reasons),
+        "tornado": ("tornado", lambda: _tornado(scenario, options, library)),
+    }
+
+
+def _tasks(
+    scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None, replays: tuple[int, int]
+) -> dict[Section, tuple[str, Callable[[], object]]]:
+    """Return the analyses by name: the field of their answer, and the call; their modules are loaded late."""
+
+    def frontier() -> object:
+        from planner.analysis.frontier.frontier import frontier as trace
+
+        return trace(scenario, options, library)
+
+    def reasons() -> object:
+        from planner.analysis.explain.explain import explain
+
+        return explain(scenario, options=options, library=library)
+
+    def simulation() -> object:
+        from planner.analysis.simulation.simulate import simulate
+
+        return simulate(scenario, plan, options=options, library=library, runs=replays[0], seed=replays[1])
+
+    return {
+        "frontier": ("frontier", frontier),
+        "reasons": ("explanation", reasons),
+        "tornado": ("tornado", lambda: _tornado(scenario, options, library)),
+        "simulation": ("simulation", simulation),
+        "prices": ("prices", lambda: price_series(scenario, plan)),
+    }

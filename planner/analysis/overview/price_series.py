@@ -1,0 +1,52 @@
+"""The prices that the price book has of the machines of a plan, day by day."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.loading.price_book import read_last_days
+from planner.results.report.overview import PriceDay, PriceHistory
+
+if TYPE_CHECKING:
+    from planner.results.plan import Assignment, Plan
+    from planner.scenario.offer import Offer
+    from planner.scenario.scenario import Scenario
+
+MAX_DAYS = 60
+"""Most days of one machine, the newest ones."""
+
+
+def price_series(scenario: Scenario, plan: Plan) -> tuple[PriceHistory, ...]:
+    """Return the stored prices of every offer that the plan rents; nothing of offers that the book does not have.
+
+    Raises `InputError` where the book is damaged.
+    """
+    found: dict[str, PriceHistory] = {}
+    for job in plan.jobs:
+        offer = next((one for one in scenario.offers if _is_of(one, job)), None)
+        if offer is not None and offer.rents_gpus and job.offer not in found:
+            days = _days(offer)
+            if days:
+                found[job.offer] = PriceHistory(offer=job.offer, days=days)
+    return tuple(found.values())
+
+
+def _is_of(offer: Offer, job: Assignment) -> bool:
+    same = (offer.provider, offer.region, offer.instance, offer.gpu, offer.gpus)
+    return same == (job.provider, job.region, job.instance, job.gpu, job.gpus_per_instance)
+
+
+def _days(offer: Offer) -> tuple[PriceDay, ...]:
+    """Return the prices of an offer on each stored day, the oldest first."""
+    days = []
+    for day, offers in read_last_days(offer.provider, MAX_DAYS):
+        same = [one for one in offers if _machine(one) == _machine(offer)]
+        if same:
+            prices = {"usd_per_hour": same[0].usd_per_hour, "spot_usd_per_hour": same[0].spot_usd_per_hour}
+            days.append(PriceDay(date=day, **prices))
+    return tuple(days)
+
+
+def _machine(offer: Offer) -> tuple[object, ...]:
+    """Return what stays the same of a machine from day to day."""
+    return offer.provider, offer.region, offer.instance, offer.gpu, offer.gpus, offer.community

@@ -1,0 +1,90 @@
+"""Before and after of scenarios with a service: its dollars of a month, its fleet, and its latency."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.analysis.what_if.effects import difference, group_settings, mean_of, rest_of
+from planner.loading.scenario_file import change_scenario
+from planner.results.serving.differences import compare_services
+from planner.results.serving.what_if import ServiceDelta
+from planner.results.what_if import Delta, Effect, WhatIf
+from planner.solving.fleet.trial import service_of
+from planner.solving.solve import solve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.library.schema import Library
+    from planner.results.plan import Plan
+    from planner.results.serving.fleet import Service
+    from planner.scenario.scenario import Scenario, SolveOptions
+
+
+def what_if_of_services(
+    scenario: Scenario, settings: tuple[str, ...], options: SolveOptions | None, library: Library
+) -> WhatIf:
+    """Return the plans of `solve` before and after settings, and what each setting did.
+
+    Raises ScenarioError where other jobs run next to the service: what happens to them is not compared.
+    """
+    for one in (scenario, change_scenario(scenario, settings)):
+        if len(one.jobs) > 1:
+            service_of(one, "what-if")
+
+    def solved(given: Sequence[str]) -> Plan:
+        return solve(change_scenario(scenario, given) if given else scenario, options, library)
+
+    before, after = solved(()), solved(settings)
+    delta = difference(before, after)
+    groups = group_settings(settings)
+    effects: tuple[Effect, ...] = ()
+    if len(groups) > 1:
+        alone = [solved(group) for group in groups]
+        rests = [[one for other in groups if other is not group for one in other] for group in groups]
+        without = alone[::-1] if len(groups) == 2 else [solved(rest) for rest in rests]
+        plans = zip(groups, alone, without, strict=True)
+        effects = tuple(_effect(", ".join(group), before, one, rest, after) for group, one, rest in plans)
+    return WhatIf(
+        scenario=scenario.name,
+        settings=settings,
+        better="cheaper",
+        before=before,
+        after=after,
+        delta=delta,
+        services=_services(before, after),
+        effects=effects,
+        together=rest_of(delta, effects),
+    )
+
+
+def _effect(setting: str, before: Plan, alone: Plan, rest: Plan, after: Plan) -> Effect:
+    """Return what a setting does alone, and as the last of all."""
+    first, last = difference(before, alone), difference(rest, after)
+    return Effect(
+        setting=setting,
+        alone_status=alone.status,
+        alone=first,
+        last=last,
+        share=Delta(cost_usd=mean_of(first.cost_usd, last.cost_usd), hours=mean_of(first.hours, last.hours)),
+    )
+
+
+def _services(before: Plan, after: Plan) -> tuple[ServiceDelta, ...]:
+    """Return one entry for every service that both plans have."""
+    later = {one.name: one for one in after.services}
+    return tuple(
+        ServiceDelta(
+            name=one.name,
+            usd_per_month=later[one.name].fleet.usd_per_month - one.fleet.usd_per_month,
+            proven_usd_per_month=_proven(one.gap * one.fleet.usd_per_month, later[one.name]),
+            changes=compare_services(one, later[one.name]),
+        )
+        for one in before.services
+        if one.name in later
+    )
+
+
+def _proven(open_usd: float, after: Service) -> float:
+    """Return the dollars of a month by which either plan may lie above the least one."""
+    return max(open_usd, after.gap * after.fleet.usd_per_month)

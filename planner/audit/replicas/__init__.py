@@ -1,0 +1,1 @@
+"""Generation, services and evaluation by generation, computed again."""

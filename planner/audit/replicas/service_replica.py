@@ -1,0 +1,259 @@
+"""One replica of a service in plain floats: memory, steps, and the latency of requests that arrive one by one.
+
+A second computation of what `planner.configurations.replicas.capacity` finds for all kinds at once. It shares the
+seconds of a step and of a prompt with it, and the definition of the lattice on which prompts wait.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from planner.audit.replicas.prompt_queue import Prompts, first_token_seconds
+from planner.configurations.serving import ServingColumns, coefficient_factors
+from planner.estimates.inference import batching, decode, kv_cache, prefill
+from planner.estimates.inference.activations import CHUNK_TOKENS
+from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
+from planner.library.inference.engines import read_engines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.configurations.serving import Serving
+    from planner.library.schema import Library
+    from planner.results.serving.fleet import FleetKind
+    from planner.scenario.serving.job import ServeJob
+
+_GROUPS = 24  # of lengths that are distinguished
+_MAY_WAIT = 0.1  # of the requests that may miss a limit, those that may wait for a place
+_FULL = 0.85  # of the greatest rate: beyond it no latency is predicted
+_SUREST = 0.999
+_ROUNDS = 60
+
+
+class Length(NamedTuple):
+    """Requests of one length, and their share."""
+
+    prompt: float
+    output: float
+    share: float
+
+
+def lengths_of_job(job: ServeJob) -> list[Length]:
+    """Return the requests by length; of many lengths neighbours in total length are joined at their mean."""
+    classes, whole = job.work.classes, math.fsum(one.count for one in job.work.classes)
+    if len(classes) <= _GROUPS:
+        return [Length(one.input_tokens, one.output_tokens, one.count / whole) for one in classes]
+    groups: dict[int, list[Any]] = {}
+    before = 0.0
+    for one in sorted(classes, key=lambda each: (each.input_tokens + each.output_tokens, each.input_tokens)):
+        number = min(int((before + one.count / 2.0) / whole * _GROUPS), _GROUPS - 1)
+        groups.setdefault(number, []).append(one)
+        before += one.count
+    found = []
+    for members in groups.values():
+        count = math.fsum(one.count for one in members)
+        prompt = math.fsum(one.count * one.input_tokens for one in members) / count
+        output = math.fsum(one.count * one.output_tokens for one in members) / count
+        found.append(Length(prompt, output, count / whole))
+    return found
+
+
+@dataclass(frozen=True)
+class ServiceReplica:
+    """A replica that a plan names, with the requests of its job; all times are seconds at the job's confidence."""
+
+    named: FleetKind
+    job: ServeJob
+    serving: Serving
+    library: Library
+    gpu: str
+    cache: float  # bytes of the cache on one GPU
+    faster: float  # measured over estimated speed
+
+    @cached_property
+    def lengths(self) -> list[Length]:
+        """Requests by length."""
+        return lengths_of_job(self.job)
+
+    @cached_property
+    def inputs(self) -> Any:
+        """Model, hardware and stack of the formulas."""
+        values = self.library.calibrations["inference"].values
+        return ServingColumns([self.serving]).inputs(coefficient_factors([self.serving], values))
+
+    @cached_property
+    def slow(self) -> float:
+        """Factor on all times."""
+        known, named = self.library.calibrations["inference"], self.named
+        if any(
+            (run.engine, run.gpu, run.weight_format, run.kv_bits)
+            == (named.engine, self.gpu, named.weight_format, named.kv_bits)
+            for run in self.job.measured
+        ):
+            tail = class_sigmas(self.library.calibrations["uncertainty"].values, "observed").tail
+        else:
+            keys = (f"spread.{named.engine}", f"memory.{self.gpu}", f"reading.{named.weight_format}")
+            entries = [known.coefficients.get(key) for key in keys]
+            doubtful = any(one is None or one.basis != "measured" for one in entries)
+            doubtful |= self.job.adapter is not None and self.job.adapter.served is not None
+            own = known.values.get(keys[0], known.values.get("spread", 0.4))
+            tail = tail_of_68_percent(math.hypot(own, known.values.get("spread.prior", 0.2) if doubtful else 0.0))
+        return float(confidence_factor(tail, self.job.confidence)) / (self.job.efficiency * self.faster)
+
+    def mean(self, figure: Callable[[Length], float]) -> float:
+        """Return the mean of a figure over the requests."""
+        return math.fsum(one.share * figure(one) for one in self.lengths)
+
+    def of_places(self, figure: Callable[[Length], float]) -> float:
+        """Return the mean of a figure over the places in flight: a request holds one as long as its answer."""
+        return self.mean(lambda one: one.output * figure(one)) / self.output
+
+    @cached_property
+    def output(self) -> float:
+        """Mean tokens of an answer."""
+        return self.mean(lambda one: one.output)
+
+    @cached_property
+    def context(self) -> float:
+        """Tokens that a layer reads of a sequence in flight."""
+        model = self.inputs[0]
+        return self.of_places(lambda one: float(kv_cache.mean_seen_tokens(model, one.prompt, one.output)[0]))
+
+    def taken_in(self, one: Length) -> float:
+        """Return the seconds that a prompt adds to steps."""
+        model, hardware, stack = self.inputs
+        prefix = float(self.job.work.prefix_tokens)
+        found = prefill.prompt_seconds(model, hardware, one.prompt - prefix, prefix) + stack.request_seconds
+        return float(found[0]) * self.slow
+
+    @cached_property
+    def prompts(self) -> Prompts:
+        """Prompts by length, and the seconds of them that fit into one step."""
+        prefix = self.job.work.prefix_tokens
+        own = [max(one.prompt - prefix, 1.0) for one in self.lengths]
+        shares, seconds = [one.share for one in self.lengths], [self.taken_in(one) for one in self.lengths]
+        mean = math.fsum(share * each for share, each in zip(shares, seconds, strict=True))
+        tokens = math.fsum(share * each for share, each in zip(shares, own, strict=True))
+        return Prompts(shares, seconds, [math.ceil(one / CHUNK_TOKENS) for one in own], mean / tokens * CHUNK_TOKENS)
+
+    @cached_property
+    def arrival(self) -> float:
+        """Seconds from sending a request to its turn."""
+        return float(self.inputs[2].arrival_seconds[0]) * self.slow
+
+    def step(self, flight: float) -> float:
+        """Return the seconds of a step without prompts."""
+        model, hardware, stack = self.inputs
+        return float(decode.decode_step_seconds(model, hardware, stack, flight, self.context)[0]) * self.slow
+
+    def cycle(self, flight: float) -> float:
+        """Return the mean seconds of a request among so many in flight."""
+        (model, hardware, stack), taken_in = self.inputs, self.prompts.mean / self.slow
+        found = batching.joined_cycle_seconds(model, hardware, stack, flight, self.context, taken_in, self.output)
+        return float(found[0]) * self.slow
+
+    def rate(self, flight: float) -> float:
+        """Return the requests per second with so many in flight in the mean."""
+        return flight / self.cycle(flight + 1.0)
+
+    def flight_at(self, rate: float) -> float:
+        """Return the mean number in flight at a rate."""
+        low, high = 0.0, max(self.places, 1.0)
+        for _ in range(_ROUNDS):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if self.rate(middle) <= rate else (low, middle)
+        return high
+
+    def blocks(self, one: Length) -> float:
+        """Return the tokens of the cache that a request takes in the middle of its answer."""
+        return float(kv_cache.blocks_of(kv_cache.seen_tokens(self.inputs[0], one.prompt + one.output / 2.0))[0])
+
+    @cached_property
+    def token_bytes(self) -> float:
+        """Bytes of a token in the cache of one GPU."""
+        model, hardware, stack = self.inputs
+        return float(kv_cache.kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)[0])
+
+    @cached_property
+    def places(self) -> float:
+        """Requests in flight that memory and engine allow in the mean."""
+        most = read_engines().engines[self.named.engine].sequences
+        return min(max(1.0, math.floor(self.cache / (self.of_places(self.blocks) * self.token_bytes))), most)
+
+    def spread(self, flight: float) -> tuple[float, float, float]:
+        """Return the share of a request's time that grows with others, seconds per token, and those of one more."""
+        mean, width = self.prompts.mean, max(0.05 * flight, 0.05)
+        inside = self.cycle(flight + 1.0) - self.arrival
+        slope = max((self.cycle(flight + 1.0 + width) - self.cycle(flight + 1.0)) / width - mean, 0.0) / self.output
+        token = (inside - mean) / self.output
+        busy = min(min(flight * slope / token, 1.0 - 1e-9) + self.rate(flight) * mean, 1.0 - 1e-9)
+        return busy, token, slope
+
+    def tpot(self, flight: float) -> float:
+        """Return the time per token that the asked share stays below; 0 where all answers have one token."""
+        answers = [one for one in self.lengths if one.output > 1]
+        if not answers:
+            return 0.0
+        busy, token, slope = self.spread(flight)
+        rate, stay = self.rate(flight), self.of_places(lambda one: one.output)
+        alone = (self.cycle(1.0) - self.arrival - self.prompts.mean) / self.output
+        more = max(token - alone, 1e-12)
+        fast = min(rate * self.prompts.mean, busy)
+        gammas = []
+        for one in answers:
+            past = max((1.0 - busy) * one.output / stay, 1e-6)
+            kept = 2.0 / past * (1.0 - (1.0 - math.exp(-past)) / past)
+            grows = fast + (busy - fast) * min(one.output / stay, 1.0)
+            passing = self.prompts.mean_square * rate * token / one.output / (1.0 - grows) ** 2
+            gammas.append((one.share, slope * slope * flight / (1.0 - busy) * kept + passing))
+        whole = math.fsum(share for share, _ in gammas)
+        low, high = 0.0, max(gamma_quantile(_SUREST, more, variance) for _, variance in gammas)
+        for _ in range(_ROUNDS):
+            middle = (low + high) / 2.0
+            below = math.fsum(share * gamma_below(middle, more, variance) for share, variance in gammas) / whole
+            low, high = (middle, high) if below < self.job.latency.share else (low, middle)
+        return alone + high
+
+    def ttft(self, flight: float) -> float:
+        """Return the time to the first token that the asked share stays below."""
+        busy, mean = self.spread(flight)[0], max(flight, 1e-9)
+        many = self.step(max(gamma_quantile(self.job.latency.share, mean, flight / (1.0 - busy)), 1.0))
+        return first_token_seconds(self.job.latency.share, self.prompts, self.rate(flight), many) + self.arrival
+
+    def broken(self, flight: float) -> list[str]:
+        """Return which of the four limits a mean number in flight breaks."""
+        limits, mean = self.job.latency, max(flight, 1e-9)
+        varied = max(self.of_places(lambda one: self.blocks(one) ** 2) / self.of_places(self.blocks) ** 2 - 1.0, 0.0)
+        variance = flight / (1.0 - self.spread(flight)[0]) + flight * varied
+        needed = gamma_quantile(1.0 - _MAY_WAIT * (1.0 - limits.share), mean, variance) + 1.0
+        found = {
+            "TPOT": limits.tpot_seconds is not None and self.tpot(flight) > limits.tpot_seconds,
+            "TTFT": limits.ttft_seconds is not None and self.ttft(flight) > limits.ttft_seconds,
+            "KV": needed > self.places,
+            "compute": self.rate(flight) > _FULL * self.places / self.cycle(max(self.places, 1.0)),
+        }
+        return [name for name, wrong in found.items() if wrong]
+
+
+def gamma_quantile(share: float, mean: float, variance: float) -> float:
+    """Return the quantile of a gamma variable: its cube root is nearly normal."""
+    low, high = -40.0, 40.0
+    share = min(max(share, 1.0 - _SUREST), _SUREST)
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if _normal(middle) < share else (low, middle)
+    ninth = variance / mean**2 / 9.0
+    return float(mean * max(1.0 - ninth + high * math.sqrt(ninth), 0.0) ** 3)
+
+
+def gamma_below(value: float, mean: float, variance: float) -> float:
+    """Return the share of a gamma variable below a value."""
+    ninth = max(variance / mean**2 / 9.0, 1e-12)
+    return _normal(((value / mean) ** (1.0 / 3.0) - 1.0 + ninth) / math.sqrt(ninth))
+
+
+def _normal(deviations: float) -> float:
+    return 0.5 * math.erfc(-deviations / math.sqrt(2.0))

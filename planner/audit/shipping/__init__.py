@@ -1,0 +1,1 @@
+"""The export of a job's result, computed again."""

@@ -1,0 +1,1 @@
+"""Candidates of generation: machines that work side by side, and their hours."""

@@ -1,0 +1,78 @@
+"""`app`: a scenario as a page with fields, whose plan follows every change."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.options import clock_setting, now_option, set_option, solve_options
+from planner.cli.output import show
+from planner.cli.scenarios.question import load_asked, question_options
+
+if TYPE_CHECKING:
+    from planner.scenario.scenario import Scenario, SolveOptions
+
+FIRST_SCENARIO = "quickstart"
+"""What is opened where nothing is named."""
+
+
+@click.command()
+@click.argument("scenario", required=False)
+@question_options
+@set_option
+@now_option
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port of the page [a free one].")
+@click.option("--no-browser", is_flag=True, help="Print the address only.")
+@solve_options()
+def app(
+    scenario: str | None,
+    question: Any,
+    settings: tuple[str, ...],
+    now: str | None,
+    port: int | None,
+    no_browser: bool,
+    options: SolveOptions,
+) -> None:
+    """Change SCENARIO on a page and see its plan change.
+
+    SCENARIO is a file, the name of a shipped scenario, or - for standard
+    input [quickstart]. The page is served on this machine alone. Every
+    change shows the plan, the cost for every deadline, and what changed.
+
+    Try: planner app quickstart
+    """
+    from planner.web.page import check_installed
+
+    check_installed()
+    if scenario is not None and question is not None:
+        raise click.UsageError("give SCENARIO or --model, not both", click.get_current_context())
+    if scenario is None and question is None:
+        scenario = FIRST_SCENARIO
+    changes = (*clock_setting(now), *settings)
+    loaded = load_asked(scenario, question, changes)
+    _refuse_services(loaded.scenario)
+    document = loaded.source.document
+    # Imported late: a wrong scenario is reported before the server is loaded.
+    from planner.web.opened import OpenedScenario
+    from planner.web.serve import serve
+
+    asked = tuple(shlex.split(question.command(""))) if question is not None else (str(scenario),)
+    opened = OpenedScenario(loaded.scenario, document.data if document else {}, loaded.source.file, changes, asked)
+
+    def announce(address: str) -> None:
+        show(f"{loaded.scenario.name}: {address}")
+        show("Stop with Ctrl-C.", err=True)
+
+    serve(opened, options, port=port, opens_browser=not no_browser, announce=announce)
+
+
+def _refuse_services(scenario: Scenario) -> None:
+    """Raise ScenarioError for a scenario with a service, whose dollars and hours the page has no place for."""
+    from planner.errors import Fault, ScenarioError
+    from planner.scenario.serving.job import ServeJob
+
+    if any(isinstance(job, ServeJob) for job in scenario.jobs):
+        fix = "use planner what-if or planner report"
+        raise ScenarioError([Fault(scenario.name, 0, "jobs", "the page does not show services", fix)])

@@ -1,0 +1,1 @@
+"""Parts of an assignment that concern data and the result."""

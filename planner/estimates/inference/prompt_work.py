@@ -1,0 +1,161 @@
+"""Prompts that wait for the same steps: how long a request waits for its first token, as a chain from step to step.
+
+A step computes the prompts that arrived during the one before, up to what fits into one step, and takes the longer for
+it, so that more arrive meanwhile. The work of prompts that lies before a step, in seconds, is kept on a lattice of
+LATTICE points; each request adds the seconds of its own prompt. All times are seconds; columns (n,) are configurations,
+(n, c) requests by length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats
+    from planner.estimates.inputs import Numbers
+
+LATTICE = 24
+"""Points of work. Its range covers the longest prompt and RANGE_SIGMAS deviations of the work of a step."""
+RANGE_SIGMAS = 5.0
+CHAIN_SQUARES = 6
+"""Times that the chain is squared: 64 steps. It forgets by rate * prompt, below 0.85, with each."""
+MOST_OF_STEPS = 0.95
+"""Share of the time for prompts up to which the range of the lattice follows their work."""
+WAITS = 48
+"""Points at which the distribution of the wait is computed."""
+QUANTILE_HALVINGS = 30
+
+
+@dataclass(frozen=True)
+class PromptMix:
+    """Requests by length: their share, the seconds of their prompts, and over how many steps one is spread."""
+
+    share: Floats  # (c,)
+    seconds: Floats  # (n, c)
+    parts: Floats  # (c,)
+    most: Floats  # (n,), of prompts in one step
+
+    @property
+    def mean(self) -> Floats:
+        """Return the mean seconds (n,) of a prompt."""
+        return np.asarray(self.seconds @ self.share)
+
+    @property
+    def mean_square(self) -> Floats:
+        """Return the mean (n,) of the squares."""
+        return np.asarray(np.square(self.seconds) @ self.share)
+
+
+def lattice_width(mix: PromptMix, rate: Numbers, step: Numbers) -> Any:
+    """Return the seconds (n,) between two points.
+
+    The work of a step has the mean m = rate * p * step / (1 - rate * p) and the variance
+    rate * p2 * (step + m) / (1 - (rate * p)^2), p2 the mean square of the prompts. What fills steps pays one more step
+    for each of them.
+    """
+    busy = np.minimum(rate * mix.mean * (1.0 + step / mix.most), MOST_OF_STEPS)
+    mean = busy * step / (1.0 - busy)
+    variance = rate * mix.mean_square * (step + mean) / (1.0 - busy * busy)
+    return (np.max(mix.seconds, axis=1) + mean + RANGE_SIGMAS * np.sqrt(variance)) / (LATTICE - 1)
+
+
+def on_lattice(mix: PromptMix, width: Floats) -> Floats:
+    """Return the shares (n, LATTICE) of prompts by their work; one between two points is shared so that means stay."""
+    place = np.minimum(mix.seconds / width[:, None], LATTICE - 1.0)
+    below = np.minimum(place.astype(int), LATTICE - 2)
+    found = np.zeros((len(width), LATTICE))
+    row = np.arange(len(width))[:, None]
+    np.add.at(found, (row, below), (1.0 - (place - below)) * mix.share)
+    np.add.at(found, (row, below + 1), (place - below) * mix.share)
+    return found
+
+
+def compound_poisson(mean: Floats, sizes: Floats) -> Floats:
+    """Return the shares (n, m, LATTICE) of sums of a Poisson number of sizes; the last takes all beyond.
+
+    Panjer's recursion (1981): with f the shares of sizes, g[0] = exp(-mean (1 - f[0])) and
+    g[k] = mean / k * sum of j f[j] g[k - j]. `mean` (n, m) numbers, `sizes` (n, LATTICE).
+    Example: mean 1 of size 1: 0.37, 0.37, 0.18...
+    """
+    weighted = sizes * np.arange(LATTICE)
+    found = np.zeros((*mean.shape, LATTICE))
+    found[..., 0] = np.exp(-mean * (1.0 - sizes[:, :1]))
+    for k in range(1, LATTICE):
+        found[..., k] = mean / k * np.einsum("nj,nmj->nm", weighted[:, 1 : k + 1], found[..., k - 1 :: -1][..., :k])
+    found[..., -1] += np.maximum(1.0 - np.sum(found, axis=-1), 0.0)
+    return np.asarray(found / np.sum(found, axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """The stationary chain; columns (n, LATTICE) of the work before a step."""
+
+    share: Floats  # of the steps
+    seconds: Floats  # of the step
+    left: Floats  # seconds of work that it does not reach
+    arriving: Floats  # (n, LATTICE, LATTICE): shares of the work that arrives meanwhile
+    width: Floats  # (n,)
+
+
+def step_work(mix: PromptMix, rate: Floats, step: Floats) -> StepWork:
+    """Return the work of prompts before the steps of a replica; `step` seconds are those without prompts."""
+    width = lattice_width(mix, rate, step)
+    work = width[:, None] * np.arange(LATTICE)
+    done = np.minimum(work, mix.most[:, None])
+    seconds, left = step[:, None] + done, work - done
+    sizes = on_lattice(mix, width)
+    arriving = compound_poisson(rate[:, None] * seconds, sizes)
+    place = left / width[:, None]
+    moved = place.astype(int)
+    chain = np.zeros_like(arriving)
+    row = np.arange(len(width))[:, None]
+    number = np.arange(LATTICE)[None, :]
+    for j in range(LATTICE):
+        part = place - moved
+        np.add.at(chain, (row, number, np.minimum(moved + j, LATTICE - 1)), (1.0 - part) * arriving[..., j])
+        np.add.at(chain, (row, number, np.minimum(moved + j + 1, LATTICE - 1)), part * arriving[..., j])
+    busy = np.minimum(rate * mix.mean, MOST_OF_STEPS)
+    found = compound_poisson((rate * step / (1.0 - busy))[:, None], sizes)[:, 0]
+    for _ in range(CHAIN_SQUARES):
+        chain = chain @ chain
+    found = np.einsum("nk,nkj->nj", found, chain)
+    return StepWork(found, seconds, left, arriving, width)
+
+
+def waited_share(work: StepWork, mix: PromptMix, step: Floats, waited: Floats) -> Floats:
+    """Return the share (n,) of requests that wait at most `waited` (n,) for others before and in their own step.
+
+    A request waits for the end of the step under way, which is a long one more likely than a short one; for the work
+    that this step leaves, a further step for each time that it fills one; and for all prompts that arrive with it.
+    """
+    seen = work.share * work.seconds
+    seen = seen / np.sum(seen, axis=1, keepdims=True)
+    behind = work.left * (1.0 + step[:, None] / mix.most[:, None])
+    others = behind[..., None] + (work.width[:, None] * np.arange(LATTICE))[:, None, :]
+    inside = np.clip((waited[:, None, None] - others) / work.seconds[..., None], 0.0, 1.0)
+    return np.asarray(np.einsum("nk,nkj,nkj->n", seen, work.arriving, inside))
+
+
+def first_token_quantile(share: float, mix: PromptMix, rate: Floats, step: Floats) -> Floats:
+    """Return the time to the first token (n,) (TTFT) that a share of all requests stays below, once it has a place.
+
+    A request waits (`waited_share`), and has its own prompt computed in `parts` steps.
+    """
+    work = step_work(mix, rate, step)
+    longest = work.seconds[:, -1] + (work.left[:, -1]) * (1.0 + step / mix.most) + work.width * (LATTICE - 1)
+    spread = longest / (WAITS - 1)
+    shares = np.stack([waited_share(work, mix, step, spread * one) for one in range(WAITS)], axis=1)
+    own = mix.seconds + step[:, None] * mix.parts
+    row = np.arange(len(rate))[:, None]
+    low, high = np.zeros(len(rate)), longest + np.max(own, axis=1)
+    for _ in range(QUANTILE_HALVINGS):
+        middle = (low + high) / 2.0
+        place = np.clip((middle[:, None] - own) / spread[:, None], -1e-9, WAITS - 1.0)
+        at = np.clip(place.astype(int), 0, WAITS - 2)
+        part = place - at
+        below = np.where(place < 0, 0.0, shares[row, at] * (1.0 - part) + shares[row, at + 1] * part) @ mix.share
+        low, high = np.where(below < share, middle, low), np.where(below < share, high, middle)
+    return np.asarray(high)

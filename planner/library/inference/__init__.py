@@ -1,0 +1,1 @@
+"""Inference engines, formats of weights, and load by the hour."""

@@ -1,0 +1,54 @@
+"""Faults of what a scenario leaves open: families without models, losses that no model reaches, contradictions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.documents.validation import suggest_names
+from planner.errors import ScenarioError, raise_faults
+from planner.library.shapes.ladder import families, members
+from planner.scenario.choices.definite import architectures_of, choice_faults, open_job
+from planner.scenario.choices.open_job import MOST_ALTERNATIVES, Family
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.documents.source_map import Source
+    from planner.documents.strict_yaml import KeyPath
+    from planner.scenario.choices.open_job import OpenJob
+    from planner.scenario.scenario import Scenario, ScenarioFile
+
+
+def check_choices(scenario: Scenario | ScenarioFile, source: Source) -> None:
+    """Raise ScenarioError with every fault of what a scenario leaves open."""
+    faults = [source.fault(tuple(where.split(".")), what, fix) for where, what, fix in choice_faults(scenario)]
+    for index, job in enumerate(scenario.jobs):
+        if job is open_job(scenario):
+            found = _model_faults(job)
+            faults += [source.fault(("jobs", index, *place), what, fix) for place, what, fix in found]
+    raise_faults(faults, ScenarioError)
+
+
+def _model_faults(job: OpenJob) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield place, fault and remedy of the models that a job leaves open."""
+    asked = job.models
+    if isinstance(asked, Family):
+        known = families()
+        if asked.family not in known:
+            close = suggest_names(asked.family, known)
+            fix = f"did you mean {close}?" if close else f"one of {', '.join(sorted(known))}"
+            yield ("architecture", "family"), f"unknown family {asked.family!r}", fix
+            return
+        least, most = asked.parameters.least, asked.parameters.most
+        if not members(asked.family, least, most):
+            sizes = ", ".join(members(asked.family, 0, 1e15))
+            what = f"no model of {asked.family} has {least:,} to {most:,} parameters"
+            yield ("architecture", "parameters"), what, f"widen the range; there are {sizes}"
+            return
+    elif len(set(asked)) < len(asked):
+        twice = next(one for one in asked if asked.count(one) > 1)
+        yield ("architecture",), f"{twice} is listed twice", "list each model once"
+    count = len(architectures_of(job)) * len(job.batches)
+    if count > MOST_ALTERNATIVES:
+        what = f"{count:,} models and batches are more than {MOST_ALTERNATIVES}"
+        yield ("architecture",), what, "narrow the range of sizes or of batches"

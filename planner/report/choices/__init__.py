@@ -1,0 +1,1 @@
+"""Text of a chosen model and batch."""

@@ -1,0 +1,262 @@
+"""Figures of the analyses around a plan: alternatives, sensitivity, replays, and earlier prices."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from planner.report import format as words
+from planner.report.html.figure import Figure, Table
+from planner.report.simulation import POLICY_NAMES, format_frequency, format_summary
+from planner.report.what_if.tornado import effect_of, is_visible
+from planner.results.report.bars import Ranged, Swing, histogram, ranged, swings
+from planner.results.report.scene import Caption
+from planner.results.simulation import PLANNED
+
+if TYPE_CHECKING:
+    from planner.results.explanation import Explanation
+    from planner.results.plan import Assignment, Plan
+    from planner.results.plan_parts import Option
+    from planner.results.report.overview import PriceHistory
+    from planner.results.simulation import Distribution, Histogram, ReplayFigures, Simulation
+    from planner.results.what_if import Tornado
+
+MOST_BARS = 10
+"""Most bars of one comparison; the table has all."""
+JOBS_WITH_ALTERNATIVES = 4
+"""Most jobs whose alternatives are shown."""
+Rows = Sequence[tuple[Ranged, tuple[str, ...]]]
+HEADER = ("choice", "plan", "hours", "cost", "remark")
+
+
+def alternative_figures(plan: Plan, explanation: Explanation | None) -> list[Figure]:
+    """Return the least cost by GPU, provider, method and framework, for each job."""
+    figures: list[Figure] = []
+    for job in plan.jobs[:JOBS_WITH_ALTERNATIVES]:
+        of_job = f" of {words.sanitise(job.name)}" if len(plan.jobs) > 1 else ""
+        for by, title in (("gpu", "GPU"), ("provider", "Provider"), ("method", "Method")):
+            rows = _explained(explanation, job.name, by)
+            if by == "method" and not rows:
+                rows = _options(job.ladder, functools.partial(_is_method, _method_of(job)))
+            figures += _compared(f"{by}-{len(figures)}", f"{title}{of_job}", rows)
+        rows = _options(job.frameworks, functools.partial(_is_method, _framework_of(job)))
+        figures += _compared(f"framework-{len(figures)}", f"{'Engine' if job.inference else 'Framework'}{of_job}", rows)
+        if explanation is None:
+            figures += _compared(f"next-{len(figures)}", f"Next best{of_job}", _options(job.runner_up, lambda _: False))
+    return figures
+
+
+def _is_method(label: str, option: Option) -> bool:
+    return option.label == label
+
+
+def _method_of(job: Assignment) -> str:
+    how = job.techniques
+    return (
+        "full"
+        if how.method == "full"
+        else "QLoRA"
+        if how.weight_bits == 4
+        else "LoRA"
+        if how.weight_bits == 16
+        else "LoRA 8-bit"
+    )
+
+
+def _framework_of(job: Assignment) -> str:
+    """Return the label of the framework in use: the option of the plan's own cost comes first where labels differ."""
+    from planner.library.techniques import read_techniques
+
+    profile = read_techniques().frameworks.get(job.framework)
+    return profile.label if profile else job.framework
+
+
+def _explained(explanation: Explanation | None, job: str, by: str) -> Rows:
+    """Return the alternatives that `explain` found, the plan's own choice first."""
+    found = [one for one in explanation.alternatives if one.job == job and one.by == by] if explanation else []
+    rows = []
+    for one in found:
+        name = words.sanitise(one.name)
+        took = words.hours(one.hours) if one.hours is not None else ""
+        cost = words.usd(one.cost_usd) if one.cost_usd is not None else ""
+        remark = (
+            "chosen"
+            if one.chosen
+            else (one.verdict if one.allowed else f"excluded by the scenario; {one.verdict}".rstrip("; "))
+        )
+        mark = "" if one.allowed else " (excluded)"
+        bar = Ranged(f"{name}{mark}", one.cost_usd or 0.0, f"{cost}, {took}", is_chosen=one.chosen)
+        rows.append((bar, (name, words.sanitise(one.plan), took, cost, words.sanitise(remark))))
+    return rows
+
+
+def _options(options: Sequence[Option], is_chosen: Callable[[Option], bool]) -> Rows:
+    """Return methods, frameworks or runners-up of a plan."""
+    rows = []
+    for one in sorted(options, key=lambda one: (one.cost_usd is None, one.cost_usd or 0.0)):
+        name = words.sanitise(one.label or f"{one.gpu} at {one.provider}")
+        machines = words.sanitise(
+            f"{words.gpus(one.gpus, one.gpu, one.runs_at_once)} at {one.provider}" if one.gpu else ""
+        )
+        took = words.hours(one.hours) if one.hours is not None else ""
+        cost = words.usd(one.cost_usd) if one.cost_usd is not None else "infeasible"
+        remark = one.note or (
+            "about: rests on priors" if one.prior else "" if one.allowed else "excluded by the scenario"
+        )
+        mark = " (prior)" if one.prior else "" if one.allowed else " (excluded)"
+        bar = Ranged(f"{name}{mark}", one.cost_usd or 0.0, f"{cost}, {took}".strip(", "), is_chosen=is_chosen(one))
+        rows.append((bar, (name, machines, took, cost, words.sanitise(remark))))
+    return rows
+
+
+def _compared(key: str, title: str, rows: Rows) -> list[Figure]:
+    """Return a comparison as a figure; none where there is nothing to compare."""
+    if len(rows) < 2:
+        return []
+    bars = [bar for bar, _ in rows if bar.value > 0][:MOST_BARS]
+    if not bars:
+        return []
+    allowed = [bar for bar in bars if bar.label[-1:] != ")"] or bars
+    cheapest = min(allowed, key=lambda bar: bar.value)
+    what = title if title.startswith("GPU") else title[0].lower() + title[1:]
+    lead = f"Least cost by {what}; the cheapest is {cheapest.label}, {cheapest.words}"
+    draw = functools.partial(ranged, bars, Caption(title, lead))
+    return [Figure(key, title, f"{lead}.", draw, Table(HEADER, tuple(row for _, row in rows)))]
+
+
+def tornado_figure(found: Tornado) -> Figure | None:
+    """Return what a change of each limit, price and estimate does to the plan; None where nothing has an effect."""
+    by_time = found.better == "sooner"
+    visible = [(name, bar) for name, bar in found.lines if is_visible(found, bar)]
+    if not visible:
+        return None
+    share, unit = f"{found.by * 100:.3g} %", "hours" if by_time else "dollars"
+    show = words.hours if by_time else _signed
+    rows, table = [], []
+    for name, bar in visible:
+        down, up = (effect_of(end, found.base, by_time) for end in (bar.down, bar.up))
+        texts = ["no plan" if change is None else show(change) for change in (down, up)]
+        label = words.sanitise(name)
+        rows.append(Swing(label, down, up, f"{label}: {texts[0]} at {bar.down.value}, {texts[1]} at {bar.up.value}"))
+        table.append((label, bar.base, f"{bar.down.value}: {texts[0]}", f"{bar.up.value}: {texts[1]}"))
+    idle = [words.sanitise(name) for name, bar in found.lines if not is_visible(found, bar)]
+    lead = f"Each limit, price and estimate alone, {share} down and up; the largest effect: {rows[0].label}"
+    names = (f"{share} less", f"{share} more")
+    title = f"change of the expected {'hours' if by_time else 'cost'}"
+    draw = functools.partial(
+        swings,
+        rows[:MOST_BARS],
+        Caption("What the plan depends on", lead, title),
+        names,
+        _hours_tick if by_time else _signed,
+    )
+    notes = (f"No effect: {'; '.join(idle)}.",) if idle else ()
+    head = ("what", "now", f"{unit} at {share} less", f"{unit} at {share} more")
+    return Figure("tornado", "What the plan depends on", f"{lead}.", draw, Table(head, tuple(table)), notes)
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{words.usd(value)}"
+
+
+def _hours_tick(value: float) -> str:
+    return words.plain_number(value)
+
+
+def simulation_figures(found: Simulation) -> list[Figure]:
+    """Return the distributions of cost and of hours over the replays, with the figures of the plan."""
+    if found.cost_usd is None or found.hours is None or found.predicted is None:
+        return []
+    summary = words.sanitise(" ".join(format_summary(found)))
+    cost = [(found.predicted.cost_usd, f"plan {words.usd(found.predicted.cost_usd)}", "ink")]
+    if found.budget_usd is not None:
+        cost.append((found.budget_usd, f"budget {words.usd(found.budget_usd)}", "accent"))
+    hours = [(found.predicted.hours, f"plan {words.hours(found.predicted.hours)}", "ink")]
+    deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
+    if len(deadlines) == 1:
+        limit = deadlines.pop()
+        hours.append((limit, f"deadline {words.plain_number(limit)} h", "accent"))
+    figures = []
+    for key, title, spread, bins, marks, show, axis_title in (
+        ("cost-runs", "Simulated cost", found.cost_usd, found.cost_histogram, cost, words.usd, "dollars"),
+        ("hours-runs", "Simulated finish", found.hours, found.hours_histogram, hours, words.hours, "hours until done"),
+    ):
+        figures += _spread(key, title, spread, bins, marks, show, f"{axis_title}, {found.runs:,} runs")
+    if figures:
+        table, notes = _policies(found), tuple(map(words.sanitise, found.notes))
+        figures.append(Figure("policies", "Policies on the same markets", summary, None, table, notes))
+    return figures
+
+
+def _spread(
+    key: str, title: str, spread: Distribution, bins: Histogram | None, marks: Sequence[tuple[float, str, str]],
+    show: Callable[[float], str], axis_title: str,
+) -> list[Figure]:  # fmt: skip
+    """Return a distribution as a histogram; as its quantiles alone where all runs are equal."""
+    lead = f"{show(spread.p05)} to {show(spread.p95)} in 90 of 100 runs, "
+    lead += f"median {show(spread.p50)}, mean {show(spread.mean)}"
+    near = [mark for mark in marks if bins is not None and mark[0] <= 3 * bins.edges[-1]]
+    lead += "".join(f"; {name}" for _, name, _ in marks)
+    draw = None
+    if bins is not None and len(bins.counts) > 1:
+        draw = functools.partial(histogram, bins.edges, bins.counts, near, Caption(title, lead, axis_title), show)
+    notes = ("The first and the last bar take all runs beyond them.",) if draw else ()
+    rows = (
+        tuple(
+            (f"{show(begin)} to {show(end)}", f"{count:,}")
+            for begin, end, count in zip(bins.edges[:-1], bins.edges[1:], bins.counts, strict=True) if count
+        )
+        if bins is not None and len(bins.counts) > 1
+        else ((show(spread.mean), "all"),)
+    )  # fmt: skip
+    return [Figure(key, title, f"{lead}.", draw, Table(("from, to", "runs"), rows), notes)]
+
+
+def _policies(found: Simulation) -> Table:
+    """Return the figures of each policy; of the plan alone where there is no spot."""
+    rows = []
+    policies: Mapping[str, ReplayFigures | Simulation] = found.policies or {PLANNED: found}
+    for name, figures in policies.items():
+        cost, hours, met = figures.cost_usd, figures.hours, figures.deadline_hit_rate
+        rows.append(
+            (
+                POLICY_NAMES.get(name, name),
+                f"{words.usd(cost.mean)} ({words.usd_between(cost.p05, cost.p95)})" if cost else "",
+                f"{words.hours(hours.mean)} ({words.between(hours.p05, hours.p95)})" if hours else "",
+                format_frequency(met) if met is not None else "",
+                f"{figures.interruptions:,.1f}" if figures.interruptions is not None else "",
+            )
+        )
+    head = ("policy", "cost: mean (5 to 95 %)", "hours: mean (5 to 95 %)", "deadline met", "interruptions")
+    return Table(head, tuple(rows))
+
+
+def price_figures(histories: Sequence[PriceHistory]) -> list[Figure]:
+    """Return the stored prices of each offer of the plan by day, where the price book has two days or more."""
+    figures = []
+    for number, history in enumerate(histories):
+        days = history.days
+        key = "usd_per_hour" if days[-1].usd_per_hour is not None else "spot_usd_per_hour"
+        known = [(day.date.isoformat(), price) for day in days if (price := getattr(day, key)) is not None]
+        if len(known) < 2:
+            continue
+        market = "on demand" if key == "usd_per_hour" else "spot"
+        bars = [
+            Ranged(day, price, words.rate(price), is_chosen=day == known[-1][0]) for day, price in known[-MOST_BARS:]
+        ]
+        prices = [price for _, price in known]
+        name = words.sanitise(history.offer)
+        lead = f"{name}, {market}: {words.rate(min(prices))} to {words.rate(max(prices))} an hour on {len(known)} days"
+        rows = tuple(
+            (
+                day.date.isoformat(),
+                words.rate(day.usd_per_hour) if day.usd_per_hour is not None else "",
+                words.rate(day.spot_usd_per_hour) if day.spot_usd_per_hour is not None else "",
+            )
+            for day in days
+        )
+        title = "Price history"
+        draw = functools.partial(ranged, bars, Caption(title, lead))
+        figures.append(Figure(f"prices-{number}", title, f"{lead}.", draw, Table(("day", "on demand", "spot"), rows)))
+    return figures

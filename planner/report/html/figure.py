@@ -1,0 +1,34 @@
+"""A figure of the report: its title, a sentence, a picture in any width, and the table behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.results.report.scene import Scene
+
+WIDE, NARROW = 840.0, 320.0
+"""Widths in which each picture is drawn: for a page or paper, and for a telephone or a column of 80 mm."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts; cells that start with a digit or a dollar sign are aligned to the right."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with the table behind it; `draw` returns the picture in a width, None: the table says it all."""
+
+    key: str
+    title: str
+    lead: str
+    draw: Callable[[float], Scene] | None
+    table: Table
+    notes: tuple[str, ...] = ()

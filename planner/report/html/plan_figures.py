@@ -1,0 +1,247 @@
+"""Figures of the plan itself: the bill, the memory of each GPU, and the timetable."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING
+
+from planner.report import bill
+from planner.report import format as words
+from planner.report.html.figure import Figure, Table
+from planner.report.plan_sections import format_market, format_place
+from planner.report.plots.timetable import machine_lanes, stretches_of
+from planner.report.timetable import end_hours
+from planner.results.report.bars import Stack, stacked
+from planner.results.report.lanes import Lane, Moment, Stretch, lanes
+from planner.results.report.scene import Caption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.results.plan import Assignment, Plan
+    from planner.results.plan_parts import BillItem
+
+MAX_BARS_OF_JOBS = 40
+"""Most jobs with a bar of their own; the tables have all."""
+OVERHEAD = "overhead and margin"
+"""What the fit rule adds to live tensors: runtime, fragmentation, and the error of the estimate."""
+ON_SPOT, BY_THE_HOUR, STAGE, WAITING, RESERVED = "c2", "c0", "c6", "soft", "soft"
+"""Colours of a timetable."""
+
+
+def bill_figure(plan: Plan) -> Figure:
+    """Return the bill as stacked bars, a bar for each job."""
+    jobs = plan.jobs[:MAX_BARS_OF_JOBS]
+    stacks = [
+        Stack(
+            _name(job),
+            tuple((item_name(line, job.gpu), line.usd) for line in job.bill if round(line.usd, 2) > 0),
+            words.usd(job.cost_usd),
+        )
+        for job in jobs
+    ]
+    stacks += [
+        Stack(words.sanitise(one.offer), (("reserved", one.usd),), words.usd(one.usd)) for one in plan.reservations
+    ]
+    rows = [
+        (
+            _name(job), item_name(line, job.gpu), _how(line),
+            "" if line.rate_usd is None else words.rate(line.rate_usd),
+            words.usd(line.usd), words.sanitise(line.basis) or "price of the offer",
+        )
+        for job in plan.jobs for line in job.bill
+    ]  # fmt: skip
+    rows += [
+        (
+            "all",
+            f"reserved: {words.sanitise(one.offer)}",
+            f"{one.count} x",
+            "",
+            words.usd(one.usd),
+            "price of the offer",
+        )
+        for one in plan.reservations
+    ]
+    lead = ""
+    if plan.cost_usd is not None:
+        spread = words.usd_between(plan.cost_usd.low, plan.cost_usd.high)
+        total = words.usd(plan.cost_usd.expected)
+        lead = f"{total} expected; {spread} with 80 % probability"
+        shown = [line.usd for job in plan.jobs for line in job.bill] + [one.usd for one in plan.reservations]
+        if rest := bill.rounding(shown, plan.cost_usd.expected):
+            rows.append(("all", "rounding", "", "", words.usd(rest), "amounts are shown in whole cents"))
+        rows.append(("total", "", "", "", total, spread))
+    draw = functools.partial(stacked, stacks, Caption("Bill", f"Bill by item: {lead}"), words.usd, "")
+    head = ("job", "item", "amount", "rate", "dollars", "basis")
+    return Figure("bill", "Bill", f"{lead}.", draw, Table(head, tuple(rows)))
+
+
+def item_name(line: BillItem, gpu: str) -> str:
+    """Return an item of a bill in the words of the screen, as a page shows it."""
+    return words.sanitise(bill.item_name(line, gpu))
+
+
+def _how(line: BillItem) -> str:
+    return "" if line.quantity is None or not line.unit else bill.quantity(line.quantity, line.unit)
+
+
+def memory_figure(plan: Plan) -> Figure | None:
+    """Return the memory of one GPU by part against what is usable, a bar for each job; None without GPUs."""
+    jobs = [job for job in plan.jobs if job.gpus and job.vram_gib.parts]
+    if not jobs:
+        return None
+    stacks = []
+    for job in jobs[:MAX_BARS_OF_JOBS]:
+        vram = job.vram_gib
+        parts = [(_part(name), size) for name, size in vram.parts.items() if size >= 0.05]
+        rest = vram.peak - math.fsum(size for _, size in parts)
+        parts += [(OVERHEAD, rest)] if rest > 0.05 else []
+        stacks.append(
+            Stack(_name(job), tuple(parts), f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", vram.usable)
+        )
+    rows = [(_name(job), name, f"{words.gib(size)} GiB") for job in jobs for name, size in _memory_rows(job)]
+    lead = "; ".join(
+        f"{f'{_name(job)}: ' if len(jobs) > 1 else ''}"
+        f"{words.gib(job.vram_gib.peak)} of {words.gib(job.vram_gib.usable)} "
+        f"GiB of {job.gpu}, fits with {words.probability_text(job.vram_gib.fit_probability)} probability"
+        for job in jobs[:3]
+    ) + (f"; {len(jobs) - 3} more jobs" if len(jobs) > 3 else "")
+    draw = functools.partial(
+        stacked, stacks, Caption("Memory of one GPU", lead), words.gib_text, "usable memory of the GPU"
+    )
+    return Figure("memory", "Memory of one GPU", f"{lead}.", draw, Table(("job", "part", "size"), tuple(rows)))
+
+
+def _memory_rows(job: Assignment) -> list[tuple[str, float]]:
+    """Return the parts of the memory of one GPU and what is added to them, which make up what is needed, and the rest.
+
+    Each is rounded as it is shown, so that the rows add up.
+    """
+    vram = job.vram_gib
+    parts = [(_part(name), round(size, 1)) for name, size in vram.parts.items()]
+    needed, usable = round(vram.peak, 1), round(vram.usable, 1)
+    added = needed - math.fsum(size for _, size in parts)
+    what = OVERHEAD if added >= -0.05 * len(parts) else "less in the observed run"
+    parts += [(what, added)] if abs(added) >= 0.05 else []
+    return [*parts, ("needed", needed), ("free", usable - needed), (f"usable on {job.gpu}", usable)]
+
+
+def _part(name: str) -> str:
+    return words.sanitise(name.replace("_", " "))
+
+
+def _name(job: Assignment) -> str:
+    return words.sanitise(job.name)
+
+
+def timetable_figure(plan: Plan) -> Figure:
+    """Return the stages of one job, or which job runs where and when."""
+    if len(plan.jobs) == 1 and not plan.is_timetable:
+        return _stages(plan.jobs[0])
+    found = machine_lanes(plan) if plan.is_timetable else [(format_place(job, False), [job]) for job in plan.jobs]
+    rows = [
+        Lane(
+            words.sanitise(name),
+            tuple(_stretch(job, start, end) for job in jobs for start, end in _times(job)),
+            tuple(job.deadline_hours for job in jobs if job.deadline_hours is not None),
+            tuple(
+                Stretch(one.start_hours, min(one.end_hours, _last(plan)), RESERVED, "", f"reserved: {one.offer}")
+                for number, one in enumerate(plan.reservations)
+                if any(job.reservation == number for job in jobs)
+            ),
+        )
+        for name, jobs in found[:MAX_BARS_OF_JOBS]
+    ]
+    table = [
+        (_name(job), format_place(job), f"{job.start_at_hours:.1f} h", f"{end_hours(job):.1f} h",
+         words.usd(job.cost_usd),
+         "" if job.deadline_hours is None else f"{words.plain_number(job.deadline_hours)} h")
+        for job in sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.name))
+    ]  # fmt: skip
+    since = f", hours from {plan.now.replace('T', ' ')}" if plan.now else ", hours"
+    lead = f"{len(plan.jobs)} jobs; the last one ends by hour {words.plain_number(_last(plan))}"
+    kinds = {one.role: one for row in rows for one in row.stretches}
+    legend = [
+        (name, role)
+        for name, role in (("on demand", BY_THE_HOUR), ("spot", ON_SPOT), ("own or reserved", "c3"))
+        if role in kinds
+    ]
+    legend += [("reserved", RESERVED)] if plan.reservations else []
+    visible = any(due <= 1.02 * _last(plan) for row in rows for due in row.due)
+    legend += [("deadline of a job", "accent")] if visible else []
+    draw = functools.partial(
+        lanes, rows, (), legend, Caption("Timetable", lead, f"at the confidence of each job{since}")
+    )
+    head = ("job", "machines", "start", "end", "cost", "deadline")
+    return Figure("timetable", "Timetable", f"{lead}.", draw, Table(head, tuple(table)))
+
+
+def _times(job: Assignment) -> list[tuple[float, float]]:
+    return stretches_of(job) if job.end_at_hours is not None else [(0.0, end_hours(job))]
+
+
+def _stretch(job: Assignment, start: float, end: float) -> Stretch:
+    own = job.is_reserved or job.tier in ("own", "committed")
+    role = "c3" if own else ON_SPOT if job.spot_share > 0 else BY_THE_HOUR
+    market = format_market(job.spot_share, job.tier)
+    how = f"{_name(job)}: {words.plain_number(start)} to {words.plain_number(end)} h, {market}"
+    return Stretch(start, end, role, _name(job), how)
+
+
+def _last(plan: Plan) -> float:
+    return max(end_hours(job) for job in plan.jobs)
+
+
+def _stages(job: Assignment) -> Figure:
+    """Return the stages of one job one after the other, with the guard of a spot policy and the deadline."""
+    rows: list[Lane] = []
+    table: list[tuple[str, ...]] = []
+    at = 0.0
+    for name, hours, role in _parts(job):
+        rows.append(Lane(name, (Stretch(at, at + hours, role, "", f"{name}: {words.hours(hours)}"),)))
+        table.append((name, words.hours(at) if at else "0.0 h", words.hours(hours)))
+        at += hours
+    moments = [Moment(job.hours.expected, f"expected end, {words.hours(job.hours.expected)}", "ink")]
+    if job.hours.at_confidence > job.hours.expected * 1.001:
+        moments.append(
+            Moment(job.hours.at_confidence, f"end at the confidence, {words.hours(job.hours.at_confidence)}", "ink")
+        )
+    guard = job.spot.latest_on_demand_hours if job.spot else None
+    guard = job.switch_to_on_demand_at_hours if guard is None and 0 < job.spot_share < 1 else guard
+    if guard is not None:
+        moments.append(Moment(guard, f"guard: on demand from {words.hours(guard)} at the latest", "c3"))
+    if job.deadline_hours is not None and job.deadline_hours <= 4 * job.hours.at_confidence:
+        moments.append(Moment(job.deadline_hours, f"deadline, {words.hours(job.deadline_hours)}", "accent"))
+    table += [(moment.name, words.hours(moment.hours), "") for moment in moments]
+    interval = words.between(job.hours.low, job.hours.high)
+    lead = f"{words.hours(job.hours.expected)} expected; {interval} with 80 % probability"
+    names = {
+        ON_SPOT: "on spot",
+        BY_THE_HOUR: "on demand",
+        STAGE: "before and after training",
+        WAITING: "waiting for spot",
+    }
+    used = [one.role for row in rows for one in row.stretches]
+    legend = [(names[role], role) for role in dict.fromkeys(used) if role in names]
+    draw = functools.partial(lanes, rows, moments, legend, Caption("Timetable", lead, "expected hours"))
+    return Figure("timetable", "Timetable", f"{lead}.", draw, Table(("stage", "from", "takes"), tuple(table)))
+
+
+def _parts(job: Assignment) -> Iterator[tuple[str, float, str]]:
+    """Yield the stages in their order, those on spot by the expected share of the work."""
+    before = {name: hours for name, hours in job.stage_hours.items() if name == "prepare data"}
+    waiting = job.spot.waiting_hours if job.spot else 0.0
+    yield from ((name, hours, STAGE) for name, hours in before.items() if hours > 0)
+    if job.start_hours > 0:
+        yield ("start" if job.gpus else "upload"), job.start_hours, STAGE
+    if waiting > 0:
+        yield "waiting", waiting, WAITING
+    work = job.training_hours - waiting
+    what = "answering" if job.inference else "training"
+    on_spot = work * min(1.0, max(0.0, job.spot_share))
+    if on_spot > 0:
+        yield f"{what} on spot", on_spot, ON_SPOT
+    if work - on_spot > 1e-6:
+        yield f"{what} on demand" if on_spot > 0 else what, work - on_spot, BY_THE_HOUR
+    yield from ((name, hours, STAGE) for name, hours in job.stage_hours.items() if hours > 0 and name not in before)

@@ -1,0 +1,230 @@
+"""Figures of a service: load and replicas by the hour, dollars against the time per token, bill, simpler fleets."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import TYPE_CHECKING, TypeVar
+
+from planner.report import format as words
+from planner.report.html.figure import Figure, Table
+from planner.report.inference.fleet import proven
+from planner.report.inference.plan import HOSTS
+from planner.report.serving.frontier import summary
+from planner.report.serving.strip import DAYS
+from planner.results.report.axis import Axis, draw_up, fit_axis, money
+from planner.results.report.bars import Stack, stacked
+from planner.results.report.scene import SERIES, Caption, Dot, Line, Rect, Scene, Shape, Text, clip
+from planner.results.serving.differences import MILLISECONDS, by_dollars, describe_kind, month_items, seconds_text, span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.results.plan import Plan
+    from planner.results.serving.fleet import Fleet, Service
+    from planner.results.serving.frontier import ServiceFrontier
+
+AXIS_ROOM, PANEL_HEIGHT, PANEL_GAP, LEGEND_ROW = 52.0, 120.0, 26.0, 18.0
+"""Pixels: room of the axis, height of a panel, between panels, of a line of the legend."""
+_DAY = 24
+_T = TypeVar("_T")
+
+
+def load_figure(service: Service) -> Figure:
+    """Return load and capacity above, replicas by kind below, and the table of every hour."""
+    fleet = service.fleet
+    least, most = min(fleet.replicas_by_hour), max(fleet.replicas_by_hour)
+    lead = (
+        f"{span(least, most)} replicas for {span(min(fleet.load), max(fleet.load))} {fleet.unit}; "
+        f"mean use {words.percent(fleet.use)}, {words.percent(fleet.spot_share)} of the capacity on spot"
+    )
+    rows = [
+        (
+            _hour(hour, len(fleet.load)),
+            words.significant(fleet.load[hour]),
+            words.significant(_capacity(fleet, hour)),
+            words.percent(fleet.use_by_hour[hour]),
+            f"{fleet.replicas_by_hour[hour]:,}",
+            f"{sum(one.by_hour[hour] * one.replicas for one in fleet.kinds if one.market == 'spot'):,}",
+        )
+        for hour in range(len(fleet.load))
+    ]
+    caption = Caption("Load and replicas", lead)
+    head = ("hour", fleet.unit, "capacity", "use", "replicas", "on spot")
+    return Figure(
+        "load", "Load and replicas", f"{lead}.", functools.partial(_week, fleet, caption), Table(head, tuple(rows))
+    )
+
+
+def _hour(hour: int, hours: int) -> str:
+    return f"{hour % _DAY}:00" if hours == _DAY else f"{DAYS[hour // _DAY]} {hour % _DAY}:00"
+
+
+def _capacity(fleet: Fleet, hour: int) -> float:
+    return sum(one.capacity * one.by_hour[hour] for one in fleet.kinds)
+
+
+def _week(fleet: Fleet, caption: Caption, width: float) -> Scene:
+    """Return the picture: two panels over the hours, and the names of the kinds."""
+    hours = len(fleet.load)
+    across = Axis(0.0, float(hours), AXIS_ROOM, width - 8.0)
+    able = [_capacity(fleet, hour) for hour in range(hours)]
+    up = Axis(0.0, max(able) * 1.1, 16.0 + PANEL_HEIGHT, 16.0)
+    shapes: list[Shape] = [
+        *draw_up(up, AXIS_ROOM, width - 8.0),
+        Text(AXIS_ROOM, 11.0, f"{fleet.unit}: load, and capacity", "muted"),
+    ]
+    for start, end, load in _runs(fleet.load):
+        top = up.at(load)
+        note = f"{_hour(start, hours)}: {words.significant(load)} {fleet.unit}"
+        shapes.append(Rect(across.at(start), top, across.at(end) - across.at(start), up.start - top, "c5", note))
+    shapes.append(Line(tuple(_corners(able, across, up)), "ink", 1.5))
+    bottom = up.start + PANEL_GAP + PANEL_HEIGHT
+    count = Axis(0.0, float(max(fleet.replicas_by_hour)), bottom, up.start + PANEL_GAP)
+    shapes += [*_whole_ticks(count, width), Text(AXIS_ROOM, up.start + PANEL_GAP - 5.0, "replicas by kind", "muted")]
+    base = [0] * hours
+    names: list[tuple[str, str]] = []
+    for index, kind in enumerate(sorted(by_dollars(fleet), key=lambda one: one.market == "spot")):
+        role, name = SERIES[index % len(SERIES)], words.sanitise(describe_kind(kind))
+        names.append((name, role))
+        stack = [(low, one * kind.replicas) for low, one in zip(base, kind.by_hour, strict=True)]
+        for start, end, (low, more) in _runs(stack):
+            if more:
+                top = count.at(low + more)
+                wide = max(0.5, across.at(end) - across.at(start))
+                note = f"{_hour(start, hours)}: {more} of {name}"
+                shapes.append(Rect(across.at(start), top, wide, count.at(low) - top, role, note))
+        base = [low + more for low, more in stack]
+    shapes += _days(across, bottom, hours)
+    return _with_names(shapes, names, bottom + 2.0 * LEGEND_ROW, width, caption)
+
+
+def _runs(values: Sequence[_T]) -> list[tuple[int, int, _T]]:
+    """Return from which hour to which each value stays the same."""
+    found: list[tuple[int, int, _T]] = []
+    at = 0
+    for value, group in itertools.groupby(values):
+        many = len(list(group))
+        found.append((at, at + many, value))
+        at += many
+    return found
+
+
+def _corners(values: Sequence[float], across: Axis, up: Axis) -> list[tuple[float, float]]:
+    """Return the corners of a line of steps."""
+    return [(across.at(at), up.at(value)) for start, end, value in _runs(values) for at in (start, end)]
+
+
+def _whole_ticks(count: Axis, width: float) -> list[Shape]:
+    """Return grid lines at whole numbers of replicas."""
+    step = max(1, round(count.high / 4))
+    shapes: list[Shape] = []
+    for value in range(0, int(count.high) + 1, step):
+        at = count.at(value)
+        line = Line(((AXIS_ROOM, at), (width - 8.0, at)), "grid")
+        shapes += [line, Text(AXIS_ROOM - 6.0, at + 4.0, f"{value:,}", "muted", "end")]
+    return shapes
+
+
+def _days(across: Axis, bottom: float, hours: int) -> list[Shape]:
+    """Return the names of the days, or the hours of one day."""
+    if hours == _DAY:
+        return [Text(across.at(hour), bottom + 16.0, f"{hour}", "muted", "middle") for hour in range(0, _DAY + 1, 6)]
+    middle = _DAY / 2
+    return [
+        Text(across.at(day * _DAY + middle), bottom + 16.0, DAYS[day], "muted", "middle")
+        for day in range(hours // _DAY)
+    ]
+
+
+def _with_names(
+    shapes: list[Shape], names: Sequence[tuple[str, str]], top: float, width: float, caption: Caption
+) -> Scene:
+    """Return the scene with a line for each kind below."""
+    for index, (name, role) in enumerate(names):
+        y = top + 10.0 + index * LEGEND_ROW
+        text = clip(name, width - AXIS_ROOM - 24.0)
+        shapes += [Rect(AXIS_ROOM, y - 10.0, 12.0, 12.0, role), Text(AXIS_ROOM + 18.0, y, text)]
+    return Scene(width, top + 14.0 + len(names) * LEGEND_ROW, caption.title, caption.description, tuple(shapes))
+
+
+def service_frontier_figure(found: ServiceFrontier) -> Figure:
+    """Return dollars of a month over the limit on the time per token."""
+    rows = [
+        (
+            f"{seconds_text(one.tpot_seconds)}{' (asked)' if one.asked else ''}", words.usd(one.usd_per_month),
+            proven(one.gap).removeprefix("proven within "), span(one.least_replicas, one.most_replicas),
+            "; ".join(map(words.sanitise, one.machines)),
+        )
+        for one in found.points
+    ]  # fmt: skip
+    lead = summary(found)
+    caption = Caption("Dollars against the time per token", lead, "limit on the time per token, ms")
+    head = ("per token", "a month", "proven within", "replicas", "fleet")
+    draw = functools.partial(_steps, found, caption)
+    return Figure("latency", "Dollars against the time per token", f"{lead}.", draw, Table(head, tuple(rows)))
+
+
+def _steps(found: ServiceFrontier, caption: Caption, width: float) -> Scene:
+    """Return a line that falls from point to point; the limit of the scenario is filled."""
+    points = found.points
+    limits = [one.tpot_seconds * MILLISECONDS for one in points]
+    usd = [one.usd_per_month for one in points]
+    left, bottom = AXIS_ROOM + 16.0, 240.0
+    across, up = fit_axis(min(limits), max(limits), left, width - 12.0), fit_axis(min(usd), max(usd), bottom, 14.0)
+    shapes: list[Shape] = [*draw_up(up, left, width - 12.0, money)]
+    last = -1e9
+    for limit in limits:
+        at = across.at(limit)
+        if at - last > 34.0:
+            shapes.append(Text(at, bottom + 16.0, f"{limit:.3g}", "muted", "middle"))
+            last = at
+    corners: list[tuple[float, float]] = []
+    for limit, dollars in zip(limits, usd, strict=True):
+        corners += [(across.at(limit), corners[-1][1])] if corners else []
+        corners.append((across.at(limit), up.at(dollars)))
+    shapes.append(Line(tuple(corners), "c0", 1.5))
+    for one, limit in zip(points, limits, strict=True):
+        note = f"{seconds_text(one.tpot_seconds)}: {words.usd(one.usd_per_month)} a month"
+        place = across.at(limit), up.at(one.usd_per_month)
+        shapes.append(Dot(*place, 6.0 if one.asked else 4.0, "c0", "accent" if one.asked else "c0", note))
+    shapes.append(Text(across.end, bottom + 34.0, caption.axis, "muted", "end"))
+    return Scene(width, bottom + 42.0, caption.title, caption.description, tuple(shapes))
+
+
+def month_bill_figure(plan: Plan) -> Figure:
+    """Return the dollars of a month by kind of machine and their starts, a bar for each service."""
+    stacks, rows = [], []
+    for service in plan.services:
+        fleet = service.fleet
+        parts = [(words.sanitise(name), usd) for name, usd in month_items(fleet)]
+        stacks.append(
+            Stack(
+                words.sanitise(service.name), tuple(one for one in parts if round(one[1], 2) > 0),
+                words.usd(fleet.usd_per_month),
+            )
+        )  # fmt: skip
+        rows += [(words.sanitise(service.name), name, words.usd(usd)) for name, usd in parts]
+        rows.append((words.sanitise(service.name), "all", words.usd(fleet.usd_per_month)))
+    lead = f"{words.usd(sum(one.fleet.usd_per_month for one in plan.services))} a month"
+    draw = functools.partial(stacked, stacks, Caption("Bill of a month", lead), words.usd, "")
+    table = Table(("service", "item", "a month"), tuple(rows))
+    return Figure("bill", "Bill of a month", f"{lead}.", draw, table)
+
+
+def simpler_figure(service: Service) -> Figure:
+    """Return what simpler fleets and services that answer by the token cost a month, as a table."""
+    fleet = service.fleet
+    rows = [("this fleet", words.usd(fleet.usd_per_month), "")]
+    for one in fleet.baselines:
+        usd = "impossible within the limits" if one.usd_per_month is None else words.usd(one.usd_per_month)
+        how = f"on {words.sanitise(one.machines)}" if one.machines else ""
+        rows.append((words.sanitise(one.name), usd, how))
+    for api in fleet.api:
+        pays = "costs less at this load"
+        if api.pays_from_requests is not None:
+            pays = f"own machines cost less from {words.significant(api.pays_from_requests)} requests a month"
+        rows.append((words.sanitise(api.offer), words.usd(api.usd), f"{HOSTS[api.hosts_tuned]}; {pays}"))
+    lead = "What the same load costs with one kind of machine, always on, or at a service that answers by the token."
+    table = Table(("instead", "a month", "how"), tuple(rows))
+    return Figure("simpler", "Simpler fleets and services", lead, None, table)

@@ -1,0 +1,1 @@
+"""Text of what-if, frontier and explain of a service."""

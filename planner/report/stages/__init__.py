@@ -1,0 +1,1 @@
+"""Text of the data path and of the export."""

@@ -1,0 +1,1 @@
+"""Results of choosing a model, its tokens and the batch."""

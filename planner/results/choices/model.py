@@ -1,0 +1,103 @@
+"""The model, the tokens and the batch that a plan chose, and the frontier of loss against dollars."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from planner.results.html import html_table
+from planner.results.plan_parts import Part
+
+
+class LossRange(Part):
+    """Loss in nats per token, with the range that laws and data sets leave."""
+
+    value: float
+    low: float
+    high: float
+
+
+class ModelOption(Part):
+    """Another model at its own best, or as cheap as it gets."""
+
+    architecture: str
+    parameters: int
+    tokens: int
+    loss: float | None
+    usd: float
+
+
+class MoreMoney(Part):
+    """What another half of the budget buys."""
+
+    budget_usd: float
+    architecture: str
+    tokens: int
+    loss: float
+
+
+class BatchChoice(Part):
+    """The batch of a plan, and what it costs in tokens against the smallest one of the range."""
+
+    sequences: int
+    tokens: int
+    reference_sequences: int
+    critical_tokens: float
+    critical_tokens_low: float
+    critical_tokens_high: float
+    token_factor: float
+    step_factor: float
+    learning_rate_factor: float
+    sigma: float
+
+
+class ModelChoice(Part):
+    """What was left open and is decided: `tokens` are those of the run, at its batch."""
+
+    architecture: str
+    parameters: int
+    law_parameters: int
+    tokens: int
+    tokens_at_reference: int
+    loss: LossRange | None = None
+    law: str | None = None
+    unique_tokens: int | None = None
+    as_good: tuple[ModelOption, ...] = ()
+    more_money: MoreMoney | None = None
+    batch: BatchChoice | None = None
+    compared: int
+    """Models times batches that were compared, each by solving it."""
+
+
+class LossPoint(Part):
+    """The least loss that costs no more: `budget_usd` is what keeps it at the confidence of the budget."""
+
+    budget_usd: float
+    loss: float
+    architecture: str
+    parameters: int
+    tokens: int
+    hours: float
+    plan: str
+
+
+class LossFrontier(Part):
+    """Loss against dollars, cheapest first; no point is both cheaper and better than another."""
+
+    schema_version: int = 1
+    scenario: str
+    status: Literal["optimal", "infeasible"]
+    points: tuple[LossPoint, ...] = ()
+    law: str
+    compared: int
+    solved: int
+    seconds: float
+    as_of: str
+    notes: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: a row per point."""
+        rows = [
+            (f"${one.budget_usd:,.2f}", f"{one.loss:.3f}", one.architecture, f"{one.tokens:.3g}", one.plan)
+            for one in self.points
+        ]
+        return html_table(f"{self.scenario}: {self.status}", ("dollars", "loss", "model", "tokens", "plan"), rows)

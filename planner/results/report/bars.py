@@ -1,0 +1,196 @@
+"""Charts of bars: stacked parts, single bars with a range, changes to both sides, and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from planner.results.report.axis import Axis, draw_across, draw_moments
+from planner.results.report.scene import SERIES, Caption, Line, Rect, Scene, Shape, Text, clip, text_width, wrap
+
+ROW, BAR_HEIGHT = 34.0, 18.0
+"""Height of a row and of its bar."""
+BESIDE = 480.0
+"""Width from which on labels stand to the left of bars; on a narrower chart they stand above them."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One stacked bar: parts in order of drawing, and the words at its end."""
+
+    label: str
+    parts: tuple[tuple[str, float], ...]
+    words: str
+    limit: float | None = None
+    """Where a mark crosses the bar, such as the memory of the GPU."""
+
+
+@dataclass(frozen=True)
+class Ranged:
+    """One bar with its words, and the ends of its range."""
+
+    label: str
+    value: float
+    words: str
+    low: float | None = None
+    high: float | None = None
+    is_chosen: bool = False
+
+
+@dataclass(frozen=True)
+class Swing:
+    """What two changes of one cause do: differences, None where there is no plan."""
+
+    label: str
+    down: float | None
+    up: float | None
+    words: str
+
+
+def stacked(rows: Sequence[Stack], caption: Caption, show: Callable[[float], str], limit: str, width: float) -> Scene:
+    """Return stacked bars, with the parts named below in the order of their size over all rows."""
+    sums: dict[str, float] = {}
+    for row in rows:
+        for name, value in row.parts:
+            sums[name] = sums.get(name, 0.0) + value
+    names = sorted(sums, key=lambda name: -sums[name])
+    shown, rest = (names, []) if len(names) <= len(SERIES) else (names[: len(SERIES) - 1], names[len(SERIES) - 1 :])
+    roles = {name: SERIES[index] for index, name in enumerate(shown)} | dict.fromkeys(rest, SERIES[-1])
+    frame = _Frame(width, [row.label for row in rows], room=max(text_width(row.words) for row in rows) + 12)
+    most = max([sum(value for _, value in row.parts) for row in rows] + [row.limit or 0.0 for row in rows])
+    axis = Axis(0.0, most or 1.0, frame.left, frame.right)
+    shapes: list[Shape] = []
+    for index, row in enumerate(rows):
+        top, start = frame.bar_top(index), 0.0
+        shapes += frame.label(index)
+        for name, value in sorted(row.parts, key=lambda part: names.index(part[0])):
+            if value > 0:
+                wide = max(0.0, axis.at(start + value) - axis.at(start) - 1)
+                shapes.append(Rect(axis.at(start), top, wide, BAR_HEIGHT, roles[name], f"{name}: {show(value)}"))
+                start += value
+        if row.limit is not None:
+            at = axis.at(row.limit)
+            shapes.append(Line(((at, top - 5), (at, top + BAR_HEIGHT + 5)), "accent", 2.0))
+        shapes.append(Text(frame.right + 8, top + 14, clip(row.words, width - frame.right - 8)))
+    entries = [(name, roles[name], show(sums[name])) for name in shown]
+    entries += [("other", SERIES[-1], show(sum(sums[name] for name in rest)))] if rest else []
+    entries += [(limit, "accent", "")] if limit else []
+    legend, bottom = _legend(entries, frame.bottom + 10, width)
+    return Scene(width, bottom, caption.title, caption.description, (*shapes, *legend))
+
+
+def ranged(rows: Sequence[Ranged], caption: Caption, width: float) -> Scene:
+    """Return one bar per row from zero, the chosen one in another colour, ranges as thin lines."""
+    room = min(0.5 * width, max(text_width(row.words) for row in rows) + 14)
+    frame = _Frame(width, [row.label for row in rows], room=room)
+    most = max(max(row.value, row.high or 0.0) for row in rows)
+    axis = Axis(0.0, most or 1.0, frame.left, frame.right)
+    shapes: list[Shape] = []
+    for index, row in enumerate(rows):
+        top = frame.bar_top(index)
+        shapes += frame.label(index, row.is_chosen)
+        fill = "c0" if row.is_chosen else "c6"
+        long = max(1.0, axis.at(row.value) - frame.left)
+        shapes.append(Rect(frame.left, top, long, BAR_HEIGHT, fill, row.words))
+        end = axis.at(max(row.value, row.high or 0.0))
+        if row.low is not None and row.high is not None:
+            shapes.append(
+                Line(((axis.at(row.low), top + BAR_HEIGHT / 2), (axis.at(row.high), top + BAR_HEIGHT / 2)), "ink", 2.0)
+            )
+        shapes.append(Text(end + 8, top + 14, clip(row.words, width - end - 8), bold=row.is_chosen))
+    return Scene(width, frame.bottom, caption.title, caption.description, tuple(shapes))
+
+
+def swings(
+    rows: Sequence[Swing], caption: Caption, names: tuple[str, str], show: Callable[[float], str], width: float
+) -> Scene:
+    """Return bars to both sides of a middle line: blue where the cause is lowered, red where it is raised."""
+    frame = _Frame(width, [row.label for row in rows], room=12.0, most_lines=2)
+    changes = [change for row in rows for change in (row.down, row.up) if change is not None]
+    low, high = min([0.0, *changes]), max([0.0, *changes])
+    space = 0.04 * (high - low) or 1.0
+    axis = Axis(low - space if low < 0 else low, high + space, frame.left, frame.right)
+    shapes = draw_across(axis, frame.top, frame.bottom, caption.axis, show)
+    zero = axis.at(0.0)
+    for index, row in enumerate(rows):
+        top = frame.bar_top(index)
+        shapes += frame.label(index)
+        both = sorted(((row.down, "c0"), (row.up, "c1")), key=lambda end: -abs(end[0] or 0.0))
+        for change, role in both:
+            if change is None:
+                shapes.append(Text(frame.right - 2, top + 14, "no plan", "accent", "end"))
+            elif change:
+                ends = sorted((zero, axis.at(change)))
+                shapes.append(Rect(ends[0], top, max(1.0, ends[1] - ends[0]), BAR_HEIGHT, role, row.words))
+    shapes.append(Line(((zero, frame.top), (zero, frame.bottom)), "ink"))
+    entries = [(names[0], "c0", ""), (names[1], "c1", "")]
+    legend, bottom = _legend(entries, frame.bottom + 40, width)
+    return Scene(width, bottom, caption.title, caption.description, (*shapes, *legend))
+
+
+def histogram(
+    edges: Sequence[float],
+    counts: Sequence[int],
+    marks: Sequence[tuple[float, str, str]],
+    caption: Caption,
+    show: Callable[[float], str],
+    width: float,
+) -> Scene:
+    """Return counts per bin as bars, with marks (figure, words, role) as lines that are named above."""
+    # Names stand in rows above the bars, so that they never cover each other.
+    top = 8.0 + 18.0 * len(marks)
+    left, right, bottom = 8.0, width - 12.0, top + 110.0
+    values = [*edges, *(value for value, _, _ in marks)]
+    axis = Axis(min(values), max(values) if max(values) > min(values) else min(values) + 1.0, left, right)
+    most = max(counts) or 1
+    shapes = draw_across(axis, top, bottom, caption.axis, show)
+    for count, begin, end in zip(counts, edges[:-1], edges[1:], strict=True):
+        if count:
+            tall = (bottom - top) * count / most
+            wide = max(1.0, axis.at(end) - axis.at(begin) - 1)
+            note = f"{show(begin)} to {show(end)}: {count:,} runs"
+            shapes.append(Rect(axis.at(begin), bottom - tall, wide, tall, "c5", note))
+    shapes.append(Line(((left, bottom), (right, bottom)), "muted"))
+    shapes += draw_moments(marks, axis, bottom, width)
+    return Scene(width, bottom + 44.0, caption.title, caption.description, tuple(shapes))
+
+
+class _Frame:
+    """Rows of bars with their labels: beside the bars on a wide chart, above them on a narrow one."""
+
+    def __init__(self, width: float, labels: Sequence[str], room: float, most_lines: int = 1) -> None:
+        self.top, self.width, self.labels = 4.0, width, labels
+        self.is_beside = width >= BESIDE
+        longest = max((text_width(label) for label in labels), default=0.0)
+        self.left = min(longest + 14, 0.34 * width) if self.is_beside else 0.0
+        self.lines = [wrap(label, self.left - 10, most_lines) for label in labels] if self.is_beside else []
+        self.right = width - room
+        self.row = ROW if self.is_beside else ROW + 16
+        self.bottom = self.top + self.row * len(labels)
+
+    def bar_top(self, index: int) -> float:
+        """Return the upper edge of the bar of a row."""
+        return self.top + self.row * index + (self.row - BAR_HEIGHT - (8 if self.is_beside else 6))
+
+    def label(self, index: int, bold: bool = False) -> list[Shape]:
+        """Return the label of a row."""
+        top = self.bar_top(index)
+        if not self.is_beside:
+            return [Text(0, top - 5, clip(self.labels[index], self.width), bold=bold)]
+        lines = self.lines[index]
+        first = top + 14 - 7 * (len(lines) - 1)
+        return [Text(0, first + 14 * place, line, bold=bold) for place, line in enumerate(lines)]
+
+
+def _legend(entries: Sequence[tuple[str, str, str]], top: float, width: float) -> tuple[list[Shape], float]:
+    """Return swatches with names and figures, as many in a line as fit, and the lower edge."""
+    shapes: list[Shape] = []
+    x, y = 0.0, top + 12
+    for name, role, figure in entries:
+        words = clip(f"{name} {figure}".strip(), width - 20)
+        long = text_width(words) + 18
+        if x > 0 and x + long > width:
+            x, y = 0.0, y + 20
+        shapes += [Rect(x, y - 10, 11, 11, role), Text(x + 17, y, words)]
+        x += long + 16
+    return shapes, y + 8

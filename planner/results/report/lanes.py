@@ -1,0 +1,98 @@
+"""A timetable as lanes: what happens on each machine from when to when, with moments as marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from planner.results.report.axis import Axis, draw_across, draw_moments
+from planner.results.report.bars import BESIDE
+from planner.results.report.scene import Caption, Line, Rect, Scene, Shape, Text, clip, text_width, wrap
+
+LANE, STRETCH = 30.0, 20.0
+"""Height of a lane and of what is drawn on it."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Something from one hour to another one; `name` is written on it where there is room."""
+
+    start: float
+    end: float
+    role: str
+    name: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A machine, or a stage, with what happens on it; the due hours are marks on the lane alone."""
+
+    label: str
+    stretches: tuple[Stretch, ...]
+    due: tuple[float, ...] = ()
+    behind: tuple[Stretch, ...] = ()
+    """Drawn below the others and higher than they, such as reservations."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """An hour that matters to all lanes, with its name."""
+
+    hours: float
+    name: str
+    role: str = "accent"
+
+
+def lanes(
+    rows: Sequence[Lane], moments: Sequence[Moment], legend: Sequence[tuple[str, str]], caption: Caption, width: float
+) -> Scene:
+    """Return the timetable; `legend` are names and roles of colours."""
+    is_beside = width >= BESIDE
+    tall = LANE if is_beside else LANE + 16
+    longest = max((text_width(row.label) for row in rows), default=0.0)
+    left = min(longest + 14, 0.34 * width) if is_beside else 0.0
+    top = 6.0 + 18.0 * len(moments)
+    bottom = top + tall * len(rows) + 4
+    ends = [stretch.end for row in rows for stretch in row.stretches]
+    last = max([*ends, *(moment.hours for moment in moments), 1e-6])
+    axis = Axis(0.0, last * 1.02, left, width - 12.0)
+    shapes = draw_across(axis, top, bottom, caption.axis)
+    for index, row in enumerate(rows):
+        upper = top + tall * index + (tall - STRETCH - 4)
+        shapes += _label(row.label, left, upper, is_beside, width)
+        for one in row.behind:
+            start, wide = _span(axis, one)
+            shapes.append(Rect(start, upper - 4, wide, STRETCH + 8, one.role, one.words))
+        for one in row.stretches:
+            start, wide = _span(axis, one)
+            shapes.append(Rect(start, upper, wide, STRETCH, one.role, one.words))
+            if one.name and text_width(one.name) + 8 <= wide and one.role != "soft":
+                shapes.append(Text(start + wide / 2, upper + 14, one.name, "onfill", "middle"))
+        for hours in row.due:
+            if hours <= axis.high:
+                at = axis.at(hours)
+                shapes.append(Line(((at, upper - 4), (at, upper + STRETCH + 4)), "accent", 2.0))
+    shapes += draw_moments([(one.hours, one.name, one.role) for one in moments], axis, bottom, width)
+    x, y = 0.0, bottom + 54.0
+    for name, role in legend:
+        long = text_width(name) + 18
+        if x > 0 and x + long > width:
+            x, y = 0.0, y + 20
+        shapes += [Rect(x, y - 10, 11, 11, role), Text(x + 17, y, name)]
+        x += long + 16
+    return Scene(width, y + 8 if legend else bottom + 44, caption.title, caption.description, tuple(shapes))
+
+
+def _span(axis: Axis, one: Stretch) -> tuple[float, float]:
+    """Return left edge and width; a gap of a pixel keeps neighbours apart."""
+    start = axis.at(one.start)
+    return start, max(1.5, axis.at(one.end) - start - 1)
+
+
+def _label(label: str, left: float, upper: float, is_beside: bool, width: float) -> list[Shape]:
+    if not is_beside:
+        return [Text(0, upper - 5, clip(label, width))]
+    lines = wrap(label, left - 10)
+    first = upper + 14 - 7 * (len(lines) - 1)
+    return [Text(0, first + 14 * place, line) for place, line in enumerate(lines)]

@@ -1,0 +1,134 @@
+"""What a plan says of a service: the fleet by the hour, its dollars, and how near its latency comes to the limits.
+
+Dollars are expected US dollars. A cycle is a day or a week from Monday 0:00 on, and repeats.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from planner.results.inference import ApiPrice
+from planner.results.plan_parts import Part, Relaxation
+
+
+class FleetKind(Part):
+    """Machines of one offer with replicas of one engine and format, and how many of them each hour has."""
+
+    provider: str
+    region: str
+    instance: str
+    offer: str
+    market: Literal["on demand", "spot", "committed"]
+    gpu: str
+    gpus: int
+    """Of one machine."""
+    engine: str
+    weight_format: str
+    weight_bits: int
+    kv_bits: int
+    gpus_per_replica: int
+    pipeline_parallel: int = 1
+    replicas: int
+    """Of one machine."""
+    capacity: float
+    """Greatest load of one machine, in the unit of the fleet's load."""
+    binds: Literal["TPOT", "TTFT", "KV", "compute"]
+    """What holds the capacity."""
+    usd_per_hour: float
+    """Of one machine; on spot while it is there, with the starts after its losses."""
+    start_hours: float
+    start_usd: float
+    availability: float = 1.0
+    ttft_seconds: float
+    """That the asked share stays below in its hour of most use."""
+    tpot_seconds: float
+    committed: int
+    """Machines that are paid in every hour."""
+    by_hour: tuple[int, ...]
+    """Machines of each hour of the cycle."""
+
+
+class LatencyLimit(Part):
+    """A limit on latency and what is predicted in its hour of most use, at the confidence of the job."""
+
+    name: Literal["ttft", "tpot"]
+    limit_seconds: float | None
+    predicted_seconds: float
+    """Of the slowest kind; the asked share of the requests stays below."""
+
+
+class FleetBaseline(Part):
+    """A simpler fleet for the same load."""
+
+    name: str
+    usd_per_month: float | None
+    """None: it does not exist within the limits."""
+    machines: str = ""
+
+
+class Fleet(Part):
+    """The machines of a service in each hour of a cycle."""
+
+    kinds: tuple[FleetKind, ...]
+    load: tuple[float, ...]
+    """Of each hour, without headroom."""
+    unit: Literal["requests/s", "requests in flight"]
+    use_by_hour: tuple[float, ...]
+    """Load over capacity."""
+    use: float
+    """Mean of it, by load."""
+    replicas_by_hour: tuple[int, ...]
+    usd_per_month: float
+    usd_per_million_tokens: float
+    """Of prompts and answers together."""
+    usd_per_thousand_requests: float
+    starts: int
+    """In one cycle."""
+    start_usd: float
+    """Of the starts of one cycle."""
+    spot_share: float
+    """Of the load that machines on spot carry."""
+    served_share: float
+    """Of the requests, where spot machines are lost as often as their markets say, and fall together at best."""
+    served_share_independent: float | None = None
+    """The same where each spot group is lost independently of the others."""
+    within_limits_share: float
+    """Of the requests that each limit holds for, as asked."""
+    limits: tuple[LatencyLimit, ...]
+    baselines: tuple[FleetBaseline, ...] = ()
+    api: tuple[ApiPrice, ...] = ()
+    """Services that answer with the model; dollars of a month, and the requests of a month from which a fleet pays."""
+
+
+class Service(Part):
+    """One service of a plan."""
+
+    name: str
+    kind: Literal["serve"] = "serve"
+    architecture: str
+    for_hours: float
+    starts_at_hours: float = 0.0
+    """When the jobs that it waits for have ended, at their confidence."""
+    input_tokens: float
+    """Mean of a request."""
+    output_tokens: float
+    prefix_tokens: int
+    cost_usd: float
+    """Of all hours that the service runs."""
+    bound_usd: float
+    """Below which no fleet of these kinds costs."""
+    price_date: str
+    price_age_days: int | None
+    price_source: str
+    kinds_made: int = 0
+    kinds_left: int = 0
+    """Kinds that dominance left to choose from."""
+    fleet: Fleet
+    looser: Relaxation | None = None
+    """What a quarter more of the latency that holds the fleet saves, found by solving; None where it saves nothing."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gap(self) -> float:
+        """How far the cost may lie above the least one, as a share of it."""
+        return max(0.0, self.cost_usd - self.bound_usd) / max(self.cost_usd, 1e-9)

@@ -1,0 +1,1 @@
+"""What a scenario may leave open: the model, its tokens, and the batch."""

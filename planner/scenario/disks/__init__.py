@@ -1,0 +1,1 @@
+"""Disks by the names of their classes."""

@@ -1,0 +1,1 @@
+"""Machines that are owned or bought: what an hour of them costs."""

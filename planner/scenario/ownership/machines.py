@@ -1,0 +1,188 @@
+"""Own machines and machines that may be bought: dollars per hour from power, purchase and standing costs.
+
+An hour of use costs
+
+    power*PUE*price + (purchase*(1 - residual) + idle*months) / (months*hours_per_month)
+
+with power in kW, price in dollars per kWh, idle in dollars per month, and `hours_per_month` hours of use. It is the
+formula that every published comparison of buying and renting uses, such as those of ai-infrastructure.net and
+mercatus-ai.com (2026). Interest, taxes and work are not counted.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from planner.documents.quantities import MAX_USD, Positive, Price, Share, StrictModel, validation_error
+from planner.units import MONTH_HOURS
+
+WATTS_PER_KILOWATT = 1000.0
+NAMEPLATE_PER_GPU_WATT = 1.8
+"""Rated watts of a whole server per watt of its GPUs: a node of 8 x H100 (5.6 kW of GPUs) is rated at 10.2 kW."""
+LOAD_OF_NAMEPLATE = 0.8
+"""Share of its rated watts that a server draws in training: 76 % (arXiv:2506.14551) to 82 % (arXiv:2412.08602)."""
+
+Pue = Annotated[float, Field(ge=1, le=5)]
+"""Power usage effectiveness: watts of the building per watt of the machine; 1 at home."""
+
+
+def default_power_watts(tdp_watts: float, gpus: int) -> float:
+    """Return the watts that a server with so many GPUs draws in training, from the TDP of one GPU.
+
+    8 GPUs of 700 W: 8 * 700 * 1.8 * 0.8 = 8,064 W; the maximum that arXiv:2412.08602 measured is 8.4 kW.
+    """
+    return gpus * tdp_watts * NAMEPLATE_PER_GPU_WATT * LOAD_OF_NAMEPLATE
+
+
+def power_usd_per_hour(watts: float | None, pue: float, usd_per_kwh: float) -> float:
+    """Return dollars per hour of electricity: 500 W in a building of PUE 1.2 at $0.30 per kWh cost $0.18."""
+    return (watts or 0.0) / WATTS_PER_KILOWATT * pue * usd_per_kwh
+
+
+class Horizon(StrictModel):
+    """How long, and how much, a machine that is bought will be used."""
+
+    months: Annotated[float, Field(gt=0, le=240)]
+    hours_per_month: Annotated[float, Field(gt=0, le=MONTH_HOURS)]
+
+    @property
+    def hours(self) -> float:
+        """Hours of use in all."""
+        return self.months * self.hours_per_month
+
+
+class Own(StrictModel):
+    """A machine that stands in the house: its hour costs electricity, wear and its share of standing costs."""
+
+    power_watts: Positive | None = None  # per instance, under load; a file may leave it out: `default_power_watts`
+    usd_per_kwh: Price
+    pue: Pue = 1.0
+    purchase_usd: Price = 0.0  # per instance
+    residual_share: Share = 0.0  # of the purchase, what the machine can be sold for at the end
+    lifetime_hours: Positive | None = None  # hours of use that the purchase is spread over; else months
+    months: Positive | None = None  # that the machine is kept
+    hours_per_month: Annotated[float, Field(gt=0, le=MONTH_HOURS)] | None = None  # of use
+    idle_usd_per_month: Price = 0.0  # due whether it is used or not: room, colocation, insurance
+
+    @property
+    def use_hours(self) -> float | None:
+        """Hours of use that the purchase is spread over; None where nothing says it."""
+        if self.months is not None and self.hours_per_month is not None:
+            return self.months * self.hours_per_month
+        return self.lifetime_hours
+
+    @property
+    def power_usd_per_hour(self) -> float:
+        """Electricity of one instance under load, dollars per hour: kW times PUE times the price of a kWh."""
+        return power_usd_per_hour(self.power_watts, self.pue, self.usd_per_kwh)
+
+    @property
+    def depreciation_usd_per_hour(self) -> float:
+        """Wear of one instance, dollars per hour: what the purchase loses, spread evenly over its hours of use."""
+        hours = self.use_hours
+        return self.purchase_usd * (1.0 - self.residual_share) / hours if hours else 0.0
+
+    @property
+    def idle_usd_per_hour(self) -> float:
+        """Standing costs of one instance, dollars per hour of use."""
+        return self.idle_usd_per_month / self.hours_per_month if self.hours_per_month else 0.0
+
+    @property
+    def parts_usd_per_hour(self) -> dict[str, float]:
+        """What an hour of one instance costs, by line of the bill; lines of nothing are left out."""
+        parts = {
+            "power": self.power_usd_per_hour,
+            "wear of own machines": self.depreciation_usd_per_hour,
+            "standing costs": self.idle_usd_per_hour,
+        }
+        return {name: usd for name, usd in parts.items() if usd}
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Dollars per hour of use of one instance."""
+        return self.power_usd_per_hour + self.depreciation_usd_per_hour + self.idle_usd_per_hour
+
+    @model_validator(mode="after")
+    def _wears_out(self) -> Self:
+        if self.power_watts is None:
+            raise validation_error("the power is missing", "give power_watts, of one machine under load", "power_watts")
+        if self.months is not None and self.lifetime_hours is not None:
+            fix = "keep lifetime_hours, or months and hours_per_month"
+            raise validation_error("two lifetimes", fix, "months")
+        if self.months is not None and self.hours_per_month is None:
+            raise validation_error("months of unknown use", "add hours_per_month, the hours of use", "months")
+        if self.purchase_usd > 0 and self.use_hours is None:
+            fix = "give lifetime_hours, the hours of use that purchase_usd is spread over"
+            if self.hours_per_month is not None:
+                fix = "add months, that the machine is kept"
+            raise validation_error("a purchase without a lifetime", fix, "lifetime_hours")
+        if self.residual_share and not self.purchase_usd:
+            raise validation_error("a residual value of no purchase", "add purchase_usd", "residual_share")
+        if self.idle_usd_per_month and self.hours_per_month is None:
+            fix = "add hours_per_month, the hours of use that carry it"
+            raise validation_error("standing costs of unknown use", fix, "idle_usd_per_month")
+        if self.usd_per_hour > MAX_USD:
+            raise validation_error(
+                f"an hour of it costs ${self.usd_per_hour:.3g}", f"power and wear come to at most {MAX_USD:g} dollars"
+            )
+        return self
+
+
+Range = Annotated[tuple[float, float], Field(strict=False)]
+"""The least and the most that a figure can be."""
+
+
+class Buy(StrictModel):
+    """A machine that may be bought: what it costs, what it is worth afterwards, and what it needs meanwhile."""
+
+    purchase_usd: Annotated[float, Field(gt=0, le=MAX_USD)]  # per instance, the whole machine
+    purchase_range_usd: Range | None = None  # of published prices
+    residual_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    residual_range: Range | None = None
+    power_watts: Positive | None = None  # per instance, under load; a file may leave it out: `default_power_watts`
+    usd_per_kwh: Price
+    pue: Pue = 1.0
+    idle_usd_per_month: Price = 0.0
+
+    @property
+    def power_usd_per_hour(self) -> float:
+        """Electricity of one instance under load, dollars per hour."""
+        return power_usd_per_hour(self.power_watts, self.pue, self.usd_per_kwh)
+
+    @property
+    def lost_usd(self) -> tuple[float, float, float]:
+        """What the purchase loses, dollars of one instance: as stated, the least and the most."""
+        low, high = self.purchase_range_usd or (self.purchase_usd, self.purchase_usd)
+        worst, best = self.residual_range or (self.residual_share, self.residual_share)
+        return self.purchase_usd * (1 - self.residual_share), low * (1 - best), high * (1 - worst)
+
+    def owned(self, horizon: Horizon) -> Own:
+        """Return the machine as one that is owned for a horizon: each hour of use carries its share of the purchase.
+
+        $2,500, half of it left after 36 months of 200 h, 500 W at $0.18: 2,500 * 0.5 / 7,200 + 0.09 = $0.264 an hour.
+        """
+        return Own(
+            power_watts=self.power_watts,
+            usd_per_kwh=self.usd_per_kwh,
+            pue=self.pue,
+            purchase_usd=self.purchase_usd,
+            residual_share=self.residual_share,
+            months=horizon.months,
+            hours_per_month=horizon.hours_per_month,
+            idle_usd_per_month=self.idle_usd_per_month,
+        )
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Self:
+        if self.power_watts is None:
+            raise validation_error("the power is missing", "give power_watts, of one machine under load", "power_watts")
+        for name, value in (("purchase_range_usd", self.purchase_usd), ("residual_range", self.residual_share)):
+            ends = getattr(self, name)
+            if ends is not None and not 0 <= ends[0] <= value <= ends[1]:
+                fix = f"give the least and the most, around {value:g}"
+                raise validation_error(f"{ends[0]:g} to {ends[1]:g} does not hold {value:g}", fix, name)
+        if self.residual_range is not None and self.residual_range[1] >= 1:
+            raise validation_error("a machine that loses nothing", "at most 0.99 of it is left", "residual_range")
+        return self

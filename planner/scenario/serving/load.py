@@ -1,0 +1,165 @@
+"""The load of a service: requests per second or in flight, by the hour of a day or a week, and their lengths."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, model_validator
+
+from planner.documents.quantities import (
+    MAX_NUMBER,
+    NotNegative,
+    Positive,
+    Rows,
+    StrictModel,
+    format_value,
+    validation_error,
+)
+from planner.library.inference.load_profiles import read_load_profiles
+from planner.scenario.inference import MAX_CLASSES, InferenceWork, LengthClass
+from planner.scenario.observed_run import SomeTokens, Tokens
+from planner.units import DAY_HOURS, HOUR
+
+DAY, WEEK = int(DAY_HOURS), 7 * int(DAY_HOURS)
+FLAT, OFFICE = "flat", "office"
+_SECONDS = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[-+]?\d+)?|\.\d+)\s*(ms|s|m)\s*\Z", re.IGNORECASE)
+_SECONDS_OF = {"ms": 1e-3, "s": 1.0, "m": 60.0}
+MAX_LATENCY_SECONDS = 3600.0
+
+
+def parse_seconds(value: Any) -> float:
+    """Return the seconds of `40ms`, `1s`, `0.5s` or `2m`; a number without a unit is an error."""
+    match = _SECONDS.match(value) if isinstance(value, str) else None
+    if match is None:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        what = f"{format_value(value)} {'has no unit' if number else 'is not a time'}"
+        raise validation_error(what, "write 40ms, 1s or 0.5s")
+    seconds = float(match[1]) * _SECONDS_OF[match[2].lower()]
+    if not 0.0 < seconds <= MAX_LATENCY_SECONDS:
+        raise validation_error(f"{format_value(value)} is out of range", "give more than 0 s, at most an hour")
+    return seconds
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time that `parse_seconds` reads as exactly the same seconds."""
+    return f"{seconds!r}s"
+
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(parse_seconds, json_schema_input_type=Annotated[str, Field(examples=["40ms", "1s"])]),
+    PlainSerializer(format_seconds, return_type=str),
+]
+"""Seconds as a float, written with a unit."""
+
+
+def _profile(value: Any) -> Any:
+    """Return a name of a profile, or its numbers; a fault for other counts, and where there is no load at all."""
+    if isinstance(value, str):
+        if value not in (FLAT, *read_load_profiles()):
+            known = ", ".join((FLAT, *read_load_profiles()))
+            raise validation_error(f"{format_value(value)} is no profile", f"{known}, 24 or {WEEK} numbers, or a CSV")
+        return value
+    plain = isinstance(value, (list, tuple)) and all(
+        isinstance(one, (int, float)) and not isinstance(one, bool) and abs(one) <= MAX_NUMBER for one in value
+    )
+    if not plain:
+        raise validation_error(f"{format_value(value)} is no profile", f"flat, office, 24 or {WEEK} numbers, or a CSV")
+    if len(value) not in (DAY, WEEK):
+        fix = f"give {DAY} for a day or {WEEK} for a week from Monday 0:00 on"
+        raise validation_error(f"a profile of {len(value)} numbers", fix)
+    if any(one < 0 for one in value):
+        place = next(hour for hour, one in enumerate(value) if one < 0)
+        raise validation_error(f"hour {place} has a load of {value[place]}", "give 0 or more for each hour")
+    if not any(value):
+        raise validation_error("a profile without any load", "give at least one hour a load")
+    return tuple(float(one) for one in value)
+
+
+def _written(value: Any) -> Any:
+    """Return a profile as a file has it."""
+    return value if isinstance(value, str) else list(value)
+
+
+Profile = Annotated[
+    str | tuple[float, ...],
+    PlainValidator(_profile, json_schema_input_type=str | list[float]),
+    PlainSerializer(_written, return_type=Any),
+]
+
+
+class Load(StrictModel):
+    """Requests that come, by the hour, and their lengths."""
+
+    per_second: Positive | None = Field(default=None, description="Requests per second at the peak.")
+    concurrent: Positive | None = Field(default=None, description="Requests in flight at the peak, in its place.")
+    profile: Profile = Field(
+        default=FLAT,
+        description="flat, office, 24 numbers (each day), 168 numbers (a week from Monday 0:00 on), or a CSV file with "
+        "the columns hour and per_second. Numbers are relative to the peak where one is given.",
+    )
+    input_tokens: SomeTokens | None = None  # per request, the shared prefix among them
+    output_tokens: SomeTokens | None = None
+    prefix_tokens: Tokens = Field(default=0, description="Tokens at the beginning that all prompts share.")
+    lengths: Annotated[Rows[LengthClass], Field(max_length=MAX_CLASSES)] = ()
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.per_second is not None and self.concurrent is not None:
+            raise validation_error("per_second and concurrent contradict each other", "keep one", "concurrent")
+        if self.per_second is None and self.concurrent is None and isinstance(self.profile, str):
+            raise validation_error("the load is missing", "give per_second, the requests per second at the peak")
+        _ = self.as_work  # the same faults of lengths as a job of many prompts
+        return self
+
+    @property
+    def unit(self) -> Literal["requests/s", "requests in flight"]:
+        """What the figures of the load count."""
+        return "requests/s" if self.concurrent is None else "requests in flight"
+
+    @property
+    def hourly(self) -> tuple[float, ...]:
+        """Load of each hour of the cycle: a day, or a week from Monday 0:00 on."""
+        if self.profile == FLAT:
+            shape: tuple[float, ...] = (1.0,) * DAY
+        elif isinstance(self.profile, str):
+            shape = read_load_profiles()[self.profile].numbers
+        else:
+            shape = self.profile
+        peak = self.per_second if self.concurrent is None else self.concurrent
+        if peak is None:
+            return shape
+        most = max(shape)
+        return tuple(peak * (one / most) for one in shape)
+
+    @property
+    def as_work(self) -> InferenceWork:
+        """The requests of an hour of mean load, by length: what the formulas of generation read."""
+        if self.lengths:
+            return InferenceWork(lengths=self.lengths, prefix_tokens=self.prefix_tokens)
+        given: dict[str, Any] = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+        missing = [name for name, value in given.items() if value is None]
+        if missing:
+            raise validation_error(f"{' and '.join(missing)} is missing", "give both, or lengths", missing[0])
+        count = max(1, round(HOUR * sum(self.hourly) / len(self.hourly)))
+        return InferenceWork(requests=count, prefix_tokens=self.prefix_tokens, **given)
+
+
+class Latency(StrictModel):
+    """How fast answers must come; None is no limit, and what a replica can hold without saturation is."""
+
+    ttft_seconds: Seconds | None = Field(default=None, alias="ttft", description="Time to the first token.")
+    tpot_seconds: Seconds | None = Field(default=None, alias="tpot", description="Time per token after the first.")
+    share: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.95, description="Share of the requests that each limit holds for."
+    )
+
+
+class ReplicaBounds(StrictModel):
+    """How many replicas stand at the least at any hour."""
+
+    min: Annotated[int, Field(ge=0, le=10**6)] = 1
+
+
+Headroom = Annotated[NotNegative, Field(le=10)]

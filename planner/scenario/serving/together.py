@@ -1,0 +1,25 @@
+"""A scenario with a service and other jobs taken apart: what each of both is planned with alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.scenario.serving.job import ServeJob
+
+if TYPE_CHECKING:
+    from planner.scenario.scenario import Scenario
+
+
+def without_services(scenario: Scenario, spent_usd: float) -> Scenario:
+    """Return the scenario without its services; what these cost is taken off the budget."""
+    budget = scenario.limits.budget_usd
+    limits = scenario.limits.model_copy(update={"budget_usd": None if budget is None else budget - spent_usd})
+    jobs = tuple(job for job in scenario.jobs if not isinstance(job, ServeJob))
+    written = tuple(job for job in scenario.jobs_written if not isinstance(job, ServeJob))
+    return scenario.model_copy(update={"jobs": jobs, "jobs_written": written, "limits": limits})
+
+
+def services_alone(scenario: Scenario) -> Scenario:
+    """Return the scenario with its services alone, which wait for nothing."""
+    jobs = (job.model_copy(update={"after": ()}) for job in scenario.jobs if isinstance(job, ServeJob))
+    return scenario.model_copy(update={"jobs": tuple(jobs), "jobs_written": ()})

@@ -1,0 +1,1 @@
+"""Groups of zones in which a run on spot may move about."""

@@ -1,0 +1,1 @@
+"""Solving a scenario that leaves its model, its tokens or its batch open."""

@@ -1,0 +1,177 @@
+"""Models and batches of an open job, each an ordinary scenario once its tokens are given."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from planner.candidates.enumeration import Margins, enumerate_candidates
+from planner.candidates.screening import screen
+from planner.candidates.spot.scope import SearchScope
+from planner.configurations.grid import shape_of
+from planner.estimates import loss_laws
+from planner.scenario.choices.definite import architectures_of, decide, decide_scenario
+from planner.scenario.choices.open_job import OwnLaw
+from planner.solving.optimise import optimise
+from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.scoring import CandidateObjective
+
+if TYPE_CHECKING:
+    from planner.candidates.job_candidates import JobCandidates
+    from planner.library.schema import Architecture, Library
+    from planner.scenario.choices.open_job import OpenJob
+    from planner.scenario.job import Job
+    from planner.scenario.scenario import Scenario, SolveOptions
+
+ONLY_DOLLARS = SearchScope(only_dollars=True)
+TOKEN_STEP = 1.002
+"""Ratio of neighbouring numbers of tokens that are compared."""
+TOKEN_FIGURES = 4
+"""Significant figures of a number of tokens."""
+
+
+def law_of(job: OpenJob) -> loss_laws.LossLaw:
+    """Return the law of an open job."""
+    given = job.loss_law
+    if isinstance(given, OwnLaw):
+        return loss_laws.LossLaw(given.e, given.a, given.b, given.alpha, given.beta)
+    return loss_laws.LAWS[given]
+
+
+def law_parameters(architecture: Architecture) -> int:
+    """Return the parameters that the laws count: without the input embedding, unless it is the output head too."""
+    embedding = 0 if architecture.tied_embeddings else architecture.vocab * architecture.hidden
+    return architecture.parameters - embedding
+
+
+def tokens_at(index: int) -> int:
+    """Return a number of tokens by its place on the grid: powers of `TOKEN_STEP` with `TOKEN_FIGURES` figures."""
+    value = TOKEN_STEP**index
+    unit = 10.0 ** max(0, math.floor(math.log10(value)) - TOKEN_FIGURES + 1)
+    return int(round(value / unit) * unit)
+
+
+def index_from(tokens: float) -> int:
+    """Return the place of the fewest tokens on the grid that are no fewer."""
+    index = math.floor(math.log(max(tokens, 1.0)) / math.log(TOKEN_STEP)) - 10
+    while tokens_at(index) < tokens:
+        index += 1
+    return index
+
+
+def index_to(tokens: float) -> int:
+    """Return the place of the most tokens on the grid that are no more."""
+    index = index_from(tokens)
+    return index if tokens_at(index) <= tokens else index - 1
+
+
+@dataclass
+class Alternative:
+    """One model at one batch; what was prepared and solved of it is kept."""
+
+    scenario: Scenario
+    job: OpenJob
+    architecture: Architecture
+    batch: int  # sequences
+    library: Library
+    market: list[PreparedScenario] = field(default_factory=list)  # any alternative's candidates, for its market
+    base: PreparedScenario | None = None  # at some number of tokens, without policies on spot
+    costs: dict[int, float] = field(default_factory=dict)  # tokens at the reference batch -> least late dollars
+
+    @cached_property
+    def size(self) -> int:
+        """Parameters that the law counts."""
+        return law_parameters(self.architecture)
+
+    @property
+    def sequence(self) -> int:
+        """Tokens of a sequence."""
+        return self.job.sequence_length or min(2048, self.architecture.max_sequence)
+
+    def run_tokens(self, tokens: int) -> tuple[int, float]:
+        """Return the tokens of the run that are worth `tokens` at the reference batch, and their uncertainty."""
+        if not self.job.opens_batch:
+            return tokens, 0.0
+        batch, reference = self.batch * self.sequence, self.job.batches[0] * self.sequence
+        found = loss_laws.batch_tokens(tokens, batch, reference)
+        return round(found), loss_laws.batch_sigma(tokens, batch, reference)
+
+    def loss(self, tokens: int) -> float:
+        """Return the loss after `tokens` at the reference batch."""
+        return law_of(self.job).loss(self.size, loss_laws.new_tokens(tokens, self.job.unique_tokens))
+
+    def definite(self, tokens: int | None) -> Scenario:
+        """Return the scenario with this model and batch; None keeps the work that is given."""
+        run, sigma = (None, 0.0) if tokens is None else self.run_tokens(tokens)
+        return decide_scenario(self.scenario, decide(self.job, self.architecture.name, self.batch, run, sigma))
+
+    def prepared(self, tokens: int | None) -> PreparedScenario:
+        """Return the candidates at a number of tokens, with all that a plan needs of them."""
+        return prepare(self.definite(tokens), self.library, self.market[0] if self.market else None)
+
+    def least_usd(self, tokens: int) -> float:
+        """Return the least dollars, at the confidence of the budget, within deadline and limits; else infinite.
+
+        These are the candidates and limits of `prepare`, without what only a plan needs: memory and steps do not
+        depend on the tokens, and of policies on spot nothing but their dollars is computed.
+        """
+        if tokens not in self.costs:
+            scenario = self.definite(tokens)
+            (job,), limits = scenario.jobs, scenario.limits
+            base = self._base(scenario)
+            margins = Margins(limits.vram_headroom, limits.budget_confidence)
+            found = enumerate_candidates(
+                *(job, self.architecture, base.market, [job.name], self.library, margins),
+                before=_with_tokens(base.candidates[0], job),
+            )
+            waiting_usd = CandidateObjective.of(scenario).waiting_usd
+            table = screen(found, base.market, limits, self.library, waiting_usd=waiting_usd, scope=ONLY_DOLLARS).table
+            ends = [table.late_cost_usd(share) for share in (table.share_low, table.share_high)]
+            self.costs[tokens] = min((float(one.min()) for one in ends if len(one)), default=math.inf)
+        return self.costs[tokens]
+
+    def _base(self, scenario: Scenario) -> PreparedScenario:
+        """Return candidates that hold for other tokens too, apart from their hours; the market is made once."""
+        if self.base is None:
+            known = self.market[0] if self.market else None
+            self.base = prepare(scenario, self.library, known, with_policies=False)
+            self.market[:] = [self.base]
+        return self.base
+
+    def is_paid(self, tokens: int, budget_usd: float) -> bool:
+        """Whether a budget pays for as many tokens; dollars never fall as tokens rise."""
+        known = self.costs.items()
+        if any(have >= tokens and math.isfinite(usd) and usd <= budget_usd for have, usd in known):
+            return True
+        if any(have <= tokens and not (math.isfinite(usd) and usd <= budget_usd) for have, usd in known):
+            return False
+        usd = self.least_usd(tokens)
+        return math.isfinite(usd) and usd <= budget_usd
+
+    def objective(self, tokens: int | None, options: SolveOptions) -> float:
+        """Return the least objective at a number of tokens; infinite where nothing is feasible."""
+        prepared = self.prepared(tokens)
+        if not len(prepared.screened[0].table):
+            return math.inf
+        solved = optimise(prepared, options)
+        found = solved.choice.first.objective if solved.rows else None
+        return math.inf if found is None else found
+
+
+def _with_tokens(candidates: JobCandidates, job: Job) -> JobCandidates:
+    """Return candidates of the same model and batch whose memory and step times hold for other tokens.
+
+    Hours are those of the former tokens: a confidence that no budget has lets them be computed again.
+    """
+    physics = replace(candidates.physics, shape=shape_of(job, candidates.architecture))
+    hours = replace(candidates.run_hours, budget_confidence=math.nan)
+    return replace(candidates, job=job, physics=physics, run_hours=hours)
+
+
+def list_alternatives(scenario: Scenario, job: OpenJob, library: Library) -> list[Alternative]:
+    """Return every model of an open job at every batch, smallest first."""
+    models = sorted((library.architecture(name) for name in architectures_of(job)), key=lambda one: one.parameters)
+    shared: list[PreparedScenario] = []
+    return [Alternative(scenario, job, model, batch, library, shared) for model in models for batch in job.batches]

@@ -1,0 +1,138 @@
+"""Solve a scenario that leaves its model, its tokens or its batch open: decide them, then solve what is left."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from planner.audit.audit import audit
+from planner.errors import Fault, PlannerError, ScenarioError, raise_faults
+from planner.library.reading import read_library
+from planner.scenario.choices.definite import architectures_of
+from planner.scenario.scenario import SolveOptions, scenario_data
+from planner.solving.choices.alternatives import list_alternatives
+from planner.solving.choices.decision import Decision, decide_least_loss, decide_least_objective
+from planner.solving.choices.search import known_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.library.schema import Library
+    from planner.results.plan import Plan
+    from planner.scenario.choices.open_job import OpenJob
+    from planner.scenario.scenario import Scenario
+    from planner.solving.choices.alternatives import Alternative
+    from planner.solving.prepare import PreparedScenario
+
+    Finish = Callable[[PreparedScenario, SolveOptions | None, float | None], Plan]
+    """Solves a definite scenario; its seconds count from the last argument."""
+
+
+class ChoiceAuditError(PlannerError):
+    """A fault of the planner: the independent audit does not confirm what was chosen."""
+
+
+def solve_open(
+    scenario: Scenario,
+    job: OpenJob,
+    options: SolveOptions | None,
+    library: Library | None,
+    started: float,
+    finish: Finish,
+) -> Plan:
+    """Return the plan of the best model, tokens and batch of an open job, audited.
+
+    Every model is compared at every batch; a comparison solves all its candidates. Where nothing is feasible, the
+    plan explains why the alternative that needs least is not.
+
+    Raises
+    ------
+    ScenarioError
+        For models that no law knows, and for losses and sizes outside what the law has seen.
+    """
+    options = options or SolveOptions()
+    library = library or read_library(architectures_of(job))
+    alternatives = open_alternatives(scenario, job, library)
+    decision = (
+        decide_least_loss(alternatives, scenario.limits.budget_usd)
+        if job.wants_least_loss
+        else decide_least_objective(alternatives, options)
+    )
+    plan = finish(decision.alternative.prepared(decision.tokens), options, started)
+    if not plan.jobs:
+        return plan.model_copy(update={"warnings": (*plan.warnings, decision.why_infeasible)})
+    return _with_choice(plan, scenario, decision, library, options)
+
+
+def open_alternatives(scenario: Scenario, job: OpenJob, library: Library) -> list[Alternative]:
+    """Return the models and batches of an open job; ScenarioError where a law does not hold for any of them."""
+    alternatives = list_alternatives(scenario, job, library)
+    raise_faults(_model_faults(scenario, job, alternatives), ScenarioError)
+    if alternatives[0].definite(1).needs_timetable:
+        what = "release, due, after, available, block, budgets and max_usd_per_hour need a model that is known"
+        raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.work", what, "leave them out")])
+    if scenario.limits.fallbacks:
+        what = "further ways need a model and tokens that are known"
+        fix = "leave it out, or set architecture and work.tokens to those of a plan without it"
+        raise ScenarioError([Fault(scenario.name, 0, "limits.fallbacks", what, fix)])
+    return alternatives
+
+
+def _model_faults(scenario: Scenario, job: OpenJob, alternatives: Sequence[Alternative]) -> list[Fault]:
+    """Return a fault for each model that a law does not hold for, or one where it holds for none."""
+    place = f"jobs.{job.name}"
+    if not job.uses_law:
+        return []
+    faults = []
+    for one in {alternative.architecture.name: alternative.architecture for alternative in alternatives}.values():
+        if one.kind != "decoder" or one.experts:
+            what = (
+                f"{one.name} {'has experts' if one.experts else 'makes images'}: the laws hold for dense models of text"
+            )
+            faults.append(Fault(scenario.name, 0, f"{place}.architecture", what, "leave it out"))
+    ranges = [known_range(one) for one in alternatives]
+    if not faults and all(first > last for first, last in ranges):
+        what = "no model of these has runs that the law has seen: 1e18 to 1e22 FLOP, 1 to 350 tokens per parameter"
+        faults.append(
+            Fault(scenario.name, 0, f"{place}.architecture", what, "take models of 0.02 to 40 billion parameters")
+        )
+    wanted = job.work.loss
+    if not faults and wanted is not None:
+        faults += _loss_faults(
+            scenario, job, wanted, [one for one, (a, b) in zip(alternatives, ranges, strict=True) if a <= b]
+        )
+    return faults
+
+
+def _loss_faults(scenario: Scenario, job: OpenJob, wanted: float, alternatives: Sequence[Alternative]) -> list[Fault]:
+    """Return a fault for a loss that no model reaches within what the law has seen."""
+    from planner.solving.choices.alternatives import law_of, tokens_at
+
+    place, law = f"jobs.{job.name}.work.loss", law_of(job)
+    best = min(one.loss(tokens_at(known_range(one)[1])) for one in alternatives)
+    worst = max(one.loss(tokens_at(known_range(one)[0])) for one in alternatives)
+    if best <= wanted <= worst:
+        return []
+    least = f"{math.ceil(best * 100) / 100:.2f}"
+    if wanted <= law.e:
+        what = f"{wanted:g} is not above {law.e:g}, which the law says no model reaches"
+    elif wanted < best:
+        what = f"{wanted:g} is below {best:.3f}, the least loss of these models that the law has seen"
+    else:
+        what = f"{wanted:g} is above {worst:.3f}, the loss of the shortest run of these models that the law has seen"
+    return [Fault(scenario.name, 0, place, what, f"give {least} to {math.floor(worst * 100) / 100:.2f}")]
+
+
+def _with_choice(plan: Plan, scenario: Scenario, decision: Decision, library: Library, options: SolveOptions) -> Plan:
+    """Return the plan with what was chosen, checked by the audit, and with the scenario as it was asked."""
+    (job,) = plan.jobs
+    warnings = (*decision.notes, *plan.warnings)
+    made = {"model": decision.choice(), "binding": decision.binding(job.binding)}
+    chosen = job.model_copy(update={**made, "notes": (*decision.notes, *job.notes)})
+    data = {key: value for key, value in scenario_data(scenario).items() if key != "offers"}
+    inputs = plan.inputs and plan.inputs.model_copy(update={"scenario": data})
+    plan = plan.model_copy(update={"jobs": (chosen,), "warnings": tuple(dict.fromkeys(warnings)), "inputs": inputs})
+    violations = audit(plan, scenario, library, asked_gap=options.gap)
+    if violations:
+        raise ChoiceAuditError("the choice fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
+    return plan

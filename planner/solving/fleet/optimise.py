@@ -1,0 +1,133 @@
+"""A cheap fleet for every hour with a proven bound.
+
+The best fleets of a few loads begin a pool, and fleets next to them join it. A shortest path through the pool pays the
+starts, and prices of hours that account for starts give a bound. How long this takes changes nothing in what is found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.formulation.fleet.classes import hour_classes
+from planner.formulation.fleet.dominance import undominated_kinds
+from planner.formulation.fleet.prices import hour_prices
+from planner.solving.fleet.path import through_pool
+from planner.solving.fleet.refine import central_multipliers, enriched, fleets_at_prices
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats
+    from planner.formulation.fleet.problem import FleetProblem
+    from planner.scenario.scenario import SolveOptions
+
+FLEET_GAP = 1e-6
+"""Gap below which a fleet counts as optimal."""
+WANTED_GAP = 0.008
+"""Gap at which no more rounds are worth their time."""
+MOST_ROUNDS = 8
+IDLE_ROUNDS = 2
+"""Rounds without progress after which no more follow."""
+FIRST_LOADS = 6
+"""Loads whose best fleets begin the pool, evenly from the least to the peak."""
+
+
+@dataclass(frozen=True)
+class SolvedFleet:
+    """Machines (hours, kinds) of the kinds of a problem; None without any."""
+
+    fleets: Floats | None
+    bound: float
+    impossible_loads: tuple[float, ...] = ()
+    kept: int = 0  # kinds that dominance left
+    over_budget_usd: float | None = None  # dollars of the cheapest fleet, where that is over the budget
+
+    def gap(self, usd: float) -> float:
+        """Return how far the dollars are above the bound, as their share."""
+        return max(0.0, usd - self.bound) / max(usd, 1e-9)
+
+
+def optimise_fleet(problem: FleetProblem, options: SolveOptions) -> SolvedFleet:
+    """Return the fleet of each hour; the kinds that others replace are left out first."""
+    keep = undominated_kinds(problem) if problem.kinds else np.zeros(0, dtype=np.int64)
+    small = problem.choosing(keep).with_costly_starts()
+    if not small.kinds:
+        return SolvedFleet(None, 0.0, tuple(np.unique(problem.load).tolist()))
+    pool, missing = first_fleets(small, options)
+    if missing:
+        return SolvedFleet(None, 0.0, missing, len(keep))
+    fleets, bound = _in_rounds(small, pool, options)
+    usd = small.cost(fleets)
+    if problem.budget_usd is not None and usd > problem.budget_usd * (1.0 + FLEET_GAP):
+        return SolvedFleet(None, bound, (), len(keep), usd)
+    whole = np.zeros((problem.hours, problem.kinds))
+    whole[:, keep] = fleets
+    return SolvedFleet(whole, bound, (), len(keep))
+
+
+def first_fleets(problem: FleetProblem, options: SolveOptions) -> tuple[Floats, tuple[float, ...]]:
+    """Return the best fleets (f, kinds) of a few loads, and the loads that no fleet carries.
+
+    What carries a load carries a lower one, so that the peak decides whether there are any.
+    """
+    loads = np.unique(problem.load)
+    some = loads[np.unique(np.linspace(0, len(loads) - 1, FIRST_LOADS).astype(int))]
+    fleets, bounds = fleets_at_prices(problem, np.tile(problem.usd, (len(some), 1)), some, options.solver)
+    if not np.isnan(bounds[-1]):
+        return np.unique(fleets, axis=0), ()
+    _, bounds = fleets_at_prices(problem, np.tile(problem.usd, (len(loads), 1)), loads, options.solver)
+    return fleets[:0], tuple(loads[np.isnan(bounds)].tolist())
+
+
+def _in_rounds(problem: FleetProblem, pool: Floats, options: SolveOptions) -> tuple[Floats, float]:
+    """Return the fleet (hours, kinds) of each hour and a bound, both better from round to round.
+
+    A round begins with the best path through what is known, so that a time limit leaves a fleet without a bound.
+    """
+    started, idle, bound = perf_counter(), 0, 0.0
+    classes, every = hour_classes(problem.load), np.ones(problem.kinds, dtype=bool)
+    loads = problem.load[classes.first]
+    pool = enriched(problem, classes, pool, every)
+    pool, fleets, usd = _best_path(problem, pool)
+    for _ in range(MOST_ROUNDS):
+        late = options.time_limit_seconds is not None and perf_counter() - started > options.time_limit_seconds
+        if late or idle >= IDLE_ROUNDS:
+            break
+        prices = hour_prices(problem, classes, central_multipliers(problem, classes, pool))
+        best, least = fleets_at_prices(problem, prices, loads, options.solver)
+        total = float(classes.times @ least)
+        closer, bound = total > bound * (1.0 + FLEET_GAP), max(bound, total)
+        pool, other, cheaper = _best_path(problem, np.unique(np.concatenate([pool, best]), axis=0))
+        idle = 0 if closer or cheaper < usd * (1.0 - FLEET_GAP) else idle + 1
+        if cheaper < usd:
+            fleets, usd = other, cheaper
+        if not _is_open(problem, usd, bound, options):
+            break
+        pool = enriched(problem, classes, pool, every)
+    return fleets, min(bound, usd)
+
+
+def _is_open(problem: FleetProblem, usd: float, bound: float, options: SolveOptions) -> bool:
+    """Return whether more rounds are worth it: the gap is wide, or the budget lies between bound and dollars."""
+    if problem.budget_usd is not None and bound <= problem.budget_usd < usd:
+        return usd - bound > FLEET_GAP * usd
+    return usd - bound > max(options.gap, WANTED_GAP) * usd
+
+
+def _best_path(problem: FleetProblem, pool: Floats) -> tuple[Floats, Floats, float]:
+    """Return a pool, the cheapest fleets (hours, kinds) from it, and their dollars.
+
+    With commitments the fleets around the chosen number of them are searched once more.
+    """
+    fleets, usd = through_pool(problem, pool)
+    if not bool(np.any(problem.committed)):
+        return pool, fleets, usd
+    standing = fleets[0] * problem.committed
+    same = pool[np.all(pool[:, problem.committed] <= standing[problem.committed], axis=1)]
+    same = np.unique(np.where(problem.committed, standing, same), axis=0)
+    same = enriched(problem, hour_classes(problem.load), same, ~problem.committed)
+    other, cheaper = through_pool(problem, same)
+    pool = np.unique(np.concatenate([pool, same]), axis=0)
+    return (pool, other, cheaper) if cheaper < usd else (pool, fleets, usd)

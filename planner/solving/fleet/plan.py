@@ -1,0 +1,240 @@
+"""From machines by the hour to what a plan says of a service."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.configurations.replicas.capacity import latency_at_use
+from planner.configurations.replicas.evidence import ROUGH_BATCHES, prior_parts
+from planner.decode.notes import age_in_days
+from planner.formulation.fleet.problem import cycle_of, uses
+from planner.results.inference import ApiPrice
+from planner.results.serving.fleet import Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
+from planner.solving.fleet.served import served_at_best, served_if_independent
+from planner.units import HOUR, MEGA, MONTH_HOURS
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Sequence
+
+    from planner.arrays import Floats
+    from planner.candidates.fleet.kinds import ServedKinds
+    from planner.candidates.market import Market
+    from planner.formulation.fleet.problem import FleetProblem
+    from planner.library.schema import Library
+    from planner.scenario.serving.job import ServeJob
+    from planner.solving.fleet.baselines import SimpleFleet
+    from planner.solving.fleet.optimise import SolvedFleet
+
+
+def build_service(
+    served: ServedKinds,
+    problem: FleetProblem,
+    solved: SolvedFleet,
+    simple: Sequence[SimpleFleet],
+    market: Market,
+    library: Library,
+    as_of: datetime.date,
+) -> Service:
+    """Return the service of a fleet that was found."""
+    job, fleets = served.job, solved.fleets
+    assert fleets is not None
+    cycles = cycle_of(job.for_hours, problem.hours)
+    used = np.flatnonzero(np.any(fleets > 0, axis=0)).tolist()
+    offers = [market.offers[served.kinds[one].offer] for one in used]
+    work = job.work
+    usd = problem.cost(fleets) * cycles
+    oldest = [age for offer in offers if (age := age_in_days(offer, as_of)) is not None]
+    return Service(
+        name=job.name,
+        architecture=job.architecture,
+        for_hours=job.for_hours,
+        input_tokens=work.total_input_tokens / work.total_requests,
+        output_tokens=work.total_output_tokens / work.total_requests,
+        prefix_tokens=work.prefix_tokens,
+        cost_usd=usd,
+        bound_usd=min(usd, solved.bound * cycles),
+        price_date=max((offer.date_text for offer in offers), default=""),
+        price_age_days=max(oldest, default=None),
+        price_source="; ".join(dict.fromkeys(offer.source for offer in offers if offer.source)),
+        kinds_made=len(served.kinds),
+        kinds_left=solved.kept,
+        fleet=_fleet(served, problem, fleets, simple, market, library),
+        notes=_notes(served, used, library),
+    )
+
+
+def _fleet(
+    served: ServedKinds,
+    problem: FleetProblem,
+    fleets: Floats,
+    simple: Sequence[SimpleFleet],
+    market: Market,
+    library: Library,
+) -> Fleet:
+    """Return the fleet in figures."""
+    job = served.job
+    load, used = np.asarray(job.load.hourly), np.flatnonzero(np.any(fleets > 0, axis=0)).tolist()
+    use = uses(fleets.tolist(), problem)
+    fullest = float(np.max(use))
+    first, each = latency_at_use(job, served.speeds, library, np.full(len(served.speeds.which), min(fullest, 1.0)))
+    kinds = tuple(_kind(served, market, one, fleets[:, one], (first, each)) for one in used)
+    started = np.maximum(fleets - np.roll(fleets, 1, axis=0), 0.0)
+    month = MONTH_HOURS / problem.hours
+    usd = problem.cost(fleets) * month
+    requests = requests_per_cycle(served, problem, fleets) * month
+    tokens = (job.work.total_input_tokens + job.work.total_output_tokens) / job.work.total_requests
+    able = fleets * problem.capacity
+    spot = np.sum(able[:, problem.is_spot], axis=1) / np.maximum(np.sum(able, axis=1), 1e-300)
+    limits, available = job.latency, _availability(served, problem)
+    return Fleet(
+        kinds=kinds,
+        load=tuple(load.tolist()),
+        unit=job.load.unit,
+        use_by_hour=tuple(use.tolist()),
+        use=float(np.average(use, weights=problem.load)) if np.sum(problem.load) else 0.0,
+        replicas_by_hour=tuple((fleets @ problem.replicas).astype(int).tolist()),
+        usd_per_month=usd,
+        usd_per_million_tokens=usd / (requests * tokens) * MEGA,
+        usd_per_thousand_requests=usd / requests * 1000.0,
+        starts=int(np.sum(started)),
+        start_usd=float(np.sum(started @ problem.start_usd)),
+        spot_share=float(np.average(spot, weights=load)) if np.sum(load) else 0.0,
+        served_share=served_at_best(problem, available, fleets),
+        served_share_independent=served_if_independent(problem, available, fleets),
+        within_limits_share=limits.share,
+        limits=_limits(job, kinds),
+        baselines=tuple(_baseline(served, market, one, month) for one in simple),
+        api=_api(job, market, usd, requests, _floor(problem, fleets) * MONTH_HOURS),
+    )
+
+
+def _availability(served: ServedKinds, problem: FleetProblem) -> list[float]:
+    """Return the least availability of each spot group."""
+    groups = list(zip(served.kinds, problem.group.tolist(), strict=True))
+    return [
+        min(one.availability for one, group in groups if group == number) for number in range(len(problem.others_share))
+    ]
+
+
+def _limits(job: ServeJob, kinds: Sequence[FleetKind]) -> tuple[LatencyLimit, ...]:
+    """Return the limits on latency with what is predicted of the slowest kind."""
+    first, each = max(one.ttft_seconds for one in kinds), max(one.tpot_seconds for one in kinds)
+    return (
+        LatencyLimit(name="ttft", limit_seconds=job.latency.ttft_seconds, predicted_seconds=first),
+        LatencyLimit(name="tpot", limit_seconds=job.latency.tpot_seconds, predicted_seconds=each),
+    )
+
+
+def _baseline(served: ServedKinds, market: Market, one: SimpleFleet, month: float) -> FleetBaseline:
+    """Return a simpler fleet with its dollars of a month, `month` cycles long."""
+    machines = "" if one.kind < 0 else _machines(served, market, one)
+    return FleetBaseline(name=one.name, usd_per_month=None if one.usd is None else one.usd * month, machines=machines)
+
+
+def _machines(served: ServedKinds, market: Market, one: SimpleFleet) -> str:
+    offer = market.offers[served.kinds[one.kind].offer]
+    return f"{one.machines * offer.gpus:,} x {offer.card} at {offer.provider}"
+
+
+def requests_per_cycle(served: ServedKinds, problem: FleetProblem, fleets: Floats) -> float:
+    """Return the requests of a cycle; those in flight are answered as fast as at the capacity of their machines."""
+    if served.job.load.concurrent is None:
+        return float(np.sum(served.job.load.hourly)) * HOUR
+    each = [
+        served.capacities.rate[one.which] / max(served.capacities.flight[one.which], 1e-300) for one in served.kinds
+    ]
+    able = fleets * problem.capacity
+    pace = (able @ np.asarray(each)) / np.maximum(np.sum(able, axis=1), 1e-300)
+    return float(np.sum(np.asarray(served.job.load.hourly) * pace)) * HOUR
+
+
+def _floor(problem: FleetProblem, fleets: Floats) -> float:
+    """Return the dollars of the cheapest hour of the fleet: what stands however few requests come."""
+    return float(np.min(fleets @ problem.usd))
+
+
+def _kind(
+    served: ServedKinds, market: Market, place: int, machines: Floats, latency: tuple[Floats, Floats]
+) -> FleetKind:
+    """Return one kind of a fleet."""
+    kind = served.kinds[place]
+    offer, recipe = market.offers[kind.offer], served.recipe(kind)
+    return FleetKind(
+        provider=offer.provider,
+        region=offer.region,
+        instance=offer.instance,
+        offer=market.labels[kind.offer],
+        market=kind.market,
+        gpu=offer.card,
+        gpus=offer.gpus,
+        engine=recipe.framework,
+        weight_format=recipe.quant,
+        weight_bits=recipe.weight_bits,
+        kv_bits=recipe.kv_bits,
+        gpus_per_replica=recipe.tensor_parallel * recipe.pipeline_parallel,
+        pipeline_parallel=recipe.pipeline_parallel,
+        replicas=kind.replicas,
+        capacity=kind.capacity,
+        binds=served.binding(kind),
+        usd_per_hour=kind.usd_per_hour,
+        start_hours=kind.start_hours,
+        start_usd=kind.start_usd,
+        availability=kind.availability,
+        ttft_seconds=float(latency[0][kind.which]),
+        tpot_seconds=float(latency[1][kind.which]),
+        committed=int(machines[0]) if kind.market == "committed" else 0,
+        by_hour=tuple(machines.astype(int).tolist()),
+    )
+
+
+def _api(job: ServeJob, market: Market, usd: float, requests: float, standing: float) -> tuple[ApiPrice, ...]:
+    """Return the services that answer with the model for the tokens of a month, cheapest first.
+
+    A fleet pays from standing / (dollars of a request at the service) requests a month on, where a request at the
+    fleet's full load costs less; `standing` is what the fleet of its quietest hour costs for a month.
+    """
+    work, found = job.work, []
+    for label, offer in zip(market.labels, market.offers, strict=True):
+        one = offer.managed
+        if one is None or not one.answers or job.architecture not in one.architectures:
+            continue
+        each_in, each_out = one.usd_per_million_input_tokens or 0.0, one.usd_per_million_output_tokens or 0.0
+        each = (each_in * work.total_input_tokens + each_out * work.total_output_tokens) / MEGA / work.total_requests
+        found.append(
+            ApiPrice(
+                offer=label,
+                usd=each * requests,
+                usd_per_thousand_requests=each * 1000.0,
+                hosts_tuned=one.hosts_tuned,
+                pays_from_requests=standing / each if each * requests > usd else None,
+                source=offer.source,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (one.usd, one.offer)))
+
+
+def _notes(served: ServedKinds, used: Sequence[int], library: Library) -> tuple[str, ...]:
+    """Return what the figures rest on."""
+    coefficients = library.calibrations["inference"].coefficients
+    priors = [
+        part
+        for one in used
+        for part in prior_parts(
+            coefficients,
+            served.recipe(served.kinds[one]).framework,
+            served.recipe(served.kinds[one]).engine.label,
+            served.speeds.which[served.kinds[one].which].gpu,
+            served.recipe(served.kinds[one]).quant,
+        )
+    ]
+    notes = [f"no published measurements inform {', '.join(dict.fromkeys(priors))}: a prior"] if priors else []
+    slow = max(float(served.capacities.slow[served.kinds[one].which]) for one in used)
+    sure = math.floor(served.job.confidence * 100)
+    notes.append(f"latency limits hold with {sure} % probability: estimated times are multiplied by {slow:.2f}")
+    if any(served.kinds[one].market == "spot" for one in used):
+        notes.append("what the others cannot carry while a spot group is lost is refused, not queued")
+    return (*notes, ROUGH_BATCHES)

@@ -1,0 +1,97 @@
+"""Fleets that know of starts, and a bound that does: hours at prices which say what a start is worth there.
+
+Each step finds the best multipliers for the fleets that are known (a linear program), and cheaper fleets next to these
+at their prices. Where none is left, the best fleet of each hour is a small program: their sum is a bound.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.formulation.fleet.neighbours import neighbours
+from planner.formulation.fleet.prices import hour_prices, price_program
+from planner.formulation.fleet.problem import LOAD_TOLERANCE
+from planner.formulation.fleet.program import fleet_program
+from planner.solvers.registry import run
+
+if TYPE_CHECKING:
+    from planner.arrays import Flags, Floats
+    from planner.formulation.fleet.classes import HourClasses
+    from planner.formulation.fleet.problem import FleetProblem
+
+PRICED_HOUR_GAP = 1e-7
+"""Relative gap of the program of one hour."""
+LINEAR_SOLVER = "highs"
+"""For programs without whole numbers, which CP-SAT does not take."""
+MOST_STEPS = 40
+LEAST_SAVING = 1e-4
+"""Share of the dollars that a step must promise for the next one to follow."""
+PREFERENCE = 1e-4
+"""Dollars of a unit of a multiplier, far below those of an hour: it chooses among equally good multipliers."""
+
+
+def fits_of(problem: FleetProblem, pool: Floats, loads: Floats) -> Flags:
+    """Return which fleets (loads, f) of a pool each load may have."""
+    slack = LOAD_TOLERANCE * np.maximum(1.0, loads)
+    return np.asarray(problem.greatest_load(pool) >= (loads - slack)[:, None])
+
+
+def enriched(problem: FleetProblem, classes: HourClasses, pool: Floats, may_change: Flags) -> Floats:
+    """Return the pool with fleets next to its own that lower the dollars; only kinds of `may_change` differ."""
+    loads = problem.load[classes.first]
+    for _ in range(MOST_STEPS if bool(np.any(may_change)) else 0):
+        multipliers, worth = _multipliers(problem, classes, pool, 0.0)
+        prices = hour_prices(problem, classes, multipliers)
+        known = _priced(problem, pool, loads, prices)
+        near = neighbours(pool, may_change)
+        usd = _priced(problem, near, loads, prices)
+        gain = np.min(known, axis=1) - np.min(usd, axis=1)
+        cheaper = np.unique(np.argmin(usd, axis=1)[gain > 0])
+        pool = np.unique(np.concatenate([pool, near[cheaper]]), axis=0)
+        if float(classes.times @ np.maximum(gain, 0.0)) <= LEAST_SAVING * abs(worth):
+            break
+    return pool
+
+
+def central_multipliers(problem: FleetProblem, classes: HourClasses, pool: Floats) -> Floats:
+    """Return multipliers (classes, kinds) amid the best ones for a pool: the mean of low and high ones.
+
+    The best ones are many as long as the pool lacks fleets. One in their midst is nearer to those of all fleets than a
+    corner of them, so that its bound is closer.
+    """
+    low, _ = _multipliers(problem, classes, pool, PREFERENCE)
+    high, _ = _multipliers(problem, classes, pool, -PREFERENCE)
+    return (low + high) / 2.0
+
+
+def fleets_at_prices(problem: FleetProblem, prices: Floats, loads: Floats, solver: str) -> tuple[Floats, Floats]:
+    """Return the best fleet (loads, kinds) of each load at its prices (loads, kinds), and bounds (loads,) on dollars.
+
+    A load that no fleet carries has nan for its fleet and for its bound.
+    """
+    known: dict[tuple[float, ...], tuple[Floats, float]] = {}
+    fleets, bounds = np.full(prices.shape, np.nan), np.full(len(loads), np.nan)
+    for place, (load, price) in enumerate(zip(loads.tolist(), prices, strict=True)):
+        key = (load, *np.round(price, 9).tolist())
+        if key not in known:
+            found = run(fleet_program(problem, load, price), solver, relative_gap=PRICED_HOUR_GAP)
+            if not found.has_solution:
+                continue
+            known[key] = np.round(found.values), float(found.bound if found.bound is not None else 0.0)
+        fleets[place], bounds[place] = known[key]
+    return fleets, bounds
+
+
+def _multipliers(problem: FleetProblem, classes: HourClasses, pool: Floats, preference: float) -> tuple[Floats, float]:
+    """Return the best multipliers (classes, kinds) for the fleets of a pool, and the dollars that they promise."""
+    pairs = len(classes.first)
+    fits = fits_of(problem, pool, problem.load[classes.first])
+    found = run(price_program(problem, classes, pool, fits, preference), LINEAR_SOLVER)
+    return found.values[pairs:].reshape(classes.number, problem.kinds), float(found.values[:pairs] @ classes.times)
+
+
+def _priced(problem: FleetProblem, fleets: Floats, loads: Floats, prices: Floats) -> Floats:
+    """Return the dollars (loads, f) of fleets at the prices (loads, kinds) of hours; infinite where one may not be."""
+    return np.where(fits_of(problem, fleets, loads), prices @ fleets.T, np.inf)

@@ -1,0 +1,1 @@
+"""The what-if page: a local server, its page, and the processes that solve."""

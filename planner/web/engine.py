@@ -1,0 +1,137 @@
+"""What the page shows, computed: plans, comparisons, frontiers and files; runs in a process of its own."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from planner.analysis.what_if.effects import difference, library_of
+from planner.analysis.what_if.what_if import compare_solved
+from planner.errors import InputError, NoPlanError, PlannerError
+from planner.loading.scenario_file import change_scenario
+from planner.scenario.choices.open_job import OpenJob
+from planner.scenario.serving.job import ServeJob
+from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.solve import solve, solve_prepared
+from planner.web.page_parts import change_parts, figure_data, plan_parts, scene_data
+
+if TYPE_CHECKING:
+    from planner.library.schema import Library
+    from planner.results.plan import Plan
+    from planner.scenario.scenario import Scenario, SolveOptions
+
+KEPT = 6
+"""Plans that are kept with their candidates: the scenario as opened, the last moves, and pinned ones."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A scenario with its candidates and its plan; without candidates where `solve` first has to find a job's model."""
+
+    scenario: Scenario
+    prepared: PreparedScenario | None
+    plan: Plan
+
+
+class Engine:
+    """Answers about one scenario and changes of it; each solve starts from the candidates of the last one."""
+
+    def __init__(self, scenario: Scenario, options: SolveOptions):
+        self.base, self.options = scenario, options
+        self.kept: OrderedDict[tuple[str, ...], Solved] = OrderedDict()
+        self.last: PreparedScenario | None = None
+        self.library: Library | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request of the page; faults of the input are part of the answer."""
+        try:
+            tasks = {"plan": self.plan, "frontier": self.frontier, "file": self.file}
+            return tasks[request["task"]](request)
+        except InputError as error:
+            return {"faults": error.faults}
+        except PlannerError as error:
+            return {"error": str(error)}
+
+    def solved(self, settings: tuple[str, ...]) -> Solved:
+        """Return the plan of the scenario with settings applied, from those kept or solved now."""
+        if settings not in self.kept:
+            scenario = change_scenario(self.base, settings) if settings else self.base
+            if any(isinstance(job, (OpenJob, ServeJob)) for job in scenario.jobs):
+                self.kept[settings] = Solved(scenario, None, solve(scenario, self.options))
+            else:
+                prepared = prepare(scenario, self._library(scenario), before=self.last)
+                self.last = prepared
+                self.kept[settings] = Solved(scenario, prepared, solve_prepared(prepared, self.options))
+            while len(self.kept) > KEPT:
+                self.kept.popitem(last=False)
+        self.kept.move_to_end(settings)
+        return self.kept[settings]
+
+    def _library(self, scenario: Scenario) -> Library:
+        """Return the library of the last scenario where it has the models of this one: candidates are shared by it."""
+        known = self.library
+        if known is None or any(job.architecture not in known.architectures for job in scenario.jobs):
+            self.library = library_of([self.base, scenario])
+            self.last = None
+        assert self.library is not None
+        return self.library
+
+    def plan(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the plan of `settings`, and how it differs from that of `reference`.
+
+        A `brief` answer has no alternatives and no reasons, which take longer than the plan itself.
+        """
+        reference, settings = tuple(request["reference"]), tuple(request["settings"])
+        if request.get("brief") and settings not in self.kept and reference in self.kept:
+            return self._brief(settings, self.kept[reference].plan, float(request["width"]))
+        before, after = self.solved(reference), self.solved(settings)
+        width = float(request["width"])
+        parts = plan_parts(after.plan, width)
+        compared = None
+        if before.prepared is not None and after.prepared is not None:
+            changed = settings if not reference else ()
+            compared = compare_solved(before.prepared, after.prepared, before.plan, after.plan, changed)
+        change = change_parts(before.plan, after.plan, compared)
+        return {**parts, "change": {**change, "delta": difference(before.plan, after.plan).model_dump()}}
+
+    def _brief(self, settings: tuple[str, ...], before: Plan, width: float) -> dict[str, Any]:
+        """Return the plan alone; a scenario that has none, or needs more than one solve, is left to the full answer."""
+        scenario = change_scenario(self.base, settings)
+        if any(isinstance(job, (OpenJob, ServeJob)) for job in scenario.jobs):
+            return {"later": True}
+        self.last = prepare(scenario, self._library(scenario), before=self.last)
+        # Marked as slim a scenario gets its plan without the search for alternatives.
+        plan = solve_prepared(replace(self.last, is_slim=True), self.options, explains=False)
+        if not plan.jobs:
+            return {"later": True}
+        change = change_parts(before, plan, None)
+        return {**plan_parts(plan, width), "change": {**change, "delta": difference(before, plan).model_dump()}}
+
+    def frontier(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the frontier of `settings`, from which deadlines were taken; `deadline` is marked in the picture."""
+        from planner.analysis.frontier.frontier import frontier as trace
+        from planner.report.html.frontier_figure import frontier_data, frontier_figure
+
+        scenario = change_scenario(self.base, request["settings"]) if request["settings"] else self.base
+        try:
+            found = trace(scenario, self.options, library=None)
+        except NoPlanError as error:
+            return {"error": str(error)}
+        if not found.points:
+            return {"empty": "no plan at any deadline within the other limits"}
+        figure = frontier_figure(found, None)
+        assert figure.draw is not None
+        scene = scene_data(figure.draw(float(request["width"])))
+        return {"figure": figure_data(figure), "scene": scene, "data": frontier_data(found), "exact": found.exact}
+
+    def file(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return a file to download: the plan as JSON, the report, or the files that run the plan."""
+        from planner.web.files import export_archive, plan_file, report_file
+
+        solved = self.solved(tuple(request["settings"]))
+        if request["file"] == "plan":
+            return {"text": plan_file(solved.plan)}
+        if request["file"] == "exports":
+            return {"base64": export_archive(solved.scenario, solved.plan)}
+        return {"text": report_file(solved.scenario, solved.plan, self.options)}

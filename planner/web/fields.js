@@ -1,0 +1,147 @@
+// The fields: each knows how to show a value and to read it; values are texts, as in the address.
+const fields = new Map();
+const models = make("datalist");
+models.id = "models";
+for (const name of data.models) models.append(new Option(name));
+document.body.append(models);
+const configNames = new Map();
+
+function buildFields(changed) {
+  const form = byId("fields");
+  let group = null, more = null;
+  for (const control of data.controls) {
+    if (control.group !== group) {
+      group = control.group;
+      more = null;
+      form.append(make("h2", group));
+    }
+    let place = form;
+    if (control.kind === "choices") {
+      if (!more) {
+        more = make("details", undefined, "more");
+        more.append(make("summary", "Techniques and frameworks"));
+        form.append(more);
+      }
+      place = more;
+    }
+    const one = field(control, changed);
+    place.append(one.box);
+    fields.set(control.key, one);
+  }
+}
+
+function field(control, changed) {
+  const box = make("div", undefined, "field"), id = "field-" + control.key;
+  const wrong = make("p", undefined, "wrong");
+  wrong.id = id + "-wrong"; wrong.hidden = true;
+  const parts = { switch: switchField, choices: listField, names: listField }[control.kind] || textField;
+  const one = { control, box, ...parts(control, id, box, (quick) => changed(control.key, one.read(), quick)) };
+  box.append(wrong);
+  one.refuse = (text) => {
+    wrong.textContent = text; wrong.hidden = !text;
+    box.classList.toggle("bad", !!text);
+    if (text) { one.input.setAttribute("aria-invalid", "true"); one.input.setAttribute("aria-describedby", wrong.id); }
+    else { one.input.removeAttribute("aria-invalid"); one.input.removeAttribute("aria-describedby"); }
+    const around = wrong.closest("details.more");
+    if (text && around) around.open = true;
+  };
+  return one;
+}
+
+function textField(control, id, box, changed) {
+  const label = make("label", control.label), input = make("input");
+  label.htmlFor = id; input.id = id; input.type = "text"; input.spellcheck = false; input.maxLength = 400;
+  if (control.kind !== "model" && control.kind !== "hours") input.inputMode = control.kind === "text" ? "text" : "decimal";
+  box.append(label, input);
+  if (control.hint) box.append(make("p", control.hint, "hint"));
+  let shown = null;
+  if (control.kind === "model") {
+    input.setAttribute("list", "models");
+    const drop = make("label", "or a config.json: ", "drop"), file = make("input");
+    file.type = "file"; file.accept = ".json,application/json"; file.id = id + "-file";
+    file.addEventListener("change", () => { if (file.files.length) takeConfig(control.key, file.files[0]); file.value = ""; });
+    drop.append(file); box.append(drop);
+  }
+  input.addEventListener("input", () => { shown = null; changed(false); });
+  input.addEventListener("change", () => changed(true));
+  return {
+    input,
+    read: () => shown !== null ? shown : input.value.trim(),
+    show: (value) => { shown = configNames.has(value) ? value : null; input.value = configNames.get(value) || value; },
+  };
+}
+
+function switchField(control, id, box, changed) {
+  const label = make("label", undefined, "tick"), input = make("input");
+  input.type = "checkbox"; input.id = id;
+  label.append(input, control.label); box.append(label);
+  input.addEventListener("change", () => changed(true));
+  return { input, read: () => input.checked ? "on" : "off", show: (value) => { input.checked = value === "on"; } };
+}
+
+// Ticks: of names all that may be used; of choices none means that the planner chooses.
+function listField(control, id, box, changed) {
+  const isNames = control.kind === "names", names = control.choices.map(([name]) => name);
+  const details = make("details"), summary = make("summary", control.label + ": "), now = make("span", "", "now");
+  const set = make("fieldset"), ticks = [];
+  summary.id = id; summary.append(now);
+  set.append(make("legend", control.label));
+  if (isNames) {
+    const some = make("p", undefined, "some");
+    for (const [text, on] of [["All", true], ["None", false]]) {
+      const button = make("button", text);
+      button.type = "button";
+      button.setAttribute("aria-label", text + " of " + control.label);
+      button.addEventListener("click", () => { for (const tick of ticks) tick.checked = on; say(); changed(true); });
+      some.append(button);
+    }
+    set.append(some);
+  }
+  control.choices.forEach(([name, words], index) => {
+    const label = make("label", undefined, "tick"), tick = make("input");
+    tick.type = "checkbox"; tick.value = name; tick.id = id + "-" + index;
+    tick.addEventListener("change", () => { say(); changed(true); });
+    label.append(tick, words); set.append(label); ticks.push(tick);
+  });
+  const on = () => ticks.filter((tick) => tick.checked).map((tick) => tick.value);
+  function say() {
+    const chosen = on();
+    if (isNames) now.textContent = chosen.length === names.length ? "all " + names.length : chosen.length + " of " + names.length;
+    else now.textContent = chosen.length ? control.choices.filter(([name]) => chosen.includes(name)).map(([, words]) => words).join(", ") : "the planner chooses";
+  }
+  details.append(summary, set); box.append(details);
+  return {
+    input: summary,
+    read: () => {
+      const chosen = on();
+      if (!isNames) return chosen.join(",");
+      if (chosen.length === names.length) return "";
+      const off = names.filter((name) => !chosen.includes(name));
+      return off.length <= chosen.length ? "!" + off.join(",") : chosen.join(",");
+    },
+    show: (value) => {
+      const listed = value.replace(/^!/, "").split(",").filter(Boolean), forbids = value.startsWith("!");
+      for (const tick of ticks) tick.checked = isNames && (!value || forbids) ? !listed.includes(tick.value) : listed.includes(tick.value);
+      say();
+    },
+  };
+}
+
+const valueOf = (values, control) => control.key in values ? values[control.key] : control.value;
+
+function showFields(values, except) {
+  for (const one of fields.values()) {
+    if (one.control.key !== except) one.show(valueOf(values, one.control));
+    one.box.classList.toggle("changed", one.control.key in values);
+  }
+}
+
+function refuseFields(faults) {
+  const texts = new Map();
+  for (const fault of faults) {
+    const text = fault.what + (fault.fix ? ": " + fault.fix : "");
+    texts.set(fault.key, texts.has(fault.key) ? texts.get(fault.key) + "; " + text : text);
+  }
+  for (const [key, one] of fields) one.refuse(texts.get(key) || "");
+  return [...texts].filter(([key]) => !fields.has(key)).map(([, text]) => text);
+}

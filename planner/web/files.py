@@ -1,0 +1,67 @@
+"""Files to download: the scenario with its changes, the plan, the report, the files that run the plan."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+from planner.analysis.overview.overview import overview
+from planner.analysis.simulation.policy_advice import policy_tables
+from planner.errors import Fault, InputError
+from planner.exports.export import choose_job, export_all
+from planner.exports.facts import Wishes
+from planner.report.html.page import render_page
+from planner.scenario.choices.open_job import OpenJob
+
+if TYPE_CHECKING:
+    from planner.results.plan import Plan
+    from planner.scenario.scenario import Scenario, SolveOptions
+
+PLAN_FILE = "plan.json"
+
+
+def plan_file(plan: Plan) -> str:
+    """Return the plan as `planner solve -o` writes it."""
+    data: dict[str, Any] = plan.model_dump(mode="json", by_alias=True)
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def export_archive(scenario: Scenario, plan: Plan) -> str:
+    """Return a ZIP archive in base64 with what `planner export --all` writes, a folder for each of several jobs.
+
+    `left-out.txt` says which files are missing and why. Raises InputError where there is nothing to run, or no tool
+    can express a job.
+    """
+    parts, missing, stream = _folders(scenario, plan), [], io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, (found, left_out) in parts.items():
+            folder = f"{name}/" if len(parts) > 1 else ""
+            missing += [f"{folder}{line}" for line in left_out]
+            for path, text in found.items():
+                archive.writestr(zipfile.ZipInfo(folder + path), text)
+        archive.writestr(zipfile.ZipInfo(PLAN_FILE), plan_file(plan))
+        if missing:
+            archive.writestr(zipfile.ZipInfo("left-out.txt"), "\n".join(missing) + "\n")
+    return base64.b64encode(stream.getvalue()).decode("ascii")
+
+
+def _folders(scenario: Scenario, plan: Plan) -> dict[str, tuple[dict[str, str], list[str]]]:
+    """Return files by path, and lines on what is left out, for each job of a plan."""
+    if any(isinstance(job, OpenJob) for job in scenario.jobs):
+        what = "the page writes no files for a model that the plan chose"
+        raise InputError([Fault("", 0, "", what, f"use planner export {PLAN_FILE} --all -o run")])
+    wishes, found = Wishes(), {}
+    policies = policy_tables(scenario, plan) if any(job.spot is not None for job in plan.jobs) else {}
+    names: list[str | None] = [job.name for job in plan.jobs]
+    for name in names or [None]:
+        chosen = choose_job(plan, scenario, PLAN_FILE, name)
+        found[chosen.job.name] = export_all(chosen, wishes, PLAN_FILE, policies.get(chosen.job.name))
+    return found
+
+
+def report_file(scenario: Scenario, plan: Plan, options: SolveOptions) -> str:
+    """Return the report as `planner report` writes it, with the plan to copy."""
+    return render_page(overview(scenario, plan, options=options), {PLAN_FILE: plan_file(plan)})

@@ -1,0 +1,225 @@
+"""The server of the page: four requests, each guarded against other sites, other hosts, size and time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from planner.errors import InputError
+from planner.web.controls import CONFIG_MARK, Refusal, locate, settings_of
+from planner.web.page import render_app
+from planner.web.workers import Broken, Busy, Sessions, Superseded, TooLong
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from planner.scenario.scenario import SolveOptions
+    from planner.web.opened import OpenedScenario
+
+LOOPBACK_HOSTS = ["127.0.0.1", "localhost"]
+"""Names under which a browser on this machine reaches the server; another one is a site that rebinds its name."""
+TOKEN_HEADER = "x-planner-token"
+MOST_BODY, MOST_MODEL = 100_000, 1_500_000
+"""Bytes of a request, and of one that carries a config.json."""
+MOST_CONFIGS = 32
+"""Most config.json files that a server keeps."""
+SOLVE_SECONDS = 120.0
+"""Longest solve that a page waits for."""
+SESSION = re.compile(r"[0-9a-f]{16,64}\Z")
+HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+POLICY = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class Rejection(Exception):
+    """A request that is refused, with its status and its reason."""
+
+    def __init__(self, status: int, reason: str):
+        self.status = status
+        super().__init__(reason)
+
+
+class App:
+    """One opened scenario, the processes that solve it, and the files that the page was given."""
+
+    def __init__(self, opened: OpenedScenario, options: SolveOptions, limit_seconds: float = SOLVE_SECONDS):
+        self.opened, self.controls = opened, opened.controls
+        self.token = secrets.token_urlsafe(24)
+        self.sessions = Sessions(opened.scenario, options, limit_seconds)
+        self.folder = tempfile.TemporaryDirectory(prefix="planner-app-")
+        self.configs: dict[str, str] = {}
+        self.config_names: dict[str, str] = {}
+        self.limit_seconds = limit_seconds
+
+    def close(self) -> None:
+        """End every process and remove the files that the page was given."""
+        self.sessions.stop()
+        self.folder.cleanup()
+
+    def page(self) -> Response:
+        """Return the page, whose script and style a nonce admits."""
+        nonce = secrets.token_urlsafe(16)
+        policy = {"Content-Security-Policy": POLICY.format(nonce=nonce)}
+        return HTMLResponse(render_app(self.opened, self.controls, self.token, nonce), headers={**HEADERS, **policy})
+
+    async def answer(self, task: str, request: Request) -> dict[str, Any]:
+        """Return the answer to a POST; raises `Rejection`, `Refusal`, and what a queue raises."""
+        data = await self._body(request, MOST_MODEL if task == "model" else MOST_BODY)
+        if task == "model":
+            return self._keep_config(data)
+        session = data.get("session")
+        if not isinstance(session, str) or not SESSION.match(session):
+            raise Rejection(400, "the page has no number: open it again")
+        settings = self._settings(data.get("values"))
+        if task == "file" and data.get("file") == "scenario":
+            return self.opened.changed_file(list(settings.values()), self.configs, self.config_names)
+        width = data.get("width", 700)
+        asked: dict[str, Any] = {"task": task, "settings": tuple(settings.values())}
+        asked["width"] = min(1000, max(280, width if isinstance(width, (int, float)) else 700))
+        if task == "plan":
+            asked["brief"] = data.get("brief") is True
+            asked["reference"] = tuple(self._settings(data.get("reference") or {}).values())
+        if task == "frontier":
+            deadlines = [one for one in self.controls if one.kind == "hours"]
+            kept = [setting for key, setting in settings.items() if key not in {one.key for one in deadlines}]
+            asked["settings"] = (*kept, *(f"{one.path}=null" for one in deadlines if self.opened.is_free(one)))
+        if task == "file":
+            if data.get("file") not in ("plan", "report", "exports"):
+                raise Rejection(400, "no such file")
+            asked["file"] = data["file"]
+        found = await self.sessions.ask(session, asked)
+        if "faults" in found:
+            raise Refusal(locate(found["faults"], self.controls))
+        shown = [self._shown(one) for one in settings.values()]
+        return {**found, "settings": shown, "command": self.opened.command(shown)}
+
+    def _settings(self, values: Any) -> dict[str, str]:
+        """Return the settings of the values that a page sent."""
+        if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
+            raise Rejection(400, "values is not a mapping of texts")
+        return settings_of(self.controls, values, self.configs)
+
+    def _shown(self, setting: str) -> str:
+        """Return a setting with the name of a config.json in place of where it is kept."""
+        for key, path in self.configs.items():
+            setting = setting.replace(json.dumps(path), self.config_names[key])
+        return setting
+
+    async def _body(self, request: Request, most: int) -> dict[str, Any]:
+        """Return the JSON of a request that this page sent; raises `Rejection`."""
+        origin, host = request.headers.get("origin"), request.headers.get("host", "")
+        if origin is not None and origin != f"http://{host}":
+            raise Rejection(403, "the request comes from another site")
+        given = request.headers.get(TOKEN_HEADER, "")
+        if not secrets.compare_digest(given.encode(), self.token.encode()):
+            raise Rejection(403, "the token is not that of this server: load the page again")
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            raise Rejection(415, "not JSON")
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                raise Rejection(413, f"more than {most:,} bytes")
+        try:
+            data = json.loads(body)
+        except (ValueError, RecursionError):
+            raise Rejection(400, "not JSON") from None
+        if not isinstance(data, dict):
+            raise Rejection(400, "not a mapping")
+        return data
+
+    def _keep_config(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Keep a config.json that was given to the page, once it is read without a fault."""
+        from planner.library.reading import read_config
+
+        text, name = data.get("text"), data.get("name")
+        if not isinstance(text, str) or not isinstance(name, str):
+            raise Rejection(400, "no text")
+        try:
+            content = text.encode()
+        except UnicodeEncodeError:
+            raise Rejection(400, "the text is not Unicode") from None
+        key = CONFIG_MARK + hashlib.sha256(content).hexdigest()[:16]
+        if key not in self.configs:
+            if len(self.configs) >= MOST_CONFIGS:
+                raise Rejection(413, f"more than {MOST_CONFIGS} models: start planner app again")
+            path = Path(self.folder.name, f"{key.removeprefix(CONFIG_MARK)}.json")
+            path.write_bytes(content)
+            try:
+                read_config(str(path))
+            except InputError as error:
+                path.unlink()
+                field = next((one.key for one in self.controls if one.kind == "model"), "")
+                raise Refusal([{"key": field, "what": one.what, "fix": one.fix} for one in error.faults]) from None
+            self.configs[key] = str(path)
+            clean = re.sub(r"[^\w.-]+", "-", name.rpartition("/")[2], flags=re.ASCII)[:60] or "config.json"
+            self.config_names[key] = clean if clean.endswith(".json") else f"{clean}.json"
+        return {"model": key, "name": self.config_names[key]}
+
+
+def create_app(opened: OpenedScenario, options: SolveOptions, limit_seconds: float = SOLVE_SECONDS) -> FastAPI:
+    """Return the server of one opened scenario."""
+    app = App(opened, options, limit_seconds)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        app.close()
+
+    server = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    server.state.app = app
+    server.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK_HOSTS, www_redirect=False)
+
+    async def page() -> Response:
+        return app.page()
+
+    async def answer(task: str, request: Request) -> Response:
+        return await _answered(app, task, request)
+
+    server.add_api_route("/", page, methods=["GET"], response_class=HTMLResponse)
+    server.add_api_route("/api/{task}", answer, methods=["POST"], response_class=JSONResponse)
+    return server
+
+
+async def _answered(app: App, task: str, request: Request) -> Response:
+    """Return the answer as JSON, and what went wrong as a sentence with its status."""
+    if task not in ("plan", "frontier", "file", "model"):
+        return _json({"error": "no such request"}, 404)
+    try:
+        return _json(await app.answer(task, request), 200)
+    except Rejection as error:
+        return _json({"error": str(error)}, error.status)
+    except Refusal as error:
+        return _json({"faults": error.faults}, 200)  # an answer to what was typed: no error of a console
+    except Superseded:
+        return _json({"superseded": True}, 200)
+    except Busy:
+        return _json({"error": "too many pages are solving: close one, or wait"}, 503)
+    except TooLong:
+        what = f"stopped after {app.limit_seconds:.0f} s: planner solve has no such limit"
+        return _json({"error": what}, 504)
+    except Broken:
+        return _json({"error": "the process that solves has ended; change something to start another"}, 500)
+
+
+def _json(data: dict[str, Any], status: int) -> JSONResponse:
+    return JSONResponse(data, status, headers=HEADERS)

@@ -1,0 +1,67 @@
+"""Dollars of a month against the time per token: each point is what solve finds, none is undercut."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from planner.analysis.frontier.service import service_frontier
+from planner.errors import ScenarioError
+from planner.report.plots.service import draw_service_frontier
+from planner.report.serving.frontier import render_service_frontier
+from planner.results.serving.frontier import ServiceFrontier
+from planner.solving.solve import solve
+from tests.helpers.services import desk
+
+
+@pytest.fixture(scope="module")
+def found() -> ServiceFrontier:
+    """Return the frontier of the service at six limits."""
+    return service_frontier(desk(), points=6)
+
+
+@pytest.mark.long
+def test_no_point_is_tighter_and_cheaper_and_bounds_hold(found: ServiceFrontier) -> None:
+    """Dollars fall with a looser limit, and the bound of a looser limit holds for a tighter one."""
+    assert len(found.points) >= 3 and found.solved == 6
+    for tight, loose in itertools.pairwise(found.points):
+        assert tight.tpot_seconds < loose.tpot_seconds and loose.usd_per_month <= tight.usd_per_month
+        assert tight.bound_usd_per_month >= loose.bound_usd_per_month - 1e-9
+    assert all(one.bound_usd_per_month <= one.usd_per_month for one in found.points)
+    assert found.least_tpot_seconds is not None and found.points[0].tpot_seconds > found.least_tpot_seconds
+
+
+@pytest.mark.long
+def test_the_setting_of_a_point_gives_its_dollars(found: ServiceFrontier) -> None:
+    """Solving with the limit of a point finds that fleet, and the scenario's own limit is marked."""
+    asked = next(one for one in found.points if one.asked)
+    for one in (found.points[0], asked):
+        plan = solve(desk(one.setting))
+        usd = plan.services[0].fleet.usd_per_month
+        assert one.bound_usd_per_month <= usd * (1 + 1e-9) and one.usd_per_month <= usd * (1 + 1e-9)
+
+
+@pytest.mark.slow
+def test_the_frontier_is_text_and_picture(found: ServiceFrontier, tmp_path: Path) -> None:
+    """Every point is a line within the width, with its proof."""
+    text = render_service_frontier(found)
+    assert all(len(line) <= 80 for line in text.split("\n"))
+    assert text.count(" ms") >= len(found.points) and "* the limit of the scenario" in text
+    draw_service_frontier(found, tmp_path / "f.svg", text.split("\n"))
+    assert "limit on the time per token" in (tmp_path / "f.svg").read_text()
+
+
+@pytest.mark.slow
+def test_without_a_plan_at_any_limit_the_reason_is_given() -> None:
+    """A first token within a millisecond is met at no time per token."""
+    none = service_frontier(desk("jobs.desk.latency.ttft=1ms"), points=4)
+    assert none.status == "infeasible" and not none.points
+    assert "--set jobs.desk.latency.ttft=" in render_service_frontier(none)
+
+
+def test_answers_of_one_token_have_no_time_per_token() -> None:
+    """There is nothing to draw for them."""
+    with pytest.raises(ScenarioError, match="answers of one token"):
+        service_frontier(desk("jobs.desk.load.output_tokens=1"), points=4)

@@ -1,0 +1,78 @@
+"""Memory of generation in the benchmark: which peaks are judged, and what is predicted for them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.inference.benchmark import main
+from benchmarks.inference.memory import collect_peaks, memory_figures
+from benchmarks.inference.rows import read_rows
+from planner.library.reading import read_library
+from planner.units import GIB
+
+LIBRARY = read_library(["llama-3.1-8b"])
+BASE = {
+    "source": "x/y", "organisation": "x", "model": "llama-3.1-8b", "gpu": "A100-80GB", "num_gpus": 1, "engine": "hf",
+    "weight_bits": 16, "weight_format": "bf16", "input_tokens": 1000, "output_tokens": 3000, "batch": 2,
+    "mode": "fixed-batch", "output_tokens_per_s_total": 50, "peak_mem_gb": 16.0, "mem_kind": "allocated",
+    "quality": "A",
+}  # fmt: skip
+TOKEN = 2 * 32 * 8 * 128 * 2
+"""Bytes of a token in the cache: keys and values of 32 layers with 8 heads of 128 numbers of 16 bits."""
+
+
+def table(path: Path, *changes: dict[str, Any]) -> str:
+    """Write `BASE` with changes, a row each."""
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, [*BASE, "id"])
+        writer.writeheader()
+        writer.writerows({**BASE, "id": str(number), **one} for number, one in enumerate(changes))
+    return str(path)
+
+
+def test_the_peak_is_that_of_the_prompts_or_of_the_last_token(tmp_path: Path) -> None:
+    """Long answers end with the larger cache; of long prompts the activations of their pass come on top."""
+    rows = read_rows(table(tmp_path / "t.csv", {}, {"input_tokens": 4000, "output_tokens": 10}))
+    (late, early), _ = collect_peaks(rows, LIBRARY)
+    weights = late.row.serving.model.stored_weights * 2.0
+    assert late.measured == 16.0 * GIB
+    assert late.predicted == pytest.approx(weights + 2 * 4000 * TOKEN)
+    hidden = 4 * 4096 + 3 * 14336
+    logits = 2 * 128256 * 8
+    assert early.predicted == pytest.approx(weights + 2 * 4000 * TOKEN + 2 * 4000 * hidden * 2 + logits)
+
+
+def test_what_a_whole_gpu_shows_has_the_overhead_and_allocators_count_in_powers_of_ten(tmp_path: Path) -> None:
+    """2 GiB of context in the coefficients; 16 GB are not 16 GiB."""
+    rows = read_rows(table(tmp_path / "t.csv", {}, {"mem_kind": "nvidia-smi"}, {"mem_kind": "reserved"}))
+    (tensors, whole, pool), _ = collect_peaks(rows, LIBRARY)
+    assert whole.predicted - tensors.predicted == pytest.approx(2 * GIB)
+    assert pool.measured == 16e9 and pool.predicted == tensors.predicted
+
+
+def test_pools_and_readings_of_unknown_kind_are_counted_and_not_judged(tmp_path: Path) -> None:
+    """vLLM and Optimum-NVIDIA fill the GPU whatever they need; a row without a peak is no row of memory."""
+    changes = ({}, {"engine": "vllm"}, {"engine": "optimum-nvidia"}, {"mem_kind": ""}, {"peak_mem_gb": ""})
+    found = memory_figures(read_rows(table(tmp_path / "t.csv", *changes)), LIBRARY)
+    assert found["n"] == 1 and found["by"]["engine"]["hf"]["n"] == found["by"]["kind"]["allocated"]["n"] == 1
+    assert found["skipped"] == {
+        "a pool of the engine, whatever is needed": 2, "how memory was read is not stated": 1
+    }  # fmt: skip
+
+
+def test_the_benchmark_prints_memory_where_a_table_states_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As text and in the document; a table without peaks has no such part."""
+    path = table(tmp_path / "t.csv", {})
+    assert main([path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["memory"]["n"] == 1
+    assert main([path]) == 0
+    assert "peak memory, no pool" in capsys.readouterr().out
+    assert main([table(tmp_path / "u.csv", {"peak_mem_gb": ""})]) == 0
+    assert "peak memory" not in capsys.readouterr().out

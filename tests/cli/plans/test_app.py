@@ -1,0 +1,77 @@
+"""`planner app`: what it refuses before it serves, the address it prints, and its end by Ctrl-C."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import signal
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+pytest.importorskip("fastapi", reason="needs the extra web")
+
+from planner.cli import main
+from tests.helpers.pages import CALM, served
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(json.dumps(CALM), encoding="utf-8")
+    return tmp_path
+
+
+def planner(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["app", "--no-browser", *arguments])
+
+
+@pytest.mark.slow
+def test_the_page_is_served_until_ctrl_c(folder: Path) -> None:
+    """The address on standard output has the page; Ctrl-C ends it without an error."""
+    with served("s.yaml", cwd=folder) as (address, process):
+        with urllib.request.urlopen(address) as answer:
+            assert "<title>calm: planner app</title>" in answer.read().decode()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+def test_without_the_extra_one_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 2, and what to install."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "fastapi" else found(name))
+    result = planner("s.yaml")
+    assert result.exit_code == 2
+    assert result.output == ("planner app: fastapi not installed; install the extra `web`: pip install '.[web]'\n")
+
+
+def test_a_wrong_scenario_is_refused_before_anything_is_served(folder: Path) -> None:
+    """With the faults and the exit code of every command."""
+    (folder / "bad.yaml").write_text(json.dumps({**CALM, "limit": {}}), encoding="utf-8")
+    for words, what in (
+        (["bad.yaml"], "limit"),
+        (["nothing"], "no such file"),
+        (["s.yaml", "--model", "x"], "not both"),
+    ):
+        result = planner(*words)
+        assert result.exit_code == 2 and what in result.output, result.output
+
+
+@pytest.mark.parametrize("name", ["serve-or-api", "tune-then-serve"])
+def test_a_service_is_refused_with_the_commands_that_show_it(name: str) -> None:
+    """One line, exit code 2, and nothing is served."""
+    result = planner(name)
+    assert result.exit_code == 2
+    assert result.output == (f"{name}: jobs: the page does not show services; use planner what-if or planner report\n")
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    """One line and exit code 2."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = planner("s.yaml", "--port", str(taken.getsockname()[1]))
+    assert result.exit_code == 2 and "cannot be used" in result.output

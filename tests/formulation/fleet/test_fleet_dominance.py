@@ -1,0 +1,51 @@
+"""Kinds that others replace: which leave, and that no least fleet costs more without them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from planner.formulation.fleet.dominance import undominated_kinds
+from planner.formulation.fleet.problem import FleetProblem
+from tests.helpers.fleet_problems import brute_force, fleet, small_fleets
+
+
+def test_a_kind_is_replaced_by_copies_of_another() -> None:
+    """Two machines of 1 for $2 replace one of 2 for $2.1, not one for $1.9."""
+    dear = fleet([4.0], [1.0, 2.0], [1.0, 2.1], [0.0, 0.0])
+    cheap = fleet([4.0], [1.0, 2.0], [1.0, 1.9], [0.0, 0.0])
+    assert undominated_kinds(dear).tolist() == [0]
+    assert undominated_kinds(cheap).tolist() == [0, 1]
+    spot = replace(dear, group=np.array([0, -1]), others_share=np.array([0.5]))
+    assert undominated_kinds(spot).tolist() == [0, 1]
+    harmless = replace(spot, others_share=np.array([0.0]))
+    assert undominated_kinds(harmless).tolist() == [0]
+
+
+def test_two_spot_groups_replace_what_neither_replaces_alone() -> None:
+    """One of 2 in each of two groups, $1.8 together, carries 2 whichever group is lost."""
+    problem = fleet(
+        [4.0], [2.0, 2.0, 2.0], [0.9, 0.9, 1.9], [0.0] * 3, group=np.array([0, 1, -1]), others_share=np.array([0.9] * 2)
+    )
+    assert undominated_kinds(problem).tolist() == [0, 1]
+    assert undominated_kinds(replace(problem, usd=np.array([0.9, 1.1, 1.9]))).tolist() == [0, 1, 2]
+    assert undominated_kinds(replace(problem, most_on_spot=0.5)).tolist() == [0, 1, 2]
+
+
+def test_a_dearer_start_is_made_up_by_the_hour_that_follows() -> None:
+    """$1.00 and a start of $0.50 replace $1.20 and $0.40, not $1.20 and $0.20: then a single hour costs more."""
+    problem = fleet([1.0], [1.0, 1.0], [1.0, 1.2], [0.5, 0.4])
+    assert undominated_kinds(problem).tolist() == [0]
+    assert undominated_kinds(replace(problem, start_usd=np.array([0.5, 0.2]))).tolist() == [0, 1]
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(small_fleets())
+def test_without_the_kinds_that_are_replaced_the_least_dollars_are_the_same(problem: FleetProblem) -> None:
+    """By trying everything, with spot groups, commitments, a stock and a share on spot."""
+    kept = undominated_kinds(problem)
+    assert brute_force(problem.choosing(kept)) == pytest.approx(brute_force(problem))

@@ -1,0 +1,55 @@
+"""Chromium through Playwright for tests of pages: where it is, and what axe-core finds."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+AXE = importlib.util.find_spec("axe_playwright_python")
+"""The package that carries axe.min.js, where it is installed."""
+FINDINGS = "axe.run().then((r) => r.violations.map((v) => [v.impact, v.id, v.nodes.map((n) => n.html).slice(0, 3)]))"
+
+
+def chromium() -> Iterator[Any]:
+    """Yield a started browser; the test is skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    with playwright.sync_playwright() as tools:
+        started = tools.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+def screens(*widths: int) -> list[dict[str, Any]]:
+    """Return the screens of some widths, in light and dark."""
+    return [
+        {"viewport": {"width": width, "height": 800}, "color_scheme": mode}
+        for width in widths
+        for mode in ("light", "dark")
+    ]
+
+
+def watch(page: Any) -> list[str]:
+    """Return the list that gets what the console and dialogs of a page say."""
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    return said
+
+
+def serious_findings(page: Any) -> list[Any]:
+    """Return what axe-core (WCAG 2.2 AA) finds serious or critical on a page with every part open."""
+    if AXE is None or AXE.origin is None:
+        pytest.skip("needs axe-core: pip install axe-playwright-python")
+    page.evaluate(Path(AXE.origin).with_name("axe.min.js").read_text(encoding="utf-8"))
+    page.evaluate("() => { for (const one of document.querySelectorAll('details')) one.open = true; }")
+    page.wait_for_timeout(600)
+    return [one for one in page.evaluate(FINDINGS) if one[0] in ("serious", "critical")]

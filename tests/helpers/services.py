@@ -1,0 +1,44 @@
+"""A small service for tests: four different loads of a day, three offers, a service that answers by the token."""
+
+from __future__ import annotations
+
+from planner.loading.scenario_file import parse_scenario
+from planner.scenario.scenario import Scenario
+
+SERVICE_FILE = """
+schema: 2
+name: desk
+jobs:
+  - name: desk
+    kind: serve
+    architecture: llama-3.1-8b
+    load:
+      per_second: 20
+      profile: [1, 1, 1, 1, 1, 1, 1, 4, 4, 10, 10, 10, 10, 10, 10, 10, 10, 7, 7, 4, 4, 1, 1, 1]
+      input_tokens: 800
+      output_tokens: 200
+    latency: {ttft: 1s, tpot: 40ms, share: 0.95}
+    replicas: {min: 2}
+    techniques: {engine: vllm, weight_bits: [16, 8]}
+offers:
+  - {provider: one, gpu: H100-80GB, gpus: 1, usd_per_hour: 2.5, date: "2026-11-01", source: test}
+  - provider: two
+    gpu: L40S
+    gpus: 1
+    usd_per_hour: 0.9
+    spot_usd_per_hour: 0.4
+    spot: {availability: 0.9, mean_up_hours: 20}
+    date: "2026-11-01"
+    source: test
+  - {provider: two, gpu: A100-80GB, gpus: 1, usd_per_hour: 1.6, date: "2026-11-01", source: test}
+  - provider: three
+    region: any
+    managed: {architectures: llama-3.1-8b, usd_per_million_input_tokens: 0.1, usd_per_million_output_tokens: 0.1}
+    date: "2026-11-01"
+    source: test
+"""
+
+
+def desk(*settings: str) -> Scenario:
+    """Return the scenario of the small service with settings applied."""
+    return parse_scenario(SERVICE_FILE, set_=settings)

@@ -1,0 +1,315 @@
+"""The page in a real browser: Debian's Chromium through Playwright, against a server in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from planner.cli import main
+from tests.helpers.browser import chromium, screens, serious_findings, watch
+from tests.helpers.pages import CALM, MOVES, served
+from tests.helpers.reports import HOSTILE
+
+MOST_MS = 16.0
+"""Longest that the page may take for one place of the slider: one frame of a screen."""
+SETTLED = "body:not(.stale):not(.late)"
+SLIDE = "(v) => { const s = document.getElementById('within'); s.value = v; s.dispatchEvent(new Event('input')); }"
+SCREENS = screens(360, 1280)
+
+pytestmark = pytest.mark.ecosystem
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    pytest.importorskip("fastapi", reason="needs the extra web")
+    yield from chromium()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("app")
+    (made / "s.yaml").write_text(json.dumps(CALM), encoding="utf-8")
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    with served("s.yaml", cwd=folder) as (found, _):
+        yield found
+
+
+@pytest.fixture
+def opened(browser: Any, address: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Return the page of the calm scenario; the console must stay empty, and nothing else may be asked."""
+    context = browser.new_context(**getattr(request, "param", {}))
+    page = context.new_page()
+    said = watch(page)
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url))
+    page.goto(address)
+    settle(page)
+    yield page
+    context.close()
+    assert said == []
+    assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
+
+
+def settle(page: Any) -> None:
+    """Wait until plan and curve are those of the fields."""
+    page.wait_for_timeout(50)  # an event of a field is handled before
+    page.wait_for_selector(SETTLED, timeout=60_000)
+
+
+def tile(page: Any) -> str:
+    """Return the expected cost that the page shows."""
+    text: str = page.inner_text("#tiles strong >> nth=0")
+    return text
+
+
+def set_field(page: Any, key: str, value: str) -> None:
+    """Move a field as a person does: type, tick, switch."""
+    box = page.locator(f"[id='field-{key}']")
+    if key == "spot":
+        box.set_checked(value == "on")
+        return
+    if box.evaluate("e => e.tagName") == "SUMMARY":
+        more = page.locator("details.more")
+        if more.get_attribute("open") is None:
+            more.locator("summary").first.click()
+        if box.evaluate("e => !e.parentElement.open"):
+            box.click()
+        listed, forbids = value.removeprefix("!").split(","), value.startswith("!")
+        for tick in box.locator("xpath=..").locator("input").all():
+            name = tick.get_attribute("value")
+            tick.set_checked((name not in listed) if forbids else (name in listed))
+        return
+    box.fill(value)
+    box.press("Tab")
+
+
+def test_every_field_gives_the_figures_of_what_if(browser: Any, address: str, folder: Path) -> None:
+    """Each field is moved alone; cost and command on the page are those of `what-if --json`; undo goes back."""
+    page = browser.new_page()
+    said = watch(page)
+    page.goto(address)
+    settle(page)
+    start = tile(page)
+    for key, value in MOVES.items():
+        set_field(page, key, value)
+        settle(page)
+        command = page.inner_text("#command").split("--set ", 1)
+        assert len(command) == 2, key
+        setting = command[1].strip().strip("'")
+        words = ["what-if", str(folder / "s.yaml"), "--set", setting, "--json", "--as-of", "2026-11-21"]
+        answer = json.loads(CliRunner().invoke(main, words).stdout)
+        cost = answer["after"]["cost_usd"]
+        cell = page.locator("#change-table tbody tr").first.locator("td").nth(2).inner_text()
+        assert cell == (f"${cost['expected']:,.2f}" if cost else "no plan"), key
+        page.click("#reset")
+        settle(page)
+        assert tile(page) == start, key
+    page.close()
+    assert said == []
+
+
+def test_the_slider_needs_no_server(opened: Any) -> None:
+    """Moved to 40 places, each is answered within a frame, and nothing is asked of the server."""
+    opened.route("**/api/**", lambda route: route.abort())
+    times = opened.evaluate("""() => {
+      const s = document.getElementById('within'), times = [];
+      for (let v = 0; v <= 2000; v += 50) {
+        const began = performance.now();
+        s.value = v; s.dispatchEvent(new Event('input'));
+        times.push([performance.now() - began, document.getElementById('said').textContent]);
+      }
+      return times;
+    }""")
+    assert sorted(ms for ms, _ in times)[len(times) // 2] < MOST_MS
+    assert len({text for _, text in times}) == len(times)
+    costs = [float(found[1].replace(",", "")) for _, text in times if (found := re.search(r": \$([\d,.]+)", text))]
+    assert costs == sorted(costs, reverse=True) and len(costs) > 10
+    opened.unroute("**/api/**")
+    opened.click("#reset")
+    settle(opened)
+
+
+def test_the_slider_sets_the_deadline(opened: Any) -> None:
+    """The plan that the server then finds costs what the curve said, but for a near tie."""
+    opened.evaluate(SLIDE, 900)
+    usd = float(opened.get_attribute("#said", "data-usd"))
+    deadline = opened.input_value("#field-deadline")
+    settle(opened)
+    assert f"deadline={deadline}" in opened.url and deadline.endswith("h")
+    assert 0 <= float(tile(opened).removeprefix("$")) - usd <= 0.055
+
+
+def test_the_address_carries_the_state(opened: Any, browser: Any) -> None:
+    """Reloaded, or opened elsewhere, the address gives the same plan, fields and pins."""
+    set_field(opened, "deadline", "2h")
+    settle(opened)
+    opened.click("#pin")
+    set_field(opened, "gpus", "!RTX3090")
+    settle(opened)
+    cost, pinned = tile(opened), opened.inner_text("#pins")
+    opened.reload()
+    settle(opened)
+    assert tile(opened) == cost and opened.inner_text("#pins") == pinned
+    assert opened.input_value("#field-deadline") == "2h"
+    other = browser.new_page()
+    other.goto(opened.url)
+    settle(other)
+    assert tile(other) == cost
+    other.close()
+
+
+def test_plans_are_pinned_compared_and_undone(opened: Any) -> None:
+    """Three pins at most; a pin can be the reference; Undo goes back step by step to the beginning."""
+    start = tile(opened)
+    seen = []
+    for hours in ("15h", "2h", "1h"):
+        opened.click("#pin")
+        set_field(opened, "deadline", hours)
+        settle(opened)
+        seen.append(tile(opened))
+    assert opened.is_disabled("#pin")
+    head = opened.locator("#pins thead th").all_inner_texts()
+    assert head[1:] == ["plan A", "plan B", "plan C", "now"]
+    opened.select_option("#reference", label="plan C")
+    settle(opened)
+    row = opened.locator("#change-table tbody tr").first.locator("td").all_inner_texts()
+    assert row[1] == seen[1] and row[2] == seen[2]
+    opened.click("text=Remove >> nth=0")
+    settle(opened)
+    assert opened.locator("#pins thead th").all_inner_texts()[1:] == ["plan A", "plan B", "now"]
+    for _ in range(3):
+        opened.click("#undo")
+        settle(opened)
+    assert tile(opened) == start and opened.is_disabled("#undo")
+
+
+def test_files_are_downloaded(opened: Any, tmp_path: Path) -> None:
+    """Scenario, plan, report and exports are the browser's own downloads."""
+    for kind, name, start in (
+        ("scenario", "calm.yaml", "# calm"), ("plan", "calm-plan.json", "{"),
+        ("report", "calm-report.html", "<!doctype"), ("exports", "calm-exports.zip", "PK"),
+    ):  # fmt: skip
+        with opened.expect_download() as found:
+            opened.click(f"[data-file={kind}]")
+        assert found.value.suggested_filename == name
+        found.value.save_as(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(start.encode())
+
+
+def test_an_error_is_shown_at_its_field(opened: Any) -> None:
+    """The field is marked and described, the last plan stays, and a right value clears it."""
+    before = tile(opened)
+    set_field(opened, "budget", "a lot")
+    opened.wait_for_selector("#field-budget-wrong:not([hidden])")
+    assert "a lot" in opened.inner_text("#field-budget-wrong")
+    assert opened.get_attribute("#field-budget", "aria-describedby") == "field-budget-wrong"
+    assert tile(opened) == before
+    set_field(opened, "budget", "50")
+    settle(opened)
+    assert opened.is_hidden("#field-budget-wrong") and opened.get_attribute("#field-budget", "aria-invalid") is None
+
+
+def test_a_dropped_config_is_the_model(opened: Any, tmp_path: Path) -> None:
+    """A file that is no config is refused at the field, one that is becomes the model."""
+    from tests.web.test_server import CONFIG
+
+    for name, text in (("bad.json", "{"), ("tiny.json", json.dumps(CONFIG))):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        opened.set_input_files("#field-model-file", tmp_path / name)
+        if name == "bad.json":
+            opened.wait_for_selector("#field-model-wrong:not([hidden])")
+    # The file is read and sent before anything is solved: the command changes with the plan.
+    opened.wait_for_selector("#command:has-text('tiny.json')", timeout=60_000)
+    settle(opened)
+    assert opened.input_value("#field-model") == "tiny.json"
+
+
+def test_everything_works_by_keyboard(opened: Any) -> None:
+    """Tab reaches every field and button, arrows move the slider, Enter pins; each focus can be seen."""
+    reached = set()
+    for _ in range(90):
+        opened.keyboard.press("Tab")
+        name = opened.evaluate("document.activeElement.id")
+        reached.add(name)
+        if name == "within":
+            for _ in range(200):
+                opened.keyboard.press("ArrowLeft")
+            settle(opened)
+            assert "deadline=" in opened.url
+            assert opened.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        if name == "pin":
+            opened.keyboard.press("Enter")
+            assert opened.locator("#pins table").count() == 1
+    fields = {
+        f"field-{key}" for key in ("model", "tokens", "deadline", "budget", "spot", "prices", "gpus", "providers")
+    }
+    assert fields | {"within", "pin", "reference", "theme", "command"} <= reached
+
+
+@pytest.mark.parametrize("opened", SCREENS, indirect=True, ids=["narrow", "narrow-dark", "wide", "wide-dark"])
+def test_it_fits_the_screen(opened: Any) -> None:
+    """Nothing is wider than the screen, and no text of a picture is smaller than 9 pixels."""
+    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    small = opened.evaluate("""() => [...document.querySelectorAll('svg text')]
+      .filter((t) => t.getBoundingClientRect().height < 9).map((t) => t.textContent)""")
+    assert small == []
+
+
+@pytest.mark.parametrize(
+    "opened", [{"color_scheme": mode, "bypass_csp": True} for mode in ("light", "dark")], indirect=True
+)
+def test_axe_finds_nothing_serious(opened: Any) -> None:
+    """axe-core (WCAG 2.2 AA) has no finding that is serious or critical, with every part open and a fault shown."""
+    opened.click("#pin")
+    set_field(opened, "deadline", "2h")
+    settle(opened)
+    set_field(opened, "budget", "a lot")
+    opened.wait_for_selector("#field-budget-wrong:not([hidden])")
+    assert serious_findings(opened) == []
+
+
+def test_names_start_no_script_and_several_jobs_have_a_timetable(browser: Any, tmp_path: Path) -> None:
+    """Hostile names are text everywhere; jobs have fields of their own, and the curve waits to be asked for."""
+    job = CALM["jobs"][0]
+    data = {**CALM, "name": HOSTILE, "jobs": [{**job, "name": HOSTILE}, {**job, "name": "\u202ereversed"}]}
+    (tmp_path / "two.yaml").write_text(json.dumps(data), encoding="utf-8")
+    with served("two.yaml", cwd=tmp_path) as (address, _):
+        page = browser.new_page()
+        said = watch(page)
+        page.goto(address)
+        page.wait_for_selector("#figure-timetable svg", timeout=60_000)
+        assert page.inner_text("h1") == HOSTILE and page.locator("b").count() == 0
+        assert page.evaluate("document.scripts.length") == 2
+        assert page.locator("#facts h3").count() == 2
+        page.click("#trace")
+        page.wait_for_selector("#curve svg", timeout=60_000)
+        page.close()
+        assert said == []
+
+
+def test_a_server_that_ends_is_reported_and_the_page_recovers(browser: Any, folder: Path) -> None:
+    """Stopped in the middle, the page says so and keeps its plan; started again, a new load goes on."""
+    with served("s.yaml", cwd=folder) as (address, process):
+        page = browser.new_page()
+        page.goto(address)
+        settle(page)
+        process.terminate()
+        process.wait(20)
+        set_field(page, "deadline", "2h")
+        page.wait_for_selector("#banner:not([hidden])")
+        assert "does not answer" in page.inner_text("#banner") and "deadline=2h" in page.url
+    with served("s.yaml", "--port", address.rpartition(":")[2].rstrip("/"), cwd=folder):
+        page.reload()
+        settle(page)
+        assert page.input_value("#field-deadline") == "2h" and page.is_hidden("#banner")
+    page.close()

@@ -1,0 +1,122 @@
+"""The fields of the page: settings of values, and no value that does more than its field says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.documents.overrides import override
+from planner.errors import Fault
+from planner.loading.scenario_file import change_scenario, parse_scenario
+from planner.web.controls import Refusal, controls_of, locate, settings_of
+from tests.helpers.pages import CALM, MOVES, opened
+from tests.helpers.reports import HOSTILE, small_scenario
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> object:
+    return opened(tmp_path_factory.mktemp("s")).scenario
+
+
+def test_every_field_starts_with_what_the_scenario_has(scenario: object) -> None:
+    """The values of a scenario stand for no setting, and every field has a value to move to."""
+    controls = controls_of(scenario)  # type: ignore[arg-type]
+    assert settings_of(controls, {one.key: one.value for one in controls}) == {}
+    assert {one.key for one in controls} == set(MOVES)
+    values = {one.key: one.value for one in controls}
+    assert values["deadline"] == "20h" and values["method"] == "lora" and values["spot"] == "on"
+
+
+@pytest.mark.parametrize("key", sorted(MOVES))
+def test_each_field_changes_the_scenario_as_its_setting_says(scenario: object, key: str) -> None:
+    """A moved field is one valid setting, and moving it back is none."""
+    controls = controls_of(scenario)  # type: ignore[arg-type]
+    (setting,) = settings_of(controls, {key: MOVES[key]}).values()
+    changed = change_scenario(scenario, [setting])  # type: ignore[arg-type]
+    assert changed != scenario
+    moved = {one.key: one.value for one in controls_of(changed)}
+    if key != "prices":  # a factor multiplies: the field of the changed scenario starts at 1 again
+        assert moved[key] == MOVES[key] or (key == "deadline" and moved[key] == "2h")
+    assert settings_of(controls, {key: next(one.value for one in controls if one.key == key)}) == {}
+
+
+@given(text=st.text(max_size=60), key=st.sampled_from(["tokens", "deadline", "budget", "max_gpus", "prices", "model"]))
+def test_a_typed_text_never_becomes_more_than_one_value(text: str, key: str) -> None:
+    """Whatever is typed, the setting writes one place, and no list and no mapping but that of a factor."""
+    controls = [one for one in controls_of(small_scenario()) if one.key == key]
+    try:
+        settings = settings_of(controls, {key: text})
+    except Refusal as error:
+        assert [one["key"] for one in error.faults] == [key]
+        return
+    for setting in settings.values():
+        data, origins, faults = override({}, [setting])
+        assert not faults and len(origins) == 1
+        (place,) = origins
+        value = data
+        for part in place:
+            value = value[part]
+        if key == "prices":
+            assert set(value) == {"usd_per_hour_factor", "spot_usd_per_hour_factor"}  # type: ignore[arg-type]
+        else:
+            assert not isinstance(value, (dict, list))
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd.json", "../../secret.yaml", "C:\\x.YML", "config:0123456789abcdef", "a.Json"]
+)
+def test_no_value_reads_a_file(scenario: object, path: str) -> None:
+    """A path in the field of the model is refused before anything is opened."""
+    with pytest.raises(Refusal, match=r"reads no files|not here any more"):
+        settings_of(controls_of(scenario), {"model": path})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("gpus", "RTX3090,H999", "not among the choices"),
+        ("method", "magic", "not among the choices"),
+        ("spot", "perhaps", "neither on nor off"),
+        ("tokens", "", "empty"),
+        ("budget", "9" * 5000, "5,000 characters"),
+        ("nothing", "1", "no field is called"),
+    ],
+)
+def test_a_wrong_value_is_refused_at_its_field(scenario: object, key: str, value: str, what: str) -> None:
+    """The refusal names the field and says what is wrong."""
+    with pytest.raises(Refusal, match=what) as error:
+        settings_of(controls_of(scenario), {key: value})  # type: ignore[arg-type]
+    assert error.value.faults[0]["key"] == ("" if key == "nothing" else key)
+
+
+def test_faults_of_a_scenario_find_their_field(scenario: object) -> None:
+    """By the place, by the setting, and without a field where there is none."""
+    controls = controls_of(scenario)  # type: ignore[arg-type]
+    faults = (
+        Fault("--set limits.budget_usd=abc", 0, "limits.budget_usd", "x", ""),
+        Fault("calm", 0, "jobs.tune.work.tokens", "y", ""),
+        Fault("--set jobs.tune.deadline=0", 0, "", "z", ""),
+        Fault("calm", 3, "offers.0.gpu", "w", ""),
+    )
+    assert [one["key"] for one in locate(faults, controls)] == ["budget", "tokens", "deadline", ""]
+
+
+def test_several_jobs_have_fields_of_their_own() -> None:
+    """Fields of the second job begin with its number, and a job with a strange name is found by its place."""
+    data = {**CALM, "jobs": [CALM["jobs"][0], {**CALM["jobs"][0], "name": HOSTILE, "deadline": "9h"}]}
+    import json
+
+    controls = controls_of(parse_scenario(json.dumps(data), file="two"))
+    by_key = {one.key: one for one in controls}
+    assert by_key["1.deadline"].path == "jobs.tune.deadline" and by_key["2.deadline"].path == "jobs.1.deadline"
+    assert by_key["2.deadline"].group == HOSTILE and "budget" in by_key
+
+
+def test_a_list_of_the_scenario_is_shown_as_it_is(tmp_path: Path) -> None:
+    """What a scenario allows or forbids is ticked accordingly."""
+    for lists, value in (({"forbid": ["RTX3090"]}, "!RTX3090"), ({"allow": ["RTX3090"]}, "RTX3090")):
+        found = opened(tmp_path, {**CALM, "limits": {"gpus": lists}})
+        assert next(one.value for one in found.controls if one.key == "gpus") == value
