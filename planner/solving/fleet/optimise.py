@@ -106,7 +106,24 @@ def _in_rounds(problem: FleetProblem, pool: Floats, options: SolveOptions) -> tu
         if not _is_open(problem, usd, bound, options):
             break
         pool = enriched(problem, classes, pool, every)
+    fleets, usd = _standing_by(problem, fleets, usd, bound)
     return fleets, min(bound, usd)
+
+
+def _standing_by(problem: FleetProblem, fleets: Floats, usd: float, bound: float) -> tuple[Floats, float]:
+    """Return fleets with machines that stay through hours that do not need them, and their dollars.
+
+    At the best prices of the hours such a machine often costs nothing, and the program of an hour leaves it out.
+    """
+    while usd - bound > FLEET_GAP * usd:
+        known = np.unique(fleets, axis=0)
+        used = np.any(known > 0, axis=0) & ~problem.committed
+        more = (known[:, None, :] + np.eye(problem.kinds)[used]).reshape(-1, problem.kinds)
+        other, cheaper = through_pool(problem, np.unique(np.concatenate([known, more]), axis=0))
+        if cheaper >= usd * (1.0 - FLEET_GAP):
+            break
+        fleets, usd = other, cheaper
+    return fleets, usd
 
 
 def _is_open(problem: FleetProblem, usd: float, bound: float, options: SolveOptions) -> bool:
