@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.formulation.fleet.losses import greatest_load_served
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -18,17 +20,6 @@ if TYPE_CHECKING:
 
 LOAD_TOLERANCE = 1e-9
 """Relative slack of a load: a fleet that carries it up to rounding carries it."""
-
-
-def least_share_of_others(share: float, availability: float) -> float:
-    """Return the share of the load that machines outside a spot group carry at least: max(0, (share - a) / (1 - a)).
-
-    The group is there a share `a` of the time and is lost as a whole; then what the others cannot carry is refused.
-    Served are a + (1 - a) * others >= share. Example: 95 % asked, 85 % available: two thirds.
-    """
-    if availability >= share:
-        return 0.0
-    return min(1.0, (share - availability) / (1.0 - availability))
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,8 @@ class FleetProblem:
     offer: Integers  # kinds of one offer share its stock
     provider: Integers
     group: Integers  # of spot machines that are lost together; -1 on demand
-    others_share: Floats  # (groups,), of the load that all others carry at least
+    availability: Floats  # (groups,), share of the time that a spot group is there
+    served_share: float = 0.0  # of the load, served on average although spot groups are lost, each on its own
     stock: Mapping[int, int] = field(default_factory=dict)  # offer -> machines
     quota: Mapping[int, int] = field(default_factory=dict)  # provider -> GPUs
     min_replicas: int = 0
@@ -98,16 +90,18 @@ class FleetProblem:
         fleets = np.atleast_2d(np.asarray(fleets, dtype=float))
         able = fleets * self.capacity
         whole = np.sum(able, axis=1)
-        most = whole
-        for group, share in enumerate(self.others_share):
-            if share > 0:
-                most = np.minimum(most, (whole - np.sum(able[:, self.group == group], axis=1)) / share)
         on_spot = np.sum(able[:, self.is_spot], axis=1)
+        most = greatest_load_served(whole - on_spot, self.by_group(able), self.availability, self.served_share)
         if self.most_on_spot < 1:
             most = np.minimum(most, (whole - on_spot) / (1.0 - self.most_on_spot))
         if self.least_on_spot > 0:
             most = np.minimum(most, on_spot / self.least_on_spot)
         return np.where(self._is_allowed(fleets), most, -np.inf)
+
+    def by_group(self, able: Floats) -> Floats:
+        """Return the capacities (f, groups) of spot groups from those of kinds (f, kinds)."""
+        member = self.group[:, None] == np.arange(len(self.availability))
+        return np.asarray(able @ member)
 
     def _is_allowed(self, fleets: Floats) -> Flags:
         """Return which fleets (f, kinds) keep the limits that do not depend on the load."""

@@ -10,13 +10,18 @@ from planner.formulation.fleet.problem import most_machines
 from planner.formulation.program import INFINITY, Program, Rows, sparse_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.arrays import Floats
     from planner.formulation.fleet.problem import FleetProblem
 
 
-def fleet_program(problem: FleetProblem, load: float, usd: Floats) -> Program:
-    """Return the program of an hour with a load, at dollars (kinds,) of a machine; variables n (kinds,)."""
-    rows = [*_load_rows(problem, load), *_limit_rows(problem)]
+def fleet_program(problem: FleetProblem, load: float, usd: Floats, losses: Sequence[Floats] = ()) -> Program:
+    """Return the program of an hour with a load, at dollars (kinds,) of a machine; variables n (kinds,).
+
+    `losses` are rows (groups + 1,) of weights of spot groups and of what is on demand, see `losses`.
+    """
+    rows = [*_load_rows(problem, load), *_loss_rows(problem, load, losses), *_limit_rows(problem)]
     return Program(
         lower=np.zeros(problem.kinds),
         upper=most_machines(problem).astype(float),
@@ -45,13 +50,9 @@ def _least(family: str, capacity: Floats, least: float) -> Rows:
 def _load_rows(problem: FleetProblem, load: float) -> list[Rows]:
     """Return the rows of what is carried.
 
-    sum_k capacity[k] n[k] >= load; the same without a spot group >= others_share * load; replicas >= min.
+    sum_k capacity[k] n[k] >= load; shares of the load on demand and on spot; replicas >= min.
     """
     rows = [_least("load", problem.capacity, load)]
-    for group, share in enumerate(problem.others_share):
-        if share > 0 and bool(np.any(problem.group == group)):
-            others = np.where(problem.group != group, problem.capacity, 0.0)
-            rows.append(_least(f"others_{group}", others, share * load))
     if problem.most_on_spot < 1 and bool(np.any(problem.is_spot)):
         on_demand = np.where(problem.is_spot, 0.0, problem.capacity)
         rows.append(_least("on_demand", on_demand, (1.0 - problem.most_on_spot) * load))
@@ -62,6 +63,16 @@ def _load_rows(problem: FleetProblem, load: float) -> list[Rows]:
         standing = np.minimum(problem.replicas, problem.min_replicas).astype(float)
         rows.append(_row("replicas", standing, float(problem.min_replicas), INFINITY))
     return rows
+
+
+def _loss_rows(problem: FleetProblem, load: float, losses: Sequence[Floats]) -> list[Rows]:
+    """Return the rows of what is served although spot groups are lost: sum_k weight[k] capacity[k] n[k] >= load."""
+    if not bool(np.any(problem.is_spot)):
+        return []
+    return [
+        _least(f"losses_{place}", weights[problem.group] * problem.capacity, load)  # group -1, on demand, is the last
+        for place, weights in enumerate(losses)
+    ]
 
 
 def _limit_rows(problem: FleetProblem) -> list[Rows]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from planner.formulation.fleet.dominance import undominated_kinds
+from planner.formulation.fleet.losses import first_rows
 from planner.solving.fleet.refine import fleets_at_prices
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ def machines_alone(problem: FleetProblem) -> Floats:
     allowed = found <= most
     if problem.max_usd_per_hour is not None:
         allowed &= found * problem.usd <= problem.max_usd_per_hour * (1.0 + 1e-9)
-    others = np.append(problem.others_share, 0.0)[problem.group]  # of group -1, on demand: nothing
-    alone_on_spot = problem.is_spot & ((others > 0) | (problem.most_on_spot < 1))
+    there = np.append(problem.availability, 1.0)[problem.group]  # of group -1, on demand: always
+    alone_on_spot = problem.is_spot & ((there < problem.served_share) | (problem.most_on_spot < 1))
     allowed &= ~busy | ~(alone_on_spot | (~problem.is_spot & (problem.least_on_spot > 0)))
     return np.where(np.all(allowed, axis=0), found, np.nan)
 
@@ -87,5 +88,6 @@ def _peak_mix(problem: FleetProblem, options: SolveOptions) -> float | None:
     peak = np.array([np.max(problem.load)])
     hour = replace(problem, load=peak, start_usd=np.zeros(problem.kinds))
     hour = hour.choosing(undominated_kinds(hour))
-    fleets, bounds = fleets_at_prices(hour, hour.usd[None, :], peak, options.solver)
+    losses = first_rows(hour.availability, hour.served_share)
+    fleets, bounds = fleets_at_prices(hour, hour.usd[None, :], peak, options.solver, losses)
     return None if np.isnan(bounds[0]) else float(fleets[0] @ hour.usd)

@@ -14,6 +14,7 @@ import numpy as np
 
 from planner.formulation.fleet.classes import hour_classes
 from planner.formulation.fleet.dominance import undominated_kinds
+from planner.formulation.fleet.losses import first_rows
 from planner.formulation.fleet.prices import hour_prices
 from planner.solving.fleet.path import through_pool
 from planner.solving.fleet.refine import central_multipliers, enriched, fleets_at_prices
@@ -55,10 +56,11 @@ def optimise_fleet(problem: FleetProblem, options: SolveOptions) -> SolvedFleet:
     small = problem.choosing(keep).with_costly_starts()
     if not small.kinds:
         return SolvedFleet(None, 0.0, tuple(np.unique(problem.load).tolist()))
-    pool, missing = first_fleets(small, options)
+    losses = first_rows(small.availability, small.served_share)
+    pool, missing = first_fleets(small, options, losses)
     if missing:
         return SolvedFleet(None, 0.0, missing, len(keep))
-    fleets, bound = _in_rounds(small, pool, options)
+    fleets, bound = _in_rounds(small, pool, options, losses)
     usd = small.cost(fleets)
     if problem.budget_usd is not None and usd > problem.budget_usd * (1.0 + FLEET_GAP):
         return SolvedFleet(None, bound, (), len(keep), usd)
@@ -67,21 +69,25 @@ def optimise_fleet(problem: FleetProblem, options: SolveOptions) -> SolvedFleet:
     return SolvedFleet(whole, bound, (), len(keep))
 
 
-def first_fleets(problem: FleetProblem, options: SolveOptions) -> tuple[Floats, tuple[float, ...]]:
+def first_fleets(
+    problem: FleetProblem, options: SolveOptions, losses: list[Floats]
+) -> tuple[Floats, tuple[float, ...]]:
     """Return the best fleets (f, kinds) of a few loads, and the loads that no fleet carries.
 
     What carries a load carries a lower one, so that the peak decides whether there are any.
     """
     loads = np.unique(problem.load)
     some = loads[np.unique(np.linspace(0, len(loads) - 1, FIRST_LOADS).astype(int))]
-    fleets, bounds = fleets_at_prices(problem, np.tile(problem.usd, (len(some), 1)), some, options.solver)
+    fleets, bounds = fleets_at_prices(problem, np.tile(problem.usd, (len(some), 1)), some, options.solver, losses)
     if not np.isnan(bounds[-1]):
         return np.unique(fleets, axis=0), ()
-    _, bounds = fleets_at_prices(problem, np.tile(problem.usd, (len(loads), 1)), loads, options.solver)
+    _, bounds = fleets_at_prices(problem, np.tile(problem.usd, (len(loads), 1)), loads, options.solver, losses)
     return fleets[:0], tuple(loads[np.isnan(bounds)].tolist())
 
 
-def _in_rounds(problem: FleetProblem, pool: Floats, options: SolveOptions) -> tuple[Floats, float]:
+def _in_rounds(
+    problem: FleetProblem, pool: Floats, options: SolveOptions, losses: list[Floats]
+) -> tuple[Floats, float]:
     """Return the fleet (hours, kinds) of each hour and a bound, both better from round to round.
 
     A round begins with the best path through what is known, so that a time limit leaves a fleet without a bound.
@@ -96,7 +102,7 @@ def _in_rounds(problem: FleetProblem, pool: Floats, options: SolveOptions) -> tu
         if late or idle >= IDLE_ROUNDS:
             break
         prices = hour_prices(problem, classes, central_multipliers(problem, classes, pool))
-        best, least = fleets_at_prices(problem, prices, loads, options.solver)
+        best, least = fleets_at_prices(problem, prices, loads, options.solver, losses)
         total = float(classes.times @ least)
         closer, bound = total > bound * (1.0 + FLEET_GAP), max(bound, total)
         pool, other, cheaper = _best_path(problem, np.unique(np.concatenate([pool, best]), axis=0))

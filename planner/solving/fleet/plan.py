@@ -89,7 +89,7 @@ def _fleet(
     tokens = (job.work.total_input_tokens + job.work.total_output_tokens) / job.work.total_requests
     able = fleets * problem.capacity
     spot = np.sum(able[:, problem.is_spot], axis=1) / np.maximum(np.sum(able, axis=1), 1e-300)
-    limits, available = job.latency, _availability(served, problem)
+    limits = job.latency
     return Fleet(
         kinds=kinds,
         load=tuple(load.tolist()),
@@ -103,21 +103,13 @@ def _fleet(
         starts=int(np.sum(started)),
         start_usd=float(np.sum(started @ problem.start_usd)),
         spot_share=float(np.average(spot, weights=load)) if np.sum(load) else 0.0,
-        served_share=served_at_best(problem, available, fleets),
-        served_share_independent=served_if_independent(problem, available, fleets),
+        served_share=served_at_best(problem, fleets),
+        served_share_independent=served_if_independent(problem, fleets),
         within_limits_share=limits.share,
         limits=_limits(job, kinds),
         baselines=tuple(_baseline(served, market, one, month) for one in simple),
         api=_api(job, market, usd, requests, _floor(problem, fleets) * MONTH_HOURS),
     )
-
-
-def _availability(served: ServedKinds, problem: FleetProblem) -> list[float]:
-    """Return the least availability of each spot group."""
-    groups = list(zip(served.kinds, problem.group.tolist(), strict=True))
-    return [
-        min(one.availability for one, group in groups if group == number) for number in range(len(problem.others_share))
-    ]
 
 
 def _limits(job: ServeJob, kinds: Sequence[FleetKind]) -> tuple[LatencyLimit, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.formulation.fleet.problem import FleetProblem, cycle_of, least_share_of_others
+from planner.formulation.fleet.problem import FleetProblem, cycle_of
 
 if TYPE_CHECKING:
     from planner.candidates.fleet.kinds import ServedKinds
@@ -25,7 +25,6 @@ def fleet_problem(served: ServedKinds, market: Market, scenario: Scenario) -> Fl
     providers = {name: index for index, name in enumerate(market.providers)}
     load = np.asarray(job.load.hourly, dtype=float)
     offers = [market.offers[one.offer] for one in kinds]
-    share = job.latency.share
     return FleetProblem(
         load=load * (1.0 + job.headroom),
         capacity=np.asarray([one.capacity for one in kinds], dtype=float),
@@ -37,7 +36,8 @@ def fleet_problem(served: ServedKinds, market: Market, scenario: Scenario) -> Fl
         offer=np.asarray([one.offer for one in kinds], dtype=np.int64),
         provider=np.asarray([providers[one.provider] for one in offers], dtype=np.int64),
         group=np.asarray([groups.get(one.group, -1) for one in kinds], dtype=np.int64),
-        others_share=np.asarray([least_share_of_others(share, one) for one in available], dtype=float),
+        availability=np.asarray(available, dtype=float),
+        served_share=job.latency.share,
         stock={index: one.stock for index, one in enumerate(market.offers) if one.stock is not None},
         quota={providers[name]: most for name, most in limits.quota.items() if name in providers},
         min_replicas=job.replicas.min,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.formulation.fleet.losses import tightest_row
 from planner.formulation.fleet.neighbours import neighbours
 from planner.formulation.fleet.prices import hour_prices, price_program
 from planner.formulation.fleet.problem import LOAD_TOLERANCE
@@ -66,22 +67,44 @@ def central_multipliers(problem: FleetProblem, classes: HourClasses, pool: Float
     return (low + high) / 2.0
 
 
-def fleets_at_prices(problem: FleetProblem, prices: Floats, loads: Floats, solver: str) -> tuple[Floats, Floats]:
+def fleets_at_prices(
+    problem: FleetProblem, prices: Floats, loads: Floats, solver: str, losses: list[Floats]
+) -> tuple[Floats, Floats]:
     """Return the best fleet (loads, kinds) of each load at its prices (loads, kinds), and bounds (loads,) on dollars.
 
-    A load that no fleet carries has nan for its fleet and for its bound.
+    A load that no fleet carries has nan for its fleet and for its bound. Rows of what is served while spot groups are
+    lost join `losses` where a fleet serves too little.
     """
     known: dict[tuple[float, ...], tuple[Floats, float]] = {}
     fleets, bounds = np.full(prices.shape, np.nan), np.full(len(loads), np.nan)
     for place, (load, price) in enumerate(zip(loads.tolist(), prices, strict=True)):
         key = (load, *np.round(price, 9).tolist())
         if key not in known:
-            found = run(fleet_program(problem, load, price), solver, relative_gap=PRICED_HOUR_GAP)
-            if not found.has_solution:
+            found = _serving_enough(problem, load, price, solver, losses)
+            if found is None:
                 continue
-            known[key] = np.round(found.values), float(found.bound if found.bound is not None else 0.0)
+            known[key] = found
         fleets[place], bounds[place] = known[key]
     return fleets, bounds
+
+
+def _serving_enough(
+    problem: FleetProblem, load: float, usd: Floats, solver: str, losses: list[Floats]
+) -> tuple[Floats, float] | None:
+    """Return the best fleet (kinds,) of a load with a bound on its dollars: programs with ever more rows of losses."""
+    while True:
+        found = run(fleet_program(problem, load, usd, losses), solver, relative_gap=PRICED_HOUR_GAP)
+        if not found.has_solution:
+            return None
+        fleet = np.round(found.values)
+        able = fleet * problem.capacity
+        weights = tightest_row(
+            float(np.sum(able[~problem.is_spot])), problem.by_group(able), problem.availability, problem.served_share
+        )
+        allowed = float(weights[problem.group] @ able)
+        if allowed >= load - LOAD_TOLERANCE * max(1.0, load):
+            return fleet, float(found.bound if found.bound is not None else 0.0)
+        losses.append(weights)
 
 
 def _multipliers(problem: FleetProblem, classes: HourClasses, pool: Floats, preference: float) -> tuple[Floats, float]:

@@ -126,7 +126,7 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
         ("limits.max_gpus", limits.max_gpus, replace(problem, max_gpus=None)),
         ("limits.max_usd_per_hour", limits.max_usd_per_hour, replace(problem, max_usd_per_hour=None)),
         ("limits.quota", limits.quota or None, replace(problem, quota={})),
-        (f"jobs.{job.name}.latency.share", job.latency.share, replace(problem, others_share=problem.others_share * 0)),
+        (f"jobs.{job.name}.latency.share", job.latency.share, replace(problem, served_share=0.0)),
         ("limits.spot_share.min", limits.spot_share.min or None, replace(problem, least_on_spot=0.0)),
     ]
     found: list[Relaxation] = []
