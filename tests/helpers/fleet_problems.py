@@ -25,7 +25,7 @@ def fleet(
         replicas=np.ones(kinds, dtype=np.int64),
         committed=np.zeros(kinds, dtype=bool),
         group=np.full(kinds, -1),
-        others_share=np.zeros(0),
+        availability=np.zeros(0),
         offer=np.arange(kinds),
         provider=np.arange(kinds),
     )
@@ -76,6 +76,7 @@ def small_fleets(draw: st.DrawFn) -> FleetProblem:
         committed=committed,
         stock=stock,
         min_replicas=draw(st.integers(0, 2)),
-        others_share=np.array([0.5, 0.9]),
+        availability=np.array(draw(st.lists(st.sampled_from([0.6, 0.85, 0.96, 1.0]), min_size=2, max_size=2))),
+        served_share=draw(st.sampled_from([0.0, 0.8, 0.95])),
         most_on_spot=draw(st.sampled_from([1.0, 0.6])),
     )

@@ -207,9 +207,7 @@ def _blockers(
         reason = "it cannot carry the load alone within the limits (stock, quota, GPUs, dollars, spot)"
         if query.given.get("market") == "spot":
             share = scenario.jobs[0].latency.share  # type: ignore[union-attr]
-            reason = (
-                f"a spot group is lost as a whole: without machines on demand less than {share * 100:.10g} % is served"
-            )
+            reason = f"spot groups are lost as a whole: on them alone less than {share * 100:.10g} % is served in time"
         return {"reasons": (reason,)}
     counts = other.served.rejected.most_common(2)
     reasons = tuple(f"{why} ({count} of {other.served.made} ways)" for why, count in counts)

@@ -102,12 +102,7 @@ def _hour(kinds: list[AuditedKind], hour: int, load: float, job: ServeJob, scena
     standing = sum(kind.named.replicas * count for kind, count in machines)
     yield from least("replicas", job.replicas.min, standing)
     on_spot = [one for one in machines if one[0].named.market == "spot"]
-    for group in {_group(kind) for kind, count in on_spot if count}:
-        a = min(kind.market[0] for kind, _ in on_spot if _group(kind) == group)
-        share = job.latency.share
-        needed = max(0.0, (share - a) / (1.0 - a)) if a < 1.0 else 0.0
-        others = [one for one in machines if one not in on_spot or _group(one[0]) != group]
-        yield from least(f"carried without {group}", min(1.0, needed) * load, carried(others))
+    yield from least("served on average", job.latency.share * load, _served_in(kinds, hour, load) * load)
     yield from least(
         "on demand", (1.0 - limits.spot_share.max) * load, carried([m for m in machines if m not in on_spot])
     )
@@ -163,7 +158,6 @@ def _dollars(service: Service, kinds: list[AuditedKind], job: ServeJob, scenario
         "use": math.fsum(one * share for one, share in zip(load, use, strict=True)) / whole,
         "spot_share": math.fsum(one * share for one, share in zip(load, spot, strict=True)) / whole,
         "served_share": _served(kinds, load),
-        "served_share_independent": _served_independently(kinds, load),
         "within_limits_share": job.latency.share,
     }
     for name, expected in figures.items():
@@ -186,45 +180,29 @@ def _starts(by_hour: tuple[int, ...]) -> int:
 
 
 def _served(kinds: list[AuditedKind], load: list[float]) -> float:
-    """Return the share of the requests that is served, the worst spot group being lost as often as it is."""
-    spot = [kind for kind in kinds if kind.named.market == "spot"]
-    shares = []
-    for hour, wanted in enumerate(load):
-        least = 1.0
-        for group in {_group(kind) for kind in spot if kind.named.by_hour[hour]}:
-            a = min(kind.market[0] for kind in spot if _group(kind) == group)
-            others = math.fsum(
-                kind.named.capacity * kind.named.by_hour[hour]
-                for kind in kinds
-                if kind.named.market != "spot" or _group(kind) != group
-            )
-            least = min(least, a + (1.0 - a) * min(1.0, others / max(wanted, 1e-300)))
-        shares.append(least)
-    return math.fsum(one * share for one, share in zip(load, shares, strict=True)) / math.fsum(load)
+    """Return the share of the requests that is served on average."""
+    return math.fsum(one * _served_in(kinds, hour, one) for hour, one in enumerate(load)) / math.fsum(load)
 
 
-def _served_independently(kinds: list[AuditedKind], load: list[float]) -> float:
-    """Return the share that is served where each spot group is lost on its own: every case with its probability."""
-    shares = []
-    for hour, wanted in enumerate(load):
-        able = [(kind, kind.named.capacity * kind.named.by_hour[hour]) for kind in kinds]
-        firm = math.fsum(one for kind, one in able if kind.named.market != "spot")
-        groups: dict[str, float] = {}
-        for kind, one in able:
-            if kind.named.market == "spot" and one:
-                groups[_group(kind)] = groups.get(_group(kind), 0.0) + one
-        there = {
-            name: min(k.market[0] for k in kinds if _group(k) == name and k.named.market == "spot") for name in groups
-        }
-        cases = [(1.0, firm)]
-        for name, _ in sorted(groups.items(), key=lambda item: -item[1])[:MOST_INDEPENDENT]:
-            cases = [
-                case
-                for likely, one in cases
-                for case in ((likely * there[name], one + groups[name]), (likely * (1.0 - there[name]), one))
-            ]
-        shares.append(math.fsum(p * min(1.0, one / wanted) for p, one in cases) if wanted else 1.0)
-    return math.fsum(one * share for one, share in zip(load, shares, strict=True)) / math.fsum(load)
+def _served_in(kinds: list[AuditedKind], hour: int, wanted: float) -> float:
+    """Return the share of an hour's load that is served: each spot group is lost on its own, all cases together."""
+    if not wanted:
+        return 1.0
+    able = [(kind, kind.named.capacity * kind.named.by_hour[hour]) for kind in kinds]
+    firm = math.fsum(one for kind, one in able if kind.named.market != "spot")
+    groups: dict[str, float] = {}
+    for kind, one in able:
+        if kind.named.market == "spot" and one:
+            groups[_group(kind)] = groups.get(_group(kind), 0.0) + one
+    there = {name: min(k.market[0] for k in kinds if _group(k) == name and k.named.market == "spot") for name in groups}
+    cases = [(1.0, firm)]
+    for name, _ in sorted(groups.items(), key=lambda item: -item[1])[:MOST_INDEPENDENT]:
+        cases = [
+            case
+            for likely, one in cases
+            for case in ((likely * there[name], one + groups[name]), (likely * (1.0 - there[name]), one))
+        ]
+    return math.fsum(p * min(1.0, one / wanted) for p, one in cases)
 
 
 def _latency(fleet: Fleet, kinds: list[AuditedKind], job: ServeJob) -> Iterator[Broken]:

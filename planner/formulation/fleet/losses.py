@@ -71,7 +71,7 @@ def first_rows(availability: Floats, share: float) -> list[Floats]:
 def tightest_row(firm: float, spot: Floats, availability: Floats, share: float) -> Floats:
     """Return the row (groups + 1,) that allows the least load to a fleet: the states of S are those below that load.
 
-    A group that the fleet lacks is there in states of S as often as in all.
+    A group that the fleet lacks is there in states of S as often as in all. Without such a limit all of it counts.
     """
     groups = min(int(np.sum((spot > 0) & (availability < 1.0))), MOST_INDEPENDENT_GROUPS)
     carried, likely = _states(np.array([firm]), spot[None, :], availability, groups)
@@ -79,6 +79,8 @@ def tightest_row(firm: float, spot: Floats, availability: Floats, share: float) 
     served, over = _below(carried, likely, share)
     allowed = np.where(over[0] > _LEAST_PROBABILITY, served[0] / np.maximum(over[0], _LEAST_PROBABILITY), np.inf)
     last = int(np.argmin(allowed))
+    if allowed[last] >= firm + float(np.sum(spot)):
+        return np.ones(len(availability) + 1)
     members = order[: last + 1]
     chance = float(np.sum(likely[0, members]))
     row = np.append(chance * availability, chance)

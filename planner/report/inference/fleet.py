@@ -183,12 +183,8 @@ def _spot(fleet: Fleet) -> list[str]:
     """Return what spot carries, and what is refused while it is lost."""
     if not fleet.spot_share:
         return []
-    served, alone = words.percent(fleet.served_share), fleet.served_share_independent
-    text = f"{words.percent(fleet.spot_share)} of the capacity; at best {served} of the requests are served"
-    if alone is not None:
-        text += f", {words.percent(alone)} if spot groups are lost independently of one another"
-        if alone < fleet.within_limits_share:
-            text += f", less than the {words.percent(fleet.within_limits_share).replace('.0 %', ' %')} that are asked"
+    text = f"{words.percent(fleet.spot_share)} of the capacity; {words.percent(fleet.served_share)} of the requests are"
+    text += " served on average, spot groups being lost independently of one another"
     return words.wrap_lines(text, line_room(), 3)
 
 

@@ -89,9 +89,7 @@ class Fleet(Part):
     spot_share: float
     """Of the load that machines on spot carry."""
     served_share: float
-    """Of the requests, where spot machines are lost as often as their markets say, and fall together at best."""
-    served_share_independent: float | None = None
-    """The same where each spot group is lost independently of the others."""
+    """Of the requests on average: each spot group is lost as often as its market says, whatever the others do."""
     within_limits_share: float
     """Of the requests that each limit holds for, as asked."""
     limits: tuple[LatencyLimit, ...]

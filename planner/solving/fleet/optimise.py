@@ -31,7 +31,7 @@ WANTED_GAP = 0.008
 MOST_ROUNDS = 8
 IDLE_ROUNDS = 2
 """Rounds without progress after which no more follow."""
-FIRST_LOADS = 6
+FIRST_LOADS = 3
 """Loads whose best fleets begin the pool, evenly from the least to the peak."""
 
 

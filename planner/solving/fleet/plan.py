@@ -13,7 +13,7 @@ from planner.decode.notes import age_in_days
 from planner.formulation.fleet.problem import cycle_of, uses
 from planner.results.inference import ApiPrice
 from planner.results.serving.fleet import Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
-from planner.solving.fleet.served import served_at_best, served_if_independent
+from planner.solving.fleet.served import served_on_average
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def _fleet(
         starts=int(np.sum(started)),
         start_usd=float(np.sum(started @ problem.start_usd)),
         spot_share=float(np.average(spot, weights=load)) if np.sum(load) else 0.0,
-        served_share=served_at_best(problem, fleets),
-        served_share_independent=served_if_independent(problem, fleets),
+        served_share=served_on_average(problem, fleets),
         within_limits_share=limits.share,
         limits=_limits(job, kinds),
         baselines=tuple(_baseline(served, market, one, month) for one in simple),

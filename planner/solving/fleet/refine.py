@@ -26,6 +26,8 @@ PRICED_HOUR_GAP = 1e-7
 """Relative gap of the program of one hour."""
 LINEAR_SOLVER = "highs"
 """For programs without whole numbers, which CP-SAT does not take."""
+CLOSE_ROWS = 1e-6
+"""A solver may break a row by this much: where it does, the row is asked for that much more strictly."""
 MOST_STEPS = 40
 LEAST_SAVING = 1e-4
 """Share of the dollars that a step must promise for the next one to follow."""
@@ -98,12 +100,12 @@ def _serving_enough(
             return None
         fleet = np.round(found.values)
         able = fleet * problem.capacity
-        weights = tightest_row(
-            float(np.sum(able[~problem.is_spot])), problem.by_group(able), problem.availability, problem.served_share
-        )
-        allowed = float(weights[problem.group] @ able)
-        if allowed >= load - LOAD_TOLERANCE * max(1.0, load):
+        firm, spot = float(np.sum(able[~problem.is_spot])), problem.by_group(able)
+        weights = tightest_row(firm, spot, problem.availability, problem.served_share)
+        if float(weights[problem.group] @ able) >= load - LOAD_TOLERANCE * max(1.0, load):
             return fleet, float(found.bound if found.bound is not None else 0.0)
+        while any(np.allclose(weights, known, rtol=CLOSE_ROWS / 10, atol=0.0) for known in losses):
+            weights = weights * (1.0 - CLOSE_ROWS)
         losses.append(weights)
 
 

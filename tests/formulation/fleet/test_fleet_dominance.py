@@ -19,20 +19,16 @@ def test_a_kind_is_replaced_by_copies_of_another() -> None:
     cheap = fleet([4.0], [1.0, 2.0], [1.0, 1.9], [0.0, 0.0])
     assert undominated_kinds(dear).tolist() == [0]
     assert undominated_kinds(cheap).tolist() == [0, 1]
-    spot = replace(dear, group=np.array([0, -1]), others_share=np.array([0.5]))
-    assert undominated_kinds(spot).tolist() == [0, 1]
-    harmless = replace(spot, others_share=np.array([0.0]))
-    assert undominated_kinds(harmless).tolist() == [0]
 
 
-def test_two_spot_groups_replace_what_neither_replaces_alone() -> None:
-    """One of 2 in each of two groups, $1.8 together, carries 2 whichever group is lost."""
-    problem = fleet(
-        [4.0], [2.0, 2.0, 2.0], [0.9, 0.9, 1.9], [0.0] * 3, group=np.array([0, 1, -1]), others_share=np.array([0.9] * 2)
-    )
-    assert undominated_kinds(problem).tolist() == [0, 1]
-    assert undominated_kinds(replace(problem, usd=np.array([0.9, 1.1, 1.9]))).tolist() == [0, 1, 2]
-    assert undominated_kinds(replace(problem, most_on_spot=0.5)).tolist() == [0, 1, 2]
+def test_a_kind_on_spot_replaces_only_what_is_lost_with_it() -> None:
+    """Its own group, and what is on demand where it is never lost or nothing is asked of the losses."""
+    problem = fleet([4.0], [1.0, 2.0], [1.0, 2.1], [0.0, 0.0], availability=np.array([0.9, 0.9]), served_share=0.8)
+    for group, left in (([0, 0], [0]), ([0, 1], [0, 1]), ([0, -1], [0, 1]), ([-1, 0], [0])):
+        assert undominated_kinds(replace(problem, group=np.array(group))).tolist() == left
+    spot = replace(problem, group=np.array([0, -1]))
+    assert undominated_kinds(replace(spot, availability=np.array([1.0, 0.9]))).tolist() == [0]
+    assert undominated_kinds(replace(spot, served_share=0.0)).tolist() == [0]
 
 
 def test_a_dearer_start_is_made_up_by_the_hour_that_follows() -> None:
