@@ -151,5 +151,5 @@ def _notes(services: tuple[ServiceReplay, ...], settings: SimulationSettings) ->
     speed = "as fast as expected" if settings.exact_speed else "as slow as the plan takes it at its confidence"
     notes = [f"every replica is {speed}; a router spreads requests by capacity and knows neither queues nor lengths"]
     if any(one.refused_share or one.predicted_refused_share for one in services):
-        notes.append("spot groups are lost independently of one another; the plan takes one loss at a time")
+        notes.append("spot groups are lost independently of one another, as in the plan")
     return tuple(notes) if services else ()
