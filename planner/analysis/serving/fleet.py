@@ -64,7 +64,7 @@ def simulated_fleet(
     named = [offers[one.offer] for one in kinds]
     spot = tuple(
         SpotKind(
-            f"{offer.provider}/{offer.card}{'/zones' if offer.zones else ''}", one.availability, market.mean_up_hours,
+            f"{offer.provider}/{offer.card}", one.availability, market.mean_up_hours,
             one.start_hours,
         )
         if one.market == "spot"

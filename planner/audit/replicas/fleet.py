@@ -119,8 +119,8 @@ def _hour(kinds: list[AuditedKind], hour: int, load: float, job: ServeJob, scena
 
 
 def _group(kind: AuditedKind) -> str:
-    """Return what is lost together: spot machines with one GPU at one provider, alone or in a group of zones."""
-    return f"{kind.offer.provider}/{kind.offer.card}{'/zones' if kind.offer.zones else ''}"
+    """Return what is lost together: spot machines with one GPU at one provider."""
+    return f"{kind.offer.provider}/{kind.offer.card}"
 
 
 def _dollars(service: Service, kinds: list[AuditedKind], job: ServeJob, scenario: Scenario) -> Iterator[Broken]:

@@ -95,7 +95,10 @@ def start_hours(job: ServeJob, architecture: Architecture, offer: Offer, togethe
 def served_kinds(
     job: ServeJob, architecture: Architecture, market: Market, limits: Limits, library: Library
 ) -> ServedKinds:
-    """Return the kinds of a job on a market, at the latency and the confidence of the job."""
+    """Return the kinds of a job on a market, at the latency and the confidence of the job.
+
+    Where a provider has a card in a group of zones, machines of one zone are not on spot: both would be lost together.
+    """
     rejected: Counter[str] = Counter()
     allowed = [
         index
@@ -122,8 +125,10 @@ def served_kinds(
     spots = spot_markets(market.offers, library)
     kinds: list[ReplicaKind] = []
     made = 0
+    in_zones = {(one.provider, one.card) for one in (market.offers[index] for index in allowed) if one.zones}
     for index in allowed:
         offer, card = market.offers[index], market.cards[index]
+        on_spot = not market.is_outlier[index] and bool(offer.zones) == ((offer.provider, offer.card) in in_zones)
         for recipe in recipes[card.name, offer.gpus] if card else ():
             at = place[ServedGpu(card.name if card else "", recipe)]
             made += 1
@@ -137,21 +142,21 @@ def served_kinds(
             started = start_hours(job, architecture, offer, together, library)
             kinds += [
                 _kind(index, offer, priced, at, offer.gpus // together, float(able[at]), started)
-                for priced in _markets(offer, spots[index], bool(market.is_outlier[index]), job, limits, library)
+                for priced in _markets(offer, spots[index], on_spot, job, limits, library)
             ]
     return ServedKinds(job, speeds, capacities, tuple(kinds), rejected, made)
 
 
 def _markets(
-    offer: Offer, spot: SpotMarket, is_outlier: bool, job: ServeJob, limits: Limits, library: Library
+    offer: Offer, spot: SpotMarket, on_spot: bool, job: ServeJob, limits: Limits, library: Library
 ) -> Iterator[_Priced]:
-    """Yield the ways to pay for a machine of an offer."""
+    """Yield the ways to pay for a machine of an offer; `on_spot`: whether spot may be one of them."""
     if offer.commitment is not None:
         terms = np.ceil(job.for_hours / offer.term_hours)
         yield _Priced("committed", offer.committed_usd * float(terms) / job.for_hours, 1.0, float("inf"))
     elif offer.usd_per_hour is not None and offer.block is None and offer.committed_hours is None:
         yield _Priced("on demand", offer.usd_per_hour, 1.0, float("inf"))
-    if offer.has_spot and not is_outlier and limits.spot_share.max > 0 and offer.spot_usd_per_hour is not None:
+    if offer.has_spot and on_spot and limits.spot_share.max > 0 and offer.spot_usd_per_hour is not None:
         coefficients = NodeGroupCoefficients.of(library.calibrations["stages"].values)
         states = market_of_nodes(offer, spot, 1, coefficients, library)
         yield _Priced("spot", offer.spot_usd_per_hour, float(states.availability()), spot.mean_up_hours)
@@ -164,7 +169,7 @@ def _kind(
     again = 0.0 if np.isinf(priced.up_hours) else started / priced.up_hours
     usd = priced.usd * priced.availability * (1.0 + again)
     least = max(0.0, offer.billing.minimum_hours - 1.0)
-    group = f"{offer.provider}/{offer.card}{'/zones' if offer.zones else ''}" if priced.market == "spot" else ""
+    group = f"{offer.provider}/{offer.card}" if priced.market == "spot" else ""
     return ReplicaKind(
         offer=index,
         market=priced.market,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,12 +104,20 @@ def _fleet(
         starts=int(np.sum(started)),
         start_usd=float(np.sum(started @ problem.start_usd)),
         spot_share=float(np.average(spot, weights=load)) if np.sum(load) else 0.0,
-        served_share=served_on_average(problem, fleets),
+        served_share=served_on_average(_of_used(served, problem, used), fleets),
         within_limits_share=limits.share,
         limits=_limits(job, kinds),
         baselines=tuple(_baseline(served, market, one, month) for one in simple),
         api=_api(job, market, usd, requests, _floor(problem, fleets) * MONTH_HOURS),
     )
+
+
+def _of_used(served: ServedKinds, problem: FleetProblem, used: Sequence[int]) -> FleetProblem:
+    """Return the problem in which a spot group is there as often as the kinds of the fleet, not as all kinds of it."""
+    there = problem.availability.copy()
+    for group in set(problem.group[used].tolist()) - {-1}:
+        there[group] = min(served.kinds[one].availability for one in used if problem.group[one] == group)
+    return replace(problem, availability=there)
 
 
 def _limits(job: ServeJob, kinds: Sequence[FleetKind]) -> tuple[LatencyLimit, ...]:
