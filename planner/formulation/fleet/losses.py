@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from planner.arrays import Floats
+    from planner.arrays import Floats, Integers
 
 MOST_INDEPENDENT_GROUPS = 12
 """Groups of an hour whose losses are combined, 4,096 states; smaller groups beyond that count as always lost."""
@@ -40,7 +40,7 @@ def greatest_load_served(firm: Floats, spot: Floats, availability: Floats, share
             served, over = _below(carried, likely, share)
             limit = np.where(over > _LEAST_PROBABILITY, served / np.maximum(over, _LEAST_PROBABILITY), np.inf)
             most[part] = np.minimum(most[part], np.min(limit, axis=1))
-    return most
+    return np.asarray(most)
 
 
 def served_of(load: float, firm: float, spot: Floats, availability: Floats) -> float:
@@ -86,10 +86,10 @@ def tightest_row(firm: float, spot: Floats, availability: Floats, share: float) 
     row = np.append(chance * availability, chance)
     for place, group in enumerate(_uncertain(spot[None, :], availability, groups)[0].tolist()):
         row[group] = float(likely[0, members] @ _there(groups)[members, place])
-    return row / over[0, last]
+    return np.asarray(row / over[0, last])
 
 
-def _uncertain(spot: Floats, availability: Floats, groups: int) -> Floats:
+def _uncertain(spot: Floats, availability: Floats, groups: int) -> Integers:
     """Return the places (f, groups) of the largest groups of each fleet that may be lost."""
     held = np.where(availability < 1.0, spot, 0.0)
     return np.argsort(-held, axis=1, kind="stable")[:, :groups]
