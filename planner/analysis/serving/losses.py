@@ -1,7 +1,7 @@
 """Spot machines of a fleet that are lost: which kinds answer, and how often, in any moment.
 
 A group is there for a share of the time, in stays of a mean length. A machine answers once it has started after the
-group came back, unlike in the plan, where it does so at once. Groups are independent of one another.
+group came back. Groups are independent of one another.
 """
 
 from __future__ import annotations

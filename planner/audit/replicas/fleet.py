@@ -194,7 +194,10 @@ def _served_in(kinds: list[AuditedKind], hour: int, wanted: float) -> float:
     for kind, one in able:
         if kind.named.market == "spot" and one:
             groups[_group(kind)] = groups.get(_group(kind), 0.0) + one
-    there = {name: min(k.market[0] for k in kinds if _group(k) == name and k.named.market == "spot") for name in groups}
+    there = {
+        name: min(kind.answering for kind in kinds if _group(kind) == name and kind.named.market == "spot")
+        for name in groups
+    }
     cases = [(1.0, firm)]
     for name, _ in sorted(groups.items(), key=lambda item: -item[1])[:MOST_INDEPENDENT]:
         cases = [

@@ -126,6 +126,11 @@ class AuditedKind:
         room = self.gpu.usable_gib * GIB * (1.0 - headroom) - self.memory["weights"]
         return float(fit_probability(room / (self.memory["rest"] + longest) - 1.0, sigma))
 
+    @property
+    def answering(self) -> float:
+        """Share of the time that the machine is there and has started since it came."""
+        return self.market[0] * math.exp(-self.start_hours / self.market[1])
+
     @cached_property
     def market(self) -> tuple[float, float]:
         """Share of the time that the machine is there, and hours between its losses."""

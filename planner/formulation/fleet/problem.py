@@ -36,7 +36,7 @@ class FleetProblem:
     offer: Integers  # kinds of one offer share its stock
     provider: Integers
     group: Integers  # of spot machines that are lost together; -1 on demand
-    availability: Floats  # (groups,), share of the time that a spot group is there
+    availability: Floats  # (groups,), share of the time that a spot group is there and its machines have started
     served_share: float = 0.0  # of the load, served on average although spot groups are lost, each on its own
     stock: Mapping[int, int] = field(default_factory=dict)  # offer -> machines
     quota: Mapping[int, int] = field(default_factory=dict)  # provider -> GPUs

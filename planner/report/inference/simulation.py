@@ -116,7 +116,7 @@ def _refused(service: ServiceReplay) -> str:
     cut = f"; {_share(service.cut_share)} are cut off by a loss and have to be sent again" if service.cut_share else ""
     return (
         f"{_share(service.refused_share)} of the requests while spot groups are lost or start again "
-        f"(plan, without the time to start: {planned}){cut}"
+        f"(plan: {planned}){cut}"
     )
 
 

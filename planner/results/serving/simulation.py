@@ -68,7 +68,7 @@ class ServiceReplay(Part):
     refused_share: float
     """Of the requests, while spot groups are lost or start again, each on its own."""
     predicted_refused_share: float
-    """As the plan says, in which machines answer as soon as their group is back."""
+    """As the plan says."""
     cut_share: float
     """Of the requests that a loss ends on their machine."""
     streams: tuple[SimulatedStream, ...]

@@ -113,10 +113,10 @@ def _fleet(
 
 
 def _of_used(served: ServedKinds, problem: FleetProblem, used: Sequence[int]) -> FleetProblem:
-    """Return the problem in which a spot group is there as often as the kinds of the fleet, not as all kinds of it."""
+    """Return the problem in which a spot group answers as often as the kinds of the fleet, not as all kinds of it."""
     there = problem.availability.copy()
     for group in set(problem.group[used].tolist()) - {-1}:
-        there[group] = min(served.kinds[one].availability for one in used if problem.group[one] == group)
+        there[group] = min(served.kinds[one].answering_share for one in used if problem.group[one] == group)
     return replace(problem, availability=there)
 
 

@@ -21,7 +21,7 @@ def fleet_problem(served: ServedKinds, market: Market, scenario: Scenario) -> Fl
     available = [1.0] * len(groups)
     for one in kinds:
         if one.group:
-            available[groups[one.group]] = min(available[groups[one.group]], one.availability)
+            available[groups[one.group]] = min(available[groups[one.group]], one.answering_share)
     providers = {name: index for index, name in enumerate(market.providers)}
     load = np.asarray(job.load.hourly, dtype=float)
     offers = [market.offers[one.offer] for one in kinds]
