@@ -50,6 +50,9 @@ def scenario_of(plan: Plan, path: str) -> Scenario:
     from planner.loading.scenario_file import parse_scenario
     from planner.scenario.ownership.horizon import with_offers
 
+    if plan.inputs is None and plan.status in ("infeasible", "no_plan"):
+        fix = "solve again with a change that it names; planner check PLAN SCENARIO checks it as it is"
+        raise ScenarioError([Fault(path, 0, "status", f"nothing to run: the plan is {plan.status}", fix)])
     if plan.inputs is None:
         fix = "name the scenario: planner check PLAN SCENARIO"
         raise ScenarioError([Fault(path, 0, "inputs", "the plan does not carry its scenario", fix)])

@@ -97,7 +97,7 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
         write_json({"violations": [{key: getattr(violation, key) for key in keys} for violation in violations]})
     elif violations:
         for violation in violations:
-            show(f"{violation.job}: {violation.what}: expected {violation.expected}, found {violation.found}")
+            show(str(violation))
     else:
         count = len(plan.jobs) + len(plan.services)
         jobs = "1 job" if count == 1 else f"{count} jobs"

@@ -116,9 +116,14 @@ def task_name(job: Assignment) -> str:
 
 
 def slug(name: str) -> str:
-    """Return a name in at most 40 lower-case letters, digits and hyphens."""
+    """Return a name in at most 40 lower-case letters, digits and hyphens, a letter first.
+
+    Kubernetes takes no Service, and SkyPilot no cluster, whose name begins with a digit: `7b-chat` is `job-7b-chat`.
+    """
     signs = "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in name.lower())
-    return "-".join(part for part in signs.split("-") if part)[:40].rstrip("-") or "job"
+    parts = [part for part in signs.split("-") if part]
+    named = parts if parts and parts[0][0].isalpha() else ["job", *parts]
+    return "-".join(named)[:40].rstrip("-")
 
 
 def task_remarks(machines: Machines, job: Assignment, trainer: FieldMap, tool: LaunchMap) -> list[str]:

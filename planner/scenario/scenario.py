@@ -74,9 +74,9 @@ def _jobs_follow_jobs(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
         for one in job.after:
             if one.job not in left or one.job == job.name:
                 what = f"{job.name} waits for {format_value(one.job)}, which is no other job"
-                raise validation_error(
-                    what, f"one of {', '.join(name for name in left if name != job.name)}", f"{index}.after"
-                )
+                others = ", ".join(name for name in left if name != job.name)
+                fix = f"one of {others}" if others else "leave `after` out: there is no other job"
+                raise validation_error(what, fix, f"{index}.after")
     while ready := [name for name, others in left.items() if not others & left.keys()]:
         for name in ready:
             del left[name]

@@ -122,7 +122,7 @@ def _machine(asked: Configuration, card: GpuSpec) -> Machine:
         raise _fault("gpus", f"{asked.gpus} GPUs do not spread evenly over {instances} machines", fix)
     each = asked.gpus // instances
     if asked.tensor_parallel > each:
-        what = f"{asked.tensor_parallel} ranks do not fit into a machine of {each} GPUs"
+        what = f"{asked.tensor_parallel} ranks do not fit into a machine of {each} GPU{'s' * (each != 1)}"
         raise _fault("tensor_parallel", what, f"at most {each}: tensor parallelism stays within a machine")
     if asked.gpus % asked.group:
         what = f"{asked.gpus} GPUs are not a multiple of {asked.group}, the GPUs that share one copy of the model"

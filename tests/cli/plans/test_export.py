@@ -13,8 +13,10 @@ from planner.cli import main
 from planner.cli.output import json_text
 from planner.cli.plans.export import TARGETS
 from planner.exports.export import target_names
+from planner.exports.machines import slug
 from tests.helpers.exported_plans import changed, solved, unsloth_plan
 from tests.helpers.exported_services import with_job
+from tests.helpers.plans import make_infeasible
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +105,22 @@ def test_a_plan_of_an_older_release_that_carries_no_scenario_is_bad_input(tmp_pa
     path.write_text(json_text({**solved("spot").model_dump(mode="json", by_alias=True), "inputs": None}))
     result = run(str(path), "--to", "trl")
     assert result.exit_code == 2 and "the plan does not carry its scenario" in result.stderr
+
+
+def test_an_infeasible_plan_has_nothing_to_run(tmp_path: Path) -> None:
+    """It carries no scenario either, which is not what its reader must know."""
+    path = tmp_path / "plan.json"
+    path.write_text(json_text(make_infeasible().model_dump(mode="json", by_alias=True)))
+    for command in (["export", str(path)], ["track", str(path), str(tmp_path)]):
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 2 and "nothing to run: the plan is infeasible; solve again" in result.stderr
+
+
+@pytest.mark.parametrize(("name", "made"), [("7b-chat", "job-7b-chat"), ("chat_über 8B", "chat-ber-8b"), ("__", "job")])
+def test_names_begin_with_a_letter_and_have_what_clouds_take(name: str, made: str) -> None:
+    """Kubernetes takes no Service whose name begins with a digit."""
+    assert slug(name) == made
+    assert len(slug("9" * 60)) == 40
 
 
 def test_without_a_tool_it_is_the_trainer_of_the_framework(plan_file: str, tmp_path: Path) -> None:
