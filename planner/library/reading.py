@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
@@ -21,6 +21,7 @@ from planner.library.shapes.ladder import describe_misfit, find_generated, gener
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from planner.documents.json_file import JsonDocument
 
@@ -110,7 +111,7 @@ def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[
     if is_config_path(name):
         return {name: read_config(name)}
     card = names.canonical(name)
-    if card is None and Path(name).is_dir():
+    if card is None and os.path.isdir(name):
         raise InputError([Fault(name, 0, "", "a folder is no model", "give the config.json in it")])
     if card is None:
         raise InputError([Fault(name, 0, "", "unknown architecture", names.suggestion(name))])

@@ -116,7 +116,7 @@ def test_help_lists_the_values_that_are_accepted() -> None:
         assert set(record[0].split(" ")[-1].split("|")) == accepted, option
 
 
-def test_a_folder_in_place_of_a_model_names_its_config(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_model_names_its_config(run: Any, tmp_path: Path) -> None:
     """A list of shipped models would not help there."""
     result = run(str(tmp_path), "H100")
     assert result.exit_code == 2 and f"{tmp_path}: a folder is no model; give the config.json in it" in result.stderr

@@ -96,7 +96,7 @@ def test_the_text_has_each_limit_with_its_shares(found: ServiceSimulation) -> No
 
 @pytest.mark.long
 def test_one_group_on_spot_is_refused_as_often_as_it_is_lost_or_starts() -> None:
-    """There 96 % in stays of 10 h, a start of c: 1 - 0.96 exp(-c / 10) of the requests are refused, as the plan says."""
+    """There 96 % in stays of 10 h, a start of c: 1 - 0.96 exp(-c / 10) are refused, as the plan says."""
     scenario = chat("jobs.0.cold_start=0.5h", "jobs.0.latency.share=0.9", "offers.0.usd_per_hour=90")
     plan = solve(scenario)
     assert [kind.market for kind in plan.services[0].fleet.kinds] == ["spot"]
