@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.candidates.pricing import technique_penalties
-from planner.configurations.recipe import is_allowed, lossiness_of
+from planner.configurations.recipe import is_allowed
 from planner.scenario.inference import InferenceJob
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.spot.policy.waiting import WaitingRule, least_wait, waiting_rule
@@ -212,10 +212,15 @@ class JobCandidates:
 
         Compared is all that hours and dollars depend on: on no offer and at no spot share is such a row the best.
         """
-        ways = self.physics.ways
-        burden = burden_of(ways, self.run_hours, technique_penalties(self.job, ways))
         # The last element is that of managed services.
-        return np.append(beaten_on_machine(ways, burden), False)[self.configuration]
+        return np.append(beaten_on_machine(self.physics.ways, self.burden()), False)[self.configuration]
+
+    def burden(self) -> Floats:
+        """Return `burden_of` all configurations, which is computed once for a plan and what it is compared with."""
+        key, ways = ("burden", self.job.techniques.penalties_usd), self.physics.ways
+        if key not in self.kept:
+            self.kept[key] = burden_of(ways, self.run_hours, technique_penalties(self.job, ways))
+        return np.asarray(self.kept[key])
 
     def without_hours_limit(self) -> JobCandidates:
         """Return the same candidates where every offer has as many prepaid hours left as needed."""
@@ -248,7 +253,7 @@ def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Float
     )
     of_recipe = np.asarray([run.trained_gb, run.export_gb, run.kept_gb, run.adapts, run.latent_gb])[:, ways.recipe]
     # What rounds never outdoes an equal configuration that does not.
-    return np.stack([*hours, *restarts, *of_recipe, penalty_usd, lossiness_of(ways.recipes)[ways.recipe]])
+    return np.stack([*hours, *restarts, *of_recipe, penalty_usd, ways.lossiness[ways.recipe]])
 
 
 def beaten_on_machine(ways: Configurations, burden: Floats) -> Flags:
