@@ -281,6 +281,7 @@ def outdone_by_other_frameworks(job: Job, ways: Configurations, run: RunHours) -
     framework = np.asarray([order.index(recipe.framework) for recipe in ways.recipes])[ways.recipe]
     names, label = np.unique([recipe.method_label for recipe in ways.recipes], return_inverse=True)
     burden = burden_of(ways, run, technique_penalties(job, ways))
+    burden = burden[(burden != burden[:, :1]).any(axis=1)]  # what is the same everywhere tells none apart
     group = ways.machine * len(names) + label[ways.recipe]
     by_group = np.argsort(group, kind="stable")
     for members in np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1):
