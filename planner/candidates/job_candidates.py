@@ -13,7 +13,7 @@ from planner.candidates.pricing import technique_penalties
 from planner.configurations.recipe import is_allowed
 from planner.scenario.inference import InferenceJob
 from planner.spot.policy.policy_cache import PolicyCache
-from planner.spot.policy.waiting import WaitingRule, least_wait, waiting_rule
+from planner.spot.policy.waiting import least_wait
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from planner.spot.policy.curve_pieces import CurvePiece
     from planner.spot.policy.policy_cache import Key
     from planner.spot.policy.run import SpotRun
+    from planner.spot.policy.switching_policy import WaitingRule
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,9 @@ class SpotChoice:
         (point,) = policies.best_points([(run, self.states, self.point.hours)])
         return SpotChoice(run, self.states, point)
 
-    def rule(self) -> WaitingRule:
+    def rule(self, policies: PolicyCache) -> WaitingRule:
         """Return when a run that waits takes a spot machine."""
-        return waiting_rule(self.run, self.states, self.point.hours)
+        return policies.rules([(self.run, self.states, self.point.hours)])[0]
 
 
 @dataclass(frozen=True)
