@@ -166,21 +166,23 @@ def _made_for_framework(
     physics, run_hours = candidates.physics, candidates.run_hours
     has_same_confidence = job.confidence_given == candidates.job.confidence_given
     if has_same_confidence and any(one.framework == framework for one in physics.ways.recipes):
+        burden = candidates.burden()
         of = np.asarray([one.framework == framework for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
     else:
         architecture = candidates.architecture
         machines = tuple(machine for machine in market.distinct_machines if machine.gpu == gpu)
-        key = ("physics", framework, job.confidence_given, machines)
+        allowed, headroom = (job.techniques.method, job.techniques.weight_bits), candidates.headroom
+        key = ("physics", framework, allowed, job.confidence_given, machines)
         if key not in candidates.kept:
-            found = enumerate_configurations(job, architecture, machines, library, candidates.headroom)
+            found = enumerate_configurations(job, architecture, machines, library, headroom, only_allowed=True)
             hours = compute_run_hours(job, architecture, found, library, run_hours.budget_confidence)
             candidates.kept[key] = found, hours
         physics, run_hours = candidates.kept[key]
+        burden = burden_of(physics.ways, run_hours, technique_penalties(job, physics.ways))
         of = np.ones(len(physics.ways), dtype=bool)
     is_used = np.asarray([is_allowed(one, job) for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
     on_gpu = np.asarray([one.gpu == gpu for one in physics.ways.machines], dtype=bool)[physics.ways.machine]
     which = of & is_used & on_gpu
-    burden = burden_of(physics.ways, run_hours, technique_penalties(job, physics.ways))
     which[which] = ~beaten_on_machine(physics.ways.rows(which), burden[:, which])
     columns, placements = candidates.columns, candidates.placements
     machines_ = _join_placements(job, physics, run_hours, columns, placements, market, which)

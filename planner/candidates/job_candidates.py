@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.candidates.pricing import technique_penalties
-from planner.configurations.recipe import is_allowed, lossiness_of
+from planner.configurations.recipe import is_allowed
 from planner.scenario.inference import InferenceJob
 from planner.spot.policy.policy_cache import PolicyCache
-from planner.spot.policy.waiting import WaitingRule, least_wait, waiting_rule
+from planner.spot.policy.waiting import least_wait
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from planner.spot.policy.curve_pieces import CurvePiece
     from planner.spot.policy.policy_cache import Key
     from planner.spot.policy.run import SpotRun
+    from planner.spot.policy.switching_policy import WaitingRule
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,9 @@ class SpotChoice:
         (point,) = policies.best_points([(run, self.states, self.point.hours)])
         return SpotChoice(run, self.states, point)
 
-    def rule(self) -> WaitingRule:
+    def rule(self, policies: PolicyCache) -> WaitingRule:
         """Return when a run that waits takes a spot machine."""
-        return waiting_rule(self.run, self.states, self.point.hours)
+        return policies.rules([(self.run, self.states, self.point.hours)])[0]
 
 
 @dataclass(frozen=True)
@@ -212,10 +213,15 @@ class JobCandidates:
 
         Compared is all that hours and dollars depend on: on no offer and at no spot share is such a row the best.
         """
-        ways = self.physics.ways
-        burden = burden_of(ways, self.run_hours, technique_penalties(self.job, ways))
         # The last element is that of managed services.
-        return np.append(beaten_on_machine(ways, burden), False)[self.configuration]
+        return np.append(beaten_on_machine(self.physics.ways, self.burden()), False)[self.configuration]
+
+    def burden(self) -> Floats:
+        """Return `burden_of` all configurations, which is computed once for a plan and what it is compared with."""
+        key, ways = ("burden", self.job.techniques.penalties_usd), self.physics.ways
+        if key not in self.kept:
+            self.kept[key] = burden_of(ways, self.run_hours, technique_penalties(self.job, ways))
+        return np.asarray(self.kept[key])
 
     def without_hours_limit(self) -> JobCandidates:
         """Return the same candidates where every offer has as many prepaid hours left as needed."""
@@ -248,7 +254,7 @@ def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Float
     )
     of_recipe = np.asarray([run.trained_gb, run.export_gb, run.kept_gb, run.adapts, run.latent_gb])[:, ways.recipe]
     # What rounds never outdoes an equal configuration that does not.
-    return np.stack([*hours, *restarts, *of_recipe, penalty_usd, lossiness_of(ways.recipes)[ways.recipe]])
+    return np.stack([*hours, *restarts, *of_recipe, penalty_usd, ways.lossiness[ways.recipe]])
 
 
 def beaten_on_machine(ways: Configurations, burden: Floats) -> Flags:
@@ -276,6 +282,7 @@ def outdone_by_other_frameworks(job: Job, ways: Configurations, run: RunHours) -
     framework = np.asarray([order.index(recipe.framework) for recipe in ways.recipes])[ways.recipe]
     names, label = np.unique([recipe.method_label for recipe in ways.recipes], return_inverse=True)
     burden = burden_of(ways, run, technique_penalties(job, ways))
+    burden = burden[(burden != burden[:, :1]).any(axis=1)]  # what is the same everywhere tells none apart
     group = ways.machine * len(names) + label[ways.recipe]
     by_group = np.argsort(group, kind="stable")
     for members in np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1):

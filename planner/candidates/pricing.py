@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidate_table import ON_DEMAND, CandidateTable
-from planner.configurations.recipe import lossiness_of
 from planner.library.techniques import read_techniques
 from planner.units import MONTH_HOURS
 
@@ -69,7 +68,7 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
         share_high=np.where(no_spot, 0.0, 1.0),
         uses=uses.take(of_row, axis=0),
         penalty_usd=(uses @ np.asarray(machines.job.techniques.penalties_usd))[of_row],
-        lossiness=lossiness_of(ways.recipes)[machines.recipe],
+        lossiness=ways.lossiness[machines.recipe],
         fit_gib=ways.fit_gib[machines.configuration],
         usable_gib=ways.usable_gib[machines.configuration],
         rented_h=(hours.once * late * groups + hours.group_run * hours.late_factor) * instances,

@@ -122,13 +122,6 @@ class _Search:
         raise NotImplementedError
 
 
-def _places(work: SpotCandidates) -> tuple[Integers, int]:
-    """Return the number (n,) of the provider and GPU of each row, and how many there are."""
-    places = [(offer.provider, offer.gpu) for offer in work.market.offers]
-    known = {place: code for code, place in enumerate(dict.fromkeys(places))}
-    return np.asarray([known[place] for place in places], dtype=np.int64)[work.table.offer], len(known)
-
-
 class _Best(_Search):
     """For one deadline: the best of each method, and of the GPUs and providers that come next.
 
@@ -141,7 +134,7 @@ class _Best(_Search):
         self.every_place, self.checks_share = scope.every_place, checks_share
         self.best_of = "places" if work.target.shared else scope.best_of  # a shared limit may bar the best
         self.batch = BATCH_SIZE if self.best_of == "places" else FIRST_BATCH
-        self.place, count = _places(work)
+        self.place, count = work.places()
         if self.best_of == "all":  # as if all were of one method
             self.names, self.method = self.names[:1], np.zeros_like(self.method)
         is_objective = work.target.low <= 0 and not work.target.waiting  # what is minimised here
@@ -159,6 +152,11 @@ class _Best(_Search):
         feasible = np.flatnonzero(np.isfinite(self.on_demand) & self.free)
         beyond = work.table.late_cost_usd(0.0) - work.table.cost_usd(0.0)
         np.minimum.at(self.with_gpus, number[feasible], (self.on_demand + beyond)[feasible])
+        if not work.target.shared:  # the least that is known only falls: what is no less now never matters
+            known = self.of_method[self.method]
+            if self.best_of == "places":
+                known = np.maximum(known, np.minimum(self.runner_up, self.of_place[self.place]))
+            self.able = self.able[(self.bounds < known)[self.able]]
 
     def _runner_up(self) -> float:
         """Return the value of the best third place: a plan names nothing more expensive."""
@@ -244,7 +242,7 @@ class _Frontier(_Search):
     def __init__(self, work: SpotCandidates, able: Flags, scope: SearchScope) -> None:
         super().__init__(work, able)
         if scope.every_place:
-            self.method, _ = _places(work)
+            self.method, _ = work.places()
         elif not scope.by_method:
             self.method = np.zeros(len(work.table), dtype=np.int64)
         late = work.table.late_hours(0.0)

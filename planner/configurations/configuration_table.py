@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from planner.configurations.recipe import lossiness_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +36,11 @@ class Configurations:
 
     def __len__(self) -> int:
         return len(self.recipe)
+
+    @cached_property
+    def lossiness(self) -> Integers:
+        """Return `lossiness_of` the recipes (recipes,): a plan compares the same ones on many offers."""
+        return lossiness_of(self.recipes)
 
     def rows(self, which: Integers | Flags) -> Configurations:
         """Return the configurations that a mask or an index array selects."""

@@ -74,11 +74,17 @@ class JobConfigurations:
 
 
 def enumerate_configurations(
-    job: Job, architecture: Architecture, machines: Sequence[Machine], library: Library, headroom: float | None = None
+    job: Job,
+    architecture: Architecture,
+    machines: Sequence[Machine],
+    library: Library,
+    headroom: float | None = None,
+    only_allowed: bool = False,
 ) -> JobConfigurations:
     """Return every recipe on every machine that fits, with its fastest micro-batch; count the others by their reason.
 
-    `headroom` (a share) replaces the margin of the fit rule.
+    `headroom` (a share) replaces the margin of the fit rule. `only_allowed` leaves out cards on which the job allows
+    no recipe that works.
     Shapes: recipes and machines of one class of GPU form a grid (R, 1) x (H,); the result is its fitting cells.
     """
     shape, learned = shape_of(job, architecture), learn_correction(job, architecture, library)
@@ -88,6 +94,8 @@ def enumerate_configurations(
     misses: list[MemoryShortfall] = []
     for group in _groups(machines, library):
         recipes = _compatible_recipes(job, group, library, rejected)
+        if only_allowed and not any(is_allowed(recipe, job) for recipe in recipes):
+            continue
         found, missing = grid.evaluate(recipes, group)
         several, opened = [found], list[Recipe]()
         pages = grid.evaluate_paged(recipes, group, found)

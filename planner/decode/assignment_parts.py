@@ -72,7 +72,7 @@ def build_spot_plan(chosen: ChosenCandidate, spot: SpotChoice, limits: Limits) -
         wasted_hours=point.wasted_hours,
         waiting_hours=point.waiting_hours,
         waiting_usd_per_hour=chosen.waiting_usd + (limits.waiting_usd_per_hour or 0.0),
-        **asdict(spot.rule()),
+        **asdict(spot.rule(candidates.policies)),
         checkpoint_interval_hours=run.interval_hours,
         restart_hours=run.restart_hours,
         last_checkpoint=run.last_checkpoint,

@@ -65,7 +65,10 @@ class CandidateObjective:
         """
         best = np.full(len(table), np.inf)
         share = table.share_low.copy()
-        for end in (table.share_low, table.share_high, self._share_at_budget(table)):
+        ends = [table.share_low, table.share_high]
+        if not math.isinf(self.budget_usd):
+            ends.append(self._share_at_budget(table))
+        for end in ends:
             is_affordable = table.late_cost_usd(end) <= self.budget_usd * (1 + BUDGET_TOLERANCE)
             value = np.where(is_affordable, self.values(table, end), np.inf)
             share = np.where(value < best, end, share)
@@ -74,8 +77,6 @@ class CandidateObjective:
 
     def _share_at_budget(self, table: CandidateTable) -> Floats:
         """Return the spot share (n,) at which the budget is spent, the floor if there is none."""
-        if math.isinf(self.budget_usd):
-            return table.share_low
         on_demand_usd = table.fixed_usd + table.late_usd[:, ON_DEMAND]
         with np.errstate(invalid="ignore", divide="ignore"):
             share = (self.budget_usd - on_demand_usd) / (table.late_usd[:, SPOT] - table.late_usd[:, ON_DEMAND])

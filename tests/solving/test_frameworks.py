@@ -12,7 +12,8 @@ from planner.library.reading import read_library
 from planner.library.techniques import read_techniques
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.solve import solve
+from planner.solving.prepare import prepare
+from planner.solving.solve import solve, solve_prepared
 from tests.helpers.scenarios import parse_scenario
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
@@ -123,3 +124,12 @@ def test_an_observed_run_says_its_framework() -> None:
         assert isinstance(found, ComparedRun) and found.recipe.framework == name
         rates[name] = found.predicted
     assert rates["hf-fused"] > rates["hf"]
+
+
+@pytest.mark.slow
+def test_a_method_that_is_allowed_again_brings_back_its_frameworks() -> None:
+    """A second question shares what the first computed, and not that some frameworks had nothing to offer."""
+    first, setting = prepare(asked("jobs.j.techniques.weight_bits=4"), LIBRARY), "jobs.j.techniques.method=[lora, full]"
+    solve_prepared(first, OPTIONS)
+    again = solve_prepared(prepare(asked(setting), LIBRARY, first), OPTIONS)
+    assert again.jobs[0].frameworks == solved(setting).jobs[0].frameworks

@@ -21,12 +21,13 @@ from planner.results.frontier import Point, Segment, SegmentJob
 from planner.solving.prepare import PreparedScenario, build_shared_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from planner.candidates.job_candidates import SpotChoice
     from planner.candidates.screening import ScreenedCandidates
     from planner.results.plan import Assignment, Status
     from planner.scenario.scenario import SolveOptions
+    from planner.spot.policy.policy_cache import Key
 
 ROUNDING_SHARE = 1e-6
 """Relative: dollars that rounding may add to a plan at its budget."""
@@ -154,12 +155,14 @@ class FrontierTracer:
         self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
     ) -> None:
         """Compute the policies of all choices on curves of each job together, for `_plan` and `_leg` to look up."""
-        choices = [both for one in found for both in (one.choices, one.before)]
-        choices += [both for one in pieces for both in (one.choices_from, one.choices_to)]
+        planned = [both for one in found for both in (one.choices, one.before)]
+        ends = [both for one in pieces for both in (one.choices_from, one.choices_to)]
         for index, one in enumerate(screened):
-            mine = dict.fromkeys(each[index] for each in choices if each)
-            keys = [one.pieces[choice.row].key(choice.share) for choice in mine if choice.row in one.pieces]
-            self.prepared.candidates[index].policies.best_points(keys)
+            policies = self.prepared.candidates[index].policies
+            policies.best_points(_keys_on_curves(one, (each[index] for each in (*planned, *ends) if each)))
+            keys = _keys_on_curves(one, (each[index] for each in planned if each))
+            points = policies.best_points(keys)
+            policies.rules([(run, states, at.hours) for (run, states, _), at in zip(keys, points, strict=True)])
 
     def plans(self, screened: Sequence[ScreenedCandidates], choices: Sequence[RowChoice]) -> tuple[Assignment, ...]:
         """Return the plan of each job in full, without the alternatives that `solve` adds."""
@@ -204,6 +207,12 @@ class FrontierTracer:
             spot_share_from=shares[0],
             spot_share_to=shares[1],
         )
+
+
+def _keys_on_curves(screened: ScreenedCandidates, choices: Iterable[RowChoice]) -> list[Key]:
+    """Return the run, its market and the guaranteed hours of each choice that lies on a curve, once."""
+    pieces = screened.pieces
+    return [pieces[one.row].key(one.share) for one in dict.fromkeys(choices) if one.row in pieces]
 
 
 def _with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None]:

@@ -139,6 +139,12 @@ class SpotRows:
         open_ = [one.provider not in self.target.quota for one in self.market.offers]
         return np.asarray(np.asarray(free) & np.asarray(open_), dtype=bool)
 
+    def places(self) -> tuple[Integers, int]:
+        """Return the number (n,) of the provider and GPU of each row, and how many there are."""
+        places = [(offer.provider, offer.gpu) for offer in self.market.offers]
+        known = {place: code for code, place in enumerate(dict.fromkeys(places))}
+        return np.asarray([known[place] for place in places], dtype=np.int64)[self.table.offer], len(known)
+
     @cached_property
     def stalls(self) -> Floats:
         """Return the hours (n,) that a checkpoint stops training."""

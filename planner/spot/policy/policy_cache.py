@@ -7,7 +7,7 @@ and a frontier over all of them tell one cost.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -17,9 +17,10 @@ from planner.spot.policy.curve_pieces import JUST_AFTER, CurvePiece, straight_pi
 from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, check_run
 from planner.spot.policy.least_cost import DollarBound, usd_tables
 from planner.spot.policy.run import SpotRun
+from planner.spot.policy.switching_policy import WaitingRule, pass_of, waiting_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from planner.arrays import Floats
     from planner.spot.policy.start_table import StartTable
@@ -40,6 +41,9 @@ NOTICEABLE_SAVING = 3e-3
 Key = tuple[SpotRun, SpotStates, float]
 """A run, its market, and the hours within which it must end."""
 
+
+Found = TypeVar("Found")
+Kind = TypeVar("Kind", bound="Hashable")
 
 Span = tuple[float, float]
 """Guaranteed times after the first, up to the second, that one horizon answers."""
@@ -83,6 +87,7 @@ class PolicyCache:
         self._figures: dict[Key, StartTable] = {}
         self._of_horizon: dict[Key, DollarBound] = {}
         self._bounds: dict[Key, float] = {}
+        self._rules: dict[Key, WaitingRule] = {}
 
     def usd_bound(self, run: SpotRun, states: SpotStates, hours: float) -> float:
         """Return dollars below which no policy within `hours` stays, on the grid of `least_usd`: without a pass."""
@@ -97,7 +102,7 @@ class PolicyCache:
 
     def least_usd(self, keys: Sequence[Key]) -> Floats:
         """Return the dollars of the best policy of each (run, market, hours); inf where there is no slack for one."""
-        tables = _look_up(self._usd, [_horizon_key(*key) for key in keys], usd_tables)
+        tables = _look_up(self._usd, [_horizon_key(*key) for key in keys], usd_tables, tick_count_of)
         usd = [float(table.at(np.array([hours]))[0]) for table, (_, _, hours) in zip(tables, keys, strict=True)]
         enough = [hours - run.work_hours > run.restart_hours * (1 + 1e-9) for run, _, hours in keys]
         return np.where(enough, usd, np.inf)
@@ -109,7 +114,7 @@ class PolicyCache:
         """
         for run, _, hours in keys:
             check_run(run, hours)
-        tables = _look_up(self._counts, [_horizon_key(*key) for key in keys], count_tables)
+        tables = _look_up(self._counts, [_horizon_key(*key) for key in keys], count_tables, tick_count_of)
         return [best_point(table, hours) for table, (_, _, hours) in zip(tables, keys, strict=True)]
 
     def figures(self, keys: Sequence[Key]) -> list[CurvePoint]:
@@ -121,14 +126,23 @@ class PolicyCache:
             check_run(run, hours)
         at = [_horizon_key(*key) for key in keys]
         known = {**self._figures, **{key: self._counts[key] for key in at if key in self._counts}}
-        tables = _look_up(known, at, figure_tables)
+        tables = _look_up(known, at, figure_tables, tick_count_of)
         self._figures = known
         return [best_point(table, hours) for table, (_, _, hours) in zip(tables, keys, strict=True)]
+
+    def rules(self, keys: Sequence[Key]) -> list[WaitingRule]:
+        """Return when the best policy of each (run, market, hours) takes a spot machine.
+
+        ValueError as `check_run` raises it.
+        """
+        for run, _, hours in keys:
+            check_run(run, hours)
+        return _look_up(self._rules, keys, waiting_rules, pass_of)
 
     def usd_curves(self, asked: Sequence[tuple[SpotRun, SpotStates, Sequence[Span]]]) -> list[tuple[Floats, Floats]]:
         """Return the ticks in some spans of each run on a market, and the dollars of the best policy within them."""
         keys = [[_horizon_key(run, states, end) for _, end in spans] for run, states, spans in asked]
-        _look_up(self._usd, [one for several in keys for one in several], usd_tables)
+        _look_up(self._usd, [one for several in keys for one in several], usd_tables, tick_count_of)
         found = []
         for (_, _, spans), several in zip(asked, keys, strict=True):
             hours = [self._usd[key].hours_in(*span) for key, span in zip(several, spans, strict=True)]
@@ -138,7 +152,7 @@ class PolicyCache:
 
     def pieces(self, run: SpotRun, states: SpotStates, spans: Sequence[Span]) -> list[CurvePiece]:
         """Return the curve of a run in some spans as straight pieces, by rising hours."""
-        tables = _look_up(self._usd, [_horizon_key(run, states, end) for _, end in spans], usd_tables)
+        tables = _look_up(self._usd, [_horizon_key(run, states, end) for _, end in spans], usd_tables, tick_count_of)
         return [piece for table, span in zip(tables, spans, strict=True) for piece in straight_pieces(table, *span)]
 
     def close_points(self, run: SpotRun, states: SpotStates, pieces: Sequence[CurvePiece]) -> list[CurvePoint]:
@@ -152,18 +166,19 @@ def _horizon_key(run: SpotRun, states: SpotStates, hours: float) -> Key:
 
 
 def _look_up(
-    known: dict[Key, StartTable],
+    known: dict[Key, Found],
     keys: Sequence[Key],
-    compute: Callable[[list[CurveRequest], int, int], list[StartTable]],
-) -> list[StartTable]:
-    """Return the tables of (run, market, horizon); unknown ones are computed together, in blocks of as many ticks."""
-    by_ticks: dict[int, list[Key]] = {}
+    compute: Callable[[list[CurveRequest], Kind, int], list[Found]],
+    kind_of: Callable[[CurveRequest], Kind],
+) -> list[Found]:
+    """Return what is known of (run, market, hours); the unknown is computed together, in blocks of one kind of pass."""
+    by_kind: dict[Kind, list[Key]] = {}
     for key in dict.fromkeys(key for key in keys if key not in known):
-        by_ticks.setdefault(tick_count_of(CurveRequest(*key)), []).append(key)
-    for ticks, missing in by_ticks.items():
+        by_kind.setdefault(kind_of(CurveRequest(*key)), []).append(key)
+    for kind, missing in by_kind.items():
         for first in range(0, len(missing), RUNS_PER_PASS):
             block = missing[first : first + RUNS_PER_PASS]
-            known.update(zip(block, compute([CurveRequest(*key) for key in block], ticks, SLACK_POINTS), strict=True))
+            known.update(zip(block, compute([CurveRequest(*key) for key in block], kind, SLACK_POINTS), strict=True))
     return [known[key] for key in keys]
 
 

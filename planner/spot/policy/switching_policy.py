@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from planner.spot.policy.markov_chain import DOLLARS
 from planner.spot.policy.run import ROUNDING_HOURS, Action, SpotRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from planner.arrays import Flags, Floats, Integers
     from planner.spot.market.states import SpotStates
@@ -27,6 +27,9 @@ MAX_TABLE_ROWS = 64
 """Times left for which a table has rows, at most."""
 TABLE_DIGITS = 4
 """Decimals of the hours in a table, so that a table that is written and read again is the same policy."""
+
+RULE_MOMENTS = 256
+"""Moments of the time that a policy may spend waiting at which its rule is read."""
 
 Row = tuple[tuple[float, int], ...]
 """Actions by rising slack: (least slack in hours, action); the first from -inf."""
@@ -81,6 +84,14 @@ class SwitchingPolicy:
         return self.guard.enforce(actions[key, row, passed], slack, running)
 
 
+@dataclass(frozen=True)
+class WaitingRule:
+    """When a run that has nothing rented takes a spot machine, while it has made no progress."""
+
+    take_after_up_hours: float | None  # age of the market that it waits for in the beginning; None: it takes none
+    take_at_once_from_hours: float | None  # from when on it takes a machine of any age; None: never before on demand
+
+
 def best_policy(
     run: SpotRun,
     states: SpotStates,
@@ -97,32 +108,87 @@ def best_policy(
     with nothing rented takes a machine of a market that is up. ValueError as `check_run` raises it.
     """
     check_run(run, guaranteed_hours)
-    part = CurveRequest(run, states, guaranteed_hours).part
-    ups, downs = len(states.up.rates), len(states.down.rates)
+    request = CurveRequest(run, states, guaranteed_hours)
+    return policies_of_pass([request], pass_of(request, ticks), points, tick_hours, only_starts)[0]
+
+
+class PolicyPass(NamedTuple):
+    """What runs have in common whose policies one pass finds."""
+
+    ticks: int  # 0 where the time allows on demand only
+    bands: tuple[int, int]  # of the up-time and of outages
+    zones: bool
+
+
+def pass_of(request: CurveRequest, ticks: int = POLICY_TICKS) -> PolicyPass:
+    """Return the pass that finds the policy of a request, of at least `ticks`."""
+    part, states = request.part, request.states
+    has_slack = part.slack_hours > part.run.restart_hours + 1e-6 * request.guaranteed_hours
+    steps = max(ticks, math.ceil(part.resolving_ticks)) if has_slack else 0
+    return PolicyPass(steps, (len(states.up.rates), len(states.down.rates)), bool(states.instant))
+
+
+def policies_of_pass(
+    requests: Sequence[CurveRequest],
+    alike: PolicyPass,
+    points: int = SLACK_POINTS,
+    tick_hours: float = 1 / 12,
+    only_starts: bool = False,
+) -> list[SwitchingPolicy]:
+    """Return the policies of requests that have one pass (`pass_of`) in common, as `best_policy` says of one."""
+    steps, (ups, downs), _ = alike
     bands = [*((True, band) for band in range(ups)), *((False, band) for band in range(downs))]
     keys = [(up, band, running) for running in (Action.WAIT, Action.ON_DEMAND) for up, band in bands]
     keys += [(True, band, Action.SPOT) for band in range(ups)]
     keys = keys[:ups] if only_starts else keys
-    found: list[tuple[float, list[Row]]] = []
-    if part.slack_hours > run.restart_hours + 1e-6 * guaranteed_hours:
-        steps = max(ticks, math.ceil(part.resolving_ticks))
-        chain = build_chain_for([part], steps, points)
+    found: list[list[tuple[float, list[Row]]]] = [[] for _ in requests]
+    if steps:
+        chain = build_chain_for([request.part for request in requests], steps, points)
         backward = BackwardInduction(chain, counts=DOLLARS)  # actions are compared in dollars alone
         every = max(1, steps // MAX_TABLE_ROWS)
         for number in range(1, steps + 1):
             moment = backward.step()
             if (steps - number) % every == 0:  # the last row is the whole time
-                found.append((float(f"{moment.hours_left[0]:.6g}"), _rows(moment, chain.slack[0], ups, len(keys))))
+                for at, table in enumerate(found):
+                    rows = _rows(moment, at, chain.slack[at], ups, len(keys))
+                    table.append((float(f"{moment.hours_left[at]:.6g}"), rows))
     else:
-        found.append((guaranteed_hours, [((-np.inf, Action.ON_DEMAND),)] * len(keys)))
-    return SwitchingPolicy(
-        guard=DeadlineGuard.of(run, tick_hours),
-        guaranteed_hours=guaranteed_hours,
-        work_hours=run.work_hours,
-        up_begins=states.up.begins,
-        down_begins=states.down.begins,
-        hours_left=tuple(hours for hours, _ in found),
-        rows={key: tuple(rows[number] for _, rows in found) for number, key in enumerate(keys)},
+        found = [[(one.guaranteed_hours, [((-np.inf, Action.ON_DEMAND),)] * len(keys))] for one in requests]
+    return [
+        SwitchingPolicy(
+            guard=DeadlineGuard.of(request.run, tick_hours),
+            guaranteed_hours=request.guaranteed_hours,
+            work_hours=request.run.work_hours,
+            up_begins=request.states.up.begins,
+            down_begins=request.states.down.begins,
+            hours_left=tuple(hours for hours, _ in table),
+            rows={key: tuple(rows[number] for _, rows in table) for number, key in enumerate(keys)},
+        )
+        for request, table in zip(requests, found, strict=True)
+    ]
+
+
+def waiting_rules(requests: Sequence[CurveRequest], alike: PolicyPass, points: int) -> list[WaitingRule]:
+    """Return when the best policies of one pass take a spot machine while nothing is rented and nothing is done."""
+    policies = policies_of_pass(requests, alike, points, only_starts=True)
+    return [_rule(*both) for both in zip(requests, policies, strict=True)]
+
+
+def _rule(request: CurveRequest, policy: SwitchingPolicy) -> WaitingRule:
+    run, up = request.run, request.states.up
+    latest = request.guaranteed_hours - run.work_hours - run.restart_hours
+    now = np.linspace(0.0, max(latest, 0.0), RULE_MOMENTS, endpoint=False)
+    work, idle = np.full(now.size, run.work_hours), np.full(now.size, Action.WAIT)
+    is_up = np.ones(now.size, dtype=bool)
+    takes = [
+        policy.decide(work, request.guaranteed_hours - now, is_up, np.full(now.size, age), idle) == Action.SPOT
+        for age in up.begins
+    ]
+    first = next((age for age, one in zip(up.begins, takes, strict=True) if one[0]), None)
+    at_once = np.flatnonzero(takes[0])
+    return WaitingRule(
+        take_after_up_hours=None if first is None else float(first),
+        take_at_once_from_hours=float(now[at_once[0]]) if at_once.size else None,
     )
 
 
@@ -131,14 +197,14 @@ def _band(begins: Iterable[float], age_hours: Floats) -> Integers:
     return np.searchsorted(np.asarray(list(begins)[1:]), age_hours + ROUNDING_HOURS, side="right")
 
 
-def _rows(moment: TimeSlice, slack: Floats, ups: int, count: int) -> list[Row]:
-    """Return the actions at one time left: rows of the first states in the order idle, on demand, on spot."""
-    idle = moment.idle[0]
-    alive = max(1, int(np.count_nonzero(slack < moment.hours_left[0] - ROUNDING_HOURS)))
+def _rows(moment: TimeSlice, at: int, slack: Floats, ups: int, count: int) -> list[Row]:
+    """Return the actions of one run at a time left: rows of the first states in the order idle, on demand, on spot."""
+    idle = moment.idle[at]
+    alive = max(1, int(np.count_nonzero(slack < moment.hours_left[at] - ROUNDING_HOURS)))
     if count <= len(idle):
         return [_row(actions[:alive], slack) for actions in idle[:count]]
-    demand = np.where(moment.leaves_demand[0], idle, Action.ON_DEMAND)
-    spot = np.where(moment.leaves_spot[0], idle[:ups], Action.SPOT)
+    demand = np.where(moment.leaves_demand[at], idle, Action.ON_DEMAND)
+    spot = np.where(moment.leaves_spot[at], idle[:ups], Action.SPOT)
     return [_row(actions[:alive], slack) for actions in (*idle, *demand, *spot)[:count]]
 
 

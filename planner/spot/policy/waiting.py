@@ -1,15 +1,10 @@
-"""Waiting for spot machines: the price of an hour that makes a policy wait less, and what it does in plain words."""
+"""Waiting for spot machines: the price of an hour that makes a policy wait less."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
-
-from planner.spot.policy.run import Action
-from planner.spot.policy.switching_policy import best_policy
 
 if TYPE_CHECKING:
     from planner.spot.market.states import SpotStates
@@ -23,16 +18,6 @@ WAITING_COST_SHARE = 0.01
 """Share of the dollars of the best policy that one with less waiting may cost more."""
 HALVINGS = 6
 """Times that the range of prices is halved where the largest costs too many dollars; a higher one costs no fewer."""
-RULE_MOMENTS = 256
-"""Moments of the time that a policy may spend waiting at which its rule is read."""
-
-
-@dataclass(frozen=True)
-class WaitingRule:
-    """When a run that has nothing rented takes a spot machine, while it has made no progress."""
-
-    take_after_up_hours: float | None  # age of the market that it waits for in the beginning; None: it takes none
-    take_at_once_from_hours: float | None  # from when on it takes a machine of any age; None: never before on demand
 
 
 def max_waiting_price(run: SpotRun) -> float:
@@ -89,22 +74,3 @@ def least_wait(
             break
         price = (low + high) / 2
     return found
-
-
-def waiting_rule(run: SpotRun, states: SpotStates, guaranteed_hours: float) -> WaitingRule:
-    """Return when the best policy takes a spot machine while nothing is rented and nothing is done."""
-    policy = best_policy(run, states, guaranteed_hours, only_starts=True)
-    latest = guaranteed_hours - run.work_hours - run.restart_hours
-    now = np.linspace(0.0, max(latest, 0.0), RULE_MOMENTS, endpoint=False)
-    work, idle = np.full(now.size, run.work_hours), np.full(now.size, Action.WAIT)
-    is_up = np.ones(now.size, dtype=bool)
-    takes = [
-        policy.decide(work, guaranteed_hours - now, is_up, np.full(now.size, age), idle) == Action.SPOT
-        for age in states.up.begins
-    ]
-    first = next((age for age, one in zip(states.up.begins, takes, strict=True) if one[0]), None)
-    at_once = np.flatnonzero(takes[0])
-    return WaitingRule(
-        take_after_up_hours=None if first is None else float(first),
-        take_at_once_from_hours=float(now[at_once[0]]) if at_once.size else None,
-    )
