@@ -139,7 +139,7 @@ def screen(
     lateness = np.zeros(len(table))
     lateness[rows[late]] = least_late_hours(table.rows(rows[late]), low[late], high[late]) - by_row[late]
     rejections.reject_rows(rows[late], ENDS_AFTER_DEADLINE)
-    rows, low, high, cut, follows = (one[~late] for one in (rows, low, high, cut, follows))
+    rows, (low, high, cut), follows = rows[~late], (one[~late] for one in (low, high, cut)), follows[~late]
     kept_table = replace(table.rows(rows), share_low=low, share_high=np.maximum(np.minimum(high, cut), low))
     able, policies = follows, None
     if able.any():
