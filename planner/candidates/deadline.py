@@ -22,14 +22,16 @@ import numpy as np
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 
 if TYPE_CHECKING:
-    from planner.arrays import Floats
+    from planner.arrays import Floats, Integers
     from planner.candidates.stage_hours import RowHours
 
 
-def max_spot_share(table: CandidateTable, latest_hours: Floats | float) -> Floats:
-    """Return the largest spot share (n,) in [0, 1] that keeps the deadline; -1 where no share does."""
-    slack = latest_hours - table.late_start_h
-    on_demand, spot = table.late_h[:, ON_DEMAND], table.late_h[:, SPOT]
+def max_spot_share(
+    table: CandidateTable, latest_hours: Floats | float, which: Integers | slice = slice(None)
+) -> Floats:
+    """Return the largest spot share (n,) in [0, 1] of rows that keeps the deadline; -1 where no share does."""
+    slack = latest_hours - table.late_start_h[which]
+    on_demand, spot = table.late_h[which, ON_DEMAND], table.late_h[which, SPOT]
     with np.errstate(invalid="ignore", divide="ignore"):
         both = (slack - on_demand) / (spot - on_demand)
     both = np.where(spot <= on_demand, np.where(spot <= slack, 1.0, -1.0), both)

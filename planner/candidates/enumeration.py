@@ -13,12 +13,13 @@ from planner.candidates.machine_candidates import MachineCandidates
 from planner.candidates.managed_service import find_services
 from planner.candidates.offer_columns import OfferColumns
 from planner.candidates.offer_terms import spot_markets
-from planner.candidates.pricing import price_machines, technique_penalties
+from planner.candidates.pricing import hours_and_table, price_machines
 from planner.candidates.replicas.market import market_of
 from planner.candidates.replicas.run_hours import compute_replica_hours
 from planner.candidates.run_hours import RunHours, compute_run_hours
 from planner.candidates.shipping.placement import find_fitting, place_exports
 from planner.candidates.stage_placement import Placement, enumerate_placements
+from planner.configurations.configuration_table import technique_penalties
 from planner.configurations.enumeration import JobConfigurations, enumerate_configurations
 from planner.configurations.recipe import is_allowed
 from planner.configurations.replicas.enumeration import enumerate_replicas
@@ -86,6 +87,8 @@ def enumerate_candidates(
 ) -> JobCandidates:
     """Return every candidate of the job on every offer of the market; `screen` applies limits and deadline.
 
+    Raises ScenarioError for a stage that no offer can run.
+
     Parameters
     ----------
     jobs
@@ -94,16 +97,14 @@ def enumerate_candidates(
         What replaces the margin of the fit rule, and the probability with which the late dollars are kept.
     before
         Earlier candidates of the job; what still applies is not computed again.
-
-    Raises
-    ------
-    ScenarioError
-        For a stage that no offer can run.
     """
     market = market_of(job, market)
     physics, run_hours = _reuse_or_compute(job, architecture, market.distinct_machines, library, margins, before)
     earlier = enumerate_placements(job, architecture, physics.shape, market, library)
     placements = (*place_exports(earlier, job, architecture, run_hours, market, library), Placement())
+    same_rows = before and before.offers is market.offers and before.placements == placements
+    if before and same_rows and before.run_hours is run_hours and before.are_of(job, tuple(jobs)):
+        return before.of_job(job)
     spot = spot_markets(market.offers, library)
     columns = OfferColumns.of(market, job, spot, library)
     kept = before.kept if before is not None and run_hours is before.run_hours else {}
@@ -111,10 +112,8 @@ def enumerate_candidates(
         kept[outdone] = outdone_by_other_frameworks(job, physics.ways, run_hours)
     machines = _join_placements(job, physics, run_hours, columns, placements, market, ~kept[outdone])
     services = find_services(job, architecture, physics.shape, market, library)
-    hours = machines.hours()
-    table = price_machines(machines, hours, market, jobs)
-    count = len(services.offer)
-    if count:
+    hours, table = hours_and_table(machines, market, jobs, before)
+    if count := len(services.offer):
         table = concatenate([table, services.table(market, jobs, len(physics.ways.recipes))])
         hours = hours.joined(services.hours())
     return JobCandidates(
@@ -133,6 +132,7 @@ def enumerate_candidates(
         services,
         before.policies if before is not None else PolicyCache(),
         kept,
+        market.offers,
     )
 
 

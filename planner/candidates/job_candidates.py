@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidates.pricing import technique_penalties
+from planner.configurations.configuration_table import technique_penalties
 from planner.configurations.recipe import is_allowed
 from planner.scenario.inference import InferenceJob
 from planner.spot.policy.policy_cache import PolicyCache
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from planner.configurations.recipe import Recipe
     from planner.library.schema import Architecture
     from planner.scenario.job import Job
+    from planner.scenario.offer import Offer
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.cost_curve import CurvePoint
     from planner.spot.policy.curve_pieces import CurvePiece
@@ -136,11 +137,21 @@ class JobCandidates:
     services: ManagedServiceCandidates
     policies: PolicyCache = field(default_factory=PolicyCache, compare=False)  # of spot markets, computed when needed
     kept: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False)  # follows from job and physics
+    offers: tuple[Offer, ...] = field(default=(), compare=False)  # of the market
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
         """Return the recipes that `table.recipe` indexes."""
         return self.physics.ways.recipes + self.services.recipes
+
+    def are_of(self, job: Job, jobs: tuple[str, ...]) -> bool:
+        """Return whether a job among `jobs` has these candidates on the same offers: a deadline concerns none."""
+        mine, its = (one.model_copy(update={"deadline_hours": None}) for one in (self.job, job))
+        return self.table.jobs == jobs and mine == its
+
+    def of_job(self, job: Job) -> JobCandidates:
+        """Return the candidates with another job in place of theirs; themselves where it is equal."""
+        return self if self.job == job else replace(self, job=job)
 
     @cached_property
     def is_managed_service(self) -> Flags:
@@ -198,6 +209,8 @@ class JobCandidates:
 
     def lacks_export_memory(self) -> Flags:
         """Return the rows (n,) whose own machine is known to have too little memory to merge or quantise the result."""
+        if not self.columns.lacks_export_memory.any():
+            return np.zeros(len(self.table), dtype=bool)
         here = np.asarray([one.export is None for one in self.placements], dtype=bool)[self.placement]
         adapts = np.asarray([one.method == "lora" for one in self.recipes], dtype=np.int64)[self.table.recipe]
         small = self.columns.lacks_export_memory[adapts, self.table.offer]

@@ -82,6 +82,23 @@ class MachineCandidates:
         """Return the value (n,) of the placement of each row."""
         return np.asarray(values, dtype=float)[self.placement]
 
+    def has_hours_of(self, other: MachineCandidates) -> bool:
+        """Return whether each row is that of `other`, of the same job, with the same hours: prices alone differ."""
+        rows = ("configuration", "offer", "placement")
+
+        def timed(placements: Sequence[Placement]) -> list[tuple[object, ...]]:
+            """Return what hours depend on of placements."""
+            stages = [[(each.stage, each.hours, each.late_hours) for each in one.separate_stages] for one in placements]
+            return [(one.adapts, *found) for one, found in zip(placements, stages, strict=True)]
+
+        return (
+            self.physics is other.physics
+            and self.run_hours is other.run_hours
+            and timed(self.placements) == timed(other.placements)
+            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in rows)
+            and self.columns.differ_in_prices_alone(other.columns)
+        )
+
     def hours(self) -> RowHours:
         """Return the hours and amounts of data of every candidate."""
         job, run_hours, columns = self.job, self.run_hours, self.columns

@@ -176,6 +176,14 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     )
 
 
+def with_separate_offers(market: Market, scenario: Scenario) -> Market:
+    """Return the market with what stages on separate machines may rent in a scenario; itself where that is the same."""
+    found = _separate_offers(scenario)
+    if found == (market.separate_offers, market.separate_labels):
+        return market
+    return replace(market, separate_offers=found[0], separate_labels=found[1])
+
+
 def places_that_matter(scenario: Scenario) -> tuple[str, ...]:
     """Return the fields that say where an offer is, as far as limits or the user's data depend on them.
 

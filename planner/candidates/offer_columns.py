@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,6 +83,16 @@ class OfferColumns:
             export_seconds=export_seconds,
             lacks_export_memory=lacks_export_memory,
         )
+
+    def differ_in_prices_alone(self, other: OfferColumns) -> bool:
+        """Return whether hours on the offers are those on the offers of `other`: other prices, on the same markets."""
+        for one in fields(self):
+            mine, theirs = (np.asarray(getattr(columns, one.name), dtype=float) for columns in (self, other))
+            if "usd" in one.name:  # of a price hours depend only on whether there is one
+                mine, theirs = np.isnan(mine), np.isnan(theirs)
+            if not np.array_equal(mine, theirs, equal_nan=True):
+                return False
+        return True
 
     def storage_usd_per_hour(self, offer: Integers, stored_gb: Floats) -> Floats:
         """Return the dollars (n,) per hour of storing `stored_gb` (n,) at offers (n,)."""

@@ -16,25 +16,48 @@ in full.
 
 from __future__ import annotations
 
-import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.candidate_table import ON_DEMAND, CandidateTable
-from planner.library.techniques import read_techniques
+from planner.candidates.machine_candidates import MachineCandidates
+from planner.configurations.configuration_table import technique_uses
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.machine_candidates import MachineCandidates
+    from planner.arrays import Floats
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.candidates.stage_hours import RowHours
-    from planner.configurations.configuration_table import Configurations
-    from planner.configurations.recipe import Recipe
-    from planner.scenario.job import Job
+
+
+def hours_and_table(
+    machines: MachineCandidates, market: Market, jobs: Sequence[str], before: JobCandidates | None
+) -> tuple[RowHours, CandidateTable]:
+    """Return hours and table of the candidates; of `before`, earlier candidates of the job, all but changed prices."""
+    count = len(machines.offer)
+    known = before is not None and before.are_of(machines.job, tuple(jobs))
+    if before is None or not known or not machines.has_hours_of(_of(before, count)):
+        hours = machines.hours()
+        return hours, price_machines(machines, hours, market, jobs)
+    hours, table = before.hours, before.table
+    if len(table) > count:  # managed services follow
+        hours, table = hours.rows(np.arange(count)), table.rows(np.arange(count))
+    run_usd, late_usd = _market_usd(machines, hours, table.run_h)
+    identity = market.identity_columns(jobs, machines.job.name, machines.offer)
+    fixed_usd = _fixed_usd(machines, hours)
+    return hours, replace(table, **identity, fixed_usd=fixed_usd, run_usd=run_usd, late_usd=late_usd)
+
+
+def _of(candidates: JobCandidates, count: int) -> MachineCandidates:
+    """Return the first rows of a job's candidates, `count` of them, as what rents machines."""
+    one = candidates
+    rows = one.configuration[:count], one.table.offer[:count], one.placement[:count]
+    return MachineCandidates(one.job, one.physics, one.run_hours, one.columns, one.placements, *rows)
 
 
 def price_machines(machines: MachineCandidates, hours: RowHours, market: Market, jobs: Sequence[str]) -> CandidateTable:
@@ -107,26 +130,3 @@ def _fixed_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
         + columns.network_storage_usd_per_gb_month[offer] * kept * months
         + columns.committed_usd[offer] * instances
     )
-
-
-def technique_uses(ways: Configurations, which: Integers) -> Flags:
-    """Return the techniques (k, T) that some configurations (k,) use."""
-    names = read_techniques().values.names
-    recipes, of = np.unique(ways.recipe[which], return_inverse=True)
-    by_recipe = np.asarray([_uses(ways.recipes[one], names) for one in recipes.tolist()], dtype=bool)
-    return by_recipe.reshape(-1, 2, len(names))[of, (ways.accumulation[which] > 1).astype(np.int64)]
-
-
-def technique_penalties(job: Job, ways: Configurations) -> Floats:
-    """Return the sum of the penalties (n,) of the techniques that each configuration uses."""
-    penalties = np.asarray(job.techniques.penalties_usd)
-    if not penalties.any():
-        return np.zeros(len(ways))
-    return np.asarray(technique_uses(ways, np.arange(len(ways))) @ penalties, dtype=float)
-
-
-@functools.lru_cache(maxsize=4096)  # recipes repeat: on other GPUs, and whenever a limit is lifted
-def _uses(recipe: Recipe, names: tuple[str, ...]) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-    """Return which of the table's `names` are in use without and with accumulation."""
-    del names  # part of the key alone: another table of techniques has other names
-    return recipe.uses(False), recipe.uses(True)

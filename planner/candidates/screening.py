@@ -95,6 +95,12 @@ class _Rejections:
             self.reasons[reason] += count
         self.keep &= ~where
 
+    def reject_rows(self, rows: Integers, reason: str) -> None:
+        """Reject rows by their places."""
+        where = np.zeros(len(self.keep), dtype=bool)
+        where[rows] = True
+        self.reject(where, reason)
+
 
 def screen(
     candidates: JobCandidates,
@@ -117,25 +123,25 @@ def screen(
     scope
         Which policies are searched for.
     """
-    table, (latest, by_row) = candidates.table, _latest_hours(candidates, limits)
-    rejections = _apply_filters(candidates, market, limits, method_filter)
+    table, rejections = candidates.table, _apply_filters(candidates, market, limits, method_filter)
     low = np.maximum(table.share_low, limits.spot_share.min)
     high = np.minimum(table.share_high, limits.spot_share.max)
     rejections.reject(low > high, "its spot market cannot give the share asked for")
-    cut = max_spot_share(table, by_row)
-    follows = np.zeros(len(table), dtype=bool)
+    rows = np.flatnonzero(rejections.keep)  # few of all: methods that the job does not use are in the table, too
+    latest, by_row = _latest_hours(candidates, limits, rows)
+    low, high, cut = low[rows], high[rows], max_spot_share(table, by_row, rows)
+    follows = np.zeros(len(rows), dtype=bool)
     if waiting_usd is not None:
         # A policy falls back on on-demand machines, so it promises no spot share: the mix of two markets is kept where
         # the share has an upper limit, or all work must be on spot.
-        follows = policy_rows(candidates, table, np.arange(len(table))) & (high >= 1) & (low < 1)
-    late = rejections.keep & (np.minimum(cut, high) < np.where(follows, 0.0, low) - SHARE_TOLERANCE)
-    lateness = np.where(late, least_late_hours(table, low, high) - by_row, 0.0)
-    rejections.reject(late, ENDS_AFTER_DEADLINE)
-    rows = np.flatnonzero(rejections.keep)
-    kept_table = replace(
-        table.rows(rows), share_low=low[rows], share_high=np.maximum(np.minimum(high, cut)[rows], low[rows])
-    )
-    able, policies = follows[rows], None
+        follows = policy_rows(candidates, rows) & (high >= 1) & (low < 1)
+    late = np.minimum(cut, high) < np.where(follows, 0.0, low) - SHARE_TOLERANCE
+    lateness = np.zeros(len(table))
+    lateness[rows[late]] = least_late_hours(table.rows(rows[late]), low[late], high[late]) - by_row[late]
+    rejections.reject_rows(rows[late], ENDS_AFTER_DEADLINE)
+    rows, (low, high, cut), follows = rows[~late], (one[~late] for one in (low, high, cut)), follows[~late]
+    kept_table = replace(table.rows(rows), share_low=low, share_high=np.maximum(np.minimum(high, cut), low))
+    able, policies = follows, None
     if able.any():
         able &= ~has_coarse_billing(kept_table, candidates.hours.rows(rows), candidates.columns)
     if able.any():
@@ -148,9 +154,9 @@ def screen(
         policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
     # A policy replaces the mix of two markets; on demand alone is kept where it is allowed. Where no policy has the
     # least spot share that the limits ask for, a mix may still reach it.
-    reached = (cut[rows] >= low[rows] - SHARE_TOLERANCE) & (policies is None or len(policies.origin) == 0)
-    share_high = np.where(able & (low[rows] <= 0), kept_table.share_low, kept_table.share_high)
-    mixes = np.flatnonzero(~able | (low[rows] <= 0) | reached)
+    reached = (cut >= low - SHARE_TOLERANCE) & (policies is None or len(policies.origin) == 0)
+    share_high = np.where(able & (low <= 0), kept_table.share_low, kept_table.share_high)
+    mixes = np.flatnonzero(~able | (low <= 0) | reached)
     rounded, origin, billed = apply_billing_steps(
         replace(kept_table, share_high=share_high).rows(mixes), candidates.hours.rows(rows[mixes]), candidates.columns
     )
@@ -158,14 +164,15 @@ def screen(
     return found if policies is None else found.with_policies(policies, rows[policies.origin])
 
 
-def _latest_hours(candidates: JobCandidates, limits: Limits) -> tuple[float, Floats | float]:
-    """Return the latest end of a run whose machine is there at once, and that of each row (n,).
+def _latest_hours(candidates: JobCandidates, limits: Limits, rows: Integers) -> tuple[float, Floats]:
+    """Return the latest end of a run whose machine is there at once, and that of each of some rows (n,).
 
     The time until a machine is there counts against the deadline, and not against the longest run.
     """
-    latest, lead = latest_finish_hours(candidates.job, limits), candidates.columns.lead_hours[candidates.table.offer]
+    lead = candidates.columns.lead_hours[candidates.table.offer[rows]]
+    latest = latest_finish_hours(candidates.job, limits)
     if not lead.any():
-        return latest, latest
+        return latest, np.full(len(rows), latest)
     deadline = candidates.job.planned_deadline_hours
     longest = max_run_hours(candidates.job, limits) + lead
     return latest, np.asarray(longest if deadline is None else np.minimum(longest, deadline), dtype=float)
@@ -190,10 +197,11 @@ def _apply_filters(candidates: JobCandidates, market: Market, limits: Limits, me
     found.reject(_exceeds_limits(table, market, limits), "it needs more GPUs than a limit, quota or stock allows")
     found.reject(candidates.lacks_ram(), INSUFFICIENT_RAM)
     found.reject(candidates.lacks_export_memory(), LACKS_EXPORT_MEMORY)
-    found.reject(candidates.hours_rented() > columns.term_hours[table.offer], OUTLASTS_COMMITMENT)
-    found.reject(
-        table.rented_h > columns.committed_hours[table.offer], "it needs more of the hours paid for than are left"
-    )
+    if np.isfinite(columns.term_hours).any():
+        found.reject(candidates.hours_rented() > columns.term_hours[table.offer], OUTLASTS_COMMITMENT)
+    if np.isfinite(columns.committed_hours).any():
+        left = columns.committed_hours[table.offer]
+        found.reject(table.rented_h > left, "it needs more of the hours paid for than are left")
     return found
 
 

@@ -35,10 +35,11 @@ FINE_BILLING_HOURS = 0.1
 """Longest billing step for a policy: each start would pay for whole steps."""
 
 
-def policy_rows(candidates: JobCandidates, table: CandidateTable, rows: Integers) -> Flags:
-    """Return the rows (n,) that may follow a policy: one run, with on-demand machines to fall back on."""
-    both = ~np.isnan(table.run_h[:, ON_DEMAND]) & ~np.isnan(table.run_h[:, SPOT])
-    both &= candidates.columns.step_hours[table.offer] <= FINE_BILLING_HOURS
+def policy_rows(candidates: JobCandidates, rows: Integers) -> Flags:
+    """Return which of some rows (n,) may follow a policy: one run, with on-demand machines to fall back on."""
+    table = candidates.table
+    both = ~np.isnan(table.run_h[rows, ON_DEMAND]) & ~np.isnan(table.run_h[rows, SPOT])
+    both &= candidates.columns.step_hours[table.offer[rows]] <= FINE_BILLING_HOURS
     return np.asarray(both & (candidates.job.trials.count == 1) & ~candidates.is_managed_service[rows], dtype=bool)
 
 

@@ -91,31 +91,29 @@ class _Search:
     def search(self) -> Self:
         """Price all rows that matter."""
         done: dict[tuple[object, ...], list[Floats]] = {}
-        waiting: list[int] = []
-        for row in self.able[np.lexsort((self.work.table.lossiness[self.able], self.bounds[self.able]))].tolist():
-            if not self.may_matter(row):
-                continue
-            key, size = (*self.work.kind(row), self.method[row]), self.work.sizes[row]
-            if any(bool(np.all(other <= size)) for other in done.get(key, ())):
-                continue
-            if not self.may_still_matter(row):
-                continue
-            done.setdefault(key, []).append(size)
-            waiting.append(row)
-            if len(waiting) == self.batch:
-                self.price(waiting)
-                waiting.clear()
-                self.batch = min(2 * self.batch, BATCH_SIZE)
-        self.price(waiting)
+        left = self.able[np.lexsort((self.work.table.lossiness[self.able], self.bounds[self.able]))]
+        while len(left := left[self.may_matter(left)]):  # what is known changes with each batch alone
+            waiting: list[int] = []
+            for row in left.tolist():
+                key, size = (*self.work.kind(row), self.method[row]), self.work.sizes[row]
+                if any(bool(np.all(other <= size)) for other in done.get(key, ())) or not self.may_still_matter(row):
+                    continue
+                done.setdefault(key, []).append(size)
+                waiting.append(row)
+                if len(waiting) == self.batch:
+                    break
+            self.price(waiting)
+            left, self.batch = left[np.flatnonzero(left == row)[0] + 1 :], min(2 * self.batch, BATCH_SIZE)
         return self
 
-    def may_matter(self, row: int) -> bool:
-        """Return whether the row may still matter."""
+    def may_matter(self, rows: Integers) -> Flags:
+        """Return which rows (n,) may still matter."""
         raise NotImplementedError
 
     def may_still_matter(self, row: int) -> bool:
-        """Return whether the row may matter by a closer bound, too."""
-        return self.may_matter(row)
+        """Return whether a row that may matter still may by a closer bound."""
+        del row
+        return True
 
     def price(self, which: Sequence[int]) -> None:
         """Compute the dollars of rows, and remember them for the rows that follow."""
@@ -163,25 +161,29 @@ class _Best(_Search):
         named = [] if self.every_place else heapq.nsmallest(MAX_RUNNERS_UP + 1, self.of_place.tolist())
         return named[-1] if len(named) > MAX_RUNNERS_UP else np.inf
 
-    def may_matter(self, row: int) -> bool:
-        """Return whether a plan may use or name the row."""
-        return self._matters(row, self.bounds[row])
+    def may_matter(self, rows: Integers) -> Flags:
+        """Return which rows (n,) a plan may use or name."""
+        return np.asarray(self._matters(rows, self.bounds[rows]))
 
     def may_still_matter(self, row: int) -> bool:
         """Return whether the row may matter by a closer bound, too; where tried rows are counted, `price` asks that."""
-        return self.best_of == "places" or self._matters(row, self.work.close_bound(row) - KEPT_USD)
+        return self.best_of == "places" or bool(self._matters(row, self.work.close_bound(row) - KEPT_USD))
 
-    def _matters(self, row: int, bound: float, may_be_enough: bool = True) -> bool:
-        """Return whether a plan may use or name a row of at least this value; of a place few rows are tried."""
-        place, method = self.place[row], self.method[row]
-        most = 1 if self.every_place else MAX_TRIED_PER_METHOD
-        enough = may_be_enough and self.tried[place, method] >= most
-        alternative = bound < min(self.runner_up, self.of_place[place]) and not enough and self.best_of == "places"
-        named = alternative or bound < self.of_method[method]
-        if named or not self.work.target.shared:
-            return bool(named)
-        fewer = np.searchsorted(self.gpus, self.work.table.gpus[row], side="right")
-        return bool(bound < self.with_gpus[:fewer].min())
+    def _matters(self, rows: int | Integers, bound: float | Floats, may_be_enough: bool = True) -> Flags:
+        """Return whether a plan may use or name a row, or rows (n,), of at least this value.
+
+        Of a place few rows are tried.
+        """
+        place, method = self.place[rows], self.method[rows]
+        matters = np.asarray(bound < self.of_method[method], dtype=bool)
+        if self.best_of == "places":
+            most = 1 if self.every_place else MAX_TRIED_PER_METHOD
+            enough = (self.tried[place, method] >= most) & may_be_enough
+            matters |= (bound < np.minimum(self.runner_up, self.of_place[place])) & ~enough
+        if self.work.target.shared:
+            fewer = np.searchsorted(self.gpus, self.work.table.gpus[rows], side="right")
+            matters |= bound < np.minimum.accumulate(self.with_gpus)[fewer - 1]
+        return matters
 
     def price(self, which: Sequence[int]) -> None:
         """Compute the least value of each row; those that a closer bound rules out have been tried all the same."""
@@ -255,11 +257,11 @@ class _Frontier(_Search):
         self.priced = np.zeros(len(work.table), dtype=bool)
         self.mattering: Flags | None = None  # what was known when it was computed
 
-    def may_matter(self, row: int) -> bool:
-        """Return whether the row may be the cheapest at some time."""
+    def may_matter(self, rows: Integers) -> Flags:
+        """Return which rows (n,) may be the cheapest at some time."""
         if self.mattering is None:
             self.mattering = self._compare_bounds()
-        return bool(self.mattering[row])
+        return self.mattering[rows]
 
     def _compare_bounds(self) -> Flags:
         """Return the rows (n,) whose bound at the end of some step lies below the least cost known."""

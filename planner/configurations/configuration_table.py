@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.configurations.recipe import lossiness_of
+from planner.library.techniques import read_techniques
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.configurations.grid import Machine
     from planner.configurations.recipe import Recipe
+    from planner.scenario.job import Job
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Configurations:
     def __len__(self) -> int:
         return len(self.recipe)
 
-    @cached_property
+    @functools.cached_property
     def lossiness(self) -> Integers:
         """Return `lossiness_of` the recipes (recipes,): a plan compares the same ones on many offers."""
         return lossiness_of(self.recipes)
@@ -76,3 +78,26 @@ def concatenate_configurations(pieces: Sequence[Configurations]) -> Configuratio
         np.concatenate([piece.machine + base for piece, base in zip(pieces, machine_base, strict=False)]),
         *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in COLUMNS[2:]),
     )
+
+
+def technique_uses(ways: Configurations, which: Integers) -> Flags:
+    """Return the techniques (k, T) that some configurations (k,) use."""
+    names = read_techniques().values.names
+    recipes, of = np.unique(ways.recipe[which], return_inverse=True)
+    by_recipe = np.asarray([_uses(ways.recipes[one], names) for one in recipes.tolist()], dtype=bool)
+    return by_recipe.reshape(-1, 2, len(names))[of, (ways.accumulation[which] > 1).astype(np.int64)]
+
+
+def technique_penalties(job: Job, ways: Configurations) -> Floats:
+    """Return the sum of the penalties (n,) of the techniques that each configuration uses."""
+    penalties = np.asarray(job.techniques.penalties_usd)
+    if not penalties.any():
+        return np.zeros(len(ways))
+    return np.asarray(technique_uses(ways, np.arange(len(ways))) @ penalties, dtype=float)
+
+
+@functools.lru_cache(maxsize=4096)  # recipes repeat: on other GPUs, and whenever a limit is lifted
+def _uses(recipe: Recipe, names: tuple[str, ...]) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Return which of the table's `names` are in use without and with accumulation."""
+    del names  # part of the key alone: another table of techniques has other names
+    return recipe.uses(False), recipe.uses(True)

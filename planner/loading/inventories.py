@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -47,8 +48,13 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
 
 def shipped_purchases() -> tuple[Offer, ...]:
     """Return the machines of the shipped list of purchases, with which a plan compares those that it rents."""
+    return _purchases_of(data_folder("scenarios"))
+
+
+@functools.lru_cache(maxsize=1)  # asked for at every change of a scenario
+def _purchases_of(folder: Path) -> tuple[Offer, ...]:
     faults: list[Fault] = []
-    ((_, offers),) = read_inventory(PURCHASE, data_folder("scenarios"), faults)
+    ((_, offers),) = read_inventory(PURCHASE, folder, faults)
     raise_faults(faults, InputError)
     return offers
 

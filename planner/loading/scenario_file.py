@@ -37,6 +37,7 @@ from planner.loading.name_resolution import (
 from planner.loading.service_keys import check_service_keys
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import MAX_OFFERS, NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data, split_trials
+from planner.scenario.zones.labels import hand_on_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -117,7 +118,9 @@ def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
     if touched:
         faults.append(source.fault(touched, "the inventory cannot be changed here", "set it when the scenario is read"))
     from_files = scenario.offers[: len(scenario.offers) - len(scenario.offers_inline)]
-    return _validate(data, Path(), source, from_files, faults)
+    changed = _validate(data, Path(), source, from_files, faults)
+    hand_on_labels(scenario.__dict__, changed.__dict__)
+    return changed
 
 
 def load_document(

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.enumeration import Margins, enumerate_candidates
-from planner.candidates.market import Market, build_market, has_comparable_prices, needs_separate_machines
+from planner.candidates.market import (
+    Market,
+    build_market,
+    has_comparable_prices,
+    needs_separate_machines,
+    with_separate_offers,
+)
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
 from planner.candidates.shipping.placement import export_fault
 from planner.candidates.stage_placement import no_machine_fault
@@ -23,6 +29,7 @@ from planner.scenario.choices.open_job import OpenJob
 from planner.scenario.inference import InferenceJob
 from planner.scenario.scenario import MAX_OFFERS
 from planner.scenario.serving.job import ServeJob
+from planner.scenario.zones.groups import limits_read
 from planner.solving.scoring import CandidateObjective
 from planner.solving.slimming import is_large, slim, starts_at_once
 
@@ -80,8 +87,7 @@ def prepare(
     _check_observations(scenario, library)
     if before is not None and before.library is not library:
         before = None
-    same_market = before is not None and _market_inputs(before.scenario) == _market_inputs(scenario)
-    market = before.market if before and same_market else build_market(scenario, library)
+    market = _market(scenario, library, before)
     _check_requests(scenario, market, library)
     if before is not None and (before.is_slim or len(before.candidates) != len(scenario.jobs)):
         before = None
@@ -165,26 +171,26 @@ def _check_observations(scenario: Scenario, library: Library) -> None:
     raise_faults(faults, ScenarioError)
 
 
+def _market(scenario: Scenario, library: Library, before: PreparedScenario | None) -> Market:
+    """Return the market of a scenario, that of `before` where it reads the same."""
+    if before is None or _market_inputs(before.scenario) != _market_inputs(scenario):
+        return build_market(scenario, library)
+    return with_separate_offers(before.market, scenario)
+
+
 def _market_inputs(scenario: Scenario) -> tuple[object, ...]:
-    """Return what the market reads of a scenario: offers, prices, regions, and what stages need."""
+    """Return what the market reads of a scenario, apart from what stages on separate machines may rent."""
     limits = scenario.limits
-    are_separate = [needs_separate_machines(job) for job in scenario.jobs]
     data_regions = [job.stages.transfer.region if job.stages.transfer else None for job in scenario.jobs]
-    comparable = has_comparable_prices(scenario)
-    # Stages on separate machines may rent what the lists allow.
-    lists = (limits.providers, limits.gpus, limits.tiers) if any(are_separate) else ()
-    age = limits.max_price_age_hours
     return (
         scenario.offers,
-        age,
         scenario.adjust,
         scenario.horizon,
-        (limits.regions, limits.spot_zones, limits.spot_share.max <= 0),
-        are_separate,
+        limits_read(limits),
+        [needs_separate_machines(job) for job in scenario.jobs],
         any(job.techniques.uses_host_memory for job in scenario.jobs),
         data_regions,
-        lists,
-        comparable,
+        has_comparable_prices(scenario),
     )
 
 
@@ -265,10 +271,8 @@ def _candidates(
     sure = scenario.limits.budget_confidence
     earlier = before.candidates[index] if before else None
     same_limits = earlier and earlier.headroom == headroom and earlier.run_hours.budget_confidence == sure
-    if before and earlier and same_limits and before.market is market:
-        late = {"deadline_hours": None}
-        if earlier.table.jobs == tuple(names) and earlier.job.model_copy(update=late) == job.model_copy(update=late):
-            return replace(earlier, job=job) if earlier.job != job else earlier  # only the screening reads a deadline
+    if before and earlier and same_limits and before.market is market and earlier.are_of(job, tuple(names)):
+        return earlier.of_job(job)
     architecture = library.architecture(job.architecture)
     return enumerate_candidates(job, architecture, market, names, library, Margins(headroom, sure), earlier)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import fields
 from functools import cache
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from planner.candidate_table import concatenate
 from planner.candidates.enumeration import IGNORED_FIELDS, TIMING_FIELDS
+from planner.candidates.machine_candidates import MachineCandidates
 from planner.configurations.enumeration import enumerate_configurations
 from planner.errors import ScenarioError
 from planner.formulation.dominance import find_undominated
@@ -45,6 +47,7 @@ SETTINGS = (
     "limits.spot_share.max=0.5",
     "limits.vram_headroom=0.2",
     "adjust=[{match: {provider: runpod}, usd_per_hour_factor: 1.5}]",
+    "adjust=[{usd_per_hour_factor: 1.3, spot_usd_per_hour_factor: 1.2}]",
     "objective=time",
 )
 """One of every kind of change: of limits, prices, hours, memory, names and goal."""
@@ -107,6 +110,27 @@ def test_a_price_recomputes_no_physics() -> None:
     after = prepare(dearer, library, before)
     assert after.candidates[0].physics is before.candidates[0].physics
     assert after.candidates[0].table is not before.candidates[0].table
+
+
+def test_a_factor_on_all_prices_recomputes_no_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows and their hours stay: dollars alone are new."""
+    scenario, library, before = _first()
+    changed = change_scenario(scenario, ["adjust=[{usd_per_hour_factor: 2, spot_usd_per_hour_factor: 2}]"])
+    fresh = prepare(changed, library).candidates[0]
+    monkeypatch.delattr(MachineCandidates, "hours")
+    after = prepare(changed, library, before).candidates[0]
+    for one in fields(after.table):
+        mine, its = (np.asarray(getattr(table, one.name)) for table in (after.table, fresh.table))
+        assert np.array_equal(mine, its, equal_nan=mine.dtype.kind == "f"), one.name
+    assert not np.array_equal(after.table.run_usd, before.candidates[0].table.run_usd, equal_nan=True)
+
+
+def test_a_forbidden_gpu_makes_no_candidates_again() -> None:
+    """Lists of limits filter rows, even where they concern what separate machines may be rented."""
+    scenario, library, before = _first()
+    after = prepare(change_scenario(scenario, ["limits.gpus.forbid=[B200]"]), library, before)
+    assert after.candidates[0] is before.candidates[0]
+    assert len(after.screened[0].table) < len(before.screened[0].table)
 
 
 def test_physics_does_not_read_what_it_is_said_to_be_blind_to() -> None:

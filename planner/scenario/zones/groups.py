@@ -41,6 +41,11 @@ class _Zone(NamedTuple):
         return self.name.partition("/")[0]
 
 
+def limits_read(limits: Limits) -> tuple[object, ...]:
+    """Return what offers by zone and in groups depend on of the limits."""
+    return limits.regions, limits.spot_zones, limits.spot_share.max <= 0, limits.max_price_age_hours
+
+
 def zone_groups(offers: Iterable[Offer], limits: Limits) -> list[Offer]:
     """Return the groups that the limits allow, as offers; none where a run must stay in its zone."""
     if limits.spot_zones == "same_zone" or limits.spot_share.max <= 0:
