@@ -13,7 +13,7 @@ from planner.candidates.machine_candidates import MachineCandidates
 from planner.candidates.managed_service import find_services
 from planner.candidates.offer_columns import OfferColumns
 from planner.candidates.offer_terms import spot_markets
-from planner.candidates.pricing import hours_and_table, price_machines
+from planner.candidates.pricing import are_of, hours_and_table, of_job, price_machines
 from planner.candidates.replicas.market import market_of
 from planner.candidates.replicas.run_hours import compute_replica_hours
 from planner.candidates.run_hours import RunHours, compute_run_hours
@@ -103,8 +103,8 @@ def enumerate_candidates(
     earlier = enumerate_placements(job, architecture, physics.shape, market, library)
     placements = (*place_exports(earlier, job, architecture, run_hours, market, library), Placement())
     same_rows = before and before.offers is market.offers and before.placements == placements
-    if before and same_rows and before.run_hours is run_hours and before.are_of(job, tuple(jobs)):
-        return before.of_job(job)
+    if before and same_rows and before.run_hours is run_hours and are_of(before, job, jobs):
+        return of_job(before, job)
     spot = spot_markets(market.offers, library)
     columns = OfferColumns.of(market, job, spot, library)
     kept = before.kept if before is not None and run_hours is before.run_hours else {}

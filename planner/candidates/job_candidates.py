@@ -144,15 +144,6 @@ class JobCandidates:
         """Return the recipes that `table.recipe` indexes."""
         return self.physics.ways.recipes + self.services.recipes
 
-    def are_of(self, job: Job, jobs: tuple[str, ...]) -> bool:
-        """Return whether a job among `jobs` has these candidates on the same offers: a deadline concerns none."""
-        mine, its = (one.model_copy(update={"deadline_hours": None}) for one in (self.job, job))
-        return self.table.jobs == jobs and mine == its
-
-    def of_job(self, job: Job) -> JobCandidates:
-        """Return the candidates with another job in place of theirs; themselves where it is equal."""
-        return self if self.job == job else replace(self, job=job)
-
     @cached_property
     def is_managed_service(self) -> Flags:
         """Return the rows (n,) that a managed service trains; all others rent machines."""

@@ -33,6 +33,18 @@ if TYPE_CHECKING:
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.candidates.stage_hours import RowHours
+    from planner.scenario.job import Job
+
+
+def are_of(candidates: JobCandidates, job: Job, jobs: Sequence[str]) -> bool:
+    """Return whether a job among `jobs` has these candidates on the same offers: a deadline concerns none."""
+    mine, its = (one.model_copy(update={"deadline_hours": None}) for one in (candidates.job, job))
+    return candidates.table.jobs == tuple(jobs) and mine == its
+
+
+def of_job(candidates: JobCandidates, job: Job) -> JobCandidates:
+    """Return the candidates with another job in place of theirs; themselves where it is equal."""
+    return candidates if candidates.job == job else replace(candidates, job=job)
 
 
 def hours_and_table(
@@ -40,7 +52,7 @@ def hours_and_table(
 ) -> tuple[RowHours, CandidateTable]:
     """Return hours and table of the candidates; of `before`, earlier candidates of the job, all but changed prices."""
     count = len(machines.offer)
-    known = before is not None and before.are_of(machines.job, tuple(jobs))
+    known = before is not None and are_of(before, machines.job, jobs)
     if before is None or not known or not machines.has_hours_of(_of(before, count)):
         hours = machines.hours()
         return hours, price_machines(machines, hours, market, jobs)

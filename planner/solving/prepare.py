@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.candidates import market as markets
 from planner.candidates.enumeration import Margins, enumerate_candidates
-from planner.candidates.market import (
-    Market,
-    build_market,
-    has_comparable_prices,
-    needs_separate_machines,
-    with_separate_offers,
-)
+from planner.candidates.market import Market, build_market, has_comparable_prices, needs_separate_machines
+from planner.candidates.pricing import are_of, of_job
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
 from planner.candidates.shipping.placement import export_fault
 from planner.candidates.stage_placement import no_machine_fault
@@ -175,7 +171,7 @@ def _market(scenario: Scenario, library: Library, before: PreparedScenario | Non
     """Return the market of a scenario, that of `before` where it reads the same."""
     if before is None or _market_inputs(before.scenario) != _market_inputs(scenario):
         return build_market(scenario, library)
-    return with_separate_offers(before.market, scenario)
+    return markets.with_separate_offers(before.market, scenario)
 
 
 def _market_inputs(scenario: Scenario) -> tuple[object, ...]:
@@ -271,8 +267,8 @@ def _candidates(
     sure = scenario.limits.budget_confidence
     earlier = before.candidates[index] if before else None
     same_limits = earlier and earlier.headroom == headroom and earlier.run_hours.budget_confidence == sure
-    if before and earlier and same_limits and before.market is market and earlier.are_of(job, tuple(names)):
-        return earlier.of_job(job)
+    if before and earlier and same_limits and before.market is market and are_of(earlier, job, names):
+        return of_job(earlier, job)
     architecture = library.architecture(job.architecture)
     return enumerate_candidates(job, architecture, market, names, library, Margins(headroom, sure), earlier)
 
