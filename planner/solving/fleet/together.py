@@ -15,7 +15,7 @@ from planner.errors import Fault, ScenarioError, raise_faults
 from planner.results.plan_parts import Hours, Relaxation, Spread
 from planner.results.ways.considered import CandidateCounts, Infeasible
 from planner.scenario.serving.job import ServeJob
-from planner.scenario.serving.together import services_alone, without_services
+from planner.scenario.serving.together import ends_before, services_alone, without_services
 from planner.solving.fleet.solve import solve_services
 from planner.solving.prepare import check_is_definite, prepare
 
@@ -108,7 +108,7 @@ def _check(scenario: Scenario) -> None:
         if job.name in others and waits & services:
             what = "waits for a service, which does not end"
             faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.after", what, "let the service wait for the job"))
-        if job.name in others or others <= waits:
+        if job.name in others or others <= ends_before(scenario, job.name):
             continue
         limits = scenario.limits
         shared = [name for name in ("max_gpus", "max_usd_per_hour", "quota") if getattr(limits, name)]

@@ -105,3 +105,20 @@ def test_what_would_be_shared_is_refused_in_one_line(settings: tuple[str, ...], 
     with pytest.raises(ScenarioError, match=what) as error:
         solve(both(*settings))
     assert len(error.value.faults) == 1
+
+
+CHAIN = BOTH.replace("after: {job: tune, lag: 2h}", "after: second").replace(
+    "\noffers:", TUNE.rstrip("\n").replace("name: tune", "name: second\n    after: tune") + "\noffers:"
+)
+
+
+@pytest.mark.slow
+def test_a_service_after_the_last_job_of_a_chain_stands_next_to_none() -> None:
+    """The service waits for the second job and with it for the first one, so that both may use every GPU."""
+    scenario = parse_scenario(CHAIN, set_=("jobs.chat.load.per_second=4", "limits.max_gpus=8"))
+    plan = solve(scenario)
+    assert plan.services and len(plan.jobs) == 2
+    assert audit(plan, scenario, read_library(["llama-3.1-8b"])) == []
+    apart = ("jobs.chat.load.per_second=4", "limits.max_gpus=8", "jobs.second.after=[]")
+    with pytest.raises(ScenarioError, match="would share max_gpus"):
+        solve(parse_scenario(CHAIN, set_=apart))
