@@ -93,6 +93,17 @@ def test_one_budget_holds_for_both(plan: Plan) -> None:
     assert solve(both(enough)).services
 
 
+@pytest.mark.long
+def test_a_budget_below_the_service_alone_names_one_for_both(plan: Plan) -> None:
+    """What the service costs alone is not enough for the job too."""
+    assert plan.cost_usd is not None and plan.cost_at_confidence is not None
+    poor = solve(both(f"limits.budget_usd={services_usd(plan) / 2}"))
+    assert poor.status == "infeasible" and poor.infeasible is not None
+    [change] = poor.infeasible.relax
+    assert change.cost_usd == pytest.approx(plan.cost_at_confidence)
+    assert solve(both(change.setting)).services
+
+
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
