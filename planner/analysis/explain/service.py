@@ -14,7 +14,7 @@ from planner.library.inference.engines import read_engines
 from planner.library.reading import read_library
 from planner.results.explanation import Alternative, Explanation, KindLimit, ServiceReasons, WhyNot
 from planner.results.plan_parts import Relaxation
-from planner.results.serving.differences import BINDING_WORDS
+from planner.results.serving.differences import BINDING_WORDS, replicas_text
 from planner.scenario.limits import AllowForbid
 from planner.scenario.offer import offer_labels
 from planner.scenario.scenario import SolveOptions
@@ -65,12 +65,10 @@ def explain_service(
 def _summary(scenario: Scenario, plan: ServiceTrial) -> Explanation:
     """Return the fleet and what holds each of its kinds."""
     usd, gap = plan.usd_per_month, plan.gap
-    least, most = plan.replicas
-    replicas = f"{least}" if least == most else f"{least} to {most}"
     return Explanation(
         scenario=scenario.name,
         status="optimal" if gap <= FLEET_GAP else "feasible",
-        plan=f"{replicas} replicas: {'; '.join(plan.machines)}",
+        plan=f"{replicas_text(*plan.replicas)}: {'; '.join(plan.machines)}",
         cost_usd=plan.cost_usd,
         hours=plan.served.job.for_hours,
         service=ServiceReasons(

@@ -11,7 +11,7 @@ from planner.report.infeasible import limit_name
 from planner.report.inference.plan import HOSTS, MOST_SERVICES, engine_name, service_lines
 from planner.report.notes import render_notes
 from planner.report.serving.strip import strip
-from planner.results.serving.differences import BINDING_WORDS, seconds_text
+from planner.results.serving.differences import BINDING_WORDS, replicas_text, seconds_text
 from planner.results.serving.together import services_usd
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ def sections(service: Service, plan: Plan) -> list[tuple[str, list[str]]]:
 def headline(service: Service) -> str:
     """Return the first line: replicas, kinds, dollars, latency, and how far the plan is proven."""
     fleet = service.fleet
-    least, most = min(fleet.replicas_by_hour), max(fleet.replicas_by_hour)
-    count = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    replicas = replicas_text(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour))
     places = ", ".join(dict.fromkeys(words.sanitise(kind.provider) for kind in fleet.kinds))
     kinds = f"{len(fleet.kinds)} kind{'' if len(fleet.kinds) == 1 else 's'} at {places}"
     held = next((one for one in reversed(fleet.limits) if one.limit_seconds is not None), None)
@@ -76,9 +75,8 @@ def headline(service: Service) -> str:
         else ""
     )
     proof = proven(service.gap)
-    replicas = "replica" if most == 1 else "replicas"
     return (
-        f"{words.sanitise(service.name)}: {count} {replicas}, {kinds}, {words.usd(fleet.usd_per_month)} a month, "
+        f"{words.sanitise(service.name)}: {replicas}, {kinds}, {words.usd(fleet.usd_per_month)} a month, "
         f"{words.rate(fleet.usd_per_million_tokens)} per million tokens{within}, {proof}"
     )
 

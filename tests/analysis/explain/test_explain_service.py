@@ -88,6 +88,13 @@ def test_all_load_on_spot_keeps_a_reserve_on_demand() -> None:
 
 
 @pytest.mark.slow
+def test_a_single_replica_is_one_in_the_first_line() -> None:
+    """One machine carries a request every ten seconds, all day."""
+    found = explain(desk("jobs.desk.replicas.min=1", "jobs.desk.load.per_second=0.1"))
+    assert found.plan is not None and found.plan.startswith("1 replica: ")
+
+
+@pytest.mark.slow
 def test_an_infeasible_service_is_explained() -> None:
     """The smallest change is that of solve."""
     found = explain(desk("jobs.desk.latency.tpot=1ms"))
