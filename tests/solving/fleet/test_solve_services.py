@@ -156,6 +156,25 @@ def test_a_share_of_one_on_spot_alone_and_other_commands_are_refused() -> None:
         prepare(chat())
 
 
+@pytest.mark.parametrize(
+    ("setting", "where"),
+    [
+        ("jobs.chat.load.output_tokens=1000000", "load.output_tokens"),
+        ("jobs.chat.load.input_tokens=1000000", "load.input_tokens"),
+        (
+            "jobs.chat.load={per_second: 1, lengths: [{input_tokens: 9, output_tokens: 9},"
+            " {input_tokens: 9, output_tokens: 200000}]}",
+            "load.lengths.1.output_tokens",
+        ),
+    ],
+)
+def test_a_length_beyond_the_context_is_named_where_it_stands(setting: str, where: str) -> None:
+    """A service has a load, and the longer of input and output is the one to change."""
+    with pytest.raises(ScenarioError, match="exceed the context") as error:
+        solve(chat(setting))
+    assert [fault.where for fault in error.value.faults] == [f"jobs.chat.{where}"]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "tighter",
