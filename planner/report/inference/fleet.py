@@ -116,14 +116,13 @@ def _serve(service: Service) -> list[str]:
     shared = f", {service.prefix_tokens:,} of them shared" if service.prefix_tokens else ""
     lengths = f"{service.input_tokens:,.4g} tokens in{shared}, {service.output_tokens:,.4g} out"
     least, most = min(fleet.load), max(fleet.load)
-    span = words.significant(most)
+    span = words.brief(most)
     if least < most:
-        span = f"{words.significant(least)} to {span}"
+        span = f"{words.brief(least)} to {span}"
     cycle = "every day" if len(fleet.load) == _DAY else "every week"
-    days = f"{service.for_hours / _DAY:,.4g} days"
     return [
         words.shorten(f"{service.architecture}: {lengths}", line_room()),
-        f"{span} {fleet.unit}, the same {cycle}, for {days}",
+        f"{span} {fleet.unit}, the same {cycle}, for {words.duration(service.for_hours)}",
     ]
 
 
@@ -189,7 +188,7 @@ def _spot(fleet: Fleet) -> list[str]:
 def _price(service: Service) -> list[str]:
     fleet = service.fleet
     each = f"${words.significant(fleet.usd_per_thousand_requests)} per 1,000 requests"
-    return [f"{each}; {words.usd(service.cost_usd)} for the {service.for_hours / _DAY:,.4g} days"]
+    return [f"{each}; {words.usd(service.cost_usd)} for the {words.duration(service.for_hours)}"]
 
 
 def _looser(service: Service) -> list[str]:

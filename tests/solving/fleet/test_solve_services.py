@@ -121,6 +121,13 @@ def test_the_first_line_says_replicas_dollars_latency_and_proof(plan: Plan) -> N
 
 
 @pytest.mark.slow
+def test_a_minute_of_a_tiny_load_is_said_in_minutes_and_powers_of_ten() -> None:
+    """A service of a minute lasts no fraction of a day, and a load has no row of zeros."""
+    text = " ".join(render(solve(chat("jobs.chat.for=1min", "jobs.chat.load.per_second=1e-9"))).split())
+    assert "1e-10 to 1e-09 requests/s, the same every day, for 1 min" in text and "for the 1 min" in text
+
+
+@pytest.mark.slow
 def test_what_no_kind_can_meet_says_what_could_and_its_price() -> None:
     """One millisecond per token is met by nothing: the plan names a limit that is, and its dollars."""
     found = solve(chat("jobs.chat.latency.tpot=1ms"))
