@@ -74,7 +74,7 @@ def headline(service: Service) -> str:
         if held
         else ""
     )
-    proof = proven(service.gap)
+    proof = proven(service.gap) if service.gap < 1.0 else "no bound within the time limit"
     return (
         f"{words.sanitise(service.name)}: {replicas}, {kinds}, {words.usd(fleet.usd_per_month)} a month, "
         f"{words.rate(fleet.usd_per_million_tokens)} per million tokens{within}, {proof}"

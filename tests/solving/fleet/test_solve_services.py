@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -12,7 +13,7 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.report.plan import render
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
 
@@ -118,6 +119,16 @@ def test_the_first_line_says_replicas_dollars_latency_and_proof(plan: Plan) -> N
     assert text.startswith("chat: 2 to ") and "a month" in text and "95 % of requests within 40 ms per token" in text
     assert "per million tokens" in text and ("optimal" in text or "proven within" in text)
     assert all(len(line) <= 80 for line in render(plan).split("\n"))
+
+
+@pytest.mark.slow
+def test_a_time_limit_leaves_out_what_is_solved_beside_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simpler fleets and a looser latency are not searched for, and the first line says that nothing is proven."""
+    monkeypatch.setattr("planner.solving.fleet.clock.perf_counter", itertools.count(0.0, 3600.0).__next__)
+    late = solve(chat(), SolveOptions(time_limit_seconds=1.0))
+    assert late.services and not late.services[0].fleet.baselines and late.services[0].looser is None
+    assert "no bound within the time limit" in " ".join(render(late).split())
+    assert audit(late, chat(), read_library(["llama-3.1-8b"])) == []
 
 
 @pytest.mark.slow
