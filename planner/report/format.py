@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from planner.errors import printable
 from planner.results.plan_parts import describe_machines
 from planner.scenario.job import MAX_CONFIDENCE
+from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,10 @@ LABEL = 11
 NO_BREAK = "\x1f"
 """A space at which no line may break; it never occurs in the text itself."""
 
+FIRST_IN_DAYS = 2 * DAY_HOURS
+"""Hours from which on a duration is given in days."""
+LEAST_PLAIN = 0.001
+"""Figure below which zeros after the point say less than a power of ten."""
 BAR = 20
 """Characters of the memory bar."""
 
@@ -91,6 +96,11 @@ def _hours(value: float, more: int = 0) -> str:
     return f"{value:,.{more + (0 if value >= 1000 else 1)}f}"
 
 
+def duration(value: float) -> str:
+    """Return hours as days from two days on, such as `30 days`; below as `hours` does."""
+    return f"{value / DAY_HOURS:,.4g} days" if value >= FIRST_IN_DAYS else hours(value)
+
+
 def between(low: float, high: float) -> str:
     """Return an interval of hours, such as `17.0 to 27.1 h` or `4 min to 0.1 h`."""
     if low < 0.1:
@@ -116,6 +126,11 @@ def gib(value: float) -> str:
 def gib_text(value: float) -> str:
     """Return GiB with one decimal and the unit."""
     return f"{gib(value)} GiB"
+
+
+def brief(value: float, digits: int = 3) -> str:
+    """Return a figure as `significant` does, with a power of ten below 0.001, such as `4e-11`."""
+    return f"{value:.{digits}g}" if 0 < abs(value) < LEAST_PLAIN else significant(value, digits)
 
 
 def significant(value: float, digits: int = 3) -> str:

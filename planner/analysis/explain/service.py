@@ -8,11 +8,13 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.explain.why_not_query import parse_query
+from planner.analysis.explain.why_not_query import OFFER_KEYS, SERVED_KEYS, parse_query
+from planner.errors import ScenarioError
+from planner.library.inference.engines import read_engines
 from planner.library.reading import read_library
 from planner.results.explanation import Alternative, Explanation, KindLimit, ServiceReasons, WhyNot
 from planner.results.plan_parts import Relaxation
-from planner.results.serving.differences import BINDING_WORDS
+from planner.results.serving.differences import BINDING_WORDS, replicas_text
 from planner.scenario.limits import AllowForbid
 from planner.scenario.offer import offer_labels
 from planner.scenario.scenario import SolveOptions
@@ -63,12 +65,10 @@ def explain_service(
 def _summary(scenario: Scenario, plan: ServiceTrial) -> Explanation:
     """Return the fleet and what holds each of its kinds."""
     usd, gap = plan.usd_per_month, plan.gap
-    least, most = plan.replicas
-    replicas = f"{least}" if least == most else f"{least} to {most}"
     return Explanation(
         scenario=scenario.name,
         status="optimal" if gap <= FLEET_GAP else "feasible",
-        plan=f"{replicas} replicas: {'; '.join(plan.machines)}",
+        plan=f"{replicas_text(*plan.replicas)}: {'; '.join(plan.machines)}",
         cost_usd=plan.cost_usd,
         hours=plan.served.job.for_hours,
         service=ServiceReasons(
@@ -141,7 +141,7 @@ def forced(scenario: Scenario, given: dict[str, Any], beyond: bool = False) -> S
 
     `beyond` leaves out the lists of providers, GPUs and regions that limits allow or forbid.
     """
-    where = {key: value for key, value in given.items() if key in ("gpu", "provider", "region", "instance", "offer")}
+    where = {key: value for key, value in given.items() if key in (*OFFER_KEYS, "gpus")}
     offers = tuple(
         offer
         for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True)
@@ -153,11 +153,9 @@ def forced(scenario: Scenario, given: dict[str, Any], beyond: bool = False) -> S
         changes["spot_share"] = bounds
     if beyond:
         changes |= dict.fromkeys(("providers", "gpus", "regions"), AllowForbid())
-    techniques = {
-        key: (value,) for key, value in given.items() if key in type(scenario.jobs[0].techniques).model_fields
-    }
-    if "framework" in given:
-        techniques["engine"] = (given["framework"],)
+    techniques = {key: (value,) for key, value in given.items() if key in SERVED_KEYS}
+    if "weight_format" in given and "weight_bits" not in given:
+        techniques["weight_bits"] = (read_engines().formats[given["weight_format"]].bits,)
     job = scenario.jobs[0]
     job = job.model_copy(update={"techniques": job.techniques.model_copy(update=techniques)})
     limits = scenario.limits.model_copy(update=changes)
@@ -211,7 +209,10 @@ def _blockers(
         return {"reasons": (reason,)}
     counts = other.served.rejected.most_common(2)
     reasons = tuple(f"{why} ({count} of {other.served.made} ways)" for why, count in counts)
-    found = solve(free, options, library).infeasible
+    try:
+        found = solve(free, options, library).infeasible
+    except ScenarioError as error:  # an engine without such weights, a GPU without kernels for them
+        return {"reasons": tuple(f"{one.what}: {one.fix}" if one.fix else one.what for one in error.faults)}
     nearest = tuple(f"{one.what}: {one.reason}" for one in (found.nearest if found else ()))
     return {"reasons": reasons + nearest or ("no engine runs the model there",), "relax": found.relax if found else ()}
 

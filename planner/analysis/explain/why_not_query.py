@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.quantities import MAX_INTEGER, format_value
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, ScenarioError, raise_faults
+from planner.library.inference.engines import read_engines
 from planner.library.techniques import TECHNIQUE_FIELDS
 from planner.loading.suggestions import suggest_offers
+from planner.scenario.serving.job import ServeJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,9 +23,13 @@ if TYPE_CHECKING:
 OFFER_KEYS = ("gpu", "provider", "region", "instance", "offer")
 RECIPE_KEYS = ("framework", *TECHNIQUE_FIELDS)
 KEYS = ("job", *OFFER_KEYS, "gpus", "market", *RECIPE_KEYS)
+SERVED_KEYS = ("engine", "weight_bits", "weight_format", "kv_bits")
+SERVICE_KEYS = ("job", *OFFER_KEYS, "gpus", "market", *SERVED_KEYS)
+"""Keys of a query about a service; its `gpus` are those of one machine."""
 QLORA = "qlora"
 """LoRA on 4-bit weights: what people ask about, and no method of its own."""
 ALIASES = {"checkpointing": "activation_checkpointing", "card": "gpu", "spot": "market"}
+SERVICE_ALIASES = {**ALIASES, "framework": "engine", "quant": "weight_format"}
 SPOT_MAJORITY = 0.5
 """Share of the work from which on a job counts as run on spot: policies keep on-demand machines to fall back on."""
 MARKET_SHARES = {None: (0.0, 1.0), "spot": (SPOT_MAJORITY, 1.0), "on_demand": (0.0, 0.0)}
@@ -71,16 +77,18 @@ def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
     def fault(key: str, what: str, fix: str = "") -> None:
         faults.append(Fault(name, 0, key, what, fix))
 
+    serves = any(isinstance(job, ServeJob) for job in scenario.jobs)
+    keys, aliases = (SERVICE_KEYS, SERVICE_ALIASES) if serves else (KEYS, ALIASES)
     given: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
-        key = ALIASES.get(key, key)
+        key = aliases.get(key, key)
         if not equals or not key or not value:
             fault("", f"{part.strip()!r} is not KEY=VALUE", QUERY_EXAMPLE)
-        elif key not in KEYS:
-            close = suggest_names(key, KEYS)
-            fix = f"did you mean {close}?" if close else f"known: {', '.join(KEYS)}"
-            fault(key, "is not a key of --why-not", fix)
+        elif key not in keys:
+            close = suggest_names(key, keys)
+            fix = f"did you mean {close}?" if close and key not in KEYS else f"known: {', '.join(keys)}"
+            fault(key, f"is not a key of --why-not{' for a service' if serves else ''}", fix)
         elif key in given:
             fault(key, "is given twice", "keep one")
         else:
@@ -91,17 +99,7 @@ def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
 
 
 def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library, fault: Any) -> WhyNotQuery:
-    known: dict[str, Sequence[str]] = {
-        "job": [job.name for job in scenario.jobs],
-        "gpu": [*library.gpus, *(alias for card in library.gpus.values() for alias in card.aliases)],
-        "provider": [offer.provider for offer in scenario.offers],
-        "region": [offer.region for offer in scenario.offers],
-        "instance": [offer.instance for offer in scenario.offers if offer.instance],
-        "offer": [label for label, _ in scenario.labelled_offers()],
-        "market": [market for market in MARKET_SHARES if market],
-        **{key: [str(value) for value in library.techniques.allowed(key)] for key in RECIPE_KEYS},
-    }
-    known["method"] = [*known["method"], QLORA]
+    known = _known_values(scenario, library)
     values: dict[str, Any] = {}
     for key, value in given.items():
         if key == "market":
@@ -118,7 +116,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
                     f"give the total number of GPUs, at most {MAX_INTEGER:,}",
                 )
             continue
-        exact = _known(value, known[key])
+        exact = _known(value, known[key]) or _spelled(key, value)
         if exact is None:
             close = suggest_names(value, known[key])
             if key == "offer":  # a label has parts with a meaning: similar letters do not help
@@ -128,7 +126,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             fault(key, f"unknown {key} {format_value(value)}", f"did you mean {close}?" if close else names)
         else:
             values[key] = exact
-    settled: dict[str, Any] = {key: values[key] for key in RECIPE_KEYS if key in values}
+    settled: dict[str, Any] = {key: values[key] for key in (*RECIPE_KEYS, *SERVED_KEYS) if key in values}
     _settle_method(settled, fault)
     job = known["job"].index(values["job"]) if "job" in values else 0
     if len(scenario.jobs) > 1 and "job" not in given:
@@ -140,6 +138,26 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
     return WhyNotQuery(text, job, settled)
 
 
+def _known_values(scenario: Scenario, library: Library) -> dict[str, Sequence[str]]:
+    """Return the values that each key may have."""
+    known: dict[str, Sequence[str]] = {
+        "job": [job.name for job in scenario.jobs],
+        "gpu": [*library.gpus, *(alias for card in library.gpus.values() for alias in card.aliases)],
+        "provider": [offer.provider for offer in scenario.offers],
+        "region": [offer.region for offer in scenario.offers],
+        "instance": [offer.instance for offer in scenario.offers if offer.instance],
+        "offer": [label for label, _ in scenario.labelled_offers()],
+        "market": [market for market in MARKET_SHARES if market],
+        **{key: [str(value) for value in library.techniques.allowed(key)] for key in RECIPE_KEYS},
+    }
+    known["method"] = [*known["method"], QLORA]
+    engines = read_engines()
+    known["engine"], known["weight_format"] = list(engines.engines), list(engines.formats)
+    bits = dict.fromkeys(one for row in engines.engines.values() for one in row.kv_bits)
+    known["kv_bits"] = [str(one) for one in bits]
+    return known
+
+
 def _known(value: str, known: Iterable[str]) -> str | None:
     """Return the known name that equals a value in any case; None if there is none."""
     names = list(known)
@@ -148,10 +166,17 @@ def _known(value: str, known: Iterable[str]) -> str | None:
     return next((name for name in names if name.casefold() == value.casefold()), None)
 
 
+def _spelled(key: str, value: str) -> str | None:
+    """Return the engine or format that is also spelled so."""
+    behind = {"engine": read_engines().engine_behind, "weight_format": read_engines().format_behind}
+    return behind[key](value) if key in behind else None
+
+
 def _settle_method(techniques: dict[str, Any], fault: Any) -> None:
-    """Resolve the method QLoRA: it is LoRA on 4-bit weights."""
-    if "weight_bits" in techniques:
-        techniques["weight_bits"] = int(techniques["weight_bits"])
+    """Make bits numbers, and resolve the method QLoRA: it is LoRA on 4-bit weights."""
+    for key in ("weight_bits", "kv_bits"):
+        if key in techniques:
+            techniques[key] = int(techniques[key])
     if techniques.get("method") == QLORA:
         if techniques.get("weight_bits", 4) != 4:
             fault("weight_bits", "QLoRA has 4-bit weights", "leave it out, or use method=lora")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner.configurations.replicas.recipes import SERVE_ADAPTERS, engines_of, has_kernels, supports
 from planner.errors import Fault
 from planner.library.inference.engines import read_engines
+from planner.scenario.serving.job import ServeJob
 from planner.units import TERA
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ def request_faults(job: InferenceJob, architecture: Architecture, gpus: Sequence
         return
     for index, one in enumerate(job.work.classes):
         if one.input_tokens + one.output_tokens > architecture.max_sequence:
-            where = f"work.lengths.{index}.input_tokens" if job.work.lengths else "work.input_tokens"
+            longer = "input_tokens" if one.input_tokens >= one.output_tokens else "output_tokens"
+            row = f"lengths.{index}.{longer}" if job.work.lengths else longer
+            where = f"{'load' if isinstance(job, ServeJob) else 'work'}.{row}"
             what = f"{one.input_tokens:,} + {one.output_tokens:,} tokens exceed the context of {architecture.name}"
             yield Fault(job.name, 0, f"{place}.{where}", what, f"at most {architecture.max_sequence:,} together")
             break

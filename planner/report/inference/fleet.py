@@ -11,7 +11,7 @@ from planner.report.infeasible import limit_name
 from planner.report.inference.plan import HOSTS, MOST_SERVICES, engine_name, service_lines
 from planner.report.notes import render_notes
 from planner.report.serving.strip import strip
-from planner.results.serving.differences import BINDING_WORDS, seconds_text
+from planner.results.serving.differences import BINDING_WORDS, replicas_text, seconds_text
 from planner.results.serving.together import services_usd
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ def sections(service: Service, plan: Plan) -> list[tuple[str, list[str]]]:
 def headline(service: Service) -> str:
     """Return the first line: replicas, kinds, dollars, latency, and how far the plan is proven."""
     fleet = service.fleet
-    least, most = min(fleet.replicas_by_hour), max(fleet.replicas_by_hour)
-    count = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    replicas = replicas_text(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour))
     places = ", ".join(dict.fromkeys(words.sanitise(kind.provider) for kind in fleet.kinds))
     kinds = f"{len(fleet.kinds)} kind{'' if len(fleet.kinds) == 1 else 's'} at {places}"
     held = next((one for one in reversed(fleet.limits) if one.limit_seconds is not None), None)
@@ -75,10 +74,9 @@ def headline(service: Service) -> str:
         if held
         else ""
     )
-    proof = proven(service.gap)
-    replicas = "replica" if most == 1 else "replicas"
+    proof = proven(service.gap) if service.gap < 1.0 else "no bound within the time limit"
     return (
-        f"{words.sanitise(service.name)}: {count} {replicas}, {kinds}, {words.usd(fleet.usd_per_month)} a month, "
+        f"{words.sanitise(service.name)}: {replicas}, {kinds}, {words.usd(fleet.usd_per_month)} a month, "
         f"{words.rate(fleet.usd_per_million_tokens)} per million tokens{within}, {proof}"
     )
 
@@ -118,14 +116,13 @@ def _serve(service: Service) -> list[str]:
     shared = f", {service.prefix_tokens:,} of them shared" if service.prefix_tokens else ""
     lengths = f"{service.input_tokens:,.4g} tokens in{shared}, {service.output_tokens:,.4g} out"
     least, most = min(fleet.load), max(fleet.load)
-    span = words.significant(most)
+    span = words.brief(most)
     if least < most:
-        span = f"{words.significant(least)} to {span}"
+        span = f"{words.brief(least)} to {span}"
     cycle = "every day" if len(fleet.load) == _DAY else "every week"
-    days = f"{service.for_hours / _DAY:,.4g} days"
     return [
         words.shorten(f"{service.architecture}: {lengths}", line_room()),
-        f"{span} {fleet.unit}, the same {cycle}, for {days}",
+        f"{span} {fleet.unit}, the same {cycle}, for {words.duration(service.for_hours)}",
     ]
 
 
@@ -191,7 +188,7 @@ def _spot(fleet: Fleet) -> list[str]:
 def _price(service: Service) -> list[str]:
     fleet = service.fleet
     each = f"${words.significant(fleet.usd_per_thousand_requests)} per 1,000 requests"
-    return [f"{each}; {words.usd(service.cost_usd)} for the {service.for_hours / _DAY:,.4g} days"]
+    return [f"{each}; {words.usd(service.cost_usd)} for the {words.duration(service.for_hours)}"]
 
 
 def _looser(service: Service) -> list[str]:

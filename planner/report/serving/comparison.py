@@ -123,7 +123,7 @@ def _block(old: Service | None, new: Service) -> list[str]:
     if old is not None:
         month[1] += f"  ({format_difference(shown_difference(old.fleet.usd_per_month, new.fleet.usd_per_month))})"
         whole[1] += f"  ({format_difference(shown_difference(old.cost_usd, new.cost_usd))})"
-    lines = _row("a month", *month) + _row(f"{new.for_hours / 24:,.4g} days", *whole) + _row("tokens", *tokens)
+    lines = _row("a month", *month) + _row(words.duration(new.for_hours), *whole) + _row("tokens", *tokens)
     lines += _row("proven", *(proven(one.gap).removeprefix("proven ") if one else "" for one in (old, new)))
     for name, describe in FLEET_FEATURES:
         first, last = describe(old) if old is not None else "", describe(new)

@@ -27,6 +27,12 @@ def span(least: float, most: float) -> str:
     return f"{least:,.4g}" if least == most else f"{least:,.4g} to {most:,.4g}"
 
 
+def replicas_text(least: int, most: int) -> str:
+    """Return `1 replica`, `2 replicas` or `1 to 2 replicas`."""
+    count = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{count} {'replica' if most == 1 else 'replicas'}"
+
+
 def describe_kind(kind: FleetKind) -> str:
     """Return a kind with its machines: `1 to 2 of 4 x L40S at aws, spot`; the count is left out where it is one GPU."""
     count = span(min(kind.by_hour), max(kind.by_hour))

@@ -19,6 +19,18 @@ def without_services(scenario: Scenario, spent_usd: float) -> Scenario:
     return scenario.model_copy(update={"jobs": jobs, "jobs_written": written, "limits": limits})
 
 
+def ends_before(scenario: Scenario, name: str) -> set[str]:
+    """Return the jobs that have ended when a job starts: those that it waits for, and those that these wait for."""
+    waits = {job.name: {one.job for one in job.after} for job in scenario.jobs}
+    found, open_ = set[str](), [*waits[name]]
+    while open_:
+        job = open_.pop()
+        if job not in found:
+            found.add(job)
+            open_ += waits[job]
+    return found
+
+
 def services_alone(scenario: Scenario) -> Scenario:
     """Return the scenario with its services alone, which wait for nothing."""
     jobs = (job.model_copy(update={"after": ()}) for job in scenario.jobs if isinstance(job, ServeJob))

@@ -7,7 +7,6 @@ starts, and prices of hours that account for starts give a bound. How long this 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from planner.formulation.fleet.classes import hour_classes
 from planner.formulation.fleet.dominance import undominated_kinds
 from planner.formulation.fleet.losses import first_rows
 from planner.formulation.fleet.prices import hour_prices
+from planner.solving.fleet.clock import has_passed, latest_moment
 from planner.solving.fleet.path import through_pool
 from planner.solving.fleet.refine import central_multipliers, enriched, fleets_at_prices
 
@@ -50,8 +50,12 @@ class SolvedFleet:
         return max(0.0, usd - self.bound) / max(usd, 1e-9)
 
 
-def optimise_fleet(problem: FleetProblem, options: SolveOptions) -> SolvedFleet:
-    """Return the fleet of each hour; the kinds that others replace are left out first."""
+def optimise_fleet(problem: FleetProblem, options: SolveOptions, until: float | None = None) -> SolvedFleet:
+    """Return the fleet of each hour; the kinds that others replace are left out first.
+
+    The search ends at the moment `until`, left out at the time limit of `options` from now on, once it has a fleet.
+    """
+    until = latest_moment(options) if until is None else until
     keep = undominated_kinds(problem) if problem.kinds else np.zeros(0, dtype=np.int64)
     small = problem.choosing(keep).with_costly_starts()
     if not small.kinds:
@@ -60,7 +64,7 @@ def optimise_fleet(problem: FleetProblem, options: SolveOptions) -> SolvedFleet:
     pool, missing = first_fleets(small, options, losses)
     if missing:
         return SolvedFleet(None, 0.0, missing, len(keep))
-    fleets, bound = _in_rounds(small, pool, options, losses)
+    fleets, bound = _in_rounds(small, pool, options, losses, until)
     usd = small.cost(fleets)
     if problem.budget_usd is not None and usd > problem.budget_usd * (1.0 + FLEET_GAP):
         return SolvedFleet(None, bound, (), len(keep), usd)
@@ -86,42 +90,44 @@ def first_fleets(
 
 
 def _in_rounds(
-    problem: FleetProblem, pool: Floats, options: SolveOptions, losses: list[Floats]
+    problem: FleetProblem, pool: Floats, options: SolveOptions, losses: list[Floats], until: float | None
 ) -> tuple[Floats, float]:
     """Return the fleet (hours, kinds) of each hour and a bound, both better from round to round.
 
     A round begins with the best path through what is known, so that a time limit leaves a fleet without a bound.
     """
-    started, idle, bound = perf_counter(), 0, 0.0
+    idle, bound = 0, 0.0
     classes, every = hour_classes(problem.load), np.ones(problem.kinds, dtype=bool)
     loads = problem.load[classes.first]
-    pool = enriched(problem, classes, pool, every)
-    pool, fleets, usd = _best_path(problem, pool)
+    pool = enriched(problem, classes, pool, every, until)
+    pool, fleets, usd = _best_path(problem, pool, until)
     for _ in range(MOST_ROUNDS):
-        late = options.time_limit_seconds is not None and perf_counter() - started > options.time_limit_seconds
-        if late or idle >= IDLE_ROUNDS:
+        if has_passed(until) or idle >= IDLE_ROUNDS:
             break
         prices = hour_prices(problem, classes, central_multipliers(problem, classes, pool))
-        best, least = fleets_at_prices(problem, prices, loads, options.solver, losses)
-        total = float(classes.times @ least)
+        best, least = fleets_at_prices(problem, prices, loads, options.solver, losses, until)
+        known = ~np.isnan(least)
+        total = float(classes.times @ least) if bool(np.all(known)) else 0.0  # some hours alone are no bound
         closer, bound = total > bound * (1.0 + FLEET_GAP), max(bound, total)
-        pool, other, cheaper = _best_path(problem, np.unique(np.concatenate([pool, best]), axis=0))
+        pool, other, cheaper = _best_path(problem, np.unique(np.concatenate([pool, best[known]]), axis=0), until)
         idle = 0 if closer or cheaper < usd * (1.0 - FLEET_GAP) else idle + 1
         if cheaper < usd:
             fleets, usd = other, cheaper
         if not _is_open(problem, usd, bound, options):
             break
-        pool = enriched(problem, classes, pool, every)
-    fleets, usd = _standing_by(problem, fleets, usd, bound)
+        pool = enriched(problem, classes, pool, every, until)
+    fleets, usd = _standing_by(problem, fleets, usd, bound, until)
     return fleets, min(bound, usd)
 
 
-def _standing_by(problem: FleetProblem, fleets: Floats, usd: float, bound: float) -> tuple[Floats, float]:
+def _standing_by(
+    problem: FleetProblem, fleets: Floats, usd: float, bound: float, until: float | None
+) -> tuple[Floats, float]:
     """Return fleets with machines that stay through hours that do not need them, and their dollars.
 
     At the best prices of the hours such a machine often costs nothing, and the program of an hour leaves it out.
     """
-    while usd - bound > FLEET_GAP * usd:
+    while usd - bound > FLEET_GAP * usd and not has_passed(until):
         known = np.unique(fleets, axis=0)
         used = np.any(known > 0, axis=0) & ~problem.committed
         more = (known[:, None, :] + np.eye(problem.kinds)[used]).reshape(-1, problem.kinds)
@@ -139,7 +145,7 @@ def _is_open(problem: FleetProblem, usd: float, bound: float, options: SolveOpti
     return usd - bound > max(options.gap, WANTED_GAP) * usd
 
 
-def _best_path(problem: FleetProblem, pool: Floats) -> tuple[Floats, Floats, float]:
+def _best_path(problem: FleetProblem, pool: Floats, until: float | None) -> tuple[Floats, Floats, float]:
     """Return a pool, the cheapest fleets (hours, kinds) from it, and their dollars.
 
     With commitments the fleets around the chosen number of them are searched once more.
@@ -150,7 +156,7 @@ def _best_path(problem: FleetProblem, pool: Floats) -> tuple[Floats, Floats, flo
     standing = fleets[0] * problem.committed
     same = pool[np.all(pool[:, problem.committed] <= standing[problem.committed], axis=1)]
     same = np.unique(np.where(problem.committed, standing, same), axis=0)
-    same = enriched(problem, hour_classes(problem.load), same, ~problem.committed)
+    same = enriched(problem, hour_classes(problem.load), same, ~problem.committed, until)
     other, cheaper = through_pool(problem, same)
     pool = np.unique(np.concatenate([pool, same]), axis=0)
     return (pool, other, cheaper) if cheaper < usd else (pool, fleets, usd)

@@ -16,6 +16,7 @@ from planner.formulation.fleet.prices import hour_prices, price_program
 from planner.formulation.fleet.problem import LOAD_TOLERANCE
 from planner.formulation.fleet.program import fleet_program
 from planner.solvers.registry import run
+from planner.solving.fleet.clock import has_passed
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats
@@ -41,10 +42,17 @@ def fits_of(problem: FleetProblem, pool: Floats, loads: Floats) -> Flags:
     return np.asarray(problem.greatest_load(pool) >= (loads - slack)[:, None])
 
 
-def enriched(problem: FleetProblem, classes: HourClasses, pool: Floats, may_change: Flags) -> Floats:
-    """Return the pool with fleets next to its own that lower the dollars; only kinds of `may_change` differ."""
+def enriched(
+    problem: FleetProblem, classes: HourClasses, pool: Floats, may_change: Flags, until: float | None = None
+) -> Floats:
+    """Return the pool with fleets next to its own that lower the dollars; only kinds of `may_change` differ.
+
+    From the moment `until` on no more steps follow.
+    """
     loads = problem.load[classes.first]
     for _ in range(MOST_STEPS if bool(np.any(may_change)) else 0):
+        if has_passed(until):
+            break
         multipliers, worth = _multipliers(problem, classes, pool, 0.0)
         prices = hour_prices(problem, classes, multipliers)
         known = _priced(problem, pool, loads, prices)
@@ -70,16 +78,18 @@ def central_multipliers(problem: FleetProblem, classes: HourClasses, pool: Float
 
 
 def fleets_at_prices(
-    problem: FleetProblem, prices: Floats, loads: Floats, solver: str, losses: list[Floats]
+    problem: FleetProblem, prices: Floats, loads: Floats, solver: str, losses: list[Floats], until: float | None = None
 ) -> tuple[Floats, Floats]:
     """Return the best fleet (loads, kinds) of each load at its prices (loads, kinds), and bounds (loads,) on dollars.
 
-    A load that no fleet carries has nan for its fleet and for its bound. Rows of what is served while spot groups are
-    lost join `losses` where a fleet serves too little.
+    A load that no fleet carries has nan for its fleet and for its bound, as have those that the moment `until` leaves.
+    Rows of what is served while spot groups are lost join `losses` where a fleet serves too little.
     """
     known: dict[tuple[float, ...], tuple[Floats, float]] = {}
     fleets, bounds = np.full(prices.shape, np.nan), np.full(len(loads), np.nan)
     for place, (load, price) in enumerate(zip(loads.tolist(), prices, strict=True)):
+        if has_passed(until):
+            break
         key = (load, *np.round(price, 9).tolist())
         if key not in known:
             found = _serving_enough(problem, load, price, solver, losses)

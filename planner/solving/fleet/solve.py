@@ -17,6 +17,7 @@ from planner.results.ways.considered import CandidateCounts
 from planner.scenario.scenario import MAX_OFFERS
 from planner.scenario.serving.job import ServeJob
 from planner.solving.fleet.baselines import simple_fleets
+from planner.solving.fleet.clock import has_passed, latest_moment
 from planner.solving.fleet.optimise import FLEET_GAP, optimise_fleet
 from planner.solving.fleet.plan import build_service
 from planner.solving.fleet.problem import fleet_problem
@@ -41,6 +42,7 @@ def solve_services(
 
     Raises ScenarioError for what no engine, GPU or model can do, and for several services.
     """
+    until = latest_moment(options)
     _check(scenario, library)
     job = scenario.jobs[0]
     assert isinstance(job, ServeJob)
@@ -48,7 +50,7 @@ def solve_services(
     market = build_market(scenario, library)
     served = served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library)
     problem = fleet_problem(served, market, scenario)
-    solved = optimise_fleet(problem, options)
+    solved = optimise_fleet(problem, options, until)
     counts = _counts(scenario, len(served.kinds), served.made, solved.kept, served.rejected)
     facts: dict[str, Any] = {
         "scenario": scenario.name,
@@ -62,8 +64,9 @@ def solve_services(
             **facts, seconds=perf_counter() - started, status="infeasible", objective=None, bound=None, gap=None,
             cost_usd=None, hours=None, infeasible=infeasible,
         )  # fmt: skip
-    service = build_service(served, problem, solved, simple_fleets(problem, options), market, library, as_of)
-    if explains:
+    simple = () if has_passed(until) else simple_fleets(problem, options)
+    service = build_service(served, problem, solved, simple, market, library, as_of)
+    if explains and not has_passed(until):
         looser = looser_latency(scenario, ServiceTrial(served, market, problem, solved), library, options)
         service = service.model_copy(update={"looser": looser})
     return Plan(

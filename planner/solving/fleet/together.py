@@ -15,7 +15,7 @@ from planner.errors import Fault, ScenarioError, raise_faults
 from planner.results.plan_parts import Hours, Relaxation, Spread
 from planner.results.ways.considered import CandidateCounts, Infeasible
 from planner.scenario.serving.job import ServeJob
-from planner.scenario.serving.together import services_alone, without_services
+from planner.scenario.serving.together import ends_before, services_alone, without_services
 from planner.solving.fleet.solve import solve_services
 from planner.solving.prepare import check_is_definite, prepare
 
@@ -52,7 +52,12 @@ def solve_together(
     _check(scenario)
     served = solve_services(services_alone(scenario), library, options, started, explains)
     if served.status not in _SOLVED:
-        return served
+        if served.infeasible is None or {one.limit for one in served.infeasible.relax} != {"limits.budget_usd"}:
+            return served
+        # Solved as the budget for both lets it be solved: a tight budget makes the search go on for longer.
+        without = services_alone(_without_budget(scenario))
+        usd = math.fsum(one.cost_usd for one in solve_services(without, library, options, started, False).services)
+        return _with_budget(scenario, served, usd, options, started, solve_prepared)
     usd = math.fsum(one.cost_usd for one in served.services)
     plan = solve_prepared(prepare(without_services(scenario, usd)), options, started)
     if plan.status not in _SOLVED:
@@ -108,7 +113,7 @@ def _check(scenario: Scenario) -> None:
         if job.name in others and waits & services:
             what = "waits for a service, which does not end"
             faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.after", what, "let the service wait for the job"))
-        if job.name in others or others <= waits:
+        if job.name in others or others <= ends_before(scenario, job.name):
             continue
         limits = scenario.limits
         shared = [name for name in ("max_gpus", "max_usd_per_hour", "quota") if getattr(limits, name)]
@@ -123,12 +128,14 @@ def _check(scenario: Scenario) -> None:
 def _with_budget(
     scenario: Scenario, plan: Plan, usd: float, options: SolveOptions, started: float, solve_prepared: SolvePrepared
 ) -> Plan:
-    """Return the plan of jobs that have none next to a service; if the budget is why, with the one that suffices."""
+    """Return the plan of what has none on one budget; if the budget is why, with the one that suffices for all.
+
+    `usd` is what the services cost.
+    """
     budget = scenario.limits.budget_usd
     if budget is None:
         return plan
-    free = scenario.model_copy(update={"limits": scenario.limits.model_copy(update={"budget_usd": None})})
-    other = solve_prepared(prepare(without_services(free, 0.0)), options, started)
+    other = solve_prepared(prepare(without_services(_without_budget(scenario), 0.0)), options, started)
     if other.status not in _SOLVED or other.cost_at_confidence is None:
         return other
     needed = usd + other.cost_at_confidence
@@ -139,6 +146,10 @@ def _with_budget(
         hours=other.hours.expected if other.hours else 0.0, setting=f"limits.budget_usd={more}",
     )  # fmt: skip
     return plan.model_copy(update={"infeasible": Infeasible(relax=(change,)), "budget_usd": budget})
+
+
+def _without_budget(scenario: Scenario) -> Scenario:
+    return scenario.model_copy(update={"limits": scenario.limits.model_copy(update={"budget_usd": None})})
 
 
 def _counts(first: CandidateCounts, second: CandidateCounts) -> CandidateCounts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.analysis.explain.explain import explain
+from planner.errors import ScenarioError
 from planner.report.explanation import render
 from planner.results.explanation import Explanation
 from planner.results.plan import Plan
@@ -87,7 +88,54 @@ def test_all_load_on_spot_keeps_a_reserve_on_demand() -> None:
 
 
 @pytest.mark.slow
+def test_a_single_replica_is_one_in_the_first_line() -> None:
+    """One machine carries a request every ten seconds, all day."""
+    found = explain(desk("jobs.desk.replicas.min=1", "jobs.desk.load.per_second=0.1"))
+    assert found.plan is not None and found.plan.startswith("1 replica: ")
+
+
+@pytest.mark.slow
 def test_an_infeasible_service_is_explained() -> None:
     """The smallest change is that of solve."""
     found = explain(desk("jobs.desk.latency.tpot=1ms"))
     assert found.status == "infeasible" and found.relax and "--set jobs.desk.latency.tpot=" in render(found)
+
+
+@pytest.mark.parametrize("key", ["method=full", "precision=bf16", "optimizer=adamw", "sharding=zero3"])
+def test_a_key_of_training_is_refused_with_those_of_a_service(key: str) -> None:
+    """A service has no such technique: the query names nothing of it, and a plan is no answer."""
+    with pytest.raises(ScenarioError, match="not a key of --why-not for a service") as error:
+        explain(desk(), key)
+    [fault] = error.value.faults
+    assert all(name in fault.fix for name in ("engine", "weight_format", "gpus", "market"))
+
+
+@pytest.mark.slow
+def test_gpus_of_a_query_are_those_of_a_machine(plan: Plan) -> None:
+    """No offer has four GPUs; every one has a single GPU."""
+    none, single = (explain(desk(), f"gpus={count}").why_not for count in (4, 1))
+    assert none is not None and none.status == "impossible" and none.reasons == ("no offer has it",)
+    assert single is not None and single.status == "chosen"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("query", "setting"),
+    [
+        ("engine=SGLang", "jobs.desk.techniques.engine=sglang"),
+        ("framework=sglang", "jobs.desk.techniques.engine=sglang"),
+        ("quant=fp8", "jobs.desk.techniques={engine: vllm, weight_format: fp8, weight_bits: 8}"),
+        ("weight_format=awq", "jobs.desk.techniques={engine: vllm, weight_format: awq, weight_bits: 4}"),
+    ],
+)
+def test_an_engine_or_format_alone_costs_what_solve_finds(query: str, setting: str) -> None:
+    """A query of engine or format is a fleet of it alone, also of bits that the scenario does not allow."""
+    found, other = explain(desk(), query).why_not, solve(desk(setting))
+    assert found is not None and found.cost_usd is not None and other.cost_usd is not None
+    assert found.cost_usd == pytest.approx(other.cost_usd.expected, rel=1e-6)
+
+
+def test_an_engine_without_such_weights_says_which_it_has() -> None:
+    """AutoAWQ has weights of 4 bits alone."""
+    found = explain(desk(), "engine=autoawq").why_not
+    assert found is not None and found.status == "impossible" and "choose 4" in found.reasons[0]

@@ -93,6 +93,17 @@ def test_one_budget_holds_for_both(plan: Plan) -> None:
     assert solve(both(enough)).services
 
 
+@pytest.mark.long
+def test_a_budget_below_the_service_alone_names_one_for_both(plan: Plan) -> None:
+    """What the service costs alone is not enough for the job too."""
+    assert plan.cost_usd is not None and plan.cost_at_confidence is not None
+    poor = solve(both(f"limits.budget_usd={services_usd(plan) / 2}"))
+    assert poor.status == "infeasible" and poor.infeasible is not None
+    [change] = poor.infeasible.relax
+    assert change.cost_usd == pytest.approx(plan.cost_at_confidence)
+    assert solve(both(change.setting)).services
+
+
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
@@ -105,3 +116,20 @@ def test_what_would_be_shared_is_refused_in_one_line(settings: tuple[str, ...], 
     with pytest.raises(ScenarioError, match=what) as error:
         solve(both(*settings))
     assert len(error.value.faults) == 1
+
+
+CHAIN = BOTH.replace("after: {job: tune, lag: 2h}", "after: second").replace(
+    "\noffers:", TUNE.rstrip("\n").replace("name: tune", "name: second\n    after: tune") + "\noffers:"
+)
+
+
+@pytest.mark.slow
+def test_a_service_after_the_last_job_of_a_chain_stands_next_to_none() -> None:
+    """The service waits for the second job and with it for the first one, so that both may use every GPU."""
+    scenario = parse_scenario(CHAIN, set_=("jobs.chat.load.per_second=4", "limits.max_gpus=8"))
+    plan = solve(scenario)
+    assert plan.services and len(plan.jobs) == 2
+    assert audit(plan, scenario, read_library(["llama-3.1-8b"])) == []
+    apart = ("jobs.chat.load.per_second=4", "limits.max_gpus=8", "jobs.second.after=[]")
+    with pytest.raises(ScenarioError, match="would share max_gpus"):
+        solve(parse_scenario(CHAIN, set_=apart))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -12,7 +13,7 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.report.plan import render
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
 
@@ -121,6 +122,23 @@ def test_the_first_line_says_replicas_dollars_latency_and_proof(plan: Plan) -> N
 
 
 @pytest.mark.slow
+def test_a_time_limit_leaves_out_what_is_solved_beside_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simpler fleets and a looser latency are not searched for, and the first line says that nothing is proven."""
+    monkeypatch.setattr("planner.solving.fleet.clock.perf_counter", itertools.count(0.0, 3600.0).__next__)
+    late = solve(chat(), SolveOptions(time_limit_seconds=1.0))
+    assert late.services and not late.services[0].fleet.baselines and late.services[0].looser is None
+    assert "no bound within the time limit" in " ".join(render(late).split())
+    assert audit(late, chat(), read_library(["llama-3.1-8b"])) == []
+
+
+@pytest.mark.slow
+def test_a_minute_of_a_tiny_load_is_said_in_minutes_and_powers_of_ten() -> None:
+    """A service of a minute lasts no fraction of a day, and a load has no row of zeros."""
+    text = " ".join(render(solve(chat("jobs.chat.for=1min", "jobs.chat.load.per_second=1e-9"))).split())
+    assert "1e-10 to 1e-09 requests/s, the same every day, for 1 min" in text and "for the 1 min" in text
+
+
+@pytest.mark.slow
 def test_what_no_kind_can_meet_says_what_could_and_its_price() -> None:
     """One millisecond per token is met by nothing: the plan names a limit that is, and its dollars."""
     found = solve(chat("jobs.chat.latency.tpot=1ms"))
@@ -154,6 +172,25 @@ def test_a_share_of_one_on_spot_alone_and_other_commands_are_refused() -> None:
         solve(chat("jobs.chat.latency.share=1", "limits.spot_share={min: 1}"))
     with pytest.raises(ScenarioError, match="not supported for kind: serve"):
         prepare(chat())
+
+
+@pytest.mark.parametrize(
+    ("setting", "where"),
+    [
+        ("jobs.chat.load.output_tokens=1000000", "load.output_tokens"),
+        ("jobs.chat.load.input_tokens=1000000", "load.input_tokens"),
+        (
+            "jobs.chat.load={per_second: 1, lengths: [{input_tokens: 9, output_tokens: 9},"
+            " {input_tokens: 9, output_tokens: 200000}]}",
+            "load.lengths.1.output_tokens",
+        ),
+    ],
+)
+def test_a_length_beyond_the_context_is_named_where_it_stands(setting: str, where: str) -> None:
+    """A service has a load, and the longer of input and output is the one to change."""
+    with pytest.raises(ScenarioError, match="exceed the context") as error:
+        solve(chat(setting))
+    assert [fault.where for fault in error.value.faults] == [f"jobs.chat.{where}"]
 
 
 @pytest.mark.long
