@@ -273,14 +273,16 @@ def _fault(key: str, what: str, fix: str) -> dict[str, str]:
 
 
 def locate(faults: tuple[Fault, ...], controls: list[Control]) -> list[dict[str, str]]:
-    """Return faults of a scenario with the field that each belongs to; an empty key where there is none."""
-    found = []
+    """Return faults of a scenario, each once, with its field; an empty key where there is none."""
+    found: list[dict[str, str]] = []
     for fault in faults:
         place = fault.where or fault.file.removeprefix("--set ").partition("=")[0]
         keys = [one.key for one in controls if _is_inside(place, one.path) or _is_inside(one.path, place)]
         exact = [one.key for one in controls if _is_inside(place, one.path)]
         where = "" if exact or keys else f"{place}: " if place else ""
-        found.append(_fault((exact or keys or [""])[0], f"{where}{fault.what}", fault.fix))
+        one = _fault((exact or keys or [""])[0], f"{where}{fault.what}", fault.fix)
+        if one not in found:  # one field may write several places: a price factor is two
+            found.append(one)
     return found
 
 

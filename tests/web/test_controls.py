@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.documents.overrides import override
-from planner.errors import Fault
+from planner.errors import Fault, InputError
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.web.controls import Refusal, controls_of, locate, settings_of
 from tests.helpers.pages import CALM, MOVES, opened
@@ -102,6 +102,19 @@ def test_faults_of_a_scenario_find_their_field(scenario: object) -> None:
         Fault("calm", 3, "offers.0.gpu", "w", ""),
     )
     assert [one["key"] for one in locate(faults, controls)] == ["budget", "tokens", "deadline", ""]
+
+
+def test_one_fault_of_a_field_that_writes_two_places_is_said_once(scenario: object) -> None:
+    """A price factor is one of rented machines and one of spot machines; two different faults both stay."""
+    controls = controls_of(scenario)  # type: ignore[arg-type]
+    (setting,) = settings_of(controls, {"prices": "1e9"}).values()
+    with pytest.raises(InputError) as error:
+        change_scenario(scenario, [setting])  # type: ignore[arg-type]
+    assert len(error.value.faults) == 2
+    other = Fault("calm", 0, "adjust.0.usd_per_hour_factor", "another", "")
+    found = locate((*error.value.faults, other), controls)
+    assert [one["key"] for one in found] == ["prices", "prices"]
+    assert "out of range" in found[0]["what"] and found[1]["what"] == "another"
 
 
 def test_several_jobs_have_fields_of_their_own() -> None:
