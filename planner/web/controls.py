@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.library.reading import architecture_names, is_config_path
+from planner.library.reading import is_config_path
 from planner.library.techniques import read_techniques
 from planner.scenario.choices.open_job import OpenJob
 from planner.scenario.job import Job
@@ -223,6 +223,12 @@ def _setting(control: Control, value: str, configs: Mapping[str, str]) -> str:
             return f"{path}={'true' if value == 'on' else 'false'}"
         case "factor":
             number = _scalar(value)
+            try:
+                is_above_zero = float(value) > 0
+            except ValueError:
+                raise ValueError(f"{value[:80]!r} is not a number; give one such as 1.2") from None
+            if not is_above_zero:
+                raise ValueError(f"{value[:80]} is out of range; give more than 0")
             return f"{path}={{usd_per_hour_factor: {number}, spot_usd_per_hour_factor: {number}}}"
         case "dollars":
             value = value.removeprefix("$").replace(",", "")
@@ -288,8 +294,3 @@ def locate(faults: tuple[Fault, ...], controls: list[Control]) -> list[dict[str,
 
 def _is_inside(place: str, around: str) -> bool:
     return bool(place) and (place == around or place.startswith(f"{around}."))
-
-
-def model_names() -> tuple[str, ...]:
-    """Return the models that the page suggests."""
-    return architecture_names()
