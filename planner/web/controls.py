@@ -34,7 +34,7 @@ MOST_VALUE = 4_000
 CONFIG_MARK = "config:"
 """Start of a model's name that means a config.json given to the page."""
 FORBID = "!"
-"""Start of a list of names that may not be used; without it the list names all that may be."""
+"""Start of a list of names that may not be used; without it the list names all that may be. Alone: no tick."""
 _PLAIN = re.compile(r"[\w.+-][\w ./:+-]{0,60}\Z", re.ASCII)
 """Text that is put into a setting as it is typed; all other text is quoted, so that it stays one value."""
 
@@ -143,7 +143,7 @@ def _listed(lists: AllowForbid, names: list[str]) -> str:
     """Return lists as the page writes them: what may be used, or after `!` what may not."""
     forbidden = [name for name in names if not lists.permits(name)]
     if lists.allow is not None:
-        return ",".join(name for name in names if lists.permits(name))
+        return ",".join(name for name in names if lists.permits(name)) or FORBID
     return FORBID + ",".join(forbidden) if forbidden else ""
 
 
@@ -214,9 +214,10 @@ def _setting(control: Control, value: str, configs: Mapping[str, str]) -> str:
         case "choices":
             return f"{path}={_list(value, control) if value else 'null'}"
         case "names":
-            names = value.removeprefix(FORBID)
-            keys = {"forbid" if value.startswith(FORBID) else "allow": _list(names, control)} if names else {}
-            return f"{path}={{{', '.join(f'{key}: {listed}' for key, listed in keys.items())}}}"
+            key, listed = "forbid" if value.startswith(FORBID) else "allow", _list(value.removeprefix(FORBID), control)
+            if value and listed == "[]":
+                raise ValueError("none is ticked; tick at least one")
+            return f"{path}={{{f'{key}: {listed}' if value else ''}}}"
         case "switch":
             if value not in ("on", "off"):
                 raise ValueError("neither on nor off; switch it")
