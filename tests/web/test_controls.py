@@ -138,6 +138,10 @@ def test_several_jobs_have_fields_of_their_own() -> None:
 
 def test_a_list_of_the_scenario_is_shown_as_it_is(tmp_path: Path) -> None:
     """What a scenario allows or forbids is ticked accordingly."""
-    for lists, value in (({"forbid": ["RTX3090"]}, "!RTX3090"), ({"allow": ["RTX3090"]}, "RTX3090"), ({"allow": ["L4"]}, "!")):
+    for lists, value in (
+        ({"forbid": ["RTX3090"]}, "!RTX3090"),
+        ({"allow": ["RTX3090"]}, "RTX3090"),
+        ({"allow": ["L4"]}, "!"),
+    ):
         found = opened(tmp_path, {**CALM, "limits": {"gpus": lists}})
         assert next(one.value for one in found.controls if one.key == "gpus") == value
