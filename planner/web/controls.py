@@ -223,17 +223,20 @@ def _setting(control: Control, value: str, configs: Mapping[str, str]) -> str:
                 raise ValueError("neither on nor off; switch it")
             return f"{path}={'true' if value == 'on' else 'false'}"
         case "factor":
-            number = _scalar(value)
-            try:
-                is_above_zero = float(value) > 0
-            except ValueError:
-                raise ValueError(f"{value[:80]!r} is not a number; give one such as 1.2") from None
-            if not is_above_zero:
-                raise ValueError(f"{value[:80]} is out of range; give more than 0")
+            number = _factor(value)
             return f"{path}={{usd_per_hour_factor: {number}, spot_usd_per_hour_factor: {number}}}"
         case "dollars":
             value = value.removeprefix("$").replace(",", "")
     return f"{path}={'null' if control.may_be_empty and not value else _scalar(value)}"
+
+
+def _factor(value: str) -> str:
+    try:
+        if float(value) > 0:
+            return _scalar(value)
+    except ValueError:
+        raise ValueError(f"{value[:80]!r} is not a number; give one such as 1.2") from None
+    raise ValueError(f"{value[:80]} is out of range; give more than 0")
 
 
 def _scalar(value: str) -> str:
