@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Callable
 
+    from planner.scenario.scenario import SolveOptions
+
 SOLVERS = ("highs", "cbc", "scip", "cp-sat")
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": INFEASIBLE, "no_plan": NO_PLAN}
 """Exit code of a command by the status of its plan."""
@@ -76,7 +78,8 @@ as_of_date = click.option(
     metavar="DATE",
     help="Date to which the age of prices is counted (default: today).",
 )
-_SOLVER = click.option("--solver", type=click.Choice(SOLVERS), default="highs", show_default=True)
+_SOLVER_DEFAULT = "highs"
+_SOLVER = click.option("--solver", type=click.Choice(SOLVERS), default=_SOLVER_DEFAULT, show_default=True)
 _STOP = (
     click.option(
         "--gap", type=click.FloatRange(min=0), default=0.0, callback=finite, help="Stop within this share of the bound."
@@ -118,6 +121,12 @@ def solve_options(solver: bool = True, stop: bool = False) -> Callable[[Callable
         return functools.reduce(lambda inner, option: option(inner), reversed(added), wrapper)
 
     return decorate
+
+
+def solve_words(options: SolveOptions) -> tuple[str, ...]:
+    """Return --solver and --as-of as they are typed to solve alike; what is the default is left out."""
+    solver = ("--solver", options.solver) if options.solver != _SOLVER_DEFAULT else ()
+    return (*solver, *(("--as-of", options.as_of.isoformat()) if options.as_of else ()))
 
 
 OptionTable = dict[str, tuple[Any, str | None, str]]

@@ -231,8 +231,8 @@ function move(next, key = "", ms = 0, isUndo = false) {
   next = Object.fromEntries(Object.entries(next).filter(([name, value]) => value !== fields.get(name).control.value));
   if (isSame(next, values)) return;
   const now = Date.now(), isEdit = key && key === lastEdit.key && now - lastEdit.at < 2000;
-  if (!isUndo && !isEdit) { past.push(values); before = values; }
-  if (isUndo) before = values;
+  if (!isUndo && !isEdit) past.push(values);
+  if (shown && (isUndo || !isEdit)) before = shown.values;  // not values that were refused: they have no plan
   lastEdit = { key, at: now };
   if (!isSame(withoutDeadline(next), withoutDeadline(values))) staleCurve();
   values = next;

@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.library.reading import architecture_names, is_config_path
+from planner.library.reading import is_config_path
 from planner.library.techniques import read_techniques
 from planner.scenario.choices.open_job import OpenJob
 from planner.scenario.job import Job
@@ -34,7 +34,7 @@ MOST_VALUE = 4_000
 CONFIG_MARK = "config:"
 """Start of a model's name that means a config.json given to the page."""
 FORBID = "!"
-"""Start of a list of names that may not be used; without it the list names all that may be."""
+"""Start of a list of names that may not be used; without it the list names all that may be. Alone: no tick."""
 _PLAIN = re.compile(r"[\w.+-][\w ./:+-]{0,60}\Z", re.ASCII)
 """Text that is put into a setting as it is typed; all other text is quoted, so that it stays one value."""
 
@@ -143,7 +143,7 @@ def _listed(lists: AllowForbid, names: list[str]) -> str:
     """Return lists as the page writes them: what may be used, or after `!` what may not."""
     forbidden = [name for name in names if not lists.permits(name)]
     if lists.allow is not None:
-        return ",".join(name for name in names if lists.permits(name))
+        return ",".join(name for name in names if lists.permits(name)) or FORBID
     return FORBID + ",".join(forbidden) if forbidden else ""
 
 
@@ -214,19 +214,29 @@ def _setting(control: Control, value: str, configs: Mapping[str, str]) -> str:
         case "choices":
             return f"{path}={_list(value, control) if value else 'null'}"
         case "names":
-            names = value.removeprefix(FORBID)
-            keys = {"forbid" if value.startswith(FORBID) else "allow": _list(names, control)} if names else {}
-            return f"{path}={{{', '.join(f'{key}: {listed}' for key, listed in keys.items())}}}"
+            key, listed = "forbid" if value.startswith(FORBID) else "allow", _list(value.removeprefix(FORBID), control)
+            if value and listed == "[]":
+                raise ValueError("none is ticked; tick at least one")
+            return f"{path}={{{f'{key}: {listed}' if value else ''}}}"
         case "switch":
             if value not in ("on", "off"):
                 raise ValueError("neither on nor off; switch it")
             return f"{path}={'true' if value == 'on' else 'false'}"
         case "factor":
-            number = _scalar(value)
+            number = _factor(value)
             return f"{path}={{usd_per_hour_factor: {number}, spot_usd_per_hour_factor: {number}}}"
         case "dollars":
             value = value.removeprefix("$").replace(",", "")
     return f"{path}={'null' if control.may_be_empty and not value else _scalar(value)}"
+
+
+def _factor(value: str) -> str:
+    try:
+        if float(value) > 0:
+            return _scalar(value)
+    except ValueError:
+        raise ValueError(f"{value[:80]!r} is not a number; give one such as 1.2") from None
+    raise ValueError(f"{value[:80]} is out of range; give more than 0")
 
 
 def _scalar(value: str) -> str:
@@ -273,21 +283,18 @@ def _fault(key: str, what: str, fix: str) -> dict[str, str]:
 
 
 def locate(faults: tuple[Fault, ...], controls: list[Control]) -> list[dict[str, str]]:
-    """Return faults of a scenario with the field that each belongs to; an empty key where there is none."""
-    found = []
+    """Return faults of a scenario, each once, with its field; an empty key where there is none."""
+    found: list[dict[str, str]] = []
     for fault in faults:
         place = fault.where or fault.file.removeprefix("--set ").partition("=")[0]
         keys = [one.key for one in controls if _is_inside(place, one.path) or _is_inside(one.path, place)]
         exact = [one.key for one in controls if _is_inside(place, one.path)]
         where = "" if exact or keys else f"{place}: " if place else ""
-        found.append(_fault((exact or keys or [""])[0], f"{where}{fault.what}", fault.fix))
+        one = _fault((exact or keys or [""])[0], f"{where}{fault.what}", fault.fix)
+        if one not in found:  # one field may write several places: a price factor is two
+            found.append(one)
     return found
 
 
 def _is_inside(place: str, around: str) -> bool:
     return bool(place) and (place == around or place.startswith(f"{around}."))
-
-
-def model_names() -> tuple[str, ...]:
-    """Return the models that the page suggests."""
-    return architecture_names()

@@ -11,7 +11,6 @@ from planner.analysis.what_if.what_if import compare_solved
 from planner.errors import InputError, NoPlanError, PlannerError
 from planner.loading.scenario_file import change_scenario
 from planner.scenario.choices.open_job import OpenJob
-from planner.scenario.serving.job import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.web.page_parts import change_parts, figure_data, plan_parts, scene_data
@@ -57,7 +56,7 @@ class Engine:
         """Return the plan of the scenario with settings applied, from those kept or solved now."""
         if settings not in self.kept:
             scenario = change_scenario(self.base, settings) if settings else self.base
-            if any(isinstance(job, (OpenJob, ServeJob)) for job in scenario.jobs):
+            if any(isinstance(job, OpenJob) for job in scenario.jobs):
                 self.kept[settings] = Solved(scenario, None, solve(scenario, self.options))
             else:
                 prepared = prepare(scenario, self._library(scenario), before=self.last)
@@ -98,7 +97,7 @@ class Engine:
     def _brief(self, settings: tuple[str, ...], before: Plan, width: float) -> dict[str, Any]:
         """Return the plan alone; a scenario that has none, or needs more than one solve, is left to the full answer."""
         scenario = change_scenario(self.base, settings)
-        if any(isinstance(job, (OpenJob, ServeJob)) for job in scenario.jobs):
+        if any(isinstance(job, OpenJob) for job in scenario.jobs):
             return {"later": True}
         self.last = prepare(scenario, self._library(scenario), before=self.last)
         # Marked as slim a scenario gets its plan without the search for alternatives.

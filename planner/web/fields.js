@@ -116,12 +116,13 @@ function listField(control, id, box, changed) {
       const chosen = on();
       if (!isNames) return chosen.join(",");
       if (chosen.length === names.length) return "";
+      if (!chosen.length) return "!";  // no tick: refused by the server, for an empty text means that all may be used
       const off = names.filter((name) => !chosen.includes(name));
       return off.length <= chosen.length ? "!" + off.join(",") : chosen.join(",");
     },
     show: (value) => {
       const listed = value.replace(/^!/, "").split(",").filter(Boolean), forbids = value.startsWith("!");
-      for (const tick of ticks) tick.checked = isNames && (!value || forbids) ? !listed.includes(tick.value) : listed.includes(tick.value);
+      for (const tick of ticks) tick.checked = isNames && (!value || forbids && listed.length) ? !listed.includes(tick.value) : listed.includes(tick.value);
       say();
     },
   };

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, InputError
+from planner.library.reading import architecture_names
 from planner.report import format as words
 from planner.report.html.page import json_block, least_cost_script, page_style
-from planner.web.controls import model_names
 
 if TYPE_CHECKING:
     from planner.web.controls import Control
@@ -38,7 +38,7 @@ def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonc
     data: dict[str, Any] = {
         "token": token,
         "controls": [one.data() for one in controls],
-        "models": list(model_names()),
+        "models": list(architecture_names()),
         "jobs": jobs,
         "name": words.sanitise(scenario.name),
     }

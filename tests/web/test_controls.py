@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.documents.overrides import override
-from planner.errors import Fault
+from planner.errors import Fault, InputError
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.web.controls import Refusal, controls_of, locate, settings_of
 from tests.helpers.pages import CALM, MOVES, opened
@@ -81,6 +81,14 @@ def test_no_value_reads_a_file(scenario: object, path: str) -> None:
         ("method", "magic", "not among the choices"),
         ("spot", "perhaps", "neither on nor off"),
         ("tokens", "", "empty"),
+        ("providers", "!", "none is ticked"),
+        ("gpus", ",", "none is ticked"),
+        ("prices", "0", "0 is out of range"),
+        ("prices", "-1", "-1 is out of range"),
+        ("prices", "1e-400", "out of range"),
+        ("prices", "nan", "out of range"),
+        ("prices", "0x0", "'0x0' is not a number"),
+        ("prices", "20%", "'20%' is not a number"),
         ("budget", "9" * 5000, "5,000 characters"),
         ("nothing", "1", "no field is called"),
     ],
@@ -104,6 +112,19 @@ def test_faults_of_a_scenario_find_their_field(scenario: object) -> None:
     assert [one["key"] for one in locate(faults, controls)] == ["budget", "tokens", "deadline", ""]
 
 
+def test_one_fault_of_a_field_that_writes_two_places_is_said_once(scenario: object) -> None:
+    """A price factor is one of rented machines and one of spot machines; two different faults both stay."""
+    controls = controls_of(scenario)  # type: ignore[arg-type]
+    (setting,) = settings_of(controls, {"prices": "1e9"}).values()
+    with pytest.raises(InputError) as error:
+        change_scenario(scenario, [setting])  # type: ignore[arg-type]
+    assert len(error.value.faults) == 2
+    other = Fault("calm", 0, "adjust.0.usd_per_hour_factor", "another", "")
+    found = locate((*error.value.faults, other), controls)
+    assert [one["key"] for one in found] == ["prices", "prices"]
+    assert "out of range" in found[0]["what"] and found[1]["what"] == "another"
+
+
 def test_several_jobs_have_fields_of_their_own() -> None:
     """Fields of the second job begin with its number, and a job with a strange name is found by its place."""
     data = {**CALM, "jobs": [CALM["jobs"][0], {**CALM["jobs"][0], "name": HOSTILE, "deadline": "9h"}]}
@@ -117,6 +138,10 @@ def test_several_jobs_have_fields_of_their_own() -> None:
 
 def test_a_list_of_the_scenario_is_shown_as_it_is(tmp_path: Path) -> None:
     """What a scenario allows or forbids is ticked accordingly."""
-    for lists, value in (({"forbid": ["RTX3090"]}, "!RTX3090"), ({"allow": ["RTX3090"]}, "RTX3090")):
+    for lists, value in (
+        ({"forbid": ["RTX3090"]}, "!RTX3090"),
+        ({"allow": ["RTX3090"]}, "RTX3090"),
+        ({"allow": ["L4"]}, "!"),
+    ):
         found = opened(tmp_path, {**CALM, "limits": {"gpus": lists}})
         assert next(one.value for one in found.controls if one.key == "gpus") == value

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import clock_setting, now_option, set_option, solve_options
+from planner.cli.options import clock_setting, now_option, set_option, solve_options, solve_words
 from planner.cli.output import show
 from planner.cli.scenarios.question import load_asked, question_options
 
@@ -59,6 +59,7 @@ def app(
     from planner.web.serve import serve
 
     asked = tuple(shlex.split(question.command(""))) if question is not None else (str(scenario),)
+    asked = (*asked, *solve_words(options))
     opened = OpenedScenario(loaded.scenario, document.data if document else {}, loaded.source.file, changes, asked)
 
     def announce(address: str) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shlex
 import signal
 import socket
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -75,3 +77,19 @@ def test_a_port_that_is_taken_is_named() -> None:
         taken.listen()
         result = planner("s.yaml", "--port", str(taken.getsockname()[1]))
     assert result.exit_code == 2 and "cannot be used" in result.output
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--as-of", "2026-11-21"], ["--solver", "scip", "--as-of", "2026-11-21"], ["--solver", "cbc"]]
+)
+def test_the_command_to_copy_solves_as_the_page_does(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the options that the page was started with, and both commands that the page shows take them."""
+    served_with: list[Any] = []
+    monkeypatch.setattr("planner.web.serve.serve", lambda opened, *_, **__: served_with.append(opened))
+    assert planner("s.yaml", *options).exit_code == 0
+    (opened,) = served_with
+    for settings, name in (((), "solve"), (("limits.budget_usd=3",), "what-if")):
+        words = shlex.split(opened.command(settings))
+        changes = [word for setting in settings for word in ("--set", setting)]
+        assert words == ["planner", name, "s.yaml", *options, *changes]
+        assert CliRunner().invoke(main, [*words[1:], "--help"]).exit_code == 0
