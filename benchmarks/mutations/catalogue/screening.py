@@ -68,9 +68,7 @@ AREA.add(
 )
 
 AREA.of("planner/candidates/screening.py", ONE_JOB, ROWS, BILLING, FEES)
-AREA.add(
-    "hours left are not looked at", "table.rented_h > columns.committed_hours[table.offer]", "table.rented_h > np.inf"
-)
+AREA.add("hours left are not looked at", "table.rented_h > left", "table.rented_h > np.inf")
 AREA.add(
     "the term of a commitment is not looked at",
     "candidates.hours_rented() > columns.term_hours",
