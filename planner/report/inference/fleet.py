@@ -74,7 +74,7 @@ def headline(service: Service) -> str:
         if held
         else ""
     )
-    proof = proven(service.gap) if service.gap < 1.0 else "no bound within the time limit"
+    proof = proven(service.gap)
     return (
         f"{words.sanitise(service.name)}: {replicas}, {kinds}, {words.usd(fleet.usd_per_month)} a month, "
         f"{words.rate(fleet.usd_per_million_tokens)} per million tokens{within}, {proof}"
@@ -101,7 +101,9 @@ def _cheaper_api(fleet: Fleet) -> list[str]:
 
 
 def proven(gap: float) -> str:
-    """Return how far a fleet is proven: `optimal`, or `proven within` its gap."""
+    """Return how far a fleet is proven: `optimal`, `proven within` its gap, or not at all within the time limit."""
+    if gap >= 1.0:
+        return "no bound within the time limit"
     return "optimal" if gap <= EQUAL_GAP else f"proven within {percent_up(gap)}"
 
 
