@@ -15,9 +15,6 @@ from planner.audit.replicas.service_facts import facts_of_service, services_of_f
 from planner.scenario.serving.job import ServeJob
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
-MOST_INDEPENDENT = 12
-"""Spot groups of an hour that are lost on their own; smaller ones beyond that are never counted."""
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,6 +22,9 @@ if TYPE_CHECKING:
     from planner.results.plan import Plan
     from planner.results.serving.fleet import Fleet, Service
     from planner.scenario.scenario import Scenario
+
+MOST_INDEPENDENT = 12
+"""Spot groups of an hour that are lost on their own; smaller ones beyond that are never counted."""
 
 
 def audit_services(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:

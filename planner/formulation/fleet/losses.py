@@ -31,22 +31,19 @@ def greatest_load_served(firm: Floats, spot: Floats, availability: Floats, share
     each is there. Example: two groups of 2, each there 60 % of the time, serve 84 % of a load of 2.
     """
     most = firm + np.sum(spot, axis=1)
-    uncertain = (spot > 0) & (availability < 1.0)
-    number = np.minimum(np.sum(uncertain, axis=1), MOST_INDEPENDENT_GROUPS)
+    number = _number(spot, availability)
     for groups in np.unique(number[number > 0]).tolist() if share > 0 else []:
         rows = np.flatnonzero(number == groups)
         for part in np.array_split(rows, max(1, len(rows) * 2**groups // _MOST_CELLS)):
             carried, likely = _states(firm[part], spot[part], availability, groups)
             served, over = _below(carried, likely, share)
-            limit = np.where(over > _LEAST_PROBABILITY, served / np.maximum(over, _LEAST_PROBABILITY), np.inf)
-            most[part] = np.minimum(most[part], np.min(limit, axis=1))
+            most[part] = np.minimum(most[part], np.min(_allowed(served, over), axis=1))
     return np.asarray(most)
 
 
 def served_of(load: float, firm: float, spot: Floats, availability: Floats) -> float:
     """Return the share of a load that is served on average, with so much capacity on demand and (groups,) on spot."""
-    groups = min(int(np.sum((spot > 0) & (availability < 1.0))), MOST_INDEPENDENT_GROUPS)
-    carried, likely = _states(np.array([firm]), spot[None, :], availability, groups)
+    carried, likely = _states(np.array([firm]), spot[None, :], availability, int(_number(spot, availability)))
     return float(likely[0] @ np.minimum(1.0, carried[0] / load)) if load > 0 else 1.0
 
 
@@ -73,11 +70,11 @@ def tightest_row(firm: float, spot: Floats, availability: Floats, share: float) 
 
     A group that the fleet lacks is there in states of S as often as in all. Without such a limit all of it counts.
     """
-    groups = min(int(np.sum((spot > 0) & (availability < 1.0))), MOST_INDEPENDENT_GROUPS)
+    groups = int(_number(spot, availability))
     carried, likely = _states(np.array([firm]), spot[None, :], availability, groups)
     order = np.argsort(carried[0], kind="stable")
     served, over = _below(carried, likely, share)
-    allowed = np.where(over[0] > _LEAST_PROBABILITY, served[0] / np.maximum(over[0], _LEAST_PROBABILITY), np.inf)
+    allowed = _allowed(served[0], over[0])
     last = int(np.argmin(allowed))
     if allowed[last] >= firm + float(np.sum(spot)):
         return np.ones(len(availability) + 1)
@@ -87,6 +84,12 @@ def tightest_row(firm: float, spot: Floats, availability: Floats, share: float) 
     for place, group in enumerate(_uncertain(spot[None, :], availability, groups)[0].tolist()):
         row[group] = float(likely[0, members] @ _there(groups)[members, place])
     return np.asarray(row / over[0, last])
+
+
+def _number(spot: Floats, availability: Floats) -> Integers:
+    """Return how many groups of each fleet (..., groups) may be lost and are combined."""
+    uncertain = np.sum((spot > 0) & (availability < 1.0), axis=-1)
+    return np.asarray(np.minimum(uncertain, MOST_INDEPENDENT_GROUPS))
 
 
 def _uncertain(spot: Floats, availability: Floats, groups: int) -> Integers:
@@ -118,3 +121,8 @@ def _below(carried: Floats, likely: Floats, share: float) -> tuple[Floats, Float
     p = np.take_along_axis(likely, order, axis=1)
     served = np.cumsum(p * np.take_along_axis(carried, order, axis=1), axis=1)
     return served, np.cumsum(p, axis=1) - (1.0 - share)
+
+
+def _allowed(served: Floats, over: Floats) -> Floats:
+    """Return the loads that sets of states allow, from `_below`; infinite where a set is too rare to matter."""
+    return np.where(over > _LEAST_PROBABILITY, served / np.maximum(over, _LEAST_PROBABILITY), np.inf)
