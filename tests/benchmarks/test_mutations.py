@@ -22,7 +22,7 @@ ONCE_SURVIVED = {
     "a late run at a service stops early",
     "rounding for one instance",
     "a deadline ignores the late start",
-    "the longest run is ignored beside a deadline",
+    "the longest run is ignored next to a deadline",
     "the head of LoRA has a weight gradient",
     "one random stream for every job",
 }

@@ -5,7 +5,33 @@ from __future__ import annotations
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import Scenario
 
-SERVICE_FILE = """
+MACHINES = """\
+offers:
+  - {provider: one, gpu: H100-80GB, gpus: 1, usd_per_hour: 2.5, date: "2026-11-01", source: test}
+  - provider: two
+    gpu: L40S
+    gpus: 1
+    usd_per_hour: 0.9
+    spot_usd_per_hour: 0.4
+    spot: {availability: 0.9, mean_up_hours: 20}
+    date: "2026-11-01"
+    source: test
+"""
+"""One card on demand and one that is also on spot."""
+
+
+def answering(usd: float) -> str:
+    """Return an offer that answers by the token, at dollars of a million tokens in or out."""
+    return f"""\
+  - provider: three
+    region: any
+    managed: {{architectures: llama-3.1-8b, usd_per_million_input_tokens: {usd}, usd_per_million_output_tokens: {usd}}}
+    date: "2026-11-01"
+    source: test
+"""
+
+
+SERVICE_FILE = f"""
 schema: 2
 name: desk
 jobs:
@@ -17,26 +43,11 @@ jobs:
       profile: [1, 1, 1, 1, 1, 1, 1, 4, 4, 10, 10, 10, 10, 10, 10, 10, 10, 7, 7, 4, 4, 1, 1, 1]
       input_tokens: 800
       output_tokens: 200
-    latency: {ttft: 1s, tpot: 40ms, share: 0.95}
-    replicas: {min: 2}
-    techniques: {engine: vllm, weight_bits: [16, 8]}
-offers:
-  - {provider: one, gpu: H100-80GB, gpus: 1, usd_per_hour: 2.5, date: "2026-11-01", source: test}
-  - provider: two
-    gpu: L40S
-    gpus: 1
-    usd_per_hour: 0.9
-    spot_usd_per_hour: 0.4
-    spot: {availability: 0.9, mean_up_hours: 20}
-    date: "2026-11-01"
-    source: test
-  - {provider: two, gpu: A100-80GB, gpus: 1, usd_per_hour: 1.6, date: "2026-11-01", source: test}
-  - provider: three
-    region: any
-    managed: {architectures: llama-3.1-8b, usd_per_million_input_tokens: 0.1, usd_per_million_output_tokens: 0.1}
-    date: "2026-11-01"
-    source: test
-"""
+    latency: {{ttft: 1s, tpot: 40ms, share: 0.95}}
+    replicas: {{min: 2}}
+    techniques: {{engine: vllm, weight_bits: [16, 8]}}
+{MACHINES}  - {{provider: two, gpu: A100-80GB, gpus: 1, usd_per_hour: 1.6, date: "2026-11-01", source: test}}
+{answering(0.1)}"""
 
 
 def desk(*settings: str) -> Scenario:

@@ -40,7 +40,7 @@ AREA.add(
 
 AREA.of("planner/scenario/limits.py", DEADLINES)
 AREA.add(
-    "the longest run is ignored beside a deadline",
+    "the longest run is ignored next to a deadline",
     "else min(longest, job.planned_deadline_hours)",
     "else job.planned_deadline_hours",
 )

@@ -156,7 +156,7 @@ def histogram(
 
 
 class _Frame:
-    """Rows of bars with their labels: beside the bars on a wide chart, above them on a narrow one."""
+    """Rows of bars with their labels: next to the bars on a wide chart, above them on a narrow one."""
 
     def __init__(self, width: float, labels: Sequence[str], room: float, most_lines: int = 1) -> None:
         self.top, self.width, self.labels = 4.0, width, labels

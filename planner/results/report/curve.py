@@ -1,4 +1,4 @@
-"""A chart of cost against time: lines where the cost is known, dots at breakpoints, names beside the dots."""
+"""A chart of cost against time: lines where the cost is known, dots at breakpoints, names next to the dots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LABEL_PLACES = (
     (-8, -8, "end"),
     (8, -40, "start"),
 )
-"""Where a name may stand beside its dot, tried in this order: up and right is usually free."""
+"""Where a name may stand next to its dot, tried in this order: up and right is usually free."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
+from tests.helpers.services import MACHINES, answering
 
-FILE = """
+FILE = (
+    """
 schema: 2
 name: chat
 jobs:
@@ -32,22 +34,10 @@ jobs:
     latency: {ttft: 1s, tpot: 40ms, share: 0.95}
     replicas: {min: 2}
     techniques: {engine: vllm, weight_bits: [16, 8]}
-offers:
-  - {provider: one, gpu: H100-80GB, gpus: 1, usd_per_hour: 2.5, date: "2026-11-01", source: test}
-  - provider: two
-    gpu: L40S
-    gpus: 1
-    usd_per_hour: 0.9
-    spot_usd_per_hour: 0.4
-    spot: {availability: 0.9, mean_up_hours: 20}
-    date: "2026-11-01"
-    source: test
-  - provider: three
-    region: any
-    managed: {architectures: llama-3.1-8b, usd_per_million_input_tokens: 0.1, usd_per_million_output_tokens: 0.1}
-    date: "2026-11-01"
-    source: test
 """
+    + MACHINES
+    + answering(0.1)
+)
 
 
 def chat(*settings: str) -> Scenario:
