@@ -17,8 +17,8 @@ from typing import Any
 
 from planner.loading.scenario_file import load_scenario
 from planner.scenario.scenario import SolveOptions
-from planner.web.controls import settings_of
 from planner.web.engine import Engine
+from planner.web.fields.settings import settings_of
 from planner.web.opened import OpenedScenario
 from planner.web.page import render_app
 
@@ -27,7 +27,7 @@ MOST_MEDIAN_CPU_SECONDS = 0.15
 MOST_PAGE_BYTES = 100_000
 WIDTH = 700
 AIMED = ("budget", "prices", "gpus")
-"""Fields with the aim; a change of model or work makes all candidates anew."""
+"""Fields with the aim; a change of model or work makes all candidates anew, and a service has no aim."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,9 @@ def moves(opened: OpenedScenario, rounds: int) -> dict[str, list[str]]:
     gpus = [name for control in opened.controls if control.key == "gpus" for name, _ in control.choices]
     tokens = [f"{20 + 3 * k}M" for k in range(rounds)]
     known = {
+        "per_second": [f"{10 + k}" for k in range(rounds)],
+        "tpot": [f"{42 + 3 * k}ms" for k in range(rounds)],
+        "replicas": ["1", "3"],
         "budget": [f"{8 + k}" for k in range(rounds)],
         "prices": [f"{1.1 + k / 10:.1f}" for k in range(rounds)],
         "gpus": [f"!{name}" for name in gpus[:rounds]],
@@ -74,12 +77,13 @@ def measure(opened: OpenedScenario, rounds: int) -> tuple[list[Latency], float]:
             answer = engine.answer({**request, "settings": settings, "brief": True})
             walls.append(perf_counter() - wall)
             cpus.append(process_time() - cpu)
-            engine.answer({**request, "settings": settings})
+            if not answer.get("whole"):  # of a service the first answer is all
+                engine.answer({**request, "settings": settings})
             wholes.append(process_time() - cpu)
             if "faults" in answer:
                 raise SystemExit(f"{key}={value}: {answer['faults']}")
         figures = map(statistics.median, (walls, cpus, wholes))
-        found.append(Latency(key, *figures, key in AIMED))
+        found.append(Latency(key, *figures, key in AIMED and not opened.serves))
     return found, first
 
 

@@ -42,6 +42,14 @@ LOADS: dict[str, tuple[str, ...]] = {
         *("load.input_tokens=null", "load.output_tokens=null", f"load.lengths={LENGTHS}"),
         *("latency.ttft=3s", "latency.tpot=60ms"),
     ),
+    "800 + 200, 10 s, 200 ms, one place": (
+        *("latency.ttft=10s", "latency.tpot=200ms"),
+        *("techniques.engine=llama.cpp", "techniques.weight_bits=[8]"),
+    ),
+    "800 + 200, 10 s, 200 ms, 20 places": (
+        *("latency.ttft=10s", "latency.tpot=200ms"),
+        *("techniques.engine=exllamav2", "techniques.weight_bits=[16]"),
+    ),
     "800 + 200, a mixture of experts": ("architecture=qwen3-30b-a3b",),
 }
 USES = (0.3, 0.6, 0.85)

@@ -110,7 +110,7 @@ def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
     if not method:
         raise Incomplete("the method")
     if method == "adapter":
-        raise NotExpressible("an adapter of unnamed kind")
+        raise NotExpressible("an adapter other than LoRA")
     if method not in ("full", "pretrain", "lora", "qlora"):
         raise NotExpressible(f"the method {method!r}")
     lora = method in ("lora", "qlora")

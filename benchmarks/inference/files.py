@@ -17,7 +17,8 @@ HEADER = """\
 # A key without a dot is shared by all; `key.NAME` is a factor on it of one engine, GPU or weight format.
 # Written by `python -m benchmarks.inference TABLE.csv --fit`; priors: benchmarks/inference/priors.yaml.
 # memory: bandwidth of a GPU; products: its matrix products; reading: unpacking of a format, also by engine;
-# launch: kernels of a format, mixture: of a mixture of experts.
+# launch: kernels of a format, mixture: of a mixture of experts; host, card: small kernels and their launches beside a
+# generation of GPUs and on one GPU; NAME-older: an earlier generation of an engine, in the benchmark only.
 # spread: standard deviation of ln(speed) for organisations that the fit has not seen.
 
 name: inference

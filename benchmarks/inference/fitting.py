@@ -51,9 +51,9 @@ def read_priors() -> tuple[dict[str, Prior], dict[str, Prior]]:
 
 
 def prior_of(key: str) -> Prior:
-    """Return the prior of a coefficient; of a deviation that of its kind."""
+    """Return the prior of a coefficient; of a deviation its own, or else that of its kind."""
     shared, deviations = read_priors()
-    return shared.get(key) or deviations[key.partition(".")[0]]
+    return shared.get(key) or deviations.get(key) or deviations[key.partition(".")[0]]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.inference.rows import FIGURES, Measured
 from planner.arrays import Flags, Floats
@@ -23,6 +24,12 @@ RESERVED_BYTES = 2.0 * GIB
 """Activations and context of the device, in addition to weights and cache, where memory caps a batch: rounded."""
 
 
+def _rectangle(parts: Sequence[Sequence[int]]) -> NDArray[np.intp]:
+    """Return rows of places of one length: what is missing is the place after the last, counted from the end."""
+    most = max(map(len, parts), default=0)
+    return np.array([[*part, *[-1] * (most - len(part))] for part in parts], dtype=np.intp)
+
+
 class Table:
     """Rows with the coefficients that each depends on."""
 
@@ -32,14 +39,14 @@ class Table:
         self.keys = tuple(sorted({key for r in rows for keys in r.keys.values() for key in keys}))
         place = {key: index for index, key in enumerate(self.keys)}
         self._finite = np.array([not np.isnan(r.requests) for r in rows])
-        self._parts = {name: [[place[key] for key in r.serving.keys[name]] for r in rows] for name in QUANTITIES}
-        self._index = {name: np.array(part, dtype=np.intp) for name, part in self._parts.items()}
+        self._index = {name: _rectangle([[place[key] for key in r.keys[name]] for r in rows]) for name in QUANTITIES}
         self.prompt = np.array([r.prompt for r in rows])
         self.output = np.array([r.output for r in rows])
         self.replicas = np.array([float(r.replicas) for r in rows])
         self.batch = np.array([r.batch for r in rows])
         self.rate = np.array([r.rate for r in rows])
         self.requests = np.array([r.requests for r in rows])
+        self.most = np.array([r.most for r in rows])
         self.pool = np.array([r.pool for r in rows])
         self.usable = np.array([r.usable for r in rows])
         self.measured = {name: np.array([r.figures.get(name, np.nan) for r in rows]) for name in FIGURES}
@@ -51,11 +58,11 @@ class Table:
 
     def predict(self, values: Mapping[str, float]) -> dict[str, Floats]:
         """Return the figures by name, arrays (n,), for coefficients by key; what is missing counts 1."""
-        known = np.array([values.get(key, 1.0) for key in self.keys])
+        known = np.array([values.get(key, 1.0) for key in self.keys] + [1.0])  # the last one fills up
         factor: Callable[[str], Any] = lambda name: np.prod(known[self._index[name]], axis=1)  # noqa: E731
         model, hardware, stack = self._columns.inputs(factor)
         cycle = partial(self._cycle, model, hardware, stack)
-        flight = self._in_flight(model, hardware, stack, factor("sequences"), cycle)
+        flight = self._in_flight(model, hardware, stack, self.most * factor("sequences"), cycle)
         seconds = cycle(flight)
         context = mean_seen_tokens(model, self.prompt, self.output)
         step = decode_step_seconds(model, hardware, stack, flight, context)
@@ -90,8 +97,10 @@ class Table:
         fit = np.maximum(1.0, requests_that_fit(room, per_token, model, self.prompt + self.output / 2.0))
         stated = self.batch / self.replicas
         most = np.fmin(most, self.requests / self.replicas)
-        closed = np.where(np.isnan(stated), np.minimum(most, fit), np.where(self.pool, np.minimum(stated, fit), stated))
-        closed = np.maximum(1.0, closed)
+        stated_or_most = np.where(
+            np.isnan(stated), np.minimum(most, fit), np.where(self.pool, np.minimum(stated, fit), stated)
+        )
+        closed: Floats = np.maximum(1.0, stated_or_most)
         arriving = ~np.isnan(self.rate)
         if not arriving.any():
             return closed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,18 @@ FIGURES = ("throughput", "tpot", "ttft")
 
 SINGLE_STREAM_OUTPUT = 128.0
 """Tokens of a single stream whose source names no lengths: short, so that the cache hardly counts."""
+OTHER_SEQUENCES = 256.0
+"""In flight at most, of an engine without a profile: the default of vLLM and of SGLang."""
+RENEWED = {"vllm": ((0, 8), "2025-03")}
+"""First version of the present generation of an engine, and its month where a row names no version: the rewritten core
+of vLLM (V1) and the PyTorch backend of TensorRT-LLM became the defaults (release notes of 0.8.0 and of 1.0)."""
+OF_A_GENERATION = ("step_seconds", "sequence_seconds", "request_seconds")
+"""What an older generation has a factor of its own for."""
 CONFIGURATION_COLUMNS = (
     "model", "gpu", "num_gpus", "tp", "pp", "engine", "weight_bits", "weight_format", "kv_bits", "input_tokens",
     "output_tokens", "batch", "request_rate_per_s", "mode",
 )  # fmt: skip
+_VERSION = re.compile(r"(\d{1,2})\.(\d+)")
 FREE_SHARE = 0.3
 """Of a GPU that weights leave for the cache where a row does not say over how many GPUs the model is divided."""
 
@@ -44,14 +53,18 @@ class Measured:
     output: float
     batch: float  # in flight over all replicas; nan: not stated
     rate: float  # requests/s; nan: closed loop or all at once
+    older: bool  # run by a generation of the engine before the present one
     requests: float  # of the whole run, where all come at once; nan: not stated, as good as endless
+    most: float  # in flight of one replica, where the row does not say: the default of the engine
     pool: bool
     figures: Mapping[str, float]
 
     @property
     def keys(self) -> Mapping[str, tuple[str, ...]]:
-        """Coefficients by quantity; the tail of a finite run is one of measurements, not of plans."""
-        return {**self.serving.keys, "tail": () if math.isnan(self.requests) else ("tail",)}
+        """Coefficients by quantity; the tail of a finite run and older engines are of measurements, not of plans."""
+        older = {name: (f"{name}.{self.engine}-older",) for name in OF_A_GENERATION if self.older}
+        found = {name: (*keys, *older.get(name, ())) for name, keys in self.serving.keys.items()}
+        return {**found, "tail": () if math.isnan(self.requests) else ("tail",)}
 
 
 class Unpredictable(Exception):
@@ -130,7 +143,9 @@ def measured(row: Row, library: Library) -> Measured:
         output=output,
         batch=row.positive("batch") or (1.0 if single else float("nan")),
         rate=_rate(row),
+        older=is_older(engine, row.text("engine_version"), row.text("date")),
         requests=row.positive("requests") or float("nan"),
+        most=float(profile.sequences) if profile else OTHER_SEQUENCES,
         pool=profile is not None and profile.pool,
         figures=figures,
     )
@@ -188,6 +203,16 @@ def _rate(row: Row) -> float:
     """Return the requests per second that arrive; nan where there is a number in flight or all come at once."""
     rate = row.positive("request_rate_per_s")
     return rate if rate is not None and row.positive("batch") is None else float("nan")
+
+
+def is_older(engine: str, version: str, date: str) -> bool:
+    """Return whether a run used a generation of its engine before the present one; what is not stated is none."""
+    if engine not in RENEWED:
+        return False
+    first, month = RENEWED[engine]
+    if stated := _VERSION.match(version):
+        return (int(stated[1]), int(stated[2])) < first
+    return "" < date < month
 
 
 def collect(rows: Sequence[Row], library: Library) -> tuple[list[Measured], dict[str, int]]:

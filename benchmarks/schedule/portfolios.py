@@ -16,11 +16,11 @@ from planner.documents.files import data_folder
 from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, Timetable, objective_value
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import Scenario
-from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.prepare import prepare
 from planner.solving.timetable.build import build_timetable
 from planner.solving.timetable.greedy import ORDERS, best_greedy, greedy_timetable
-from planner.solving.timetable.optimise import better, linear_relaxation
+from planner.solving.timetable.optimise import PROVEN_GAP
+from planner.solving.timetable.search import TimetableSearch
 
 SHARED = ("own", "gpus", "reservation", "everything")
 ARCHITECTURES = ("tinyllama-1.1b", "mistral-7b", "llama-2-7b", "llama-2-13b", "llama-3-8b")
@@ -68,10 +68,12 @@ class Measured:
     """What one portfolio took and cost; dollars are the objective of the timetable."""
 
     name: str
+    shared: str
     prepare_seconds: float
     build_seconds: float
     modes: int
     first_plan_seconds: float
+    alone: float  # dollars where each job had the machines for itself, and nothing is reserved
     rules: dict[str, float | None]  # dollars by simple rule
     found: dict[float, tuple[float | None, float]]  # seconds -> dollars and the larger bound
     proven: bool
@@ -79,10 +81,26 @@ class Measured:
     peak_gb: float
 
     @property
+    def rule(self) -> float | None:
+        """Return the dollars of the better simple rule; None where no rule has a plan."""
+        return min((one for one in self.rules.values() if one is not None), default=None)
+
+    @property
     def saved(self) -> float | None:
         """Return by how much the last plan is cheaper than the better simple rule; None where no rule has a plan."""
-        rules, (usd, _) = [one for one in self.rules.values() if one is not None], list(self.found.values())[-1]
-        return 1 - usd / min(rules) if rules and usd is not None else None
+        usd, _ = list(self.found.values())[-1]
+        return 1 - usd / self.rule if self.rule and usd is not None else None
+
+    @property
+    def most_saved(self) -> float | None:
+        """Return the most that any plan could save, by the bound."""
+        _, bound = list(self.found.values())[-1]
+        return 1 - bound / self.rule if self.rule else None
+
+    @property
+    def contends(self) -> float | None:
+        """Return by how much the better simple rule costs more than the jobs alone: what they take from each other."""
+        return self.rule / self.alone - 1 if self.rule else None
 
     def __str__(self) -> str:
         rules = ", ".join(f"{name} {'none' if usd is None else f'${usd:,.2f}'}" for name, usd in self.rules.items())
@@ -93,9 +111,14 @@ class Measured:
         return (
             f"{self.name:<16} prepared {self.prepare_seconds:.1f} s, {self.modes} modes {self.build_seconds:.1f} s, "
             f"first plan {self.first_plan_seconds:.2f} s; {rules}; {gaps}{' proven' if self.proven else ''}; "
-            f"{'no rule has a plan' if self.saved is None else f'saves {self.saved:.1%}'}, "
+            f"{self._saving()}, "
             f"{self.cpu_seconds:.0f} CPU s, {self.peak_gb:.2f} GB"
         )
+
+    def _saving(self) -> str:
+        if self.saved is None or self.most_saved is None or self.contends is None:
+            return "no rule has a plan"
+        return f"saves {self.saved:.1%} of at most {self.most_saved:.1%}, the rule {self.contends:.1%} above jobs alone"
 
 
 def measure(count: int, shared: str, seconds: Sequence[float], seed: int = SEED) -> Measured:
@@ -105,32 +128,34 @@ def measure(count: int, shared: str, seconds: Sequence[float], seed: int = SEED)
     prepared_at = perf_counter()
     problem = build_timetable(prepared).problem
     built_at = perf_counter()
-    rules = {order: _usd(problem, greedy_timetable(problem, order)) for order in ORDERS}
-    hint = best_greedy(problem)
-    first = perf_counter() - built_at
+    rules: dict[str, float | None] = {order: _usd(problem, greedy_timetable(problem, order)) for order in ORDERS}
+    search = TimetableSearch(problem, best_greedy(problem), PROVEN_GAP)
+    first, worked, begun = perf_counter() - built_at, process_time(), perf_counter()
     found: dict[float, tuple[float | None, float]] = {}
-    proven, bound, incumbent, worked = False, 0.0, hint, process_time()
     for limit in seconds:
-        begun = perf_counter()
-        if bound == 0.0:
-            bound, incumbent = linear_relaxation(problem, incumbent, limit / 2)
-        left = max(0.5, limit - (perf_counter() - begun))
-        result = solve_timetable(problem, SearchLimits(left, hint=incumbent, least=int(bound) or None))
-        incumbent, bound = better(problem, result.schedule, incumbent), max(bound, result.bound)
-        proven = result.termination.value == "optimal"
-        found[limit] = (_usd(problem, incumbent), bound / UNITS_PER_USD)
+        search.improve(begun + limit - perf_counter())
+        found[limit] = (_usd(problem, search.schedule), search.bound / UNITS_PER_USD)
     return Measured(
         f"{shared}-{count}",
+        shared,
         prepared_at - started,
         built_at - prepared_at,
         sum(len(task.modes) for task in problem.tasks),
         first,
-        dict(rules),
+        alone_usd(problem),
+        rules,
         found,
-        proven,
+        search.is_proven,
         process_time() - worked,
         peak_gb(),
     )
+
+
+def alone_usd(problem: Timetable) -> float:
+    """Return the dollars of the jobs in their cheapest modes without reservations, as if each were alone."""
+    lots = {number for number, one in enumerate(problem.resources) if one.price is not None}
+    modes = ([m for m in task.modes if not lots.intersection(which for which, _ in m.needs)] for task in problem.tasks)
+    return sum(min(mode.cost for mode in some) for some in modes) / UNITS_PER_USD
 
 
 def peak_gb() -> float:

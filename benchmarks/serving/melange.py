@@ -3,7 +3,9 @@
 The formulation is that of Melange (Griggs et al. 2024, https://arxiv.org/abs/2404.14527): requests fall into buckets
 of one size, each bucket into slices of equal rate. A slice goes to one kind; on kind j it takes rate / greatest rate of
 that size on j of a machine. Whole machines of each kind carry what goes there, at the least dollars of the hour.
-Nothing is paid for starts, and the router knows the length of every answer before it is written.
+Nothing is paid for starts, and the router knows the length of every answer before it is written. A machine is taken to
+carry as much of each size as it would of that size alone, whatever else it has. In truth several sizes on one machine
+slow each other down: see `divided.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.serving.hours import Hour, Stream
 from planner.formulation.program import INFINITY, Program, sparse_rows
 from planner.solvers.registry import run
 
@@ -68,15 +71,19 @@ def routed_program(rate: Floats, rates: Floats, usd: Floats, slices: int = SLICE
     )
 
 
-def routed_usd(loads: Floats, share: Floats, rates: Floats, usd: Floats, slices: int = SLICES) -> tuple[Floats, Floats]:
-    """Return the dollars (loads,) of each hour, and their bounds."""
-    keep = useful_kinds(rates, usd)
-    found = [
-        run(
-            routed_program(load * share, rates[:, keep], usd[keep], slices),
-            relative_gap=GAP,
-            time_limit_seconds=SECONDS,
+def routed_hours(loads: Floats, share: Floats, rates: Floats, usd: Floats, slices: int = SLICES) -> list[Hour]:
+    """Return the fleet of each load; what goes to a kind is spread evenly over its machines."""
+    keep = np.flatnonzero(useful_kinds(rates, usd))
+    found, cells = [], (len(share), len(keep))
+    for load in loads.tolist():
+        program = routed_program(load * share, rates[:, keep], usd[keep], slices)
+        answer = run(program, relative_gap=GAP, time_limit_seconds=SECONDS)
+        sent = answer.values[: share.size * len(keep)].reshape(cells) / (slices or 1) * load * share[:, None]
+        count = np.round(answer.values[share.size * len(keep) :])
+        streams = tuple(
+            Stream(int(keep[one]), int(count[one]), sent[:, one] / count[one]) for one in np.flatnonzero(count).tolist()
         )
-        for load in loads.tolist()
-    ]
-    return np.array([one.objective for one in found]), np.array([one.bound for one in found])
+        machines = np.zeros(len(usd))
+        machines[keep] = count
+        found.append(Hour(load, float(usd @ machines), float(answer.bound or 0.0), machines, streams))
+    return found

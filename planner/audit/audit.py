@@ -17,7 +17,6 @@ from planner.audit.evaluation import evaluate
 from planner.audit.further_ways import ways_of_plan
 from planner.audit.limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.model_choice import decided_scenario
-from planner.audit.replicas.fleet import audit_services
 from planner.audit.timetable import lateness_usd, waited_hours
 from planner.library.techniques import read_techniques
 from planner.results.serving.together import jobs_alone, services_usd
@@ -47,6 +46,8 @@ def audit(
     found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
     found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
     if plan.services and plan.status not in _NO_PLAN:
+        from planner.audit.replicas.fleet import audit_services  # late: most plans have no services
+
         found += audit_services(plan, scenario, library, tolerance)
         if plan.jobs:
             scenario, plan = without_services(scenario, services_usd(plan)), jobs_alone(plan)

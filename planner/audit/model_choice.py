@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.audit.comparison import Violation
 from planner.estimates import loss_laws
-from planner.scenario.choices.definite import architectures_of, decide, decide_scenario, open_job
+from planner.scenario.choices.definite import architectures_of, decide, decide_scenario, open_jobs
 from planner.scenario.choices.open_job import OwnLaw
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from planner.results.choices.model import BatchChoice, ModelChoice
     from planner.results.plan import Assignment, Plan
     from planner.scenario.choices.open_job import OpenJob
+    from planner.scenario.job import Job
     from planner.scenario.scenario import Scenario
 
 _ROUNDING = 0.6
@@ -25,17 +26,34 @@ _ROUNDING = 0.6
 
 
 def decided_scenario(plan: Plan, scenario: Scenario, library: Library) -> tuple[Scenario | None, list[Violation]]:
-    """Return the scenario with what the plan chose in place of what was open, and what is wrong with the choice.
+    """Return the scenario with what the plan chose in place of what was open, and what is wrong with the choices.
 
     A scenario that leaves nothing open is returned as it is; None where the plan does not say what it chose.
     """
-    job = open_job(scenario)
-    if job is None:
-        strange = [one.name for one in plan.jobs if one.model is not None]
-        return scenario, [Violation(name, "model", None, "a choice that was not left open") for name in strange]
+    jobs = {job.name: job for job in open_jobs(scenario)}
+    found = [
+        Violation(one.name, "model", None, "a choice that was not left open")
+        for one in plan.jobs
+        if one.model is not None and one.name not in jobs
+    ]
+    if not jobs or not plan.jobs:
+        return scenario, found
+    decided = []
+    for job in jobs.values():
+        definite, wrong = _decided(plan, job, library)
+        found += wrong
+        if definite is None:
+            return None, found
+        decided.append(definite)
+    found += _together(plan, scenario)
+    return decide_scenario(scenario, *decided), found
+
+
+def _decided(plan: Plan, job: OpenJob, library: Library) -> tuple[Job | None, list[Violation]]:
+    """Return an open job with what the plan chose of it, and what is wrong with the choice; None without one."""
     assignment = next((one for one in plan.jobs if one.name == job.name), None)
     if assignment is None:
-        return (None, [Violation(job.name, "job", "an assignment", None)]) if plan.jobs else (scenario, [])
+        return None, [Violation(job.name, "job", "an assignment", None)]
     chosen = assignment.model
     if chosen is None:
         return None, [Violation(job.name, "model", "what was chosen", None)]
@@ -50,8 +68,18 @@ def decided_scenario(plan: Plan, scenario: Scenario, library: Library) -> tuple[
     given = not job.uses_law and not job.opens_batch
     found = [Violation(job.name, *broken) for broken in _choice(chosen, job, architecture, assignment)]
     found += _loss(chosen, job, architecture)
-    decided = decide(job, architecture.name, batch, None if given else chosen.tokens, sigma)
-    return decide_scenario(scenario, decided), found
+    return decide(job, architecture.name, batch, None if given else chosen.tokens, sigma), found
+
+
+def _together(plan: Plan, scenario: Scenario) -> list[Violation]:
+    """Return where a plan of several jobs does not say, once for all, how far its losses may be above the least."""
+    stated = {one.model.above_least for one in plan.jobs if one.model is not None}
+    several = len(scenario.jobs) > 1
+    wrong = [one for one in stated if (one is None) == several or (one is not None and one < 0)]
+    if not wrong and len(stated) == 1:
+        return []
+    expected = "one number of at least 0" if several else None
+    return [Violation(scenario.name, "model.above_least", expected, ", ".join(map(str, stated)))]
 
 
 def _batch(chosen: ModelChoice, job: OpenJob) -> tuple[int, float]:

@@ -279,8 +279,7 @@ def outdone_by_other_frameworks(job: Job, ways: Configurations, run: RunHours) -
     They are joined with no offer: on none and at no spot share is such a configuration better than the other. Of two
     that are equal in everything the framework that comes first stays.
     """
-    outdone = np.zeros(len(ways), dtype=bool)
-    order = list(dict.fromkeys(recipe.framework for recipe in ways.recipes))
+    outdone, order = np.zeros(len(ways), dtype=bool), list(dict.fromkeys(one.framework for one in ways.recipes))
     if len(order) < 2 or isinstance(job, InferenceJob):  # whose engines are methods of their own
         return outdone
     framework = np.asarray([order.index(recipe.framework) for recipe in ways.recipes])[ways.recipe]
@@ -289,9 +288,13 @@ def outdone_by_other_frameworks(job: Job, ways: Configurations, run: RunHours) -
     burden = burden[(burden != burden[:, :1]).any(axis=1)]  # what is the same everywhere tells none apart
     group = ways.machine * len(names) + label[ways.recipe]
     by_group = np.argsort(group, kind="stable")
-    for members in np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1):
-        mine, of = burden[:, members], framework[members]
-        no_worse = np.all(mine[:, :, None] <= mine[:, None, :], axis=0)
-        better = np.any(mine[:, :, None] < mine[:, None, :], axis=0) | (of[:, None] < of)
-        outdone[members] = np.any(no_worse & better & (of[:, None] != of), axis=0)
+    _, starts, sizes = np.unique(group[by_group], return_index=True, return_counts=True)
+    for size in set(sizes.tolist()):  # all groups of one size at once: (groups, size, size)
+        members = by_group[starts[sizes == size][:, None] + np.arange(size)]
+        of = framework[members]
+        no_worse, better = of[:, :, None] != of[:, None, :], of[:, :, None] < of[:, None, :]
+        for one in burden[:, members]:
+            no_worse = no_worse & (one[:, :, None] <= one[:, None, :])
+            better = better | (one[:, :, None] < one[:, None, :])
+        outdone[members] = np.any(no_worse & better, axis=1)
     return outdone

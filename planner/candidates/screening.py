@@ -141,9 +141,8 @@ def screen(
     rejections.reject_rows(rows[late], ENDS_AFTER_DEADLINE)
     rows, (low, high, cut), follows = rows[~late], (one[~late] for one in (low, high, cut)), follows[~late]
     kept_table = replace(table.rows(rows), share_low=low, share_high=np.maximum(np.minimum(high, cut), low))
-    able, policies = follows, None
-    if able.any():
-        able &= ~has_coarse_billing(kept_table, candidates.hours.rows(rows), candidates.columns)
+    policies, hours = None, candidates.hours.rows(rows)
+    able = follows & ~has_coarse_billing(kept_table, hours, candidates.columns)
     if able.any():
         shared, share = limits.budget_usd is not None or len(table.jobs) > 1, limits.spot_share
         target = SearchTarget(
@@ -157,9 +156,10 @@ def screen(
     reached = (cut >= low - SHARE_TOLERANCE) & (policies is None or len(policies.origin) == 0)
     share_high = np.where(able & (low <= 0), kept_table.share_low, kept_table.share_high)
     mixes = np.flatnonzero(~able | (low <= 0) | reached)
-    rounded, origin, billed = apply_billing_steps(
-        replace(kept_table, share_high=share_high).rows(mixes), candidates.hours.rows(rows[mixes]), candidates.columns
-    )
+    mixed = replace(kept_table, share_high=share_high)
+    if len(mixes) < len(rows):  # mostly all of them: selecting copies every column
+        mixed, hours = mixed.rows(mixes), hours.rows(mixes)
+    rounded, origin, billed = apply_billing_steps(mixed, hours, candidates.columns)
     found = ScreenedCandidates(rounded, rows[mixes[origin]], billed, rejections.reasons, lateness)
     return found if policies is None else found.with_policies(policies, rows[policies.origin])
 

@@ -15,13 +15,14 @@ from planner.cli.terminal import show_progress
 if TYPE_CHECKING:
     from planner.cli.output import Output
     from planner.loading.scenario_file import LoadedScenario
-    from planner.scenario.scenario import SolveOptions
+    from planner.scenario.scenario import Scenario, SolveOptions
 
 
 @click.command()
 @loaded_question
 @click.option("--by", type=click.Choice(["method", "gpu", "provider"]), help="Show one curve for each of them.")
 @click.option("--all", "every", is_flag=True, help="Show every breakpoint, not a selection.")
+@click.option("--job", "name", metavar="NAME", help="Of jobs next to a service: whose frontier (default: the jobs').")
 @output_options
 @click.option(
     "--points",
@@ -31,12 +32,15 @@ if TYPE_CHECKING:
     help="Most points to solve if several jobs share a limit.",
 )
 @solve_options()
-def frontier(loaded: LoadedScenario, by: Any, every: bool, output: Output, points: int, options: SolveOptions) -> None:
+def frontier(
+    loaded: LoadedScenario, by: Any, every: bool, name: str | None, output: Output, points: int, options: SolveOptions
+) -> None:
     """Show the cost of SCENARIO for every deadline.
 
     For one job every breakpoint is exact. With objective: loss it shows the
     least loss for every budget, for a service the dollars of a month for
-    every limit on the time per token. SCENARIO is a file, the name of a
+    every limit on the time per token. Next to a service it is that of the
+    jobs; --job with the service's name shows the other. SCENARIO is a file, the name of a
     shipped scenario, or - for standard input.
 
     Try: planner frontier quickstart --plot frontier.svg
@@ -45,7 +49,7 @@ def frontier(loaded: LoadedScenario, by: Any, every: bool, output: Output, point
     if loaded.scenario.objective == "loss":
         _frontier_of_loss(loaded, by, output, points, options)
         return
-    if any(job.kind == "serve" for job in loaded.scenario.jobs):
+    if _is_of_service(loaded.scenario, name):
         _frontier_of_service(loaded, by, output, points, options)
         return
     with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
@@ -58,6 +62,18 @@ def frontier(loaded: LoadedScenario, by: Any, every: bool, output: Output, point
 
     output.write(found, functools.partial(render_frontier, every=every), draw_frontier if found.points else None)
     click.get_current_context().exit(EXIT_CODES[found.status])
+
+
+def _is_of_service(scenario: Scenario, name: str | None) -> bool:
+    """Return whether the frontier is that of a service: the only job, or the one that is named."""
+    services = {job.name for job in scenario.jobs if job.kind == "serve"}
+    names = [job.name for job in scenario.jobs]
+    if name is None:
+        return len(services) == len(names)
+    if not services or name not in names:
+        what = "is for jobs next to a service" if not services else f"no job {name!r}: one of {', '.join(names)}"
+        raise click.UsageError(f"--job: {what}", click.get_current_context())
+    return name in services
 
 
 def _frontier_of_loss(loaded: LoadedScenario, by: Any, output: Output, points: int, options: SolveOptions) -> None:
@@ -82,9 +98,13 @@ def _frontier_of_service(loaded: LoadedScenario, by: Any, output: Output, points
         raise click.UsageError("--by divides a frontier of cost against time", context)
     with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
         from planner.analysis.frontier.service import SERVICE_POINTS, service_frontier
+        from planner.analysis.frontier.together import frontier_of_service
 
         default = context.get_parameter_source("points") is ParameterSource.DEFAULT
-        found = service_frontier(loaded.scenario, options, points=SERVICE_POINTS if default else points)
+        alone = all(job.kind == "serve" for job in loaded.scenario.jobs)
+        found = (service_frontier if alone else frontier_of_service)(
+            loaded.scenario, options, points=SERVICE_POINTS if default else points
+        )
     from planner.report.plots.service import draw_service_frontier
     from planner.report.serving.frontier import render_service_frontier
 

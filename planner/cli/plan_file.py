@@ -62,17 +62,18 @@ def scenario_of(plan: Plan, path: str) -> Scenario:
 
 def decided_scenario_of(plan: Plan, path: str) -> Scenario:
     """Return the scenario that a plan carries, with what the plan chose in place of what the scenario leaves open."""
-    from planner.scenario.choices.definite import decide, decide_scenario, open_job
+    from planner.scenario.choices.definite import decide, decide_scenario, open_jobs
 
-    scenario = scenario_of(plan, path)
-    job = open_job(scenario)
-    chosen = next((one.model for one in plan.jobs if job is not None and one.name == job.name), None)
-    if job is None or chosen is None:
-        return scenario
-    batch = job.batches[0] if chosen.batch is None else chosen.batch.sequences
-    sigma = 0.0 if chosen.batch is None else chosen.batch.sigma
-    given = not job.uses_law and chosen.batch is None
-    return decide_scenario(scenario, decide(job, chosen.architecture, batch, None if given else chosen.tokens, sigma))
+    scenario, decided = scenario_of(plan, path), []
+    for job in open_jobs(scenario):
+        chosen = next((one.model for one in plan.jobs if one.name == job.name), None)
+        if chosen is None:
+            return scenario
+        batch = job.batches[0] if chosen.batch is None else chosen.batch.sequences
+        sigma = 0.0 if chosen.batch is None else chosen.batch.sigma
+        given = not job.uses_law and chosen.batch is None
+        decided.append(decide(job, chosen.architecture, batch, None if given else chosen.tokens, sigma))
+    return decide_scenario(scenario, *decided)
 
 
 def jobs_of(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:

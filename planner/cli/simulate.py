@@ -65,6 +65,7 @@ def simulate(
 
     The fleet of a service is simulated request by request, in each distinct
     hour, with losses of spot machines; --runs is the number of requests.
+    Jobs next to a service are replayed as well, each with its figures.
 
     Try: planner simulate spot-heavy --as-of 2026-06-01
     """
@@ -72,7 +73,7 @@ def simulate(
     output.check()
     name = loaded.scenario.name
     plan = read_plan(plan_file) if plan_file is not None else None
-    if any(job.kind == "serve" for job in loaded.scenario.jobs):
+    if all(job.kind == "serve" for job in loaded.scenario.jobs):
         _simulate_service(loaded, plan, output, options, replay)
         return
     with show_progress(f"solving {name}" if plan is None else f"reading {name}") as progress, loaded.locate_faults():
@@ -104,9 +105,6 @@ def _simulate_service(
         if given is not None:
             fix = "leave it out; --json has all figures"
             raise ScenarioError([Fault("simulate", 0, option, "not supported for kind: serve", fix)])
-    left_out = ", ".join(job.name for job in loaded.scenario.jobs if job.kind != "serve")
-    if left_out:
-        show(f"simulated is the service alone, without {left_out}", err=True)
     with show_progress(f"simulating {loaded.scenario.name}"), loaded.locate_faults():
         from planner.analysis.serving.simulate import simulate_service
 
@@ -119,6 +117,9 @@ def _simulate_service(
 
 def _policies_text(scenario: Scenario, found: Simulation) -> str:
     from planner.analysis.simulation.policy_advice import policy_tables
+    from planner.scenario.serving.together import without_services
 
+    if found.services_usd is not None:
+        scenario = without_services(scenario, found.services_usd)
     document = {"scenario": scenario.name, "jobs": policy_tables(scenario, found.plan)}
     return json_text(document, indent=1) + "\n"

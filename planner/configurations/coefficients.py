@@ -45,12 +45,7 @@ _SELECTIVE_CODES = {
     "attention": CHECKPOINT_KEEP_ATTENTION,
     "scores": CHECKPOINT_MEGATRON_SELECTIVE,
 }
-_ATTENTION = {
-    "flash": ATTENTION_FLASH,
-    "mem_efficient": ATTENTION_MEM_EFFICIENT,
-    "eager": ATTENTION_EAGER,
-    "sparse": ATTENTION_SPARSE,
-}
+_ATTENTION = {"mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER, "sparse": ATTENTION_SPARSE}
 
 
 @dataclass(frozen=True)
@@ -195,7 +190,9 @@ def _activations(
     norm_units = 5.0 if network.parallel_residual else framework.norm_units
     return Activations(
         checkpointing=_checkpoint_code(recipe, framework),
-        attention=_ATTENTION[recipe.attention],
+        attention=_ATTENTION.get(
+            recipe.attention, ATTENTION_FLASH
+        ),  # releases of flash attention differ in speed alone
         logit_bytes=loss.logit_bytes,
         logits_materialised=int(loss.materialised),
         element_bytes=element,
@@ -255,6 +252,8 @@ def _kernels(
         values["moe_factor"] = 1.0
     if (exposed := table.values.sharding.values[recipe.sharding].exposed) is not None:
         values["overlap"] = 1.0 - kernels.value(exposed) * (1.0 - values["overlap"])
+    if (gain := table.values.attention.values[recipe.attention].gain) is not None:
+        values["attention_factor"] *= kernels.value(gain)
     if framework.grouped_experts == "all" or (framework.grouped_experts and recipe.weight_bits == 16):
         values["naive_experts"] = 0.0
     # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 OTHER_ENGINE = "other"
 """An engine without a profile: it gets the coefficients that all engines share."""
 
+TIMED_ATTENTION = ("Ampere", "Ada", "Hopper", "Blackwell")
+"""Generations whose attention of prompts has a coefficient of its own; others start from that of training."""
+
 QUANTITIES = (
     *("bandwidth", "cache_bandwidth", "flops", "attention_flops", "link_bytes_per_second", "link_seconds"),
     *("layer_seconds", "step_seconds", "sequence_seconds", "request_seconds", "arrival_seconds"),
@@ -89,7 +92,8 @@ def serving_of(
     link = "nvlink" if gpu.nvlink_by_default else "pcie"
     speeds = library.calibrations["gpu_efficiency"]
     peak = _peak_tflops(gpu, form) * TERA * speeds.value(gpu.name)
-    attention = gpu.matmul16_tflops * TERA * speeds.value(f"attention.{gpu.generation}")
+    timed = gpu.generation in TIMED_ATTENTION
+    attention = gpu.matmul16_tflops * TERA * (1.0 if timed else speeds.value(f"attention.{gpu.generation}"))
     per_link = gpu.nvlink_gb_s * GB / 2 if link == "nvlink" else PCIE_BYTES_PER_SECOND[gpu.pcie_gen]
     reach = gpu.memory_bandwidth_gb_s * GB
     mixed = architecture.experts > 0
@@ -104,16 +108,18 @@ def serving_of(
     def by_engine(name: str) -> tuple[str, ...]:
         return name, f"{name}.{engine}"
 
+    host = (f"host.{gpu.generation}", f"card.{gpu.name}")
+    kernels = (f"launch.{weights}", f"mixture.{engine if mixed else 'none'}")
     grouped = f"experts.{'mixture' if mixed else 'none'}"
     by_format = (f"reading.{weights}", f"reading.{engine}.{weights}")
     keys = {
         "bandwidth": (*by_engine("bandwidth"), f"memory.{gpu.name}", *by_format),
         "cache_bandwidth": (*by_engine("cache_bandwidth"), f"memory.{gpu.name}"),
         "flops": (*by_engine("flops"), f"products.{gpu.name}", f"products.{weights}", grouped),
-        "attention_flops": ("attention_flops", f"products.{gpu.name}"),
+        "attention_flops": (f"attention_flops.{gpu.generation if timed else 'other'}",),
         "link_bytes_per_second": (f"link.{link}",),
         "link_seconds": (f"link_seconds.{link}",),
-        "layer_seconds": (*by_engine("layer_seconds"), f"launch.{weights}", f"mixture.{engine if mixed else 'none'}"),
+        "layer_seconds": (*by_engine("layer_seconds"), *host, *kernels),
         "step_seconds": by_engine("step_seconds"),
         "sequence_seconds": by_engine("sequence_seconds"),
         "request_seconds": by_engine("request_seconds"),
@@ -127,14 +133,21 @@ def serving_of(
 def _peak_tflops(gpu: GpuSpec, form: WeightFormat) -> float:
     """Return the dense peak of the sheet that products of a format take.
 
-    8-bit products: the FP8 peak, twice the 16-bit peak of Turing and newer GPUs without FP8 (their INT8 rate).
+    8-bit products: the FP8 peak, twice the 16-bit peak of Turing and newer GPUs without FP8 (their INT8 rate). 4-bit
+    products: twice that. A GPU older than the products of a format turns its weights into 16 bit.
     """
     if form.compute == 32:
         return gpu.fp32_tflops
-    if form.compute == 8 and gpu.tensor16_tflops:
-        turing = gpu.generation in ("Turing", "Ampere")
-        return gpu.fp8_tflops or (2.0 if turing else 1.0) * gpu.matmul16_tflops
-    return gpu.matmul16_tflops
+    if form.compute > 8 or not gpu.tensor16_tflops or _capability(gpu) < form.native:
+        return gpu.matmul16_tflops
+    turing = gpu.generation in ("Turing", "Ampere")
+    eight = gpu.fp8_tflops or (2.0 if turing else 1.0) * gpu.matmul16_tflops
+    return eight * 8.0 / form.compute
+
+
+def _capability(gpu: GpuSpec) -> float:
+    """Return the CUDA compute capability; other vendors' present GPUs have the products of every format."""
+    return float(gpu.compute_capability) if gpu.vendor == "NVIDIA" else float("inf")
 
 
 class ServingColumns:

@@ -42,7 +42,7 @@ KeyPath = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the top."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Marks:
     """The line (1-based) on which a value starts, and the marks of the values inside it."""
 
@@ -102,6 +102,8 @@ def parse_value(text: str, file: str) -> Any:
     return _parse(text, file)[0]
 
 
+_NOTHING: dict[str | int, Marks] = {}
+"""What lies inside a scalar: one empty mapping for all, because a price list has thousands."""
 _NO_KEY_AS_COLLECTION = "a list or mapping is used as a key"
 
 
@@ -149,11 +151,12 @@ class _Reader:
         if event.tag is not None:
             self.fault(line, path, f"the tag {short_key(event.tag)} is not supported", "remove the tag")
         self.nodes += 1
-        marks = Marks(line)
         if isinstance(event, yaml.ScalarEvent):
+            marks = Marks(line, _NOTHING)
             self.check(line, path, self.depth)
             value = self.scalar(event, path, is_key)
         else:
+            marks = Marks(line)
             self.check(line, path, self.depth + 1)
             if event.anchor:
                 self.anchors[event.anchor] = None
@@ -163,6 +166,14 @@ class _Reader:
         if event.anchor:
             self.anchors[event.anchor] = (value, marks, self.nodes - before)
         return value, marks
+
+    def key(self, event: Any, path: KeyPath) -> Any:
+        """Return what a mapping has as a key; most are plain words, which need no marks."""
+        if not isinstance(event, yaml.ScalarEvent) or event.anchor or event.tag is not None:
+            return self.value(event, path, is_key=True)[0]
+        self.nodes += 1
+        self.check(_line(event), path, self.depth)
+        return self.scalar(event, path, is_key=True)
 
     def scalar(self, event: Any, path: KeyPath, is_key: bool) -> Any:
         is_plain = event.style in (None, "")
@@ -196,7 +207,7 @@ class _Reader:
     def mapping(self, path: KeyPath, marks: Marks) -> dict[str, Any]:
         values: dict[str, Any] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            line, written = _line(event), self.value(event, path, is_key=True)[0]
+            line, written = _line(event), self.key(event, path)
             key = str(written)
             if isinstance(written, (dict, list)):
                 fix = "use a word as key; quote text that starts with { or ["
@@ -208,7 +219,8 @@ class _Reader:
             value, inside = self.value(next(self.events), (*path, key))
             if key not in values:
                 values[key] = value
-                marks.children[key] = Marks(line, inside.children)  # the line of the key, not of its value
+                inside.line = line  # that of the key, not of its value
+                marks.children[key] = inside
         return values
 
 
@@ -238,9 +250,10 @@ def plain_scalar(text: str) -> Any:
 
 
 def _parse(text: str, file: str) -> tuple[Any, Marks]:
-    reader = _Reader(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), file)
-    found = None
+    found, reader = None, _Reader(iter(()), file)
     try:
+        # The loader's own events, none at the end: `yaml.parse` asks three times for each.
+        reader.events = iter(getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text).get_event, None)
         found = reader.document()
     except yaml.YAMLError as error:
         reader.faults.append(_syntax_fault(error, text, file))

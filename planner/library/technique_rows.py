@@ -86,9 +86,10 @@ class Sharding(Value):
 
 
 class Attention(Value):
-    """Kernels of attention, and the widest element that they compute in."""
+    """Kernels of attention, and the widest element that they compute in; `gain`: their speed over that of flash."""
 
     max_element_bytes: float | None = None
+    gain: str | None = None
     meets: Literal["all", "sqrt"] = "all"
 
 

@@ -31,6 +31,8 @@ TABLES = {"provider": "Provider", "gpu": "GPU", "method": "Method"}
 
 def render(explanation: Explanation) -> str:
     """Return the text of an explanation without a final newline."""
+    if explanation.parts:
+        return "\n".join(_of_both(explanation))
     if explanation.service is not None:
         from planner.report.serving.explanation import render_reasons  # imports this module
 
@@ -42,6 +44,23 @@ def render(explanation: Explanation) -> str:
     else:
         lines = plan(explanation)
     return "\n".join(lines)
+
+
+def _of_both(explanation: Explanation) -> list[str]:
+    """Return what jobs and a service cost, why each part is as it is, and what a looser limit of both saves."""
+    jobs, service = explanation.parts
+    whole, served = explanation.cost_usd or 0.0, service.cost_usd or 0.0
+    of_jobs = words.usd(whole - served)  # of solve, which may wait less than least dollars do
+    costs = f"{jobs.scenario} {of_jobs}, {service.scenario} {words.usd(served)}"
+    text = f"{explanation.scenario}: {words.usd(whole)} in all: {costs}"
+    lines = words.wrap_lines(words.sanitise(text), words.width(), 2)
+    for part in explanation.parts:
+        lines += ["", *render(part).split("\n")]
+    steps = [step for step in explanation.next_steps if step.limit.startswith("limits.")]
+    shared = explanation.model_copy(update={"alternatives": (), "compared_by": ""})
+    both = [line for one in steps if one.setting for line in (*step_lines(one, shared), *settings([one.setting], 2))]
+    both += _next(shared.model_copy(update={"next_steps": tuple(one for one in steps if not one.setting)}))
+    return [*lines, "", *words.section("Both", both)]
 
 
 def plan(explanation: Explanation) -> list[str]:
@@ -142,7 +161,8 @@ def step_lines(step: LimitSensitivity, explanation: Explanation) -> list[str]:
     gains = ", ".join(format_gain(explanation, step.gain, step.delta_usd or 0.0, step.delta_hours or 0.0))
     old, new = limit_value(step.limit, step.change_from), limit_value(step.limit, step.change_to)
     change = f": {new}" if isinstance(step.change_to, str) else f" {old} -> {new}"
-    looser = f"{limit_name(step.limit, job_scope(explanation))}{change}: {gains}"
+    name = limit_name(step.limit, job_scope(explanation))
+    looser = f"without the limit on {name}: {gains}" if step.change_to == "none" else f"{name}{change}: {gains}"
     hours = f"{words.hours(step.hours)}, " if step.hours is not None else ""
     plan = f"{step.plan}, {hours}{words.usd(step.cost_usd or 0.0)}"
     below = [*words.wrap_lines(plan, line_room() - 2, 3)]

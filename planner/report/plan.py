@@ -164,12 +164,13 @@ def _joint_notes(plan: Plan) -> tuple[str, ...]:
 
 
 def _block(job: Assignment) -> list[str]:
-    """Return one of several jobs in at most six lines."""
+    """Return one of several jobs in at most seven lines."""
     vram = job.vram_gib
     fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
     chance = f"; {text}" if (text := parts.format_job_deadline(job)) else ""
     interval = words.between(job.hours.low, job.hours.high)
     lines = [
+        *(words.shorten(line.strip(), line_room()) for line in choices.answer(job.model)),
         *words.wrap_lines(parts.techniques(job, brief=True), line_room(), 1),
         *([words.shorten(made, line_room())] if (made := parts.batch(job)) else []),
         words.shorten(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), line_room()),

@@ -165,8 +165,13 @@ def scope(plan: Plan) -> list[str]:
     if not counts.offers:  # a plan that was written before offers were counted
         return []
     among = f"{best} among {counts.made:,} candidates of {counts.offers:,} offer{'' if counts.offers == 1 else 's'}"
-    model = plan.jobs[0].model if plan.jobs else None
-    if model is not None and model.compared > 1:
+    models = [job.model for job in plan.jobs if job.model is not None]
+    model = models[0] if models else None
+    if model is not None and model.above_least is not None:
+        compared = sum(one.compared for one in models)
+        proof = f"at most {max(model.above_least, 0.0005):.3f} above the least"
+        among = f"sum of losses {proof} of {compared:,} models compared; {among} for the chosen ones"
+    elif model is not None and model.compared > 1:
         goal = "least loss" if model.more_money is not None else "the best"
         what = "models and batches" if model.batch and model.loss else "batches" if model.batch else "models"
         among = f"{goal} of {model.compared:,} {what} compared; {among} for the chosen one"
@@ -179,7 +184,8 @@ def near_tie(plan: Plan) -> list[str]:
     least = plan.least_cost_usd
     if least is None or plan.cost_usd is None or words.usd(least) == words.usd(plan.cost_usd.expected):
         return []
-    of = "" if plan.jobs[0].model is None or plan.jobs[0].model.loss is None else " of this run"
+    has_loss = any(job.model is not None and job.model.loss is not None for job in plan.jobs)
+    of = " of this run" if has_loss else ""
     return words.wrap_lines(
         f"least cost{of} {words.usd(least)}, which takes longer: --set solve.ties=0", line_room(), 2
     )

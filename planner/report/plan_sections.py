@@ -9,15 +9,15 @@ from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.inference import plan as generation
 from planner.results.differences import device_noun
-from planner.results.estimate import Estimate
 from planner.results.plan import Assignment, Plan
 
 if TYPE_CHECKING:
+    from planner.results.estimate import Estimate
     from planner.results.inference import BulkGeneration
     from planner.results.plan_parts import SpotPlan
 
-Run = Assignment | Estimate
-"""A type with techniques, a batch, machines and a speed."""
+    Run = Assignment | Estimate
+    """A type with techniques, a batch, machines and a speed."""
 
 
 def generation_of(job: Run) -> BulkGeneration | None:
@@ -28,7 +28,7 @@ def generation_of(job: Run) -> BulkGeneration | None:
 def format_optimality(plan: Plan) -> str:
     """Return `optimal`, or how far from the optimum the plan can be."""
     if plan.gap is not None and (plan.status != "optimal" or plan.gap >= 0.0005):
-        return f"within {words.percent(plan.gap)} of optimum"
+        return f"within {words.percent(plan.gap)} of optimum" if plan.gap < 1.0 else "no bound within the time limit"
     return "optimal" if plan.status == "optimal" else "optimality unknown"
 
 

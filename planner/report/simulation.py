@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.infeasible import render_infeasible
+from planner.report.inference.simulation import service_replays
 from planner.results.differences import spot_percent
 from planner.results.simulation import OPTIMUM
 
@@ -45,6 +46,8 @@ def render_simulation(found: Simulation) -> str:
     elif len(found.jobs) > 1:
         lines += ["", *_jobs(found.jobs)]
     lines += ["", *words.section("Sampled", words.wrap_lines("; ".join(_sources(found)), line_room(), 5))]
+    if found.services:
+        lines += ["", *service_replays(found)]
     return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
 
 
@@ -60,7 +63,8 @@ def format_summary(found: Simulation) -> list[str]:
         rate = format_frequency(found.deadline_hit_rate)
         met = f", deadline{several} met in {rate} of runs{_format_guarantee(found)}"
     name = words.shorten(words.sanitise(found.scenario), 40)
-    return words.wrap_lines(f"{name}: {cost}{planned}{met}", words.width(), 3)
+    beside = "" if found.services_usd is None else f"; the service below costs {words.usd(found.services_usd)} more"
+    return words.wrap_lines(f"{name}: {cost}{planned}{met}{beside}", words.width(), 4)
 
 
 def _runs(found: Simulation) -> str:

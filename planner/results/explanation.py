@@ -33,7 +33,8 @@ class LimitSensitivity(Part):
 
     `worth` names what the limit gives more of: an hour, a dollar, a GPU, a GiB, or another choice (a list, a share).
     `change_to` is None where nothing is gained at any value, and `note` says so. `cost_usd`, `hours` and `plan`
-    are those at the new value, verified by solving; the deltas are against the present plan.
+    are those at the new value, verified by solving; the deltas are against the present plan. Next to a service those
+    of a job's or service's own limit are of its part, those of `limits` of both together.
     """
 
     worth: Literal["hour", "dollar", "gpu", "gib", "choice"]
@@ -189,6 +190,8 @@ class Explanation(Part):
     why_not: WhyNot | None = None
     service: ServiceReasons | None = None
     """Where the plan is that of a service; `cost_usd` are those of all hours, as in its plan."""
+    parts: tuple[Explanation, ...] = Field(default=(), exclude=True)
+    """Of jobs next to a service: the explanation of the jobs and that of the service, each under its own name."""
     relax: tuple[Relaxation, ...] = ()
     nearest: tuple[NearMiss, ...] = ()
     seconds: float = 0.0

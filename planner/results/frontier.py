@@ -150,6 +150,9 @@ class Frontier(Part):
     seconds: float
     as_of: str
     budget_usd: float | None = None
+    """Next to a service what it leaves of the budget."""
+    services_usd: float | None = None
+    """Of the services next to the jobs, the same at every point and part of none; None without services."""
     infeasible: Infeasible | None = None
     notes: tuple[str, ...] = ()
 

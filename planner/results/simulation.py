@@ -10,6 +10,7 @@ from pydantic import Field
 from planner.results.html import dollars, html_table
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import Part
+from planner.results.serving.simulation import ServiceReplay
 from planner.results.ways.considered import Infeasible
 
 PLANNED = "planned"
@@ -177,6 +178,10 @@ class Simulation(Part):
     policies: dict[str, PolicyFigures] = Field(default_factory=dict)
     predicted: PlanPrediction | None = None
     jobs: tuple[JobReplays, ...] = ()
+    services: tuple[ServiceReplay, ...] = ()
+    """Services next to the jobs, of which all other figures are; `runs` are the requests of each distinct hour, too."""
+    services_usd: float | None = None
+    """Dollars of the services, which are no part of the other figures; None without services."""
     cost_histogram: Histogram | None = None
     hours_histogram: Histogram | None = None
     seconds: float

@@ -24,7 +24,7 @@ from planner.scenario.disks.classes import DiskSpeed
 from planner.scenario.observed_run import Measured
 from planner.scenario.schedule import After, Moment, as_after
 from planner.scenario.stages import Stages, Trials, TrialsGiven
-from planner.scenario.techniques import Framework, LoraSettings, Techniques
+from planner.scenario.techniques import DEFAULT_LORA, Framework, LoraSettings, Techniques
 from planner.scenario.work import Work
 
 MAX_CONFIDENCE = 0.975
@@ -113,7 +113,7 @@ class Job(StrictModel):
     @property
     def lora(self) -> LoraSettings:
         """The adapters' settings, wherever they were given."""
-        return self.lora_given or self.techniques.lora_given or LoraSettings()
+        return self.lora_given or self.techniques.lora_given or DEFAULT_LORA
 
     @property
     def needs_timetable(self) -> bool:

@@ -101,6 +101,10 @@ class LoraSettings(StrictModel):
     train_embeddings: bool = False  # embedding and output layer in full (`modules_to_save` of PEFT)
 
 
+DEFAULT_LORA = LoraSettings()
+"""The adapters of a job that says nothing of them; made once, because thousands of recipes ask for it."""
+
+
 class Techniques(StrictModel):
     """What may be chosen; None is every value that makes sense for the job."""
 

@@ -46,6 +46,7 @@ class SolveResult:
     solution: Floats | None = None  # (variables,), integers exact
     objective: float | None = None
     bound: float | None = None
+    reduced_costs: Floats | None = None  # (variables,), of a linear program that is proven optimal
 
     @property
     def has_solution(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -119,7 +120,13 @@ class MathOptSolver:
         found = answer.solutions[0].primal_solution.variable_values  # the best one comes first
         values = np.zeros(program.size)
         values[list(found.ids)] = list(found.values)
-        return build_result(program, values, termination, self.name, seconds, limit=limit, bound=bound)
+        result = build_result(program, values, termination, self.name, seconds, limit=limit, bound=bound)
+        dual = answer.solutions[0].dual_solution.reduced_costs
+        if termination is not Termination.OPTIMAL or program.integer.any() or not dual.ids:
+            return result
+        reduced = np.zeros(program.size)
+        reduced[list(dual.ids)] = list(dual.values)
+        return replace(result, reduced_costs=reduced)
 
 
 @contextlib.contextmanager

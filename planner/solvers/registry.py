@@ -12,6 +12,7 @@ from planner.errors import SolverError
 from planner.solvers.base import Solver, SolveResult, Termination
 from planner.solvers.mathopt import MathOptSolver
 from planner.solvers.pulp_cbc import CbcSolver
+from planner.solvers.single_choice import ROW_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +29,6 @@ ADAPTERS: dict[str, Callable[[], Solver]] = {
 DEFAULT_SOLVER = "highs"
 DEFAULT_GAP = 1e-7
 """Relative gap at which a solver may stop: far below half a cent on any bill, so that plans agree."""
-ROW_TOLERANCE = 1e-6
-"""How far a row without terms may miss its bounds: the feasibility tolerance of the solvers."""
 
 
 def get_solver(name: str = DEFAULT_SOLVER) -> Solver:
@@ -57,13 +56,14 @@ def run(
     """
     adapter = get_solver(solver)
     started = perf_counter()
-    _check(program)
+    check_numbers(program)
     if _has_infeasible_row(program):
         return SolveResult(Termination.INFEASIBLE, solver, perf_counter() - started)
     return adapter.solve(program, time_limit_seconds=time_limit_seconds, relative_gap=relative_gap)
 
 
-def _check(program: Program) -> None:
+def check_numbers(program: Program) -> None:
+    """Raise SolverError where a program holds nan or an infinite coefficient."""
     numbers = [program.cost, np.array([program.offset]), *(rows.coefficients for rows in program.rows)]
     if not all(np.isfinite(array).all() for array in numbers):
         raise SolverError("the program holds a coefficient that is not a finite number")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from planner.formulation.timetable.energy import energy_rows, periods_together, start_range
+from planner.formulation.timetable.energy import consecutive_periods, energy_rows, periods_together, start_range
 from planner.formulation.timetable.problem import Schedule, lot_groups, time_bounds
 
 if TYPE_CHECKING:
@@ -153,6 +153,36 @@ class TimetableModel:
                 self.model.add(sum(spent) + self._lots_paid(period) <= period.amount)
         for inside, amount in periods_together(self.problem, self.first, self.last):
             self.model.add(self._sum_over_modes(lambda mode: mode.spend, inside) <= amount)
+        for run in consecutive_periods(self.problem):
+            for count in range(1, len(run)):
+                self._add_boundary(run[:count])
+
+    def _add_boundary(self, periods: list[Period]) -> None:
+        """Add what consecutive periods allow together up to the last one's end: redundant.
+
+        A task that starts within them has spent all but its rate times the minutes that it runs on after the boundary.
+        Whether it runs on is a literal to branch on; without it the bound on lateness stays at zero for seconds.
+        """
+        boundary, amount = periods[-1].end, sum(one.amount for one in periods)
+        inside = [index for index, first in enumerate(self.first) if periods[0].start <= first < boundary]
+        spent = [self._spent_before(index, boundary) for index in inside]
+        if spent:
+            self.model.add(sum(spent) + sum(self._lots_paid(one) for one in periods) <= amount)
+
+    def _spent_before(self, index: int, boundary: int) -> Any:
+        """Return what a task spends before a boundary, at least."""
+        task, model = self.problem.tasks[index], self.model
+        name = f"{task.name},{boundary}"
+        spent = model.new_int_var(0, max(mode.spend for mode in task.modes), f"before[{name}]")
+        after = model.new_bool_var(f"after[{name}]")
+        model.add(self.end[index] <= boundary).only_enforce_if(~after)
+        model.add(self.end[index] >= boundary).only_enforce_if(after)
+        for mode, literal in zip(task.modes, self.chosen[index], strict=True):
+            if mode.spend:
+                model.add(spent >= mode.spend).only_enforce_if(literal, ~after)
+                over = self.end[index] - boundary
+                model.add(mode.minutes * (spent - mode.spend) >= -mode.spend * over).only_enforce_if(literal, after)
+        return spent
 
     def _spent(self, index: int, number: int, first: int, last: int) -> Any:
         """Return what a task spends in a period; None where it can spend nothing in it."""

@@ -15,7 +15,6 @@ from planner.candidates.spot.scope import BEST_OF_METHODS, SearchScope
 from planner.candidates.spot_search import MAX_RUNNERS_UP
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment_parts import describe_break_even
-from planner.results.explanation import Alternative
 from planner.results.plan_parts import Option
 from planner.scenario.inference import InferenceJob
 from planner.solving.lexicographic import COST, LAST
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
+    from planner.results.explanation import Alternative
     from planner.solving.prepare import PreparedScenario
     from planner.solving.resolve import ResolvedPlan
 
@@ -67,12 +67,11 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
     candidates, recipes = prepared.candidates[job], prepared.candidates[job].recipes
     if candidates.job.kind == "pretrain":
         return ()
-    labels = method_labels(candidates)
     table = with_excluded_methods(prepared, job)
     value, share = CandidateObjective.of(prepared.scenario).best(table)
     row_labels = np.asarray([recipe.method_label for recipe in recipes], dtype=str)[table.recipe]
     options = []
-    for label in labels:
+    for label in method_labels(candidates):
         allowed = any(is_allowed(recipe, candidates.job) for recipe in recipes if recipe.method_label == label)
         rows = np.flatnonzero((row_labels == label) & np.isfinite(value))
         if len(rows):
@@ -100,13 +99,12 @@ def with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTabl
     candidates, table = prepared.candidates[job], prepared.screened[job].table
     labels = method_labels(candidates)
     recipes = [one.method_label in labels and not is_allowed(one, candidates.job) for one in candidates.recipes]
-    is_excluded = np.asarray(recipes, dtype=bool)
-    if not is_excluded.any():
+    if not any(recipes):
         return table
+    is_excluded = np.asarray(recipes, dtype=bool)
     others = candidates.rows(is_excluded[candidates.table.recipe] & ~candidates.beaten())
-    waiting_usd = CandidateObjective.of(prepared.scenario).waiting_usd
-    limits, library = prepared.scenario.limits, prepared.library
-    found = screen(others, prepared.market, limits, library, False, waiting_usd, BEST_OF_METHODS)
+    limits, waiting_usd = prepared.scenario.limits, CandidateObjective.of(prepared.scenario).waiting_usd
+    found = screen(others, prepared.market, limits, prepared.library, False, waiting_usd, BEST_OF_METHODS)
     return concatenate([table, found.table])
 
 
@@ -267,6 +265,8 @@ def _remaining_limits(plan: ResolvedPlan, job: int, table: CandidateTable) -> tu
 
 
 def _build_alternative(plan: ResolvedPlan, job: int, current: ScoredCandidate, other: ScoredCandidate) -> Alternative:
+    from planner.results.explanation import Alternative  # late: a plan needs no explanation
+
     candidates, market = plan.prepared.candidates[job], plan.prepared.market
     figures = figures_of(other.table, other.row, other.share, market)
     return Alternative(

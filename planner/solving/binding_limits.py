@@ -11,7 +11,6 @@ import numpy as np
 from planner.candidates.screening import screen
 from planner.candidates.spot.scope import LEAST_DOLLARS
 from planner.configurations.recipe import is_allowed
-from planner.results.explanation import Binding
 from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
 from planner.solving.prepare import prepare
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
+    from planner.results.explanation import Binding
     from planner.scenario.scenario import Scenario
     from planner.solving.prepare import PreparedScenario
     from planner.solving.resolve import ResolvedPlan
@@ -87,6 +87,8 @@ def with_job(scenario: Scenario, index: int, update: dict[str, object]) -> Scena
 
 def find_binding_limits(plan: ResolvedPlan) -> tuple[Binding, ...]:
     """Return the limits without which the plan of all jobs would be better, each verified by solving without it."""
+    from planner.results.explanation import Binding  # late: a plan needs no explanation
+
     found = []
     objective = CandidateObjective.of(plan.prepared.scenario)
     goal = plan.objective - objective.min_gain(plan.objective)

@@ -42,7 +42,6 @@ def describe_outdated_prices(prepared: PreparedScenario, job: int, row: int, sha
     """
     market, scenario = prepared.market, prepared.scenario
     limits = scenario.limits
-    count = sum(limits.is_outdated(offer) for offer in scenario.offers)
     if not market.is_outdated.any() or limits.max_price_age_hours is None:
         return ()
     candidates, objective = prepared.candidates[job], CandidateObjective.of(scenario)
@@ -63,6 +62,7 @@ def describe_outdated_prices(prepared: PreparedScenario, job: int, row: int, sha
     offer = market.offers[place]
     machines = describe_machines(int(table.run_gpus[best]), offer.card, int(table.node_groups[best]))
     usd = float(table.rows(np.asarray([best])).cost_usd(shares[best])[0])
+    count = sum(limits.is_outdated(one) for one in scenario.offers)
     when = f"a price of {offer.last_date:%Y-%m}"
     days = limits.max_price_age_hours / DAY_HOURS
     return (

@@ -10,14 +10,17 @@ import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
-from planner.solvers.registry import DEFAULT_GAP, run
+from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
+from planner.solvers.single_choice import solve_single_choice
 from planner.solving.lexicographic import LexicographicSolution, potentially_optimal_rows, solve_lexicographic
 from planner.solving.prepare import PreparedScenario, build_shared_limits
 
 if TYPE_CHECKING:
     from planner.arrays import Floats, Integers
+    from planner.formulation.program import Program
     from planner.formulation.shared_limits import SharedLimits
     from planner.scenario.scenario import Scenario, SolveOptions
+    from planner.solvers.base import SolveResult
     from planner.solving.lexicographic import Ties
 
 NEGLIGIBLE_SHARE = 0.01
@@ -56,18 +59,26 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
     # Job by job: the joined table of all candidates of hundreds of jobs would not fit in memory.
     table = concatenate([one.table.rows(rows) for one, rows in zip(prepared.screened, kept, strict=True)])
     owner = np.concatenate(kept)
-    solver = partial(
-        run,
-        solver=options.solver,
-        time_limit_seconds=options.time_limit_seconds,
-        relative_gap=max(options.gap, DEFAULT_GAP),
-    )
     # Of hundreds of jobs the strict optimum is taken: it is found in a second, ties would take minutes.
-    choice = solve_lexicographic(table, shared, solver, ties, breaks_ties=not prepared.is_slim)
+    choice = solve_lexicographic(table, shared, partial(_run, options=options), ties, breaks_ties=not prepared.is_slim)
     rows = tuple(choice.rows.tolist())
     shares = _round_shares(prepared.scenario, table.rows(np.asarray(rows)), choice.spot_share) if rows else ()
     dominated = sum(len(one.table) for one in prepared.screened) - len(table)
     return OptimisedChoice(choice, rows, shares, table, owner, dominated)
+
+
+def _run(program: Program, options: SolveOptions) -> SolveResult:
+    """Return the optimum of a program; one that takes one of its candidates needs the default solver for nothing."""
+    if options.solver == DEFAULT_SOLVER:
+        check_numbers(program)
+        if (found := solve_single_choice(program, options.solver)) is not None:
+            return found
+    return run(
+        program,
+        solver=options.solver,
+        time_limit_seconds=options.time_limit_seconds,
+        relative_gap=max(options.gap, DEFAULT_GAP),
+    )
 
 
 def _needed_rows(table: CandidateTable, shared: SharedLimits, ties: Ties) -> Integers:

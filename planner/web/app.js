@@ -1,7 +1,7 @@
 let values = {}, before = {}, past = [], pins = [], shown = null, lastEdit = { key: "", at: 0 };
 const session = [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
 const letters = "ABC", wait = { plan: 0, frontier: 0 }, asked = { plan: 0, frontier: 0 }, running = {};
-const deadline = data.controls.find((one) => one.key === "deadline");
+const axis = data.controls.find((one) => one.key === data.axis);  // the field along which the curve is drawn
 const width = () => Math.round(Math.min(1000, Math.max(280, byId("results").clientWidth)));
 
 class Failed extends Error { constructor(text, faults) { super(text); this.faults = faults; } }
@@ -45,10 +45,11 @@ async function solve() {
   const began = performance.now(), wanted = values;
   let answer, brief;
   try {
-    brief = await ask("plan", { values, reference: reference(), width: width(), brief: true });
+    const asks = { values, reference: reference(), width: width(), redraws: !curve.isFresh };
+    brief = await ask("plan", { ...asks, brief: true });
     if (!brief || wanted !== values) return;
-    if (!brief.later) showBrief(brief, performance.now() - began);
-    answer = await ask("plan", { values, reference: reference(), width: width() });
+    if (!brief.later && !brief.whole) showBrief(brief, performance.now() - began);
+    answer = brief.whole ? brief : await ask("plan", asks);
   } catch (error) {
     if (wanted !== values) return;
     document.body.classList.remove("stale");
@@ -66,19 +67,19 @@ async function solve() {
 }
 
 async function trace(isAsked) {
-  if (data.jobs > 1 && isAsked !== true) {
+  if (data.waits && isAsked !== true) {
     noCurve("The curve is computed when you ask for it.");
     byId("curve-wait").hidden = false;
     return;
   }
   byId("curve-wait").hidden = true;
-  byId("curve-lead").textContent = "Computing the curve …";
-  const wanted = withoutDeadline(values);
+  byId("curve-lead").textContent = data.serves ? "Drawing the curve: a fleet is solved for each point …" : "Computing the curve …";
+  const wanted = withoutAxis(values);
   try {
     const answer = await ask("frontier", { values, width: width() });
-    if (!answer || !isSame(wanted, withoutDeadline(values))) return;
+    if (!answer || !isSame(wanted, withoutAxis(values))) return;
     if (answer.empty) noCurve("There is " + answer.empty + ".");
-    else { showCurve(answer); readCurve(hoursNow()); }
+    else { (answer.steps ? showSteps : showCurve)(answer); markNow(); }
   } catch (error) {
     noCurve(error.faults ? error.faults.map((one) => one.what).join("; ") : error.message);
   }
@@ -95,11 +96,13 @@ function showBrief(answer, ms) {
 }
 
 const hoursNow = () => {
-  const text = deadline ? valueOf(values, deadline) : "", found = /^([\d.]+)\s*(h|d|min|w)?$/.exec(text);
+  const text = axis ? valueOf(values, axis) : "", found = /^([\d.]+)\s*(h|d|min|w)?$/.exec(text);
   const scale = { h: 1, d: 24, min: 1 / 60, w: 168 };
   if (found) return Number(found[1]) * scale[found[2] || "h"];
   return shown && shown.answer.within !== null ? shown.answer.within : curve.found ? curve.found.points.at(-1).h : 1;
 };
+
+const markNow = () => { if (curve.isFresh) { if (curve.steps) readStep(); else readCurve(hoursNow()); } };
 
 function showPlan(answer, ms) {
   const clock = ms < 1000 ? Math.round(ms) + " ms" : (ms / 1000).toFixed(1) + " s";
@@ -120,12 +123,11 @@ function showPlan(answer, ms) {
   if (answer.more_jobs) facts.append(make("p", answer.more_jobs + " more jobs are in the timetable and in the bill.", "muted"));
   const open = new Set([...document.querySelectorAll("#figures details[open]")].map((one) => one.closest("section").id));
   byId("figures").replaceChildren(...answer.figures.map(figure));
-  if (answer.assumptions) byId("figures").append(figure({ key: "assumptions", title: "Assumptions", lead: "What the figures rest on, with source and age.", notes: [], table: answer.assumptions }));
   for (const id of open) { const one = document.querySelector("#" + CSS.escape(id) + " details"); if (one) one.open = true; }
   byId("command").textContent = answer.command;
   showChange(answer.change);
   showPins();
-  if (curve.isFresh) readCurve(hoursNow());
+  markNow();
 }
 
 // Of plans that cost nearly the same the fastest is chosen: the curve shows the least cost itself.
@@ -187,12 +189,10 @@ function showPins() {
   byId("pin-hint").hidden = pins.length > 0;
   if (!pins.length || !shown) { byId("pins").replaceChildren(); return; }
   const all = [...pins.map((pin, i) => ["plan " + letters[i], pin]), ["now", shown]];
+  const labels = [...new Set(all.flatMap(([, one]) => one.answer.compared.map(([label]) => label)))];
   const row = (label, read) => [label, ...all.map(([, one]) => read(one.answer, one.values))];
   const rows = [
-    row("cost", (a) => a.usd === null ? "no plan" : money(a.usd)),
-    row("expected finish", (a) => a.hours === null ? "" : time(a.hours)),
-    row("finish at the confidence", (a) => a.within === null ? "" : time(a.within)),
-    row("machines", (a) => a.summary.length === 1 ? a.summary[0] : a.summary.length + " jobs"),
+    ...labels.map((label) => row(label, (a) => (a.compared.find(([name]) => name === label) || ["", ""])[1])),
     row("changed", (_, v) => Object.entries(v).map(([key, value]) => fields.get(key).control.label + " " + (configNames.get(value) || value || "none")).join("; ") || "nothing"),
     ["", ...all.map(([, one], i) => {
       const cell = make("td");
@@ -224,7 +224,7 @@ function readAddress() {
 }
 
 const isSame = (one, other) => JSON.stringify(Object.entries(one).sort()) === JSON.stringify(Object.entries(other).sort());
-const withoutDeadline = (from) => Object.fromEntries(Object.entries(from).filter(([key]) => key !== "deadline"));
+const withoutAxis = (from) => Object.fromEntries(Object.entries(from).filter(([key]) => key !== data.axis));
 
 // A change of the values: edits of one field that follow closely are one step to undo.
 function move(next, key = "", ms = 0, isUndo = false) {
@@ -234,7 +234,7 @@ function move(next, key = "", ms = 0, isUndo = false) {
   if (!isUndo && !isEdit) past.push(values);
   if (shown && (isUndo || !isEdit)) before = shown.values;  // not values that were refused: they have no plan
   lastEdit = { key, at: now };
-  if (!isSame(withoutDeadline(next), withoutDeadline(values))) staleCurve();
+  if (!isSame(withoutAxis(next), withoutAxis(values))) staleCurve();
   values = next;
   showFields(values, key);
   byId("undo").disabled = !past.length;
@@ -248,14 +248,14 @@ function move(next, key = "", ms = 0, isUndo = false) {
 function moveTo(hours, isExact) {
   const text = (isExact ? Math.ceil(hours * 1e4) / 1e4 : Number(hours.toFixed(hours < 10 ? 2 : 1))) + "h";
   const best = readCurve(parseFloat(text), !isExact);
-  if (!deadline) return;
+  if (!axis) return;
   if (best) {
     const finish = best.e !== undefined ? [["expected finish", time(best.e), ""]] : [];
     showTiles([["expected cost", money(best.u), "read off the curve"], ...finish, ["ends by", time(best.h), "at the confidence"]], true);
     const jobs = curve.found.plans[best.plan].jobs;
     if (jobs.length === 1) byId("headline").textContent = jobs[0].facts[0][1] + ", " + money(best.u);
   }
-  move({ ...values, deadline: text }, "slider", 300);
+  move({ ...values, [axis.key]: text }, "slider", 300);
 }
 
 async function takeConfig(key, file) {
@@ -304,8 +304,11 @@ buildFields((key, value, isDone) => {
   if (isDone) lastEdit.key = "";  // the next edit is a step of its own
 });
 byId("fields").addEventListener("submit", (event) => event.preventDefault());
-slider.addEventListener("input", () => moveTo(curve.hoursAt(Number(slider.value) / steps), false));
-if (!deadline) byId("within-label").textContent = "Finish within, along the curve";
+slider.addEventListener("input", () => {
+  if (curve.steps) stepTo(curve.steps[Number(slider.value)]);
+  else moveTo(curve.hoursAt(Number(slider.value) / places), false);
+});
+if (!axis) byId("within-label").textContent = "Finish within, along the curve";
 byId("undo").addEventListener("click", () => { const last = past.pop(); lastEdit.key = ""; if (last) move(last, "", 0, true); byId("undo").disabled = !past.length; });
 byId("reset").addEventListener("click", () => move({}));
 byId("trace").addEventListener("click", () => trace(true));

@@ -7,17 +7,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.what_if.effects import difference, library_of
+from planner.analysis.what_if.services import compare_services_solved
 from planner.analysis.what_if.what_if import compare_solved
 from planner.errors import InputError, NoPlanError, PlannerError
 from planner.loading.scenario_file import change_scenario
 from planner.scenario.choices.open_job import OpenJob
+from planner.scenario.serving.job import ServeJob
+from planner.scenario.serving.together import services_alone
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
-from planner.web.page_parts import change_parts, figure_data, plan_parts, scene_data
+from planner.web.drawing import figure_data, scene_data
+from planner.web.page_parts import change_parts, plan_parts
+from planner.web.service_parts import steps_data
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
     from planner.results.plan import Plan
+    from planner.results.serving.frontier import ServiceFrontier
+    from planner.results.what_if import WhatIf
     from planner.scenario.scenario import Scenario, SolveOptions
 
 KEPT = 6
@@ -26,7 +33,10 @@ KEPT = 6
 
 @dataclass(frozen=True)
 class Solved:
-    """A scenario with its candidates and its plan; without candidates where `solve` first has to find a job's model."""
+    """A scenario with its candidates and its plan.
+
+    There are no candidates where `solve` first has to find a job's model, and none of a service.
+    """
 
     scenario: Scenario
     prepared: PreparedScenario | None
@@ -39,6 +49,7 @@ class Engine:
     def __init__(self, scenario: Scenario, options: SolveOptions):
         self.base, self.options = scenario, options
         self.kept: OrderedDict[tuple[str, ...], Solved] = OrderedDict()
+        self.curves: OrderedDict[tuple[str, ...], ServiceFrontier] = OrderedDict()
         self.last: PreparedScenario | None = None
         self.library: Library | None = None
 
@@ -56,7 +67,9 @@ class Engine:
         """Return the plan of the scenario with settings applied, from those kept or solved now."""
         if settings not in self.kept:
             scenario = change_scenario(self.base, settings) if settings else self.base
-            if any(isinstance(job, OpenJob) for job in scenario.jobs):
+            if serves(scenario):
+                self.kept[settings] = Solved(scenario, None, self._service_plan(scenario))
+            elif any(isinstance(job, OpenJob) for job in scenario.jobs):
                 self.kept[settings] = Solved(scenario, None, solve(scenario, self.options))
             else:
                 prepared = prepare(scenario, self._library(scenario), before=self.last)
@@ -66,6 +79,12 @@ class Engine:
                 self.kept.popitem(last=False)
         self.kept.move_to_end(settings)
         return self.kept[settings]
+
+    def _service_plan(self, scenario: Scenario) -> Plan:
+        """Return the plan of a service, without what a looser limit saves: the curve shows that, and it is as slow."""
+        library = self._library(scenario)
+        plan = solve(scenario, self.options, library, explains=False)
+        return plan if plan.services else solve(scenario, self.options, library)
 
     def _library(self, scenario: Scenario) -> Library:
         """Return the library of the last scenario where it has the models of this one: candidates are shared by it."""
@@ -79,20 +98,28 @@ class Engine:
     def plan(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the plan of `settings`, and how it differs from that of `reference`.
 
-        A `brief` answer has no alternatives and no reasons, which take longer than the plan itself.
+        A `brief` answer has no alternatives and no reasons, which take longer than the plan itself; a service has
+        one answer, which is `whole`.
         """
         reference, settings = tuple(request["reference"]), tuple(request["settings"])
-        if request.get("brief") and settings not in self.kept and reference in self.kept:
+        serving = serves(self.base)
+        if request.get("brief") and not serving and settings not in self.kept and reference in self.kept:
             return self._brief(settings, self.kept[reference].plan, float(request["width"]))
         before, after = self.solved(reference), self.solved(settings)
         width = float(request["width"])
         parts = plan_parts(after.plan, width)
-        compared = None
-        if before.prepared is not None and after.prepared is not None:
-            changed = settings if not reference else ()
-            compared = compare_solved(before.prepared, after.prepared, before.plan, after.plan, changed)
-        change = change_parts(before.plan, after.plan, compared)
-        return {**parts, "change": {**change, "delta": difference(before.plan, after.plan).model_dump()}}
+        change = change_parts(before.plan, after.plan, self._compared(before, after, settings if not reference else ()))
+        delta = difference(before.plan, after.plan).model_dump()
+        return {**parts, "whole": serving, "change": {**change, "delta": delta}}
+
+    def _compared(self, before: Solved, after: Solved, settings: tuple[str, ...]) -> WhatIf | None:
+        """Return the comparison of `what-if`; None where that command compares no such scenarios."""
+        if serves(self.base):
+            is_alone = len(self.base.jobs) == 1
+            return compare_services_solved(before.plan, after.plan, settings) if is_alone else None
+        if before.prepared is None or after.prepared is None:
+            return None
+        return compare_solved(before.prepared, after.prepared, before.plan, after.plan, settings)
 
     def _brief(self, settings: tuple[str, ...], before: Plan, width: float) -> dict[str, Any]:
         """Return the plan alone; a scenario that has none, or needs more than one solve, is left to the full answer."""
@@ -113,6 +140,8 @@ class Engine:
         from planner.report.html.frontier_figure import frontier_data, frontier_figure
 
         scenario = change_scenario(self.base, request["settings"]) if request["settings"] else self.base
+        if serves(scenario):
+            return self._steps(scenario, request)
         try:
             found = trace(scenario, self.options, library=None)
         except NoPlanError as error:
@@ -124,13 +153,34 @@ class Engine:
         scene = scene_data(figure.draw(float(request["width"])))
         return {"figure": figure_data(figure), "scene": scene, "data": frontier_data(found), "exact": found.exact}
 
+    def _steps(self, scenario: Scenario, request: dict[str, Any]) -> dict[str, Any]:
+        """Return dollars of a month against the limit on the time per token, each point solved."""
+        from planner.analysis.frontier.service import service_frontier
+
+        settings = tuple(request["settings"])
+        found = self.curves.pop(settings, None) or service_frontier(services_alone(scenario), self.options)
+        self.curves[settings] = found
+        while len(self.curves) > KEPT:
+            self.curves.popitem(last=False)
+        if not found.points:
+            return {"empty": "no fleet at any limit on the time per token, within the other limits"}
+        return steps_data(found, float(request["width"]))
+
     def file(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return a file to download: the plan as JSON, the report, or the files that run the plan."""
         from planner.web.files import export_archive, plan_file, report_file
 
         solved = self.solved(tuple(request["settings"]))
+        scenario, plan = solved.scenario, solved.plan
+        if plan.services:  # a file has what the page leaves out
+            plan = solve(scenario, self.options, self._library(scenario))
         if request["file"] == "plan":
-            return {"text": plan_file(solved.plan)}
+            return {"text": plan_file(plan)}
         if request["file"] == "exports":
-            return {"base64": export_archive(solved.scenario, solved.plan)}
-        return {"text": report_file(solved.scenario, solved.plan, self.options)}
+            return {"base64": export_archive(scenario, plan)}
+        return {"text": report_file(scenario, plan, self.options)}
+
+
+def serves(scenario: Scenario) -> bool:
+    """Return whether there is a service."""
+    return any(isinstance(job, ServeJob) for job in scenario.jobs)

@@ -8,21 +8,21 @@ const configNames = new Map();
 
 function buildFields(changed) {
   const form = byId("fields");
-  let group = null, more = null;
+  let group = null, folds = new Map();
   for (const control of data.controls) {
     if (control.group !== group) {
       group = control.group;
-      more = null;
+      folds = new Map();
       form.append(make("h2", group));
     }
     let place = form;
-    if (control.kind === "choices") {
-      if (!more) {
-        more = make("details", undefined, "more");
-        more.append(make("summary", "Techniques and frameworks"));
-        form.append(more);
+    if (control.fold) {
+      if (!folds.has(control.fold)) {
+        const more = make("details", undefined, "more");
+        more.append(make("summary", control.fold));
+        form.append(more); folds.set(control.fold, more);
       }
-      place = more;
+      place = folds.get(control.fold);
     }
     const one = field(control, changed);
     place.append(one.box);
@@ -34,7 +34,7 @@ function field(control, changed) {
   const box = make("div", undefined, "field"), id = "field-" + control.key;
   const wrong = make("p", undefined, "wrong");
   wrong.id = id + "-wrong"; wrong.hidden = true;
-  const parts = { switch: switchField, choices: listField, names: listField }[control.kind] || textField;
+  const parts = { switch: switchField, one: oneField, choices: listField, names: listField }[control.kind] || textField;
   const one = { control, box, ...parts(control, id, box, (quick) => changed(control.key, one.read(), quick)) };
   box.append(wrong);
   one.refuse = (text) => {
@@ -79,6 +79,15 @@ function switchField(control, id, box, changed) {
   return { input, read: () => input.checked ? "on" : "off", show: (value) => { input.checked = value === "on"; } };
 }
 
+function oneField(control, id, box, changed) {
+  const label = make("label", control.label), input = make("select");
+  label.htmlFor = id; input.id = id;
+  input.append(...control.choices.map(([name, words]) => new Option(words, name)));
+  box.append(label, input);
+  input.addEventListener("change", () => changed(true));
+  return { input, read: () => input.value, show: (value) => { input.value = value; } };
+}
+
 // Ticks: of names all that may be used; of choices none means that the planner chooses.
 function listField(control, id, box, changed) {
   const isNames = control.kind === "names", names = control.choices.map(([name]) => name);
@@ -107,7 +116,7 @@ function listField(control, id, box, changed) {
   function say() {
     const chosen = on();
     if (isNames) now.textContent = chosen.length === names.length ? "all " + names.length : chosen.length + " of " + names.length;
-    else now.textContent = chosen.length ? control.choices.filter(([name]) => chosen.includes(name)).map(([, words]) => words).join(", ") : "the planner chooses";
+    else now.textContent = chosen.length ? control.choices.filter(([name]) => chosen.includes(name)).map(([, words]) => words).join(", ") : control.may_be_empty ? "the planner chooses" : "none";
   }
   details.append(summary, set); box.append(details);
   return {

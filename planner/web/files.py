@@ -13,8 +13,13 @@ from planner.analysis.simulation.policy_advice import policy_tables
 from planner.errors import Fault, InputError
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes
+from planner.exports.machines import slug
+from planner.exports.serving.export import export_all_services
+from planner.exports.serving.kinds import choose_service
 from planner.report.html.page import render_page
+from planner.results.serving.together import jobs_alone, services_usd
 from planner.scenario.choices.open_job import OpenJob
+from planner.scenario.serving.together import without_services
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan
@@ -37,8 +42,9 @@ def export_archive(scenario: Scenario, plan: Plan) -> str:
     """
     parts, missing, stream = _folders(scenario, plan), [], io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, (found, left_out) in parts.items():
-            folder = f"{name}/" if len(parts) > 1 else ""
+        for number, (name, (found, left_out)) in enumerate(parts.items()):
+            same = [slug(one) for one in list(parts)[:number]].count(slug(name))
+            folder = f"{slug(name)}{f'-{number + 1}' if same else ''}/" if len(parts) > 1 else ""
             missing += [f"{folder}{line}" for line in left_out]
             for path, text in found.items():
                 archive.writestr(zipfile.ZipInfo(folder + path), text)
@@ -54,11 +60,17 @@ def _folders(scenario: Scenario, plan: Plan) -> dict[str, tuple[dict[str, str], 
         what = "the page writes no files for a model that the plan chose"
         raise InputError([Fault("", 0, "", what, f"use planner export {PLAN_FILE} --all -o run")])
     wishes, found = Wishes(), {}
-    policies = policy_tables(scenario, plan) if any(job.spot is not None for job in plan.jobs) else {}
+    jobs, asked = plan, scenario
+    if plan.services and plan.jobs:
+        jobs, asked = jobs_alone(plan), without_services(scenario, services_usd(plan))
+    policies = policy_tables(asked, jobs) if any(job.spot is not None for job in plan.jobs) else {}
     names: list[str | None] = [job.name for job in plan.jobs]
-    for name in names or [None]:
-        chosen = choose_job(plan, scenario, PLAN_FILE, name)
+    for name in names or ([] if plan.services else [None]):
+        chosen = choose_job(jobs, asked, PLAN_FILE, name)
         found[chosen.job.name] = export_all(chosen, wishes, PLAN_FILE, policies.get(chosen.job.name))
+    for service in plan.services:
+        served = choose_service(plan, scenario, PLAN_FILE, service.name)
+        found[service.name] = export_all_services(served, wishes, PLAN_FILE)
     return found
 
 

@@ -12,12 +12,14 @@ from planner.documents.overrides import override
 from planner.documents.yaml_text import yaml_text
 from planner.errors import printable
 from planner.loading.defaults import fill_names
-from planner.web.controls import Control, controls_of
+from planner.scenario.serving.job import ServeJob
+from planner.web.fields.controls import controls_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.scenario.scenario import Scenario
+    from planner.web.fields.control import Control
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,24 @@ class OpenedScenario:
         """The fields of the page."""
         return controls_of(self.scenario)
 
-    def is_free(self, deadline: Control) -> bool:
-        """Whether the curve may leave out this deadline: that of the only job, which is the curve's own axis."""
-        return deadline.key == "deadline"
+    @property
+    def serves(self) -> bool:
+        """Whether there is a service, whose curve is dollars against the time per token."""
+        return any(isinstance(job, ServeJob) for job in self.scenario.jobs)
+
+    @cached_property
+    def axis(self) -> Control | None:
+        """The field along which the curve is drawn: the only job's deadline, or a service's time per token."""
+        wanted = ".latency.tpot" if self.serves else ".deadline"
+        found = [one for one in self.controls if one.path.endswith(wanted)]
+        return next((one for one in found if self.serves or one.key == "deadline"), None)
 
     def command(self, settings: Sequence[str]) -> str:
         """Return the command that compares the same change."""
         changes = [word for setting in settings for word in ("--set", setting)]
         before = [word for setting in self.settings for word in ("--set", setting)]
-        if not settings:
-            return shlex.join(["planner", "solve", *self.asked, *before])
+        if not settings or (self.serves and len(self.scenario.jobs) > 1):  # what-if takes a service alone
+            return shlex.join(["planner", "solve", *self.asked, *before, *changes])
         return shlex.join(["planner", "what-if", *self.asked, *before, *changes])
 
     def changed_file(

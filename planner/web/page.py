@@ -12,11 +12,11 @@ from planner.report import format as words
 from planner.report.html.page import json_block, least_cost_script, page_style
 
 if TYPE_CHECKING:
-    from planner.web.controls import Control
+    from planner.web.fields.control import Control
     from planner.web.opened import OpenedScenario
 
 _FOLDER = Path(__file__).parent
-SCRIPTS = ("draw.js", "curve.js", "fields.js", "app.js")
+SCRIPTS = ("draw.js", "curve.js", "steps.js", "fields.js", "app.js")
 """Parts of the script, in this order."""
 
 
@@ -34,12 +34,14 @@ def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonc
     import markupsafe  # comes with Jinja2
 
     scenario = opened.scenario
-    jobs = len(scenario.jobs)
+    axis = opened.axis
     data: dict[str, Any] = {
         "token": token,
         "controls": [one.data() for one in controls],
         "models": list(architecture_names()),
-        "jobs": jobs,
+        "axis": axis.key if axis is not None else "",
+        "serves": opened.serves,
+        "waits": len(scenario.jobs) > 1 and not opened.serves,
         "name": words.sanitise(scenario.name),
     }
     environment = jinja2.Environment(
@@ -50,6 +52,7 @@ def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonc
     script = least_cost_script() + "".join((_FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
     page: str = environment.get_template("page.html.j2").render(
         name=words.sanitise(scenario.name),
+        serves=opened.serves,
         description=words.sanitise(scenario.description),
         nonce=nonce,
         style=markupsafe.Markup(style),

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
 from planner.report.html import facts
-from planner.report.html.plan_figures import bill_figure, memory_figure, timetable_figure
+from planner.report.html.page import groups_of
+from planner.report.html.services import service_facts
+from planner.report.html.services import tiles as service_tiles
 from planner.report.plan_sections import format_market, format_place
 from planner.report.what_if.comparison import describe_changes
 from planner.report.what_if.differences import (
@@ -16,10 +18,12 @@ from planner.report.what_if.differences import (
     shown_difference,
     shown_hours_difference,
 )
-from planner.results.report.scene import Dot, Line, Rect, Scene, Shape
+from planner.results.report.overview import Overview
+from planner.results.serving.together import jobs_alone
+from planner.web.drawing import drawn
+from planner.web.service_parts import service_compared, service_rows, service_summary
 
 if TYPE_CHECKING:
-    from planner.report.html.figure import Figure, Table
     from planner.results.plan import Assignment, Plan
     from planner.results.what_if import JobDelta, WhatIf
 
@@ -29,65 +33,48 @@ Row = tuple[str, ...]
 
 def plan_parts(plan: Plan, width: float) -> dict[str, Any]:
     """Return what the page shows of a plan; pictures in a width in pixels."""
-    figures = [bill_figure(plan), memory_figure(plan), timetable_figure(plan)] if plan.jobs else []
+    groups = [group for group in groups_of(Overview(plan=plan)) if plan.services or group.key != "alternatives"]
+    jobs = facts.job_facts(jobs_alone(plan) if plan.services and plan.jobs else plan)
+    has_plan = bool(plan.jobs or plan.services)
     return {
         "status": plan.status,
         "headline": facts.headline(plan),
-        "tiles": facts.tiles(plan),
-        "jobs": facts.job_facts(plan),
+        "tiles": service_tiles(plan) if plan.services else facts.tiles(plan),
+        "jobs": service_facts(plan) + jobs,
         "more_jobs": max(0, len(plan.jobs) - facts.MOST_BLOCKS),
-        "figures": [_drawn(figure, width) for figure in figures if figure is not None],
-        "relaxations": facts.relaxations(plan) if not plan.jobs else [],
-        "misses": facts.near_misses(plan) if not plan.jobs else [],
-        "assumptions": _table(facts.assumptions(plan)) if plan.jobs else None,
+        "figures": [drawn(figure, width) for group in groups for figure in group.figures],
+        "relaxations": [] if has_plan else facts.relaxations(plan),
+        "misses": [] if has_plan else facts.near_misses(plan),
         "usd": plan.cost_usd.expected if plan.cost_usd else None,
         "hours": plan.hours.expected if plan.hours else None,
         "within": plan.hours.at_confidence if plan.hours else None,
-        "summary": [_machines(job) for job in plan.jobs],
+        "compared": _compared(plan),
         "made": f"{plan.candidates.made:,} candidates of {plan.candidates.offers:,} offers",
     }
 
 
-def figure_data(figure: Figure) -> dict[str, Any]:
-    """Return the texts and the table of a figure."""
-    return {
-        **{"key": figure.key, "title": figure.title, "lead": figure.lead, "notes": list(figure.notes)},
-        "table": _table(figure.table),
-    }
-
-
-def _drawn(figure: Figure, width: float) -> dict[str, Any]:
-    scene = scene_data(figure.draw(width)) if figure.draw is not None else None
-    return {**figure_data(figure), "scene": scene}
-
-
-def _table(table: Table) -> dict[str, Any]:
-    return {"header": table.header, "rows": table.rows}
-
-
-def scene_data(scene: Scene) -> dict[str, Any]:
-    """Return a picture as lists of figures and texts."""
-    size = {"width": round(scene.width, 1), "height": round(scene.height, 1)}
-    texts = {"title": scene.title, "description": scene.description}
-    return {**size, **texts, "data": dict(scene.data), "shapes": [_shape(one) for one in scene.shapes]}
-
-
-def _shape(shape: Shape) -> list[Any]:
-    """Return one shape: its kind, its figures, its colours by role, its text."""
-    if isinstance(shape, Rect):
-        box = [round(one, 1) for one in (shape.x, shape.y, shape.width, shape.height)]
-        return ["rect", *box, shape.fill, shape.note]
-    if isinstance(shape, Dot):
-        return ["dot", round(shape.x, 1), round(shape.y, 1), shape.radius, shape.stroke, shape.fill, shape.note]
-    if isinstance(shape, Line):
-        way = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in shape.points)
-        return ["line", way, shape.stroke, shape.width, int(shape.dashed)]
-    place = [round(shape.x, 1), round(shape.y, 1)]
-    return ["text", *place, shape.text, shape.fill, shape.anchor, shape.size, int(shape.bold)]
+def _compared(plan: Plan) -> list[tuple[str, str]]:
+    """Return the rows of a pinned plan: names and figures, those of a service before those of jobs."""
+    rows = service_compared(plan)
+    if plan.cost_usd is None or plan.hours is None:
+        return [("cost", "no plan")]
+    if plan.services:
+        return rows if not plan.jobs else [("jobs and service", words.usd(plan.cost_usd.expected)), *rows]
+    machines = _machines(plan.jobs[0]) if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
+    hours = plan.hours
+    return [
+        ("cost", words.usd(plan.cost_usd.expected)),
+        ("expected finish", words.hours(hours.expected)),
+        ("finish at the confidence", words.hours(hours.at_confidence)),
+        ("machines", machines),
+    ]
 
 
 def change_parts(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, Any]:
     """Return what changed and what it cost; `answer` is the comparison, None where the plans alone are compared."""
+    if before.services or after.services:
+        said = service_summary(answer) if answer is not None else [""]
+        return {"summary": said[0], "rows": _joint_rows(before, after), "reasons": said[1:]}
     rows = _totals(before, after)
     if answer is None:
         return {"summary": "", "rows": rows, "reasons": []}
@@ -99,6 +86,19 @@ def change_parts(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, 
     summary = "" if not (before.jobs and after.jobs) else "nothing changes" if same else describe_changes(answer)[0]
     reasons = answer.it_would_take if same else describe_reasons(answer) if answer.settings else ()
     return {"summary": words.sanitise(summary), "rows": rows, "reasons": [words.sanitise(one) for one in reasons]}
+
+
+def _joint_rows(before: Plan, after: Plan) -> list[Row]:
+    """Return the rows of a service, and of the jobs next to it: what all cost, and the machines of each job."""
+    rows = service_rows(before, after)
+    if not (before.jobs or after.jobs):
+        return rows
+    old, new = ({job.name: _machines(job) for job in plan.jobs} for plan in (before, after))
+    machines = [(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys((*old, *new))]
+    of_jobs = [
+        (f"{words.sanitise(name)}: machines", one, other, "changed") for name, one, other in machines if one != other
+    ]
+    return [("jobs and service", *_totals(before, after)[0][1:]), *rows, *of_jobs]
 
 
 def _totals(before: Plan, after: Plan) -> list[Row]:

@@ -16,7 +16,8 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from planner.errors import InputError
-from planner.web.controls import CONFIG_MARK, Refusal, locate, settings_of
+from planner.web.fields.location import locate
+from planner.web.fields.settings import CONFIG_MARK, Refusal, settings_of
 from planner.web.page import render_app
 from planner.web.workers import Broken, Busy, Sessions, Superseded, TooLong
 
@@ -97,11 +98,11 @@ class App:
         asked["width"] = min(1000, max(280, width if isinstance(width, (int, float)) else 700))
         if task == "plan":
             asked["brief"] = data.get("brief") is True
+            if data.get("redraws") is True:
+                self.sessions.drop(session, "frontier")
             asked["reference"] = tuple(self._settings(data.get("reference") or {}).values())
         if task == "frontier":
-            deadlines = [one for one in self.controls if one.kind == "hours"]
-            kept = [setting for key, setting in settings.items() if key not in {one.key for one in deadlines}]
-            asked["settings"] = (*kept, *(f"{one.path}=null" for one in deadlines if self.opened.is_free(one)))
+            asked["settings"] = self._without_deadlines(settings)
         if task == "file":
             if data.get("file") not in ("plan", "report", "exports"):
                 raise Rejection(400, "no such file")
@@ -111,6 +112,14 @@ class App:
             raise Refusal(locate(found["faults"], self.controls))
         shown = [self._shown(one) for one in settings.values()]
         return {**found, "settings": shown, "command": self.opened.command(shown)}
+
+    def _without_deadlines(self, settings: dict[str, str]) -> tuple[str, ...]:
+        """Return the settings of a curve: over time without deadlines, of which the only job's is its axis."""
+        if self.opened.serves:
+            return tuple(settings.values())
+        deadlines, axis = {one.key for one in self.controls if one.kind == "hours"}, self.opened.axis
+        kept = [setting for key, setting in settings.items() if key not in deadlines]
+        return (*kept, f"{axis.path}=null") if axis is not None else tuple(kept)
 
     def _settings(self, values: Any) -> dict[str, str]:
         """Return the settings of the values that a page sent."""
@@ -215,7 +224,8 @@ async def _answered(app: App, task: str, request: Request) -> Response:
     except Busy:
         return _json({"error": "too many pages are solving: close one, or wait"}, 503)
     except TooLong:
-        what = f"stopped after {app.limit_seconds:.0f} s: planner solve has no such limit"
+        command = "frontier" if task == "frontier" else "solve"
+        what = f"stopped after {app.limit_seconds:.0f} s: planner {command} has no such limit"
         return _json({"error": what}, 504)
     except Broken:
         return _json({"error": "the process that solves has ended; change something to start another"}, 500)

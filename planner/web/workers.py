@@ -138,6 +138,12 @@ class Queue:
         finally:
             self._free.set()
 
+    def drop(self) -> None:
+        """Stop what is being solved: nobody waits for its answer any more."""
+        if not self._free.is_set():
+            self._newest += 1
+            self.stop()
+
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._worker is None or not self._worker.is_alive:
             self._worker = Worker(*self._made_of)
@@ -164,6 +170,11 @@ class Sessions:
             self._open[session] = {kind: Queue(*self._made_of) for kind in QUEUES}
         self._open.move_to_end(session)
         return await self._open[session][request["task"]].ask(request)
+
+    def drop(self, session: str, kind: str) -> None:
+        """Stop what a page asked for and does not want any more."""
+        if session in self._open:
+            self._open[session][kind].drop()
 
     def _make_room(self) -> None:
         for name, queues in self._open.items():

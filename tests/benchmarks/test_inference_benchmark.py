@@ -15,7 +15,7 @@ from benchmarks.inference.files import calibration_text
 from benchmarks.inference.fitting import disjoint, fit
 from benchmarks.inference.judge import Judged, figures, gpu_pairs, judged, spreads
 from benchmarks.inference.predictions import Table
-from benchmarks.inference.rows import collect, read_rows, side
+from benchmarks.inference.rows import collect, is_older, read_rows, side
 from planner.documents.strict_yaml import parse_value
 from planner.library.reading import read_library
 from planner.library.schema import Calibration
@@ -23,8 +23,8 @@ from planner.library.schema import Calibration
 LIBRARY = read_library(["llama-3.1-8b", "qwen2.5-7b"])
 TRUTH = {"bandwidth": 0.7, "cache_bandwidth": 0.5, "flops": 0.6, "layer_seconds": 5e-5, "step_seconds": 2e-3}
 OTHERS = {
-    "attention_flops": 1.0, "link.nvlink": 0.7, "link_seconds.nvlink": 1.2e-5, "sequence_seconds": 1e-5,
-    "request_seconds": 0.005, "arrival_seconds": 0.02, "wait_share": 0.25, "sequences": 200.0,
+    "attention_flops.Ampere": 0.5, "attention_flops.Hopper": 0.5, "link.nvlink": 0.7, "link_seconds.nvlink": 1.2e-5,
+    "sequence_seconds": 1e-5,    "request_seconds": 0.005, "arrival_seconds": 0.02, "wait_share": 0.25,
 }  # fmt: skip
 BASE = {
     "source": "x/y", "organisation": "x", "engine": "vllm", "mode": "server", "weight_bits": 16,
@@ -165,3 +165,22 @@ def test_pairs_differ_in_the_gpu_alone(tmp_path: Path) -> None:
     assert gpu_pairs(items)["n"] == 0
     whole = [one for one in judged(rows, OTHERS | TRUTH) if one.figure == "throughput"]
     assert gpu_pairs(whole)["share"] == 1.0
+
+
+def test_versions_and_dates_tell_generations_of_an_engine() -> None:
+    """vLLM before 0.8, or before March 2025 where no version is stated; what says nothing is of the present one."""
+    assert is_older("vllm", "0.7.3", "2026-04") and is_older("vllm", "0.6.x", "") and is_older("vllm", "", "2024-11")
+    assert (
+        not is_older("vllm", "0.11.2", "2024-01") and not is_older("vllm", "", "") and not is_older("hf", "0.1", "2020")
+    )
+
+
+def test_older_generations_have_factors_of_their_own(tmp_path: Path) -> None:
+    """The coefficient of older runs slows those of version 0.6 and leaves those of 0.11 alone."""
+    cells = {**BASE, "model": "llama-3.1-8b", "gpu": "H100-80GB", "batch": 4, "input_tokens": 100, "output_tokens": 100,
+             "tpot_ms": 1}  # fmt: skip
+    old, new = {**cells, "engine_version": "0.6.3"}, {**cells, "engine_version": "0.11.2"}
+    rows, _ = collect(read_rows(table(tmp_path / "t.csv", [old, new])), LIBRARY)
+    before = Table(rows).predict(OTHERS | TRUTH)["throughput"]
+    after = Table(rows).predict(OTHERS | TRUTH | {"step_seconds.vllm-older": 3.0})["throughput"]
+    assert after[0] < before[0] == pytest.approx(before[1]) and after[1] == pytest.approx(before[1])

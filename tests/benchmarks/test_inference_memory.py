@@ -76,3 +76,21 @@ def test_the_benchmark_prints_memory_where_a_table_states_it(
     assert "peak memory, no pool" in capsys.readouterr().out
     assert main([table(tmp_path / "u.csv", {"peak_mem_gb": ""})]) == 0
     assert "peak memory" not in capsys.readouterr().out
+
+
+def test_fused_copies_and_scores_are_held_by_engines_that_make_them(tmp_path: Path) -> None:
+    """AutoAWQ: q, k, v of 32 layers once more, 4,096 x 6,144 weights of 0.52 bytes; 8 bytes per score of 32 heads."""
+    four = {"weight_bits": 4, "weight_format": "awq", "input_tokens": 4000, "output_tokens": 10}
+    rows = read_rows(table(tmp_path / "t.csv", four, {**four, "engine": "autoawq"}))
+    (plain, fused), _ = collect_peaks(rows, LIBRARY)
+    copies = 32 * 4_096 * 6_144 * 0.52
+    assert fused.predicted - plain.predicted == pytest.approx(copies + 8 * 32 * 2 * 4_000**2)
+
+
+def test_the_cache_of_the_longest_text_is_taken_at_once_by_exllamav2(tmp_path: Path) -> None:
+    """Two texts of 131,072 tokens, however short the requests are."""
+    rows = read_rows(table(tmp_path / "t.csv", {"gpu": "H200"}, {"gpu": "H200", "engine": "exllamav2"}))
+    (grown, whole), _ = collect_peaks(rows, LIBRARY)
+    hidden = 4 * 4096 + 3 * 14336
+    activations = 2 * 1000 * hidden * 2 + 2 * 128256 * 8
+    assert whole.predicted - grown.predicted == pytest.approx(2 * (131_072 - 4_000) * TOKEN + activations)

@@ -45,6 +45,19 @@ def test_experts_of_mixtral(library: Library) -> None:
     assert model.met_weights < model.dense_weights + model.expert_weights
 
 
+def test_products_of_4_bits_need_a_gpu_that_has_them(library: Library) -> None:
+    """A B200 multiplies NVFP4 at twice its 4,500 TFLOPS of FP8; an H100 turns MXFP4 into 16 bit, a B200 does not."""
+    card = library.architecture("llama-3.1-8b")
+
+    def share_of_sheet(gpu: str, weights: str) -> float:
+        made = serving_of(card, library.gpu(gpu), library, engine="vllm", weights=weights)
+        return made.base["flops"] / library.calibrations["gpu_efficiency"].value(gpu) / 1e12
+
+    assert share_of_sheet("B200", "nvfp4") == pytest.approx(2 * 4_500)
+    assert share_of_sheet("H100-80GB", "mxfp4") == pytest.approx(library.gpu("H100-80GB").tensor16_tflops or 0)
+    assert share_of_sheet("B200", "mxfp4") == pytest.approx(4_500)
+
+
 def test_coefficients_multiply_the_sheet(library: Library) -> None:
     """864 GB/s of an L40S times what all share, the engine's and the GPU's factor; what has no entry counts 1."""
     serving = serving_of(

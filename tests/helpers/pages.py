@@ -41,6 +41,47 @@ MOVES: dict[str, str] = {
 }
 """A value for every field of the small scenario."""
 
+OFFICE: dict[str, Any] = {
+    "name": "office",
+    "schema": 2,
+    "jobs": [
+        {"name": "chat", "kind": "serve", "architecture": "llama-3.1-8b",
+         "load": {"per_second": 4, "profile": [1] * 9 + [3] * 8 + [1] * 7, "input_tokens": 600, "output_tokens": 150},
+         "latency": {"ttft": "2s", "tpot": "60ms"}, "for": "30d", "techniques": {"engine": "vllm"}}
+    ],
+    "offers": [
+        {"provider": "cloud", "gpu": "L40S", "gpus": 1, "usd_per_hour": 1.0, "spot_usd_per_hour": 0.4},
+        {"provider": "other", "gpu": "H100-80GB", "gpus": 1, "usd_per_hour": 3.0},
+    ],
+}  # fmt: skip
+"""A service with two kinds of machines and a busier day: solved in tenths of a second."""
+
+OFFICE_MOVES: dict[str, str] = {
+    **{"model": "qwen2.5-7b", "per_second": "8", "profile": "flat", "input_tokens": "900", "output_tokens": "300"},
+    **{"prefix_tokens": "200", "ttft": "1500ms", "tpot": "40ms", "share": "0.9", "replicas": "2", "headroom": "0.2"},
+    **{"for": "10d", "engine": "sglang", "weight_bits": "16", "budget": "2000", "max_gpus": "3", "spot": "off"},
+    **{"prices": "1.5", "gpus": "!L40S", "providers": "other"},
+}
+"""A value for every field of the small service, but for requests in flight, which take the place of those a second."""
+
+PROMPTS: dict[str, Any] = {
+    "name": "label",
+    "schema": 2,
+    "jobs": [
+        {"name": "label", "kind": "inference", "architecture": "llama-3.1-8b", "deadline": "24h",
+         "work": {"requests": 100000, "input_tokens": 600, "output_tokens": 100}, "techniques": {"engine": "vllm"}}
+    ],
+    "offers": OFFICE["offers"],
+}  # fmt: skip
+"""A batch of prompts."""
+
+PROMPT_MOVES: dict[str, str] = {
+    **{"model": "qwen2.5-7b", "requests": "2M", "input_tokens": "900", "output_tokens": "300"},
+    **{"prefix_tokens": "200", "deadline": "12h", "engine": "sglang", "weight_bits": "16", "budget": "50"},
+    **{"max_gpus": "1", "spot": "off", "prices": "1.5", "gpus": "!L40S", "providers": "other"},
+}
+"""A value for every field of the batch."""
+
 SESSION = "0123456789abcdef"
 
 

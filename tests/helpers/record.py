@@ -3,7 +3,7 @@
     python -m tests.helpers.record                    everything
     python -m tests.helpers.record sessions [FILE...] the output below each `$ command`, such as of docs/spot.md
     python -m tests.helpers.record equations          the table in docs/equations.md
-    python -m tests.helpers.record pictures           the pictures of the documents, docs/**/*.svg
+    python -m tests.helpers.record pictures           the pictures of the documents, docs/**/*.svg, and of the page
     python -m tests.helpers.record costs              tests/data/costs.json
 
 Read the difference (`git diff`) before it is committed: a figure that changed needs a reason.
@@ -17,10 +17,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.costs import COSTS, recorded_costs
 from tests.helpers.documents import DOCUMENTS, Block, blocks, read_document, run, working_in
 from tests.helpers.equations import TABLE, with_equations
 from tests.helpers.frozen_data import ROOT
+from tests.helpers.page_picture import PAGE_PICTURE, draw_page
 
 PICTURES = {
     "docs/frontier.svg": "planner frontier seven-b-billion-tokens --as-of 2026-11-21 --plot picture.svg",
@@ -77,6 +80,10 @@ def record_pictures() -> None:
             if code:
                 raise SystemExit(f"{picture}: exit code {code}\n{messages}")
             (ROOT / picture).write_bytes(Path("picture.svg").read_bytes())
+    try:
+        draw_page()
+    except pytest.skip.Exception as reason:
+        print(f"{PAGE_PICTURE} is not drawn again: {reason}", file=sys.stderr)
 
 
 def record_equations() -> None:

@@ -477,11 +477,13 @@ def attention_seconds(x: Facts, sequence: float, rows: float, rca: float, peak: 
         scores = 2 * x.arch["heads"] * rows * sequence * (1 + rca / 3) * kernels[f"{profile}.eager_traffic"]
         return flop + scores / BW
     met, window = sequence, x.arch.get("sliding_window", 0)
-    if window and x.t["attention"] == "flash" and sequence > window:
+    if window and x.t["attention"] in ("flash", "flash_3") and sequence > window:
         # Twice the mean of min(position, window), for the layers that have one.
         cut = window * (2 - window / sequence)
         met = x.arch["sliding_layer_share"] * cut + (1 - x.arch["sliding_layer_share"]) * sequence
     met = min(met, 2 * math.sqrt(sequence)) if x.t["attention"] == "sparse" else met
     own, generation = f"attention.{x.s.gpu}", f"attention.{x.card['generation']}"
     reached = speeds[own if own in speeds else generation] * kernels[f"{profile}.attention_factor"]
+    if x.t["attention"] == "flash_3":
+        reached *= kernels["flash_3.attention_factor"]
     return float(4 * met * x.q * rows * 0.5 * (3.5 + rca) / (peak * reached))

@@ -70,6 +70,7 @@ CASES = [
          sharding="zero1", framework="megatron", expert_parallel=8, network_gbps=3200, accumulation_steps=2),
     case("YaFSDP", "llama-2-7b", "A100-80GB", gpus=8, method="full", sharding="yafsdp"),
     case("sparse attention", "llama-3.1-8b", "H100-80GB", weight_bits=4, sequence_length=32768, attention="sparse"),
+    case("FlashAttention-3", "gemma-2-2b", "H100-80GB", sequence_length=8192, attention="flash_3"),
     case("mixture under unsloth, grouped", "qwen3-30b-a3b", "H100-80GB", weight_bits=4, framework="unsloth"),
     case("mixture in 16 bits, grouped", "qwen3-30b-a3b", "B200", framework="hf"),
     case("InternEvo", "llama-2-7b", "A100-80GB", gpus=8, method="full", framework="internevo", sharding="zero1"),

@@ -94,3 +94,23 @@ def test_the_page_unused_for_longest_makes_room(tmp_path: Path, monkeypatch: pyt
     finally:
         sessions.stop()
     assert isinstance(refused, Busy) and answer["usd"] > 0
+
+
+def test_what_nobody_waits_for_is_stopped(tmp_path: Path) -> None:
+    """A curve that is not wanted any more ends with its process, and the next request has an answer."""
+    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, 60.0)
+    curve = {**request(), "task": "frontier"}
+
+    async def dropped() -> list[Any]:
+        sessions.drop("a", "frontier")  # a page that asked for nothing yet
+        await sessions.ask("a", curve)
+        running = asyncio.create_task(sessions.ask("a", {**curve, "settings": ("limits.budget_usd=3",)}))
+        await asyncio.sleep(0.01)
+        sessions.drop("a", "frontier")
+        return [*await asyncio.gather(running, return_exceptions=True), await sessions.ask("a", curve)]
+
+    try:
+        first, second = asyncio.run(dropped())
+    finally:
+        sessions.stop()
+    assert isinstance(first, Superseded) and second["data"]

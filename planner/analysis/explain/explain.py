@@ -13,6 +13,7 @@ from planner.analysis.explain.price_history import past_costs
 from planner.analysis.explain.why_not import answer_query
 from planner.analysis.explain.why_not_query import parse_query
 from planner.candidate_table import ON_DEMAND
+from planner.errors import Fault, ScenarioError, raise_faults
 from planner.results.explanation import Explanation
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.serving.job import ServeJob
@@ -57,6 +58,10 @@ def explain(
     """
     started = perf_counter()
     if any(isinstance(job, ServeJob) for job in scenario.jobs):
+        if not all(isinstance(job, ServeJob) for job in scenario.jobs):
+            from planner.analysis.explain.together import explain_together
+
+            return explain_together(scenario, why_not, options, library, explain)
         from planner.analysis.explain.service import explain_service  # loads the modules of fleets
 
         return explain_service(scenario, why_not, options, library)
@@ -70,6 +75,12 @@ def explain(
 
         found = explain_over_time(prepared, query, options or SolveOptions())
         return found.model_copy(update={"seconds": perf_counter() - started})
+    if query is not None and query.times:
+        what, fix = (
+            "asks when a job runs, and these run at once",
+            "ask it of jobs that share machines or GPUs and take turns",
+        )
+        raise_faults([Fault(f"--why-not {why_not}", 0, next(iter(query.times)), what, fix)], ScenarioError)
     plan = try_solve(prepared, options or SolveOptions())
     explanation = _summary(prepared, plan)
     if query is not None:

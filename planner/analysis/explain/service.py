@@ -182,7 +182,7 @@ def _answer(
                 key for key in ("providers", "gpus", "regions") if getattr(scenario.limits, key) != AllowForbid()
             ]
         relax = tuple(
-            Relaxation(limit=f"limits.{key}", **{"from": "given", "to": "none"}, setting=f"limits.{key}=null")
+            Relaxation(limit=f"limits.{key}", **{"from": "given", "to": "none"}, setting=_without(key, scenario))
             for key in excluded
         )
         reasons = (f"excluded by {', '.join(f'limits.{key}' for key in excluded)}",)
@@ -195,6 +195,14 @@ def _other_market(scenario: Scenario, query: WhyNotQuery) -> list[str]:
     share, market = scenario.limits.spot_share, query.given.get("market")
     excludes = (market == "spot" and share.max < 1) or (market == "on_demand" and share.min > 0)
     return ["spot_share"] if excludes else []
+
+
+def _without(limit: str, scenario: Scenario) -> str:
+    """Return the setting that leaves out a limit which excludes what a query names."""
+    share = scenario.limits.spot_share
+    if limit != "spot_share":
+        return f"limits.{limit}={{}}"
+    return "limits.spot=true" if share.max == 0 else "limits.spot_share={}"
 
 
 def _blockers(

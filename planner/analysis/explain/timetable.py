@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from planner.analysis.explain.blockers import named_offers
 from planner.analysis.explain.why_not import in_market, match_rows
-from planner.formulation.timetable.problem import UNITS_PER_USD
+from planner.formulation.timetable.problem import UNITS_PER_USD, time_bounds
 from planner.results.explanation import Binding, Explanation, WhyNot
 from planner.scenario.scenario import SolveOptions
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.scoring import CandidateObjective
 from planner.solving.solve import solve_built
 from planner.solving.timetable.build import build_timetable
+from planner.solving.timetable.calendar import minutes_down
 from planner.solving.timetable.limits import MIN_SAVING_USD, relaxed_timetables
 from planner.solving.timetable.relaxations import explain_timetable
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from planner.results.plan import Plan
     from planner.solving.prepare import PreparedScenario
 
+ROUNDED_HOURS = 1 / 60
+"""Timetables are in whole minutes."""
 QUESTION_SECONDS = 5.0
 """Time limit of each question that is solved again."""
 
@@ -88,9 +91,14 @@ def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyN
         return replace(one, table=in_market(one.table, query))
 
     options = SolveOptions(time_limit_seconds=2 * QUESTION_SECONDS)
-    forced = solve_built(prepared, build_timetable(prepared, keep), options, perf_counter(), explains=False)
+    built = build_timetable(prepared, keep)
+    built = replace(built, problem=_by(built.problem, query))
+    forced = solve_built(prepared, built, options, perf_counter(), explains=False)
     if forced.cost_usd is None or forced.hours is None:
         reason = "no timetable within the limits runs the job so"
+        if query.times and (earliest := _earliest_hours(built.problem, query.job)) is not None:
+            start, end = earliest
+            reason += f"; it starts at {start:.1f} h and ends at {end:.1f} h at the earliest"
         return WhyNot(asked=query.text, status="impossible", reasons=(reason,))
     before = plan.cost_usd.expected if plan.cost_usd else None
     same = plan.objective is not None and forced.objective is not None
@@ -105,7 +113,34 @@ def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyN
     )
 
 
+def _by(problem: Timetable, query: WhyNotQuery) -> Timetable:
+    """Return the timetable with the job started and ended by the hours of the query."""
+    if not query.times:
+        return problem
+    task = problem.tasks[query.job]
+    if (start := query.times.get("start")) is not None:
+        latest = minutes_down(start)
+        modes = (replace(m, latest=latest if m.latest is None else min(m.latest, latest)) for m in task.modes)
+        task = replace(task, modes=tuple(modes))
+    if (end := query.times.get("end")) is not None:
+        last = problem.horizon if task.deadline is None else task.deadline
+        task = replace(task, deadline=min(last, minutes_down(end)))
+    return replace(problem, tasks=(*problem.tasks[: query.job], task, *problem.tasks[query.job + 1 :]))
+
+
+def _earliest_hours(problem: Timetable, index: int) -> tuple[float, float] | None:
+    """Return the earliest start and end of a job whatever the others do but those it waits for; None without a way."""
+    first, task = time_bounds(problem)[0][index], problem.tasks[index]
+    if not task.modes:
+        return None
+    starts = [max(first, mode.earliest) for mode in task.modes]
+    return min(starts) / 60, min(at + mode.minutes for at, mode in zip(starts, task.modes, strict=True)) / 60
+
+
 def _runs_so(plan: Plan, forced: Plan, query: WhyNotQuery) -> bool:
-    """Return whether the job runs on the same machines in both."""
+    """Return whether the job runs on the same machines in both, by the hours of the query."""
     one, other = plan.jobs[query.job], forced.jobs[query.job]
+    hours = {"start": one.start_at_hours, "end": one.end_at_hours}
+    if any((hours[key] or 0.0) > latest + ROUNDED_HOURS for key, latest in query.times.items()):
+        return False
     return (one.offer, one.gpus, one.techniques.method) == (other.offer, other.gpus, other.techniques.method)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.quantities import MAX_INTEGER, format_value
+from planner.documents.quantities import MAX_INTEGER, format_value, parse_hours
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.inference.engines import read_engines
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 OFFER_KEYS = ("gpu", "provider", "region", "instance", "offer")
 RECIPE_KEYS = ("framework", *TECHNIQUE_FIELDS)
-KEYS = ("job", *OFFER_KEYS, "gpus", "market", *RECIPE_KEYS)
+TIME_KEYS = ("start", "end")
+"""Latest start and latest end of a job that takes turns with others: why not earlier?"""
+KEYS = ("job", *OFFER_KEYS, "gpus", "market", *TIME_KEYS, *RECIPE_KEYS)
 SERVED_KEYS = ("engine", "weight_bits", "weight_format", "kv_bits")
 SERVICE_KEYS = ("job", *OFFER_KEYS, "gpus", "market", *SERVED_KEYS)
 """Keys of a query about a service; its `gpus` are those of one machine."""
@@ -43,7 +45,7 @@ class WhyNotQuery:
 
     text: str
     job: int
-    given: dict[str, Any]  # fields of a recipe first, then total `gpus`, `market` and keys of OFFER_KEYS
+    given: dict[str, Any]  # fields of a recipe first, then total `gpus`, `market`, hours, and keys of OFFER_KEYS
 
     @property
     def techniques(self) -> dict[str, Any]:
@@ -59,6 +61,11 @@ class WhyNotQuery:
     def spot_bounds(self) -> tuple[float, float]:
         """Least and largest spot share of the job in the market of the query."""
         return MARKET_SHARES[self.given.get("market")]
+
+    @property
+    def times(self) -> dict[str, float]:
+        """Latest start and end of the job in hours, as far as the query names them."""
+        return {key: self.given[key] for key in TIME_KEYS if key in self.given}
 
     def permits(self, offer: Offer, label: str) -> bool:
         """Return whether the query names the offer, which has this label."""
@@ -106,15 +113,10 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             value = {"yes": "spot", "true": "spot", "no": "on_demand", "false": "on_demand"}.get(
                 value, value.replace("-", "_")
             )
-        if key == "gpus":
-            if value.isdecimal() and len(value) < 8 and 0 < int(value) <= MAX_INTEGER:
-                values[key] = int(value)
-            else:
-                fault(
-                    key,
-                    f"{format_value(value)} is not a count",
-                    f"give the total number of GPUs, at most {MAX_INTEGER:,}",
-                )
+        if key in ("gpus", *TIME_KEYS):
+            number = _number(key, value, fault)
+            if number is not None:
+                values[key] = number
             continue
         exact = _known(value, known[key]) or _spelled(key, value)
         if exact is None:
@@ -132,10 +134,24 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
     if len(scenario.jobs) > 1 and "job" not in given:
         fix = f"job={known['job'][0]}, or another of {', '.join(known['job'])}"
         fault("job", "is missing, but the scenario has several jobs", fix)
-    settled |= {key: values[key] for key in ("gpus", "market", *OFFER_KEYS) if key in values}
+    settled |= {key: values[key] for key in ("gpus", "market", *TIME_KEYS, *OFFER_KEYS) if key in values}
     if "gpu" in settled:
         settled["gpu"] = library.gpu(settled["gpu"]).name
     return WhyNotQuery(text, job, settled)
+
+
+def _number(key: str, value: str, fault: Any) -> float | None:
+    """Return a count of GPUs or a time in hours; None after a fault."""
+    if key == "gpus":
+        if value.isdecimal() and len(value) < 8 and 0 < int(value) <= MAX_INTEGER:
+            return int(value)
+        fault(key, f"{format_value(value)} is not a count", f"give the total number of GPUs, at most {MAX_INTEGER:,}")
+        return None
+    try:
+        return 0.0 if key == "start" and value in ("0", "0h") else parse_hours(value)
+    except ValueError:
+        fault(key, f"{format_value(value)} is not hours after the start of the plan", f"such as {key}=12h")
+        return None
 
 
 def _known_values(scenario: Scenario, library: Library) -> dict[str, Sequence[str]]:

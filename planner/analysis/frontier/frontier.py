@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from planner.configurations.recipe import is_allowed
 from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.serving.job import ServeJob
 from planner.solving.further_ways import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
@@ -56,13 +58,17 @@ def frontier(
 
     One job: exact, the lower envelope of all candidates, with curves on spot to within `CURVE_ERROR`. Several: exact
     where the separate optima keep the budget, GPUs, quota and stock that they share; elsewhere the program is solved
-    at up to `points` breakpoints. `by` adds one curve per method, GPU or provider. Raises ScenarioError or
+    at up to `points` breakpoints. `by` adds one curve per method, GPU or provider. Next to a service it is that of the
+    jobs. Raises ScenarioError or
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
     status and its explanation.
     """
-    started = perf_counter()
+    started, options = perf_counter(), options or SolveOptions()
+    if any(isinstance(job, ServeJob) for job in scenario.jobs):
+        from planner.analysis.frontier.together import frontier_of_jobs  # loads the modules of fleets
+
+        return frontier_of_jobs(scenario, options, library, partial(frontier, by=by, points=points))
     prepared = prepare(scenario, library, with_policies=False)
-    options = options or SolveOptions()
     if (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _without_points(prepared, lack, options, perf_counter() - started)
     prepared = without_demand(prepared)

@@ -42,6 +42,9 @@ def loss_frontier(
     if job is None or not job.wants_least_loss:
         fix = "give the job work: {tokens: best} and the scenario objective: loss"
         raise ScenarioError([Fault(scenario.name, 0, "objective", "a frontier of loss needs a model to choose", fix)])
+    if len(scenario.jobs) > 1:
+        what, fix = "a frontier of loss is that of one job", "leave the other jobs out, or solve for one budget"
+        raise ScenarioError([Fault(scenario.name, 0, "jobs", what, fix)])
     if most is None:
         what = "a frontier of loss needs a budget, its last point"
         raise ScenarioError([Fault(scenario.name, 0, "limits.budget_usd", what, "add limits.budget_usd: 1000")])

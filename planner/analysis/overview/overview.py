@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from planner.results.plan import Plan
     from planner.results.serving.fleet import Service
 
+    _Task = tuple[Section, str, Callable[[], object]]
+
 REPORT_RUNS = 2_000
 """Replays of a report: enough for a histogram, and a fifth of those of `simulate`."""
 
@@ -64,13 +66,11 @@ def overview(
         plan = solve(scenario, options, library) if serves else solve_prepared(prepare(scenario, library), options)
     if not (plan.jobs or plan.services):
         return Overview(plan=plan, of_file=given)
-    if plan.services and not plan.jobs:
-        tasks = _service_tasks(scenario, options, library)
-    else:
-        tasks = _tasks(scenario, plan, options, library, (runs, seed))
+    tasks = _tasks(scenario, plan, options, library, (runs, seed)) if plan.jobs else []
+    tasks = [*tasks, *_service_tasks(scenario, plan, options, library)] if plan.services else tasks
     found: dict[str, Any] = {}
     skipped: dict[Section, str] = {}
-    for name, (field, run) in tasks.items():
+    for name, field, run in tasks:
         if wanted is not None and name not in wanted:
             skipped[name] = "not asked for"
             continue
@@ -99,32 +99,31 @@ def _choices(service: Service) -> int:
     return service.kinds_left * len(set(service.fleet.load))
 
 
-def _service_tasks(
-    scenario: Scenario, options: SolveOptions, library: Library | None
-) -> dict[Section, tuple[str, Callable[[], object]]]:
-    """Return the analyses of a service by name, as `_tasks` does."""
+def _service_tasks(scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None) -> list[_Task]:
+    """Return the analyses of a service; of one next to jobs that which theirs do not have."""
 
     def frontier() -> object:
         from planner.analysis.frontier.service import service_frontier
+        from planner.analysis.frontier.together import frontier_of_service
 
-        return service_frontier(scenario, options, library)
+        return (frontier_of_service if plan.jobs else service_frontier)(scenario, options, library)
 
     def reasons() -> object:
         from planner.analysis.explain.service import explain_service
 
         return explain_service(scenario, options=options, library=library)
 
-    return {
-        "frontier": ("service_frontier", frontier),
-        "reasons": ("explanation", reasons),
-        "tornado": ("tornado", lambda: _tornado(scenario, options, library)),
-    }
+    found: list[_Task] = [("frontier", "service_frontier", frontier)]
+    if not plan.jobs:
+        found.append(("reasons", "explanation", reasons))
+        found.append(("tornado", "tornado", lambda: _tornado(scenario, options, library)))
+    return found
 
 
 def _tasks(
     scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None, replays: tuple[int, int]
-) -> dict[Section, tuple[str, Callable[[], object]]]:
-    """Return the analyses by name: the field of their answer, and the call; their modules are loaded late."""
+) -> list[_Task]:
+    """Return the analyses: name, the field of their answer, and the call; their modules are loaded late."""
 
     def frontier() -> object:
         from planner.analysis.frontier.frontier import frontier as trace
@@ -141,10 +140,10 @@ def _tasks(
 
         return simulate(scenario, plan, options=options, library=library, runs=replays[0], seed=replays[1])
 
-    return {
-        "frontier": ("frontier", frontier),
-        "reasons": ("explanation", reasons),
-        "tornado": ("tornado", lambda: _tornado(scenario, options, library)),
-        "simulation": ("simulation", simulation),
-        "prices": ("prices", lambda: price_series(scenario, plan)),
-    }
+    return [
+        ("frontier", "frontier", frontier),
+        ("reasons", "explanation", reasons),
+        ("tornado", "tornado", lambda: _tornado(scenario, options, library)),
+        ("simulation", "simulation", simulation),
+        ("prices", "prices", lambda: price_series(scenario, plan)),
+    ]

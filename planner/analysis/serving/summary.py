@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from planner.configurations.replicas.capacity import Traffic
+from planner.configurations.replicas.traffic import Traffic
 from planner.results.serving.simulation import SimulatedKind, SimulatedLatency, SimulatedLimit, SimulatedStream
 
 if TYPE_CHECKING:
@@ -47,15 +47,14 @@ def predicted_latencies(fleet: SimulatedFleet, load: FleetLoad) -> Predicted:
         np.asarray([stretches[one].rate for one in first]),
     )
     traffic = Traffic.of(fleet.job, fleet.speeds, fleet.slow).choosing(kinds)
-    flight = traffic.flight_at(rates, traffic.places)
     shares = np.unique([*SHARES, asked])
     ttft, tpot = [], []
     for share in shares.tolist():
         latency = fleet.job.latency.model_copy(update={"share": share})
         asking = replace(traffic, job=fleet.job.model_copy(update={"latency": latency}))
-        ttft.append(asking.ttft(flight))
-        tpot.append(asking.tpot(flight))
-    return Predicted(shares, flight[which], np.stack(ttft)[:, which], np.stack(tpot)[:, which])
+        ttft.append(asking.ttft(rates))
+        tpot.append(asking.tpot(rates))
+    return Predicted(shares, traffic.flight(rates)[which], np.stack(ttft)[:, which], np.stack(tpot)[:, which])
 
 
 class _Side(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -37,6 +38,7 @@ from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.serving.job import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
@@ -74,7 +76,8 @@ def simulate(
     Parameters
     ----------
     plan
-        Replayed as it is, after an audit against the scenario; without one the scenario is solved.
+        Replayed as it is, after an audit against the scenario; without one the scenario is solved. Services next to the
+        jobs are simulated too, as `simulate_service` does.
     progress
         Receives the finished runs and all runs, of all jobs.
     **arguments
@@ -92,6 +95,11 @@ def simulate(
         For runs, traces or a plan that cannot be used, and what `solve` raises. An infeasible scenario is a Simulation
         with that status.
     """
+    if any(isinstance(job, ServeJob) for job in scenario.jobs):
+        from planner.analysis.simulation.together import simulate_together  # loads the modules of fleets
+
+        run = partial(simulate, options=options, library=library, progress=progress, **arguments)
+        return simulate_together(scenario, plan, options, library, arguments, run)
     started = perf_counter()
     settings = SimulationSettings.of(**arguments)
     options = options or SolveOptions()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from planner.errors import InputError
 from planner.library.reading import read_library
+from planner.loading.scenario_file import change_scenario
 from planner.results.what_if import Delta, Effect
 from planner.scenario.choices.definite import architectures_of
 
@@ -39,6 +41,23 @@ def group_settings(settings: tuple[str, ...]) -> list[tuple[str, ...]]:
         key = ".".join(steps[:2]) if steps[0] == "adjust" and len(steps) > 1 else str(index)
         groups.setdefault(key, []).append(setting)
     return [tuple(group) for group in groups.values()]
+
+
+def separable_settings(scenario: Scenario, settings: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the groups of settings whose effects can be told apart; none where some are valid together alone.
+
+    Requests in flight in place of requests a second are two settings: either alone is a contradiction.
+    """
+    groups = group_settings(settings)
+    if len(groups) < 2:
+        return []
+    rests = [[setting for other in groups if other is not group for setting in other] for group in groups]
+    try:
+        for some in (*groups, *rests):
+            change_scenario(scenario, some)
+    except InputError:
+        return []
+    return groups
 
 
 def mean_of(one: float | None, other: float | None) -> float | None:

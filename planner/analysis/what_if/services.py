@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.analysis.what_if.effects import difference, group_settings, mean_of, rest_of
+from planner.analysis.what_if.effects import difference, mean_of, rest_of, separable_settings
 from planner.loading.scenario_file import change_scenario
 from planner.results.serving.differences import compare_services
 from planner.results.serving.what_if import ServiceDelta
 from planner.results.what_if import Delta, Effect, WhatIf
-from planner.solving.fleet.trial import service_of
 from planner.solving.solve import solve
 
 if TYPE_CHECKING:
@@ -24,37 +23,34 @@ if TYPE_CHECKING:
 def what_if_of_services(
     scenario: Scenario, settings: tuple[str, ...], options: SolveOptions | None, library: Library
 ) -> WhatIf:
-    """Return the plans of `solve` before and after settings, and what each setting did.
-
-    Raises ScenarioError where other jobs run next to the service: what happens to them is not compared.
-    """
-    for one in (scenario, change_scenario(scenario, settings)):
-        if len(one.jobs) > 1:
-            service_of(one, "what-if")
+    """Return the plans of `solve` before and after settings, and what each setting did to them and to the services."""
 
     def solved(given: Sequence[str]) -> Plan:
         return solve(change_scenario(scenario, given) if given else scenario, options, library)
 
     before, after = solved(()), solved(settings)
-    delta = difference(before, after)
-    groups = group_settings(settings)
+    answer = compare_services_solved(before, after, settings)
+    groups = separable_settings(scenario, settings)
     effects: tuple[Effect, ...] = ()
-    if len(groups) > 1:
+    if groups:
         alone = [solved(group) for group in groups]
         rests = [[one for other in groups if other is not group for one in other] for group in groups]
         without = alone[::-1] if len(groups) == 2 else [solved(rest) for rest in rests]
         plans = zip(groups, alone, without, strict=True)
         effects = tuple(_effect(", ".join(group), before, one, rest, after) for group, one, rest in plans)
+    return answer.model_copy(update={"effects": effects, "together": rest_of(answer.delta, effects)})
+
+
+def compare_services_solved(before: Plan, after: Plan, settings: tuple[str, ...]) -> WhatIf:
+    """Return the comparison of two plans that are solved already, without the effect of each single setting."""
     return WhatIf(
-        scenario=scenario.name,
+        scenario=before.scenario,
         settings=settings,
         better="cheaper",
         before=before,
         after=after,
-        delta=delta,
+        delta=difference(before, after),
         services=_services(before, after),
-        effects=effects,
-        together=rest_of(delta, effects),
     )
 
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.analysis.what_if.effects import difference, group_settings, library_of, mean_of, rest_of
+from planner.analysis.what_if.effects import difference, library_of, mean_of, rest_of, separable_settings
 from planner.analysis.what_if.services import what_if_of_services
 from planner.loading.scenario_file import change_scenario
 from planner.results.differences import compare
+from planner.results.serving.together import services_usd
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
 from planner.scenario.serving.job import ServeJob
+from planner.scenario.serving.together import without_services
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
@@ -28,6 +30,9 @@ MIN_DIFFERENCE_USD = 0.005
 """Dollars under which two bills read the same."""
 RELATIVE_TOLERANCE = 1e-9
 """Relative difference under which two figures are those of one candidate."""
+
+ALSO_OF_SERVICES = ("limits.max_gpus", "limits.quota")
+"""Limits of which the machines of services take a part that the figures of jobs do not have."""
 
 PreparedJob = tuple[PreparedScenario, int]
 """A prepared scenario and the index of a job in it."""
@@ -47,13 +52,27 @@ def what_if(
     changed = change_scenario(scenario, settings)
     library = library or library_of([scenario, changed])
     if any(isinstance(job, ServeJob) for one in (scenario, changed) for job in one.jobs):
-        return what_if_of_services(scenario, settings, options, library)
+        return _with_jobs(what_if_of_services(scenario, settings, options, library), scenario, changed, library)
     base = prepare(scenario, library)
     other = prepare(changed, library, base)
     before, after = solve_prepared(base, options), solve_prepared(other, options)
     answer = compare_solved(base, other, before, after, settings)
     effects = _effects(base, before, after, settings, options, answer.better)
     return answer.model_copy(update={"effects": effects, "together": rest_of(answer.delta, effects)})
+
+
+def _with_jobs(answer: WhatIf, scenario: Scenario, changed: Scenario, library: Library) -> WhatIf:
+    """Return the comparison of plans with services, with that of the jobs next to them."""
+    before, after = answer.before, answer.after
+    if not (before.jobs and after.jobs):
+        return answer
+    base = prepare(without_services(scenario, services_usd(before)), library)
+    other = prepare(without_services(changed, services_usd(after)), library, base)
+    answer = answer.model_copy(update={"jobs": _jobs(base, other, before, after)})
+    if not answer.unchanged:
+        return answer
+    own = [one for one in answer.settings if not one.startswith(ALSO_OF_SERVICES)]
+    return answer.model_copy(update={"it_would_take": _thresholds(before, own)})
 
 
 def compare_solved(
@@ -167,8 +186,8 @@ def _effects(
     better: Better,
 ) -> tuple[Effect, ...]:
     """Return the effect of each of several changes, alone and as the last one; of a single change nothing."""
-    groups = group_settings(settings)
-    if len(groups) < 2:
+    groups = separable_settings(base.scenario, settings)
+    if not groups:
         return ()
 
     def changed(kept: list[tuple[str, ...]]) -> PreparedScenario:

@@ -217,8 +217,8 @@ def _latency(fleet: Fleet, kinds: list[AuditedKind], job: ServeJob) -> Iterator[
         each = kind.named.capacity / max(kind.named.replicas, 1)
         if job.load.concurrent is not None:
             each = replica.rate(each)
-        flight = replica.flight_at(fullest * each)
-        for name, seconds in (("ttft", replica.ttft(flight)), ("tpot", replica.tpot(flight))):
+        rate = fullest * each
+        for name, seconds in (("ttft", replica.ttft(rate)), ("tpot", replica.tpot(rate))):
             slowest[name] = max(slowest[name], seconds)
             yield from equal(f"{place}.{name}_seconds", seconds, getattr(kind.named, f"{name}_seconds"), CAPACITY_ROOM)
     asked = {"ttft": job.latency.ttft_seconds, "tpot": job.latency.tpot_seconds}

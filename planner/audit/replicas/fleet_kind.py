@@ -267,7 +267,7 @@ class AuditedKind:
             yield f"{place}.capacity", "more than 0", each
             return
         below, above = (
-            self.replica.broken(self.flight_at(each * factor)) for factor in (1.0 - CAPACITY_ROOM, 1.0 + CAPACITY_ROOM)
+            self.replica.broken(self.rate_at(each * factor)) for factor in (1.0 - CAPACITY_ROOM, 1.0 + CAPACITY_ROOM)
         )
         if below:
             yield f"{place}.capacity", f"less: {', '.join(below)} breaks", each
@@ -276,9 +276,9 @@ class AuditedKind:
         elif self.named.binds not in above:
             yield f"{place}.binds", ", ".join(above), self.named.binds
 
-    def flight_at(self, able: float) -> float:
-        """Return the requests in flight at a load in the unit of the job."""
-        return able if self.job.load.concurrent is not None else self.replica.flight_at(able)
+    def rate_at(self, able: float) -> float:
+        """Return the requests per second at a load in the unit of the job."""
+        return able if self.job.load.concurrent is None else self.replica.rate(able)
 
     def pace(self) -> float:
         """Return the requests per second of a machine at its capacity, for each unit of it."""

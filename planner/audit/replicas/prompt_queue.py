@@ -13,6 +13,8 @@ import numpy as np
 from planner.estimates.inference.prompt_work import CHAIN_SQUARES, LATTICE, MOST_OF_STEPS, RANGE_SIGMAS, WAITS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.arrays import Floats
 
 _ROUNDS = 60
@@ -38,43 +40,63 @@ class Prompts(NamedTuple):
         return math.fsum(share * one * one for share, one in zip(self.shares, self.seconds, strict=True))
 
 
+class FirstTokens:
+    """When requests that have a place have their first token, arrival left out; prompts of others come at a rate."""
+
+    def __init__(self, prompts: Prompts, rate: float, step: float):
+        busy = min(rate * prompts.mean * (1.0 + step / prompts.most), MOST_OF_STEPS)
+        work = busy * step / (1.0 - busy)
+        deviation = math.sqrt(rate * prompts.mean_square * (step + work) / (1.0 - busy * busy))
+        width = (max(prompts.seconds) + work + RANGE_SIGMAS * deviation) / (LATTICE - 1)
+        powers = _powers(_sizes(prompts, width), rate * (step + min(width * (LATTICE - 1), prompts.most)))
+        seconds, left, arriving = [], [], []
+        for point in range(LATTICE):
+            done = min(point * width, prompts.most)
+            seconds.append(step + done)
+            left.append(point * width - done)
+            arriving.append(_summed(powers, rate * (step + done)))
+        full = min(rate * prompts.mean, MOST_OF_STEPS)
+        shares = _summed(powers, rate * step / (1.0 - full))
+        chain = np.stack([_moved(arriving[point], left[point] / width) for point in range(LATTICE)])
+        for _ in range(2**CHAIN_SQUARES):
+            shares = shares @ chain
+        seen = shares * seconds / float(shares @ np.asarray(seconds))
+        behind = [one * (1.0 + step / prompts.most) for one in left]
+        spread = (seconds[-1] + behind[-1] + width * (LATTICE - 1)) / (WAITS - 1)
+        points = width * np.arange(LATTICE)
+
+        def passed(waited: float) -> float:
+            return math.fsum(
+                float(seen[k] * (arriving[k] @ np.clip((waited - behind[k] - points) / seconds[k], 0.0, 1.0)))
+                for k in range(LATTICE)
+            )
+
+        self.spread = spread
+        self.waits = [passed(spread * one) for one in range(WAITS)]
+        self.own = [one + step * parts for one, parts in zip(prompts.seconds, prompts.parts, strict=True)]
+        self.shares = np.asarray(prompts.shares)
+
+    def within(self, seconds: float, places: Sequence[tuple[float, float]] = ((0.0, 1.0),)) -> float:
+        """Return the share of the requests with a first token within so long; `places`: waits for one, and shares."""
+        points = self.spread * np.arange(WAITS)
+        found = 0.0
+        for wait, share in places:
+            at = np.interp([seconds - wait - one for one in self.own], points, self.waits, left=0.0)
+            found += share * float(at @ self.shares)
+        return found
+
+    def quantile(self, share: float, places: Sequence[tuple[float, float]] = ((0.0, 1.0),)) -> float:
+        """Return the seconds within which a share of the requests has its first token."""
+        low, high = 0.0, self.spread * (WAITS - 1) + max(self.own) + max(wait for wait, _ in places)
+        for _ in range(_ROUNDS):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if self.within(middle, places) < share else (low, middle)
+        return high
+
+
 def first_token_seconds(share: float, prompts: Prompts, rate: float, step: float) -> float:
-    """Return the seconds to the first token that a share of the requests stays below, arrival left out."""
-    busy = min(rate * prompts.mean * (1.0 + step / prompts.most), MOST_OF_STEPS)
-    work = busy * step / (1.0 - busy)
-    deviation = math.sqrt(rate * prompts.mean_square * (step + work) / (1.0 - busy * busy))
-    width = (max(prompts.seconds) + work + RANGE_SIGMAS * deviation) / (LATTICE - 1)
-    powers = _powers(_sizes(prompts, width), rate * (step + min(width * (LATTICE - 1), prompts.most)))
-    seconds, left, arriving = [], [], []
-    for point in range(LATTICE):
-        done = min(point * width, prompts.most)
-        seconds.append(step + done)
-        left.append(point * width - done)
-        arriving.append(_summed(powers, rate * (step + done)))
-    full = min(rate * prompts.mean, MOST_OF_STEPS)
-    shares = _summed(powers, rate * step / (1.0 - full))
-    chain = np.stack([_moved(arriving[point], left[point] / width) for point in range(LATTICE)])
-    for _ in range(2**CHAIN_SQUARES):
-        shares = shares @ chain
-    seen = shares * seconds / float(shares @ np.asarray(seconds))
-    behind = [one * (1.0 + step / prompts.most) for one in left]
-    spread = (seconds[-1] + behind[-1] + width * (LATTICE - 1)) / (WAITS - 1)
-    points = width * np.arange(LATTICE)
-
-    def within(waited: float) -> float:
-        return math.fsum(
-            float(seen[k] * (arriving[k] @ np.clip((waited - behind[k] - points) / seconds[k], 0.0, 1.0)))
-            for k in range(LATTICE)
-        )
-
-    waits = [within(spread * one) for one in range(WAITS)]
-    own = [one + step * parts for one, parts in zip(prompts.seconds, prompts.parts, strict=True)]
-    low, high = 0.0, spread * (WAITS - 1) + max(own)
-    for _ in range(_ROUNDS):
-        middle = (low + high) / 2.0
-        at = np.interp([middle - one for one in own], spread * np.arange(WAITS), waits, left=0.0)
-        low, high = (middle, high) if float(at @ np.asarray(prompts.shares)) < share else (low, middle)
-    return high
+    """Return the seconds to the first token that a share of the requests stays below, where none waits for a place."""
+    return FirstTokens(prompts, rate, step).quantile(share)
 
 
 def _sizes(prompts: Prompts, width: float) -> Floats:

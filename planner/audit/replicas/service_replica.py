@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from planner.audit.replicas.prompt_queue import Prompts, first_token_seconds
+from planner.audit.replicas.gammas import gamma_below, gamma_quantile
+from planner.audit.replicas.place_queue import Present, present, waits_for_a_place
+from planner.audit.replicas.prompt_queue import FirstTokens, Prompts
 from planner.configurations.serving import ServingColumns, coefficient_factors
 from planner.estimates.inference import batching, decode, kv_cache, prefill
 from planner.estimates.inference.activations import CHUNK_TOKENS
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from planner.scenario.serving.job import ServeJob
 
 _GROUPS = 24  # of lengths that are distinguished
-_MAY_WAIT = 0.1  # of the requests that may miss a limit, those that may wait for a place
 _FULL = 0.85  # of the greatest rate: beyond it no latency is predicted
 _SUREST = 0.999
 _ROUNDS = 60
@@ -149,22 +150,32 @@ class ServiceReplica:
         model, hardware, stack = self.inputs
         return float(decode.decode_step_seconds(model, hardware, stack, flight, self.context)[0]) * self.slow
 
-    def cycle(self, flight: float) -> float:
-        """Return the mean seconds of a request among so many in flight."""
+    def hold(self, flight: float) -> float:
+        """Return the mean seconds for which a request has a place among so many in flight."""
         (model, hardware, stack), taken_in = self.inputs, self.prompts.mean / self.slow
         found = batching.joined_cycle_seconds(model, hardware, stack, flight, self.context, taken_in, self.output)
-        return float(found[0]) * self.slow
+        return float(found[0]) * self.slow - self.arrival
+
+    @cached_property
+    def holds(self) -> list[float]:
+        """Seconds of a request by the number in flight, from 1 to all places."""
+        return [self.hold(float(count)) for count in range(1, int(self.places) + 1)]
+
+    @property
+    def greatest(self) -> float:
+        """Requests per second of a saturated replica."""
+        return self.places / self.holds[-1]
+
+    def present(self, rate: float) -> Present:
+        """Return the requests that are there at a rate."""
+        return present(self.holds, rate)
 
     def rate(self, flight: float) -> float:
         """Return the requests per second with so many in flight in the mean."""
-        return flight / self.cycle(flight + 1.0)
-
-    def flight_at(self, rate: float) -> float:
-        """Return the mean number in flight at a rate."""
-        low, high = 0.0, max(self.places, 1.0)
+        low, high = 0.0, self.greatest
         for _ in range(_ROUNDS):
             middle = (low + high) / 2.0
-            low, high = (middle, high) if self.rate(middle) <= rate else (low, middle)
+            low, high = (middle, high) if self.present(middle).flight <= flight else (low, middle)
         return high
 
     def blocks(self, one: Length) -> float:
@@ -183,32 +194,27 @@ class ServiceReplica:
         most = read_engines().engines[self.named.engine].sequences
         return min(max(1.0, math.floor(self.cache / (self.of_places(self.blocks) * self.token_bytes))), most)
 
-    def spread(self, flight: float) -> tuple[float, float, float]:
-        """Return the share of a request's time that grows with others, seconds per token, and those of one more."""
-        mean, width = self.prompts.mean, max(0.05 * flight, 0.05)
-        inside = self.cycle(flight + 1.0) - self.arrival
-        slope = max((self.cycle(flight + 1.0 + width) - self.cycle(flight + 1.0)) / width - mean, 0.0) / self.output
-        token = (inside - mean) / self.output
-        busy = min(min(flight * slope / token, 1.0 - 1e-9) + self.rate(flight) * mean, 1.0 - 1e-9)
-        return busy, token, slope
-
-    def tpot(self, flight: float) -> float:
+    def tpot(self, rate: float) -> float:
         """Return the time per token that the asked share stays below; 0 where all answers have one token."""
         answers = [one for one in self.lengths if one.output > 1]
         if not answers:
             return 0.0
-        busy, token, slope = self.spread(flight)
-        rate, stay = self.rate(flight), self.of_places(lambda one: one.output)
-        alone = (self.cycle(1.0) - self.arrival - self.prompts.mean) / self.output
+        there, mean = self.present(rate), self.prompts.mean
+        hold, width = self.hold(there.met), max(0.05 * there.met, 0.05)
+        slope = max((self.hold(there.met + width) - hold) / width - mean, 0.0) / self.output
+        token, passes = (hold - mean) / self.output, (there.met - 1.0) / hold
+        busy = min(min((there.met - 1.0) * slope / token, 1.0 - 1e-9) + passes * mean, 1.0 - 1e-9)
+        stay = self.of_places(lambda one: one.output)
+        alone = (self.hold(1.0) - mean) / self.output
         more = max(token - alone, 1e-12)
-        fast = min(rate * self.prompts.mean, busy)
+        fast = min(passes * mean, busy)
         gammas = []
         for one in answers:
             past = max((1.0 - busy) * one.output / stay, 1e-6)
             kept = 2.0 / past * (1.0 - (1.0 - math.exp(-past)) / past)
             grows = fast + (busy - fast) * min(one.output / stay, 1.0)
-            passing = self.prompts.mean_square * rate * token / one.output / (1.0 - grows) ** 2
-            gammas.append((one.share, slope * slope * flight / (1.0 - busy) * kept + passing))
+            passing = self.prompts.mean_square * passes * token / one.output / (1.0 - grows) ** 2
+            gammas.append((one.share, slope * slope * there.variance * kept + passing))
         whole = math.fsum(share for share, _ in gammas)
         low, high = 0.0, max(gamma_quantile(_SUREST, more, variance) for _, variance in gammas)
         for _ in range(_ROUNDS):
@@ -217,43 +223,32 @@ class ServiceReplica:
             low, high = (middle, high) if below < self.job.latency.share else (low, middle)
         return alone + high
 
-    def ttft(self, flight: float) -> float:
-        """Return the time to the first token that the asked share stays below."""
-        busy, mean = self.spread(flight)[0], max(flight, 1e-9)
-        many = self.step(max(gamma_quantile(self.job.latency.share, mean, flight / (1.0 - busy)), 1.0))
-        return first_token_seconds(self.job.latency.share, self.prompts, self.rate(flight), many) + self.arrival
+    def first_tokens(self, rate: float) -> FirstTokens:
+        """Return when requests that have a place have their first token, arrival left out."""
+        there = self.present(rate)
+        many = min(gamma_quantile(self.job.latency.share, there.flight, max(there.variance, 1e-12)), self.places)
+        return FirstTokens(self.prompts, (there.met - 1.0) / self.hold(there.met), self.step(many))
 
-    def broken(self, flight: float) -> list[str]:
-        """Return which of the four limits a mean number in flight breaks."""
-        limits, mean = self.job.latency, max(flight, 1e-9)
-        varied = max(self.of_places(lambda one: self.blocks(one) ** 2) / self.of_places(self.blocks) ** 2 - 1.0, 0.0)
-        variance = flight / (1.0 - self.spread(flight)[0]) + flight * varied
-        needed = gamma_quantile(1.0 - _MAY_WAIT * (1.0 - limits.share), mean, variance) + 1.0
+    def waits(self, rate: float) -> list[tuple[float, float]]:
+        """Return the waits for a place, and the share of the requests that wait so long."""
+        token = (self.holds[-1] - self.prompts.mean) / self.output
+        seconds = [each + one.output * token for one, each in zip(self.lengths, self.prompts.seconds, strict=True)]
+        return waits_for_a_place(self.present(rate), self.places, seconds, self.prompts.shares)
+
+    def ttft(self, rate: float) -> float:
+        """Return the time to the first token that the asked share stays below."""
+        return self.first_tokens(rate).quantile(self.job.latency.share, self.waits(rate)) + self.arrival
+
+    def broken(self, rate: float) -> list[str]:
+        """Return which of the four limits a rate breaks."""
+        limits = self.job.latency
+        first = math.inf if limits.ttft_seconds is None else limits.ttft_seconds
+        late = first < math.inf and self.ttft(rate) > first
+        placed = late and self.first_tokens(rate).within(first - self.arrival) >= limits.share
         found = {
-            "TPOT": limits.tpot_seconds is not None and self.tpot(flight) > limits.tpot_seconds,
-            "TTFT": limits.ttft_seconds is not None and self.ttft(flight) > limits.ttft_seconds,
-            "KV": needed > self.places,
-            "compute": self.rate(flight) > _FULL * self.places / self.cycle(max(self.places, 1.0)),
+            "TPOT": limits.tpot_seconds is not None and self.tpot(rate) > limits.tpot_seconds,
+            "TTFT": late and not placed,
+            "KV": late and placed,
+            "compute": rate > _FULL * self.greatest,
         }
         return [name for name, wrong in found.items() if wrong]
-
-
-def gamma_quantile(share: float, mean: float, variance: float) -> float:
-    """Return the quantile of a gamma variable: its cube root is nearly normal."""
-    low, high = -40.0, 40.0
-    share = min(max(share, 1.0 - _SUREST), _SUREST)
-    for _ in range(_ROUNDS):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if _normal(middle) < share else (low, middle)
-    ninth = variance / mean**2 / 9.0
-    return float(mean * max(1.0 - ninth + high * math.sqrt(ninth), 0.0) ** 3)
-
-
-def gamma_below(value: float, mean: float, variance: float) -> float:
-    """Return the share of a gamma variable below a value."""
-    ninth = max(variance / mean**2 / 9.0, 1e-12)
-    return _normal(((value / mean) ** (1.0 / 3.0) - 1.0 + ninth) / math.sqrt(ninth))
-
-
-def _normal(deviations: float) -> float:
-    return 0.5 * math.erfc(-deviations / math.sqrt(2.0))

@@ -12,7 +12,7 @@ from planner.cli.output import show
 from planner.cli.scenarios.question import load_asked, question_options
 
 if TYPE_CHECKING:
-    from planner.scenario.scenario import Scenario, SolveOptions
+    from planner.scenario.scenario import SolveOptions
 
 FIRST_SCENARIO = "quickstart"
 """What is opened where nothing is named."""
@@ -52,7 +52,6 @@ def app(
         scenario = FIRST_SCENARIO
     changes = (*clock_setting(now), *settings)
     loaded = load_asked(scenario, question, changes)
-    _refuse_services(loaded.scenario)
     document = loaded.source.document
     # Imported late: a wrong scenario is reported before the server is loaded.
     from planner.web.opened import OpenedScenario
@@ -67,13 +66,3 @@ def app(
         show("Stop with Ctrl-C.", err=True)
 
     serve(opened, options, port=port, opens_browser=not no_browser, announce=announce)
-
-
-def _refuse_services(scenario: Scenario) -> None:
-    """Raise ScenarioError for a scenario with a service, whose dollars and hours the page has no place for."""
-    from planner.errors import Fault, ScenarioError
-    from planner.scenario.serving.job import ServeJob
-
-    if any(isinstance(job, ServeJob) for job in scenario.jobs):
-        fix = "use planner what-if or planner report"
-        raise ScenarioError([Fault(scenario.name, 0, "jobs", "the page does not show services", fix)])

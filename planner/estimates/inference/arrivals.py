@@ -1,8 +1,8 @@
 """A replica whose requests arrive one by one: how its latency spreads, and how full it may be.
 
 Requests come at random (a Poisson stream of `rate` per second), join the steps of those in flight, and leave after
-`output` steps. The mean number in flight is n = rate * cycle(n). Around it the number moves; what follows linearises
-these movements (a linear noise approximation) and is checked by simulation. All times are seconds.
+`output` steps. How many are in flight follows from `planner.estimates.inference.places`. What follows linearises how
+a request is slowed by these movements, and is checked by simulation. All times are seconds.
 """
 
 from __future__ import annotations
@@ -43,14 +43,6 @@ def busy_share(flight: Numbers, cycle: Numbers, slope: Numbers) -> Any:
     return np.clip(share, 0.0, 1.0 - 1e-9)
 
 
-def flight_variance(flight: Numbers, busy: Numbers) -> Any:
-    """Return the variance of the number in flight: n / (1 - busy), as arrivals of a Poisson stream that feed back.
-
-    Without feedback it is that of a Poisson variable. Example: 20 in flight, busy 0.5: 40.
-    """
-    return np.asarray(flight, dtype=float) / (1.0 - np.asarray(busy))
-
-
 def window_factor(past: Numbers) -> Any:
     """Return by what the variance falls when the number in flight is averaged over a time `past` times its memory.
 
@@ -68,8 +60,9 @@ class TokenTimes:
 
     share: Floats  # of the requests
     output: Floats  # tokens
-    rate: Floats  # requests per second
-    flight: Floats
+    rate: Floats  # requests per second whose prompts pass
+    others: Floats  # mean number in flight beside a request
+    variance: Floats  # of that number
     token: Floats  # mean seconds per token, the prompts that pass meanwhile among them
     alone: Floats  # seconds per token of a request alone
     slope: Floats  # seconds per token that one more in flight adds, without its prompt
@@ -79,7 +72,7 @@ class TokenTimes:
     @property
     def busy(self) -> Any:
         """Return the share of a request's time that grows with those in flight."""
-        share = busy_share(self.flight, self.token, self.slope) + self.rate * self.prompt
+        share = busy_share(self.others, self.token, self.slope) + self.rate * self.prompt
         return np.minimum(share, 1.0 - 1e-9)
 
     def spread(self) -> tuple[Any, Any]:
@@ -92,7 +85,7 @@ class TokenTimes:
         busy, output = self.busy, np.asarray(self.output, dtype=float)
         stay = float(np.sum(self.share * output * output) / np.sum(self.share * output))  # of a place, in tokens
         past = (1.0 - busy)[:, None] * output / stay
-        others = (np.square(self.slope) * flight_variance(self.flight, busy))[:, None] * window_factor(past)
+        others = (np.square(self.slope) * self.variance)[:, None] * window_factor(past)
         fast = np.minimum(self.rate * self.prompt, busy)
         grows = fast[:, None] + (busy - fast)[:, None] * np.minimum(output / stay, 1.0)
         passing = (self.prompt_square * self.rate * self.token)[:, None] / output / np.square(1.0 - grows)

@@ -139,23 +139,51 @@ def waited_share(work: StepWork, mix: PromptMix, step: Floats, waited: Floats) -
     return np.asarray(np.einsum("nk,nkj,nkj->n", seen, work.arriving, inside))
 
 
-def first_token_quantile(share: float, mix: PromptMix, rate: Floats, step: Floats) -> Floats:
-    """Return the time to the first token (n,) (TTFT) that a share of all requests stays below, once it has a place.
+@dataclass(frozen=True)
+class FirstTokens:
+    """When requests have their first token (TTFT): shares (n, WAITS) that wait at most a multiple of `spread` (n,)."""
 
-    A request waits (`waited_share`), and has its own prompt computed in `parts` steps.
-    """
-    work = step_work(mix, rate, step)
-    longest = work.seconds[:, -1] + (work.left[:, -1]) * (1.0 + step / mix.most) + work.width * (LATTICE - 1)
-    spread = longest / (WAITS - 1)
-    shares = np.stack([waited_share(work, mix, step, spread * one) for one in range(WAITS)], axis=1)
-    own = mix.seconds + step[:, None] * mix.parts
-    row = np.arange(len(rate))[:, None]
-    low, high = np.zeros(len(rate)), longest + np.max(own, axis=1)
-    for _ in range(QUANTILE_HALVINGS):
-        middle = (low + high) / 2.0
-        place = np.clip((middle[:, None] - own) / spread[:, None], -1e-9, WAITS - 1.0)
+    shares: Floats
+    spread: Floats
+    own: Floats  # (n, c) seconds of the steps that compute a prompt
+    length: Floats  # (c,) shares of the requests by length
+
+    @classmethod
+    def of(cls, mix: PromptMix, rate: Floats, step: Floats) -> FirstTokens:
+        """Return the requests that meet prompts of others at a rate (n,), once they have a place.
+
+        A request waits (`waited_share`), and has its own prompt computed in `parts` steps.
+        """
+        work = step_work(mix, rate, step)
+        longest = work.seconds[:, -1] + (work.left[:, -1]) * (1.0 + step / mix.most) + work.width * (LATTICE - 1)
+        spread = longest / (WAITS - 1)
+        shares = np.stack([waited_share(work, mix, step, spread * one) for one in range(WAITS)], axis=1)
+        return cls(shares, spread, mix.seconds + step[:, None] * mix.parts, mix.share)
+
+    def within(self, seconds: Floats, waits: Floats, weights: Floats) -> Floats:
+        """Return the share (n,) of the requests with a first token within `seconds` (n,).
+
+        `waits` (n, p) for a place have the shares `weights` (n, p) of the requests.
+        """
+        left = seconds[:, None, None] - waits[:, None, :] - self.own[:, :, None]
+        place = np.clip(left / self.spread[:, None, None], -1e-9, WAITS - 1.0)
         at = np.clip(place.astype(int), 0, WAITS - 2)
-        part = place - at
-        below = np.where(place < 0, 0.0, shares[row, at] * (1.0 - part) + shares[row, at + 1] * part) @ mix.share
-        low, high = np.where(below < share, middle, low), np.where(below < share, high, middle)
-    return np.asarray(high)
+        row, part = np.arange(len(seconds))[:, None, None], place - at
+        below = np.where(place < 0, 0.0, self.shares[row, at] * (1.0 - part) + self.shares[row, at + 1] * part)
+        return np.asarray(np.einsum("ncp,np,c->n", below, weights, self.length))
+
+    def quantile(self, share: float, waits: Floats, weights: Floats) -> Floats:
+        """Return the seconds (n,) within which a share of all requests has its first token."""
+        low = np.zeros(len(self.spread))
+        high = self.spread * (WAITS - 1) + np.max(self.own, axis=1) + np.max(waits, axis=1)
+        for _ in range(QUANTILE_HALVINGS):
+            middle = (low + high) / 2.0
+            below = self.within(middle, waits, weights)
+            low, high = np.where(below < share, middle, low), np.where(below < share, high, middle)
+        return np.asarray(high)
+
+
+def first_token_quantile(share: float, mix: PromptMix, rate: Floats, step: Floats) -> Floats:
+    """Return the time to the first token (n,) that a share of requests stays below; none waits for a place."""
+    nothing = np.zeros((len(rate), 1))
+    return FirstTokens.of(mix, rate, step).quantile(share, nothing, nothing + 1.0)

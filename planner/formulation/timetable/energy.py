@@ -83,12 +83,7 @@ def periods_together(problem: Timetable, first: Sequence[int], last: Sequence[in
     `spend` is at most the sum of the amounts. Redundant, and without it a budget that is far too small takes minutes
     to refute: four runs of $200 with $2.50 a month.
     """
-    runs: list[list[Period]] = []
-    for period in sorted(problem.periods, key=lambda one: one.start):
-        if runs and runs[-1][-1].end == period.start:
-            runs[-1].append(period)
-        else:
-            runs.append([period])
+    runs = consecutive_periods(problem)
     found: dict[frozenset[int], int] = {}
     for start, end in sorted(set(zip(first, last, strict=True))):
         for run in runs:
@@ -100,6 +95,17 @@ def periods_together(problem: Timetable, first: Sequence[int], last: Sequence[in
                 tasks = [k for k, (a, b) in enumerate(inside) if within[0].start <= a and b <= within[-1].end]
                 found[frozenset(tasks)] = sum(one.amount for one in within)
     return list(found.items())
+
+
+def consecutive_periods(problem: Timetable) -> list[list[Period]]:
+    """Return the periods in runs without a gap between them, each run in order of time."""
+    runs: list[list[Period]] = []
+    for period in sorted(problem.periods, key=lambda one: one.start):
+        if runs and runs[-1][-1].end == period.start:
+            runs[-1].append(period)
+        else:
+            runs.append([period])
+    return runs
 
 
 def _thin(values: list[int]) -> list[int]:

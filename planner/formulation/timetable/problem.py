@@ -225,6 +225,11 @@ def peak_use(problem: Timetable, schedule: Schedule, resource: int) -> int:
     return most
 
 
+def is_tied(problem: Timetable, index: int) -> bool:
+    """Return whether a task waits for another, or another for it."""
+    return bool(problem.tasks[index].after) or any(other == index for one in problem.tasks for other, _ in one.after)
+
+
 def topological_order(problem: Timetable) -> list[int]:
     """Return the tasks so that each comes after those it waits for; a cycle is a ValueError with its names."""
     waiting = {index: {other for other, _ in task.after} for index, task in enumerate(problem.tasks)}

@@ -23,6 +23,7 @@ class WeightFormat(Row):
     bits: int
     bytes: float
     compute: int
+    native: float
     head: int
     capability: float
     names: tuple[str, ...]

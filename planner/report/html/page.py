@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.results.plan import Plan
-    from planner.results.report.overview import Overview
+    from planner.results.report.overview import Overview, Section
 
 MOST_BYTES = 300_000
 """Largest page; files to copy are left out before it is larger."""
@@ -73,16 +73,8 @@ def groups_of(found: Overview) -> list[Group]:
     of_plan = (bill_figure(plan), memory_figure(plan), timetable_figure(plan))
     groups += [Group(figure.key, figure.title, (figure,)) for figure in of_plan if figure is not None]
     others = alternative_figures(plan, found.explanation)
-    swing = tornado_figure(found.tornado) if found.tornado is not None else None
-    runs = simulation_figures(found.simulation) if found.simulation is not None else []
-    for key, title, figures in (
-        ("alternatives", "Alternatives", others),
-        ("tornado", SECTION_NAMES["tornado"], [swing] if swing else []),
-        ("simulation", SECTION_NAMES["simulation"], runs),
-        ("prices", SECTION_NAMES["prices"], price_figures(found.prices)),
-    ):
-        if figures:
-            groups.append(Group(key, title, tuple(figures)))
+    groups += [Group("alternatives", "Alternatives", tuple(others))] if others else []
+    groups += _analysis_groups(found)
     table = facts.assumptions(plan)
     lead = "What the figures rest on, with source and age."
     groups.append(Group("assumptions", "Assumptions", (Figure("assumptions", "Assumptions", lead, None, table),)))
@@ -94,29 +86,45 @@ def _service_groups(found: Overview) -> list[Group]:
     plan = found.plan
     loads = tuple(load_figure(one) for one in plan.services)
     groups = [Group("load", "Load and replicas", loads)]
+    curves: list[Figure] = []
+    if found.frontier is not None and found.frontier.points:
+        of_jobs = frontier_figure(found.frontier, deadline_of(plan))
+        curves.append(dataclasses.replace(of_jobs, title="Cost of the jobs against time"))
     if found.service_frontier is not None and found.service_frontier.points:
-        figure = service_frontier_figure(found.service_frontier)
-        groups.append(Group("cost-time", figure.title, (figure,)))
+        curves.append(service_frontier_figure(found.service_frontier))
+    if curves:
+        groups.append(Group("cost-time", curves[0].title if len(curves) == 1 else "Frontiers", tuple(curves)))
     bill, simpler = month_bill_figure(plan), tuple(simpler_figure(one) for one in plan.services)
-    bills, table = Group("bill", bill.title, (bill,)), services.assumptions(plan)
+    bills, table, others = Group("bill", bill.title, (bill,)), services.assumptions(plan), list[Figure]()
     if plan.jobs:
         alone = jobs_alone(plan)
         of_jobs = dataclasses.replace(bill_figure(alone), key="bill-jobs", title="Bill of the jobs")
         bills = Group("bill", "Bills", (bill, of_jobs))
+        others = alternative_figures(alone, services.parts_explained(found.explanation)[0])
         memory, rows = memory_figure(alone), (*facts.assumptions(alone).rows, *table.rows)
         groups += [Group(memory.key, memory.title, (memory,))] if memory is not None else []
         table = Table(table.header, tuple(dict.fromkeys(rows)))
-    groups += [bills, Group("alternatives", "Simpler fleets and services", simpler)]
-    swing = tornado_figure(found.tornado) if found.tornado is not None else None
-    if swing is not None:
-        groups.append(Group("tornado", SECTION_NAMES["tornado"], (swing,)))
+    title = "Alternatives" if others else "Simpler fleets and services"
+    groups += [bills, Group("alternatives", title, (*others, *simpler)), *_analysis_groups(found)]
     lead = "What the figures rest on, with source and age."
     return [*groups, Group("assumptions", "Assumptions", (Figure("assumptions", "Assumptions", lead, None, table),))]
 
 
+def _analysis_groups(found: Overview) -> list[Group]:
+    """Return the figures of sensitivity, replays and price history, as far as there are any."""
+    swing = tornado_figure(found.tornado) if found.tornado is not None else None
+    figures: dict[Section, tuple[Figure, ...]] = {
+        "tornado": (swing,) if swing is not None else (),
+        "simulation": tuple(simulation_figures(found.simulation) if found.simulation is not None else ()),
+        "prices": tuple(price_figures(found.prices)),
+    }
+    return [Group(key, SECTION_NAMES[key], each) for key, each in figures.items() if each]
+
+
 def find_figure(found: Overview, name: str) -> Figure | None:
     """Return a figure by its name on the command line; None where the report has none."""
-    of_services = {"frontier": "latency", "timetable": "load"} if found.plan.services else {}
+    of_services = {"timetable": "load"} if found.plan.services else {}
+    of_services |= {"frontier": "latency"} if not found.plan.jobs else {}
     key = {"cost": "cost-runs", "finish": "hours-runs", **of_services}.get(name, name)
     return next((figure for group in groups_of(found) for figure in group.figures if figure.key == key), None)
 
@@ -199,8 +207,12 @@ def _blocks(plan: Plan) -> list[tuple[str, list[facts.Fact]]]:
 
 def _reasons(found: Overview) -> list[facts.Fact]:
     """Return why the plan is as it is."""
-    if found.plan.services:
-        return services.reasons(found.plan, found.explanation)
+    plan, explanation = found.plan, found.explanation
+    if plan.services and plan.jobs:
+        of_jobs, of_service = services.parts_explained(found.explanation)
+        return [*facts.reasons(jobs_alone(plan), of_jobs), *services.reasons(plan, of_service)]
+    if plan.services:
+        return services.reasons(plan, explanation)
     return facts.reasons(found.plan, found.explanation) if found.plan.jobs else []
 
 
@@ -222,7 +234,7 @@ def _drawn(figure: Figure, most_rows: int) -> dict[str, Any]:
 
 def _data(found: Overview) -> dict[str, Any]:
     """Return the data of the script."""
-    plan = found.plan
+    plan = jobs_alone(found.plan) if found.plan.jobs and found.plan.services else found.plan
     setting = ""
     if len(plan.jobs) == 1 and not plan.is_timetable:
         setting = f"--set {shlex.quote(f'jobs.{words.sanitise(plan.jobs[0].name)}.deadline=HOURSh')}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from planner.report import format as words
 from planner.report.html.figure import Figure, Table
-from planner.report.inference.fleet import proven
+from planner.report.inference.fleet import proven_in_short
 from planner.report.inference.plan import HOSTS
 from planner.report.serving.frontier import summary
 from planner.report.serving.strip import DAYS
@@ -153,7 +153,7 @@ def service_frontier_figure(found: ServiceFrontier) -> Figure:
     rows = [
         (
             f"{seconds_text(one.tpot_seconds)}{' (asked)' if one.asked else ''}", words.usd(one.usd_per_month),
-            proven(one.gap).removeprefix("proven within "), span(one.least_replicas, one.most_replicas),
+            proven_in_short(one.gap), span(one.least_replicas, one.most_replicas),
             "; ".join(map(words.sanitise, one.machines)),
         )
         for one in found.points
@@ -189,7 +189,11 @@ def _steps(found: ServiceFrontier, caption: Caption, width: float) -> Scene:
         place = across.at(limit), up.at(one.usd_per_month)
         shapes.append(Dot(*place, 6.0 if one.asked else 4.0, "c0", "accent" if one.asked else "c0", note))
     shapes.append(Text(across.end, bottom + 34.0, caption.axis, "muted", "end"))
-    return Scene(width, bottom + 42.0, caption.title, caption.description, tuple(shapes))
+    data = {
+        **{"x0": across.start, "x1": across.end, "h0": across.low, "h1": across.high, "hlog": float(across.is_log)},
+        **{"y0": up.start, "y1": up.end, "u0": up.low, "u1": up.high, "ulog": float(up.is_log)},
+    }
+    return Scene(width, bottom + 42.0, caption.title, caption.description, tuple(shapes), data)
 
 
 def month_bill_figure(plan: Plan) -> Figure:
@@ -216,6 +220,8 @@ def simpler_figure(service: Service) -> Figure:
     """Return what simpler fleets and services that answer by the token cost a month, as a table."""
     fleet = service.fleet
     rows = [("this fleet", words.usd(fleet.usd_per_month), "")]
+    if not fleet.baselines:
+        rows.append(("simpler fleets", "", "not computed within the time limit"))
     for one in fleet.baselines:
         usd = "impossible within the limits" if one.usd_per_month is None else words.usd(one.usd_per_month)
         how = f"on {words.sanitise(one.machines)}" if one.machines else ""

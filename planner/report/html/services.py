@@ -60,7 +60,7 @@ def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
     """Return how far the plan is proven, what looser limits save, and what other fleets cost."""
     gap = max(one.gap for one in plan.services)
     less = "" if gap <= EQUAL_GAP else f"more than {percent_up(gap)} "
-    proof = f"no fleet of these kinds costs {less}less"
+    proof = proven(gap) if gap >= 1.0 else f"no fleet of these kinds costs {less}less"
     found = [("Proof", proof)]
     if explanation is None or explanation.service is None:
         return found
@@ -84,6 +84,15 @@ def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
         usd = words.usd(month_usd(one.cost_usd, hours))
         found.append(("Alone", f"{name}: {usd} a month, {times_text(1.0 + (one.difference or 0.0))}: {one.plan}"))
     return [(label, words.sanitise(text)) for label, text in found]
+
+
+def parts_explained(found: Explanation | None) -> tuple[Explanation | None, Explanation | None]:
+    """Return the explanations of jobs and of a service next to them; those of limits of both stand with the jobs."""
+    if found is None or not found.parts:
+        return None, None
+    jobs, service = found.parts
+    shared = (one for one in found.next_steps if one.limit.startswith("limits."))
+    return jobs.model_copy(update={"next_steps": (*jobs.next_steps, *shared)}), service
 
 
 def assumptions(plan: Plan) -> Table:

@@ -61,6 +61,10 @@ def sections(service: Service, plan: Plan) -> list[tuple[str, list[str]]]:
     ]
 
 
+NO_BOUND = "no bound"
+"""Of a fleet of which nothing is proven: its gap is 1."""
+
+
 def headline(service: Service) -> str:
     """Return the first line: replicas, kinds, dollars, latency, and how far the plan is proven."""
     fleet = service.fleet
@@ -103,8 +107,13 @@ def _cheaper_api(fleet: Fleet) -> list[str]:
 def proven(gap: float) -> str:
     """Return how far a fleet is proven: `optimal`, `proven within` its gap, or not at all within the time limit."""
     if gap >= 1.0:
-        return "no bound within the time limit"
+        return f"{NO_BOUND} within the time limit"
     return "optimal" if gap <= EQUAL_GAP else f"proven within {percent_up(gap)}"
+
+
+def proven_in_short(gap: float) -> str:
+    """Return the same as the cell of a table."""
+    return NO_BOUND if gap >= 1.0 else proven(gap).removeprefix("proven within ")
 
 
 def percent_up(share: float) -> str:
@@ -206,6 +215,8 @@ def _looser(service: Service) -> list[str]:
 
 def _simpler(fleet: Fleet) -> list[str]:
     """Return what simpler fleets cost a month."""
+    if not fleet.baselines:
+        return ["not computed within the time limit"]
     lines = []
     for one in fleet.baselines:
         machines = f" ({words.sanitise(one.machines)})" if one.machines else ""

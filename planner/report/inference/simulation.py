@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         SimulatedLimit,
         SimulatedStream,
     )
+    from planner.results.simulation import Simulation
 
 _DAY = 24
 LATENCY_HEADER = ("", "limit", "asked", "plan", "simulated", "plan", "simulated")
@@ -30,13 +31,19 @@ def render_service_simulation(found: ServiceSimulation) -> str:
     """Return the text of a simulation of services without a final newline."""
     if not found.services:
         return "\n".join(render_infeasible(found.plan))
-    lines: list[str] = []
-    for service in found.services:
-        lines += [*([""] if lines else []), *_service(service, found)]
+    lines = service_replays(found)
     return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
 
 
-def _service(service: ServiceReplay, found: ServiceSimulation) -> list[str]:
+def service_replays(found: ServiceSimulation | Simulation) -> list[str]:
+    """Return the lines of each service, with an empty line between two."""
+    lines: list[str] = []
+    for service in found.services:
+        lines += [*([""] if lines else []), *_service(service, found)]
+    return lines
+
+
+def _service(service: ServiceReplay, found: ServiceSimulation | Simulation) -> list[str]:
     """Return the lines of one service."""
     lines = [*words.wrap_lines(_headline(service), words.width(), 3), ""]
     for stream in service.streams:

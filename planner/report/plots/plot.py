@@ -20,6 +20,7 @@ from planner.report.plots.scenes import (
     explanation_scene,
     inference_scene,
     market_scene,
+    service_simulation_scene,
     tracking_scene,
     variants_scene,
 )
@@ -38,6 +39,7 @@ from planner.results.plan import Plan
 from planner.results.report.scene import framed, to_svg
 from planner.results.report.sketch import picture_id
 from planner.results.serving.frontier import ServiceFrontier
+from planner.results.serving.simulation import ServiceSimulation
 from planner.results.simulation import Simulation
 from planner.results.sweep import ManyVariants
 from planner.results.tracking import Tracking
@@ -56,6 +58,7 @@ SCENES: dict[type, Callable[[Any], Scene | None]] = {
     CalibrationResult: calibration_scene,
     Tracking: tracking_scene,
     ManyVariants: variants_scene,
+    ServiceSimulation: service_simulation_scene,
 }
 """Results that are drawn as bars, without Matplotlib where the picture is SVG."""
 DRAWN: dict[type, Callable[..., None]] = {
@@ -88,7 +91,8 @@ def plot(result: Any, path: str | Path | None = None) -> Picture | None:
 
     A frontier, a simulation and what `what_if`, `sweep` and `tornado` return have the picture of `--plot`. A plan is
     drawn as its timetable, a service as its machines by the hour, an estimate as the memory of one GPU, an explanation
-    as the cost on each GPU, a calibration, a market fit and a tracked run as bars of what was observed and expected.
+    as the cost on each GPU, a calibration, a market fit and a tracked run as bars of what was observed and expected,
+    and the simulation of a service as the share of its requests within each limit.
 
     Parameters
     ----------

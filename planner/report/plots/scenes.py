@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from planner.results.inference import InferenceEstimate
     from planner.results.market_fit import MarketFit
     from planner.results.report.scene import Scene
+    from planner.results.serving.simulation import ServiceSimulation
     from planner.results.sweep import ManyVariants
     from planner.results.tracking import Tracking
 
@@ -128,6 +129,22 @@ def variants_scene(found: ManyVariants) -> Scene:
     best = found.cheapest.cost_usd if found.cheapest else None
     cheapest = f"; the cheapest costs {words.usd(best)}" if best is not None else ""
     return _bars(rows, f"{found.scenario}: {found.variants:,} variants{cheapest}")
+
+
+def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
+    """Return the share of the requests within each limit, simulated over the cycle, with the share that is asked."""
+    rows = []
+    for one, stream, limit in ((o, s, each) for o in found.services for s in o.streams for each in s.limits):
+        share, planned = limit.cycle.simulated_share, limit.cycle.predicted_share
+        if share is None or limit.limit_seconds is None:
+            continue
+        within = f"{words.significant(1000.0 * limit.limit_seconds)} ms"
+        shares = [f"{100.0 * share:.1f} % within {within}", f"asked {words.significant(100.0 * limit.asked_share)} %"]
+        shares += [] if planned is None else [f"planned {100.0 * planned:.1f} %"]
+        name = {"ttft": "first token", "tpot": "per token"}[limit.name]
+        label = f"{name}, {stream.name}" if len(found.services) == 1 else f"{one.name}: {name}, {stream.name}"
+        rows.append(Ranged(label, 100.0 * share, ", ".join(shares), is_chosen=share < limit.asked_share))
+    return _bars(rows, f"{found.scenario}: requests within each limit") if rows else None
 
 
 def _bars(rows: list[Ranged], title: str) -> Scene:

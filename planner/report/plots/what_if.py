@@ -61,7 +61,7 @@ def _bills(answer: WhatIf, path: str | Path, caption: Sequence[str]) -> None:
     bills = [_bill(plan) for _, plan in plans]
     items = list(dict.fromkeys(item for bill in bills for item in bill))
     shown = [item for item in items if any(abs(bill.get(item, 0.0)) >= 0.005 for bill in bills)]
-    monthly = bool(answer.before.services or answer.after.services)
+    monthly = bool(answer.before.services or answer.after.services) and not (answer.before.jobs or answer.after.jobs)
     title = " ".join(itertools.takewhile(bool, caption)) if monthly else ""
     with open_picture(path, caption, height=2.8, title=title) as (_, axes):
         left, whole = [0.0, 0.0], max(*(sum(bill.values()) for bill in bills), 0.01)
@@ -77,7 +77,7 @@ def _bills(answer: WhatIf, path: str | Path, caption: Sequence[str]) -> None:
             left = [start + width for start, width in zip(left, widths, strict=True)]
         for place, end, (_, plan) in zip((1, 0), left, plans, strict=True):
             text = plan.status.replace("_", " ")
-            if plan.services:
+            if plan.services and monthly:
                 text = f"{words.usd(end)} a month"
             elif plan.cost_usd and plan.hours:
                 text = f"{words.usd(plan.cost_usd.expected)}, {words.hours(plan.hours.expected)}"
@@ -97,7 +97,8 @@ def _bill(plan: Plan) -> dict[str, float]:
             found[line.item] = found.get(line.item, 0.0) + line.usd
     for one in plan.services:
         for name, usd in month_items(one.fleet):
-            found[name] = found.get(name, 0.0) + usd
+            share = one.cost_usd / one.fleet.usd_per_month if plan.jobs else 1.0  # next to jobs of all of its hours
+            found[name] = found.get(name, 0.0) + usd * share
     return found
 
 

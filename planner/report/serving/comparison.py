@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.infeasible import render_infeasible
-from planner.report.inference.fleet import headline, proven
+from planner.report.inference.fleet import both_headline, headline, proven
 from planner.report.what_if.differences import describe_setting, format_difference, shown_difference
 from planner.results.serving.differences import FLEET_FEATURES
 
@@ -34,17 +34,30 @@ def render_service_what_if(answer: WhatIf) -> str:
         lines = [words.first_fitting(answer.scenario, "feasible after the change"), "", *_blocks(answer)]
     elif answer.unchanged:
         lines = [words.first_fitting(answer.scenario, "nothing changes"), *_stays("stays", after)]
+        lines += [line for hint in answer.it_would_take for line in words.wrap_hanging(hint, 3)]
     else:
-        lines = [*_summary(answer), "", *_blocks(answer), *_shares(answer)]
+        lines = [*summary(answer), "", *_blocks(answer), *shares(answer)]
     return "\n".join(line.rstrip() for line in lines)
 
 
+def service_lines(answer: WhatIf) -> list[str]:
+    """Return the services of a plan with other jobs: what changed of them, and their tables where anything did."""
+    names = [words.sanitise(one.name) for one in answer.after.services]
+    if not any(one.changes or abs(one.usd_per_month) >= 0.005 for one in answer.services) and answer.services:
+        return [f"unchanged: {', '.join(names)}"]
+    own = answer if len(names) > 1 else answer.model_copy(update={"scenario": names[0]})
+    lines = summary(own) if answer.services else [f"{', '.join(names)}: new"]
+    return [*lines, "", *_blocks(answer)]
+
+
 def _stays(label: str, plan: Plan) -> list[str]:
-    """Return the headline of each service of a plan."""
-    return [line for one in plan.services for line in words.wrap_hanging(f"{label}: {headline(one)}", 4)]
+    """Return the headline of each service of a plan, after that of all where other jobs stand next to them."""
+    texts = [headline(one) for one in plan.services]
+    texts = [both_headline(plan), *texts] if plan.jobs else texts
+    return [line for one in texts for line in words.wrap_hanging(f"{label}: {one}", 4)]
 
 
-def _summary(answer: WhatIf) -> list[str]:
+def summary(answer: WhatIf) -> list[str]:
     """Return dollars of a month more or less, what they buy, and whether that is more than what is proven."""
     texts = []
     old, later = ({one.name: one for one in plan.services} for plan in (answer.before, answer.after))
@@ -150,7 +163,7 @@ def _row(label: str, before: str, after: str) -> list[str]:
     return words.hang(f"{label:<{SIDE_LABEL}}", cells)
 
 
-def _shares(answer: WhatIf) -> list[str]:
+def shares(answer: WhatIf) -> list[str]:
     """Return the share of each of several settings in the difference of the whole time."""
     lines = []
     for one in answer.effects:
@@ -160,5 +173,6 @@ def _shares(answer: WhatIf) -> list[str]:
             text = f"{format_difference(usd)} of the {format_difference(answer.delta.cost_usd)}"
         lines += words.wrap_lines(f"{describe_setting(one.setting)}: {text}", words.width() - SIDE_LABEL, 3)
     if lines:
-        lines.append("shares: mean of the effect of each setting alone and as the last of all")
+        note = "shares: mean of the effect of each setting alone and as the last of all"
+        lines += words.wrap_lines(note, words.width() - SIDE_LABEL, 2)
     return words.hang(f"{'why':<{SIDE_LABEL}}", lines)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.infeasible import render_relaxations
-from planner.report.inference.fleet import proven
+from planner.report.inference.fleet import proven_in_short
 from planner.results.serving.differences import BINDING_WORDS, seconds_text, span
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def summary(found: ServiceFrontier) -> str:
 
 def _row(one: ServicePoint) -> list[str]:
     """Return a point: limit, dollars, how far it is proven, replicas, machines."""
-    proof = proven(one.gap).removeprefix("proven within ")
+    proof = proven_in_short(one.gap)
     mark = "*" if one.asked else " "
     limit = f"{seconds_text(one.tpot_seconds)}{mark}"
     replicas = span(one.least_replicas, one.most_replicas)
@@ -70,5 +70,10 @@ def _notes(found: ServiceFrontier) -> list[str]:
     if found.ttft_seconds is not None and found.points:
         notes.append(f"every row keeps {seconds_text(found.ttft_seconds)} to the first token")
     notes += [words.sanitise(note) for note in found.notes]
-    notes.append(f"{found.solved} limits solved, each with a bound of its own")
+    bare = sum(one.gap >= 1.0 for one in found.points)
+    notes.append(
+        f"{found.solved} limits solved, each with a bound of its own"
+        if not bare
+        else f"{found.solved} limits solved; of {bare} no bound was found within the time limit"
+    )
     return [line for note in notes for line in words.wrap_hanging(note, 3)]

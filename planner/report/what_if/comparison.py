@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible import render_infeasible
-from planner.report.serving.comparison import render_service_what_if
+from planner.report.serving.comparison import render_service_what_if, service_lines, shares
 from planner.report.what_if.differences import (
     describe_reasons,
     describe_setting,
@@ -18,6 +18,7 @@ from planner.report.what_if.differences import (
     shown_hours_difference,
 )
 from planner.results.differences import describe_differences
+from planner.results.serving.together import jobs_alone, services_usd
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
@@ -30,9 +31,11 @@ ROW_LABEL, BEFORE, AFTER = 14, 31, 35
 
 def render_what_if(answer: WhatIf) -> str:
     """Return the text of a what-if without a final newline."""
-    if answer.before.services or answer.after.services:
+    if answer.after.services and answer.after.jobs and not answer.unchanged:
+        lines = _both(answer)
+    elif answer.before.services or answer.after.services:
         return render_service_what_if(answer)
-    if not answer.after.jobs:
+    elif not answer.after.jobs:
         lines = _no_plan_after(answer)
     elif not answer.before.jobs:
         lines = [_summary(answer, f"feasible after the change: {_figures(answer.after)}"), "", *_table_lines(answer)]
@@ -43,6 +46,39 @@ def render_what_if(answer: WhatIf) -> str:
         reasons = words.wrap_all(describe_reasons(answer), words.width() - ROW_LABEL, 3)
         lines += words.hang(f"{'why':<{ROW_LABEL}}", reasons)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _both(answer: WhatIf) -> list[str]:
+    """Return what jobs and services cost together, then the table of the jobs, and that of the services."""
+    before, after = answer.before, answer.after
+    old = jobs_alone(before) if before.jobs else before
+    jobs = answer.model_copy(update={"before": old, "after": jobs_alone(after), "services": ()})
+    lines = _both_summary(answer, jobs)
+    if before.jobs and all(_is_same(one) for one in answer.jobs):
+        lines += ["", *words.wrap_lines(f"unchanged: {', '.join(job.name for job in after.jobs)}", words.width(), 2)]
+    else:
+        name = after.jobs[0].name if len(after.jobs) == 1 else "jobs"
+        lines += ["", words.shorten(words.sanitise(name), words.width()), *_table_lines(jobs)]
+    return [*lines, "", *service_lines(answer), *shares(answer)]
+
+
+def _both_summary(answer: WhatIf, jobs: WhatIf) -> list[str]:
+    """Return the difference in all, and of it that of the jobs and that of the services."""
+    before, after = answer.before, answer.after
+    assert after.cost_usd is not None
+    whole = words.usd(after.cost_usd.expected)
+    if before.cost_usd is None:
+        text = f"feasible after the change: {whole} in all, of it {words.usd(services_usd(after))} for the service"
+        return words.wrap_lines(f"{words.sanitise(answer.scenario)}: {text}", words.width(), 3)
+    cost, hours = shown_differences(answer)
+    of_jobs, _ = shown_differences(jobs)
+    time = "" if abs(hours) < 0.05 else f", {words.hours(abs(hours))} {'later' if hours > 0 else 'earlier'}"
+    parts = [
+        f"{name} {'the same' if abs(usd) < 0.005 else format_difference(usd)}"
+        for name, usd in (("jobs", of_jobs), ("service", round(cost - of_jobs, 2)))
+    ]
+    text = f"{words.usd(before.cost_usd.expected)} -> {whole} in all ({format_difference(cost)}{time})"
+    return words.wrap_lines(f"{words.sanitise(answer.scenario)}: {text}: {', '.join(parts)}", words.width(), 3)
 
 
 def _summary(answer: WhatIf, *texts: str) -> str:

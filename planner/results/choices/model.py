@@ -66,6 +66,8 @@ class ModelChoice(Part):
     batch: BatchChoice | None = None
     compared: int
     """Models times batches that were compared, each by solving it."""
+    above_least: float | None = None
+    """Next to other jobs: nats by which the sum of all losses may be above the least one; None for a job alone."""
 
 
 class LossPoint(Part):

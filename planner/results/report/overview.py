@@ -40,7 +40,7 @@ class Overview(Part):
     plan: Plan
     frontier: Frontier | None = None
     service_frontier: ServiceFrontier | None = None
-    """In place of `frontier` where the plan is that of a service."""
+    """Where the plan has a service; without other jobs in place of `frontier`."""
     explanation: Explanation | None = None
     tornado: Tornado | None = None
     simulation: Simulation | None = None

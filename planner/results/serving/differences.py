@@ -15,7 +15,7 @@ MILLISECONDS = 1000.0
 BINDING_WORDS = {
     "TPOT": "time per token",
     "TTFT": "time to the first token",
-    "KV": "places in the cache",
+    "KV": "the wait for a place",
     "compute": "the replica is nearly saturated",
 }
 """What holds the capacity of a kind, in words."""

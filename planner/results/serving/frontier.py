@@ -57,7 +57,7 @@ class ServiceFrontier(Part):
             (
                 f"{one.tpot_seconds * 1000:.4g} ms",
                 f"${one.usd_per_month:,.2f}",
-                f"{one.gap:.1%}",
+                "no bound" if one.gap >= 1.0 else f"{one.gap:.1%}",
                 "; ".join(one.machines),
             )
             for one in self.points

@@ -8,6 +8,7 @@ from planner.documents.quantities import NotNegative
 from planner.library.shapes.ladder import members
 from planner.scenario.choices.open_job import BEST_TOKENS, Family, OpenJob
 from planner.scenario.job import Job
+from planner.scenario.serving.job import ServeJob
 from planner.scenario.work import Work
 
 if TYPE_CHECKING:
@@ -26,8 +27,13 @@ def token_sigma(job: Job) -> float:
 
 
 def open_job(scenario: Scenario | ScenarioFile) -> OpenJob | None:
-    """Return the job of a scenario that leaves something open; None where none does."""
-    return next((job for job in scenario.jobs if isinstance(job, OpenJob)), None)
+    """Return the first job of a scenario that leaves something open; None where none does."""
+    return next(iter(open_jobs(scenario)), None)
+
+
+def open_jobs(scenario: Scenario | ScenarioFile) -> tuple[OpenJob, ...]:
+    """Return the jobs of a scenario that leave something open."""
+    return tuple(job for job in scenario.jobs if isinstance(job, OpenJob))
 
 
 def architectures_of(job: Job) -> tuple[str, ...]:
@@ -52,26 +58,33 @@ def decide(job: OpenJob, architecture: str, batch: int, tokens: int | None, sigm
     return DefiniteJob.model_construct(**{**fields, **decided})
 
 
-def decide_scenario(scenario: Scenario, job: Job) -> Scenario:
-    """Return the scenario with a definite job in place of the open one; of the least loss, dollars are left."""
-    jobs = tuple(job if isinstance(one, OpenJob) else one for one in scenario.jobs)
+def decide_scenario(scenario: Scenario, *decided: Job) -> Scenario:
+    """Return the scenario with definite jobs in place of the open ones of their names; of the least loss, dollars."""
+    by_name = {job.name: job for job in decided}
+    jobs = tuple(by_name.get(one.name, one) for one in scenario.jobs)
     objective = "cost" if scenario.objective == "loss" else scenario.objective
     return scenario.model_copy(update={"jobs": jobs, "objective": objective})
 
 
 def choice_faults(scenario: Scenario | ScenarioFile) -> list[tuple[str, str, str]]:
     """Return place, fault and remedy of what the open job of a scenario and the rest of it contradict."""
-    job, found = open_job(scenario), []
-    least_loss = job is not None and job.wants_least_loss
-    if job is not None and len(scenario.jobs) > 1:
-        what = f"{job.name} leaves its model, its tokens or its batch open, and there are other jobs"
-        found.append(("jobs", what, "plan it alone, and give its share of the budget"))
+    jobs, found = open_jobs(scenario), []
+    least_loss = bool(jobs) and all(job.wants_least_loss for job in jobs)
+    if jobs and len(scenario.jobs) > 1:
+        if not least_loss:
+            job = next(one for one in jobs if not one.wants_least_loss)
+            what = f"{job.name} leaves its model or its batch open, and there are other jobs"
+            fix = f"plan it alone, give its share of the budget, or ask for tokens: {BEST_TOKENS}"
+            found.append(("jobs", what, fix))
+        elif any(isinstance(job, ServeJob) for job in scenario.jobs):
+            what = f"{jobs[0].name} leaves its tokens open, and there is a service"
+            found.append(("jobs", what, "plan it alone, and give its share of the budget"))
     if scenario.objective == "loss" and not least_loss:
         fix = f"give the job work: {{tokens: {BEST_TOKENS}}}, or minimise cost or time"
         found.append(("objective", "the least loss of work that is given", fix))
     if least_loss and scenario.objective != "loss":
         found.append(("objective", f"tokens: {BEST_TOKENS} asks for the least loss", "add objective: loss"))
-    if least_loss and job is not None and scenario.limits.budget_usd is None and job.deadline_hours is None:
+    if least_loss and scenario.limits.budget_usd is None and any(job.deadline_hours is None for job in jobs):
         fix = "add limits.budget_usd: 200, or a deadline"
         found.append(("limits", "without a budget or a deadline more tokens are always better", fix))
     return found

@@ -19,6 +19,7 @@ from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
+    from planner.candidate_table import CandidateTable
     from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Architecture, Library
     from planner.scenario.choices.open_job import OpenJob
@@ -77,6 +78,7 @@ class Alternative:
     batch: int  # sequences
     library: Library
     market: list[PreparedScenario] = field(default_factory=list)  # any alternative's candidates, for its market
+    jobs: PreparedScenario | None = None  # all jobs of the scenario, where there are others, for their market
     base: PreparedScenario | None = None  # at some number of tokens, without policies on spot
     costs: dict[int, float] = field(default_factory=dict)  # tokens at the reference batch -> least late dollars
 
@@ -118,19 +120,25 @@ class Alternative:
         depend on the tokens, and of policies on spot nothing but their dollars is computed.
         """
         if tokens not in self.costs:
-            scenario = self.definite(tokens)
-            (job,), limits = scenario.jobs, scenario.limits
-            base = self._base(scenario)
-            margins = Margins(limits.vram_headroom, limits.budget_confidence)
-            found = enumerate_candidates(
-                *(job, self.architecture, base.market, [job.name], self.library, margins),
-                before=_with_tokens(base.candidates[0], job),
-            )
-            waiting_usd = CandidateObjective.of(scenario).waiting_usd
-            table = screen(found, base.market, limits, self.library, waiting_usd=waiting_usd, scope=ONLY_DOLLARS).table
+            table = self.dollar_table(tokens)
             ends = [table.late_cost_usd(share) for share in (table.share_low, table.share_high)]
             self.costs[tokens] = min((float(one.min()) for one in ends if len(one)), default=math.inf)
         return self.costs[tokens]
+
+    def dollar_table(self, tokens: int) -> CandidateTable:
+        """Return the screened candidates at a number of tokens, of which dollars at the confidence are right."""
+        scenario = self.definite(tokens)
+        (job,), limits = scenario.jobs, scenario.limits
+        base = self._base(scenario)
+        market = base.market if self.jobs is None else self.jobs.market
+        names = [one.name for one in (scenario if self.jobs is None else self.jobs.scenario).jobs]
+        margins = Margins(limits.vram_headroom, limits.budget_confidence)
+        found = enumerate_candidates(
+            *(job, self.architecture, market, names, self.library, margins),
+            before=_with_tokens(base.candidates[0], job),
+        )
+        waiting_usd = CandidateObjective.of(scenario).waiting_usd
+        return screen(found, market, limits, self.library, waiting_usd=waiting_usd, scope=ONLY_DOLLARS).table
 
     def _base(self, scenario: Scenario) -> PreparedScenario:
         """Return candidates that hold for other tokens too, apart from their hours; the market is made once."""
@@ -170,8 +178,11 @@ def _with_tokens(candidates: JobCandidates, job: Job) -> JobCandidates:
     return replace(candidates, job=job, physics=physics, run_hours=hours)
 
 
-def list_alternatives(scenario: Scenario, job: OpenJob, library: Library) -> list[Alternative]:
-    """Return every model of an open job at every batch, smallest first."""
+def list_alternatives(
+    scenario: Scenario, job: OpenJob, library: Library, jobs: PreparedScenario | None = None
+) -> list[Alternative]:
+    """Return every model of an open job at every batch, smallest first; `jobs` are all those of the scenario."""
     models = sorted((library.architecture(name) for name in architectures_of(job)), key=lambda one: one.parameters)
     shared: list[PreparedScenario] = []
-    return [Alternative(scenario, job, model, batch, library, shared) for model in models for batch in job.batches]
+    one = scenario.model_copy(update={"jobs": (job,)})
+    return [Alternative(one, job, model, batch, library, shared, jobs) for model in models for batch in job.batches]

@@ -16,6 +16,7 @@ from planner.solving.choices.search import best_of, known_range, tokens_for_loss
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.scenario.job import Job
     from planner.scenario.scenario import SolveOptions
     from planner.solving.choices.alternatives import Alternative
     from planner.solving.choices.search import Found
@@ -48,6 +49,12 @@ class Decision:
     is_capped: bool = False
     why_infeasible: str = ""
     vocabularies: int = 1
+    above_least: float | None = None  # nats, of the sum over all jobs, where there are others
+
+    @property
+    def definite(self) -> Job:
+        """The job with what was decided of it."""
+        return self.alternative.definite(self.tokens).jobs[0]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -91,6 +98,7 @@ class Decision:
             more_money=self.more_money,
             batch=_batch_choice(one, reference),
             compared=self.compared,
+            above_least=self.above_least,
         )
 
 
@@ -124,11 +132,11 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
     near = best_of(alternatives, budget)
     compared = len(alternatives)
     if not near:
-        return _least_start(alternatives)
+        return least_start(alternatives)
     if all(one.is_capped for one in near) and _pays_all(alternatives, budget):
         _refuse_capped(alternatives, budget_usd)
     best, others = near[0], near[1:]
-    named = _by_model(others, best.alternative.architecture.name)
+    named = by_model(others, best.alternative.architecture.name)
     more = None
     if budget_usd is not None:
         better = best_of([one.alternative for one in near], budget * MORE_MONEY, slack=0.0)[0]
@@ -140,7 +148,7 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
     return Decision(best.alternative, best.tokens, compared, named, more, best.is_capped, vocabularies=len(widths))
 
 
-def _by_model(found: Sequence[Found], chosen: str) -> tuple[ModelOption, ...]:
+def by_model(found: Sequence[Found], chosen: str) -> tuple[ModelOption, ...]:
     """Return the best of each other model, smallest first."""
     options: dict[str, ModelOption] = {}
     for one in found:
@@ -172,7 +180,7 @@ def _refuse_capped(alternatives: Sequence[Alternative], budget_usd: float | None
     raise ScenarioError([Fault(scenario.name, 0, place, what, fix)])
 
 
-def _least_start(alternatives: Sequence[Alternative]) -> Decision:
+def least_start(alternatives: Sequence[Alternative]) -> Decision:
     """Return the alternative whose shortest run that the law has seen costs least, with these tokens."""
     first = [
         (one, tokens_at(known_range(one)[0])) for one in alternatives if known_range(one)[0] <= known_range(one)[1]

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 from planner.audit.audit import audit
 from planner.errors import Fault, PlannerError, ScenarioError, raise_faults
 from planner.library.reading import read_library
-from planner.scenario.choices.definite import architectures_of
+from planner.scenario.choices.definite import architectures_of, decide_scenario, open_jobs
 from planner.scenario.scenario import SolveOptions, scenario_data
 from planner.solving.choices.alternatives import list_alternatives
 from planner.solving.choices.decision import Decision, decide_least_loss, decide_least_objective
 from planner.solving.choices.search import known_range
+from planner.solving.choices.together import decide_together, least_sum_of, together
+from planner.solving.prepare import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from planner.library.schema import Library
-    from planner.results.plan import Plan
+    from planner.results.plan import Assignment, Plan
     from planner.scenario.choices.open_job import OpenJob
     from planner.scenario.scenario import Scenario
     from planner.solving.choices.alternatives import Alternative
@@ -51,7 +53,9 @@ def solve_open(
         For models that no law knows, and for losses and sizes outside what the law has seen.
     """
     options = options or SolveOptions()
-    library = library or read_library(architectures_of(job))
+    library = library or read_library([name for one in scenario.jobs for name in architectures_of(one)])
+    if len(scenario.jobs) > 1:
+        return _solve_several(scenario, options, library, started, finish)
     alternatives = open_alternatives(scenario, job, library)
     decision = (
         decide_least_loss(alternatives, scenario.limits.budget_usd)
@@ -59,9 +63,25 @@ def solve_open(
         else decide_least_objective(alternatives, options)
     )
     plan = finish(decision.alternative.prepared(decision.tokens), options, started)
-    if not plan.jobs:
-        return plan.model_copy(update={"warnings": (*plan.warnings, decision.why_infeasible)})
-    return _with_choice(plan, scenario, decision, library, options)
+    return _with_choices(plan, scenario, {job.name: decision}, library, options)
+
+
+def _solve_several(scenario: Scenario, options: SolveOptions, library: Library, started: float, finish: Finish) -> Plan:
+    """Return the plan of several jobs, some of which train the best models that the budget of all of them pays for.
+
+    Jobs may take turns on machines of which there are few. Where deadlines leave no turns, they run at one time.
+    """
+    for job in open_jobs(scenario):
+        open_alternatives(scenario, job, library)
+    jobs = together(scenario, library, options)
+    decisions = decide_together(jobs.in_turns())
+    decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
+    plan = finish(prepare(decided, library), options, started)
+    if not plan.jobs and all(one.above_least is not None for one in decisions.values()):
+        decisions = decide_together(jobs, least=least_sum_of(decisions))
+        decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
+        plan = finish(prepare(decided, library), options, started)
+    return _with_choices(plan, scenario, decisions, library, options)
 
 
 def open_alternatives(scenario: Scenario, job: OpenJob, library: Library) -> list[Alternative]:
@@ -123,16 +143,26 @@ def _loss_faults(scenario: Scenario, job: OpenJob, wanted: float, alternatives: 
     return [Fault(scenario.name, 0, place, what, f"give {least} to {math.floor(worst * 100) / 100:.2f}")]
 
 
-def _with_choice(plan: Plan, scenario: Scenario, decision: Decision, library: Library, options: SolveOptions) -> Plan:
+def _with_choices(
+    plan: Plan, scenario: Scenario, decisions: Mapping[str, Decision], library: Library, options: SolveOptions
+) -> Plan:
     """Return the plan with what was chosen, checked by the audit, and with the scenario as it was asked."""
-    (job,) = plan.jobs
-    warnings = (*decision.notes, *plan.warnings)
-    made = {"model": decision.choice(), "binding": decision.binding(job.binding)}
-    chosen = job.model_copy(update={**made, "notes": (*decision.notes, *job.notes)})
+    if not plan.jobs:
+        reasons = tuple(one.why_infeasible for one in decisions.values() if one.why_infeasible)
+        return plan.model_copy(update={"warnings": (*plan.warnings, *reasons)})
+    jobs = tuple(_with_choice(job, decisions[job.name]) if job.name in decisions else job for job in plan.jobs)
+    notes = [note for one in decisions.values() for note in one.notes]
     data = {key: value for key, value in scenario_data(scenario).items() if key != "offers"}
     inputs = plan.inputs and plan.inputs.model_copy(update={"scenario": data})
-    plan = plan.model_copy(update={"jobs": (chosen,), "warnings": tuple(dict.fromkeys(warnings)), "inputs": inputs})
+    warnings = tuple(dict.fromkeys((*notes, *plan.warnings)))
+    plan = plan.model_copy(update={"jobs": jobs, "warnings": warnings, "inputs": inputs})
     violations = audit(plan, scenario, library, asked_gap=options.gap)
     if violations:
         raise ChoiceAuditError("the choice fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
     return plan
+
+
+def _with_choice(job: Assignment, decision: Decision) -> Assignment:
+    """Return how a job is run with what was chosen of it."""
+    made = {"model": decision.choice(), "binding": decision.binding(job.binding)}
+    return job.model_copy(update={**made, "notes": (*decision.notes, *job.notes)})

@@ -15,9 +15,10 @@ from planner.formulation.fleet.classes import hour_classes
 from planner.formulation.fleet.dominance import undominated_kinds
 from planner.formulation.fleet.losses import first_rows
 from planner.formulation.fleet.prices import hour_prices
+from planner.solving.fleet.baselines import machines_alone
 from planner.solving.fleet.clock import has_passed, latest_moment
 from planner.solving.fleet.path import through_pool
-from planner.solving.fleet.refine import central_multipliers, enriched, fleets_at_prices
+from planner.solving.fleet.refine import central_multipliers, enriched, fits_of, fleets_at_prices
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
@@ -61,11 +62,17 @@ def optimise_fleet(problem: FleetProblem, options: SolveOptions, until: float | 
     if not small.kinds:
         return SolvedFleet(None, 0.0, tuple(np.unique(problem.load).tolist()))
     losses = first_rows(small.availability, small.served_share)
-    pool, missing = first_fleets(small, options, losses)
+    pool = fleets_of_one_kind(small) if has_passed(until) else np.zeros((0, small.kinds))
+    missing: tuple[float, ...] = ()
+    if not len(pool):
+        pool, missing = first_fleets(small, options, losses, until)
     if missing:
         return SolvedFleet(None, 0.0, missing, len(keep))
     fleets, bound = _in_rounds(small, pool, options, losses, until)
     usd = small.cost(fleets)
+    if has_passed(until) and problem.budget_usd is not None and bound <= problem.budget_usd < usd:
+        fleets, bound = _in_rounds(small, first_fleets(small, options, losses)[0], options, losses, None)
+        usd = small.cost(fleets)  # no time limit makes a budget too small
     if problem.budget_usd is not None and usd > problem.budget_usd * (1.0 + FLEET_GAP):
         return SolvedFleet(None, bound, (), len(keep), usd)
     whole = np.zeros((problem.hours, problem.kinds))
@@ -74,19 +81,43 @@ def optimise_fleet(problem: FleetProblem, options: SolveOptions, until: float | 
 
 
 def first_fleets(
-    problem: FleetProblem, options: SolveOptions, losses: list[Floats]
+    problem: FleetProblem, options: SolveOptions, losses: list[Floats], until: float | None = None
 ) -> tuple[Floats, tuple[float, ...]]:
     """Return the best fleets (f, kinds) of a few loads, and the loads that no fleet carries.
 
-    What carries a load carries a lower one, so that the peak decides whether there are any.
+    What carries a load carries a lower one, so that the peak decides whether there are any. From the moment `until` on
+    the peaks of one kind alone take their place; where there are none, the search goes on until it knows of a fleet.
     """
     loads = np.unique(problem.load)
     some = loads[np.unique(np.linspace(0, len(loads) - 1, FIRST_LOADS).astype(int))]
-    fleets, bounds = fleets_at_prices(problem, np.tile(problem.usd, (len(some), 1)), some, options.solver, losses)
+    prices = np.tile(problem.usd, (len(some), 1))
+    fleets, bounds = fleets_at_prices(problem, prices, some, options.solver, losses, until)
+    if np.isnan(bounds[-1]) and has_passed(until):
+        alone = fleets_of_one_kind(problem)
+        if len(alone):
+            return np.unique(np.concatenate([fleets[~np.isnan(bounds)], alone]), axis=0), ()
+        fleets, bounds = fleets_at_prices(problem, prices[-1:], some[-1:], options.solver, losses)
     if not np.isnan(bounds[-1]):
-        return np.unique(fleets, axis=0), ()
+        return np.unique(fleets[~np.isnan(bounds)], axis=0), ()
     _, bounds = fleets_at_prices(problem, np.tile(problem.usd, (len(loads), 1)), loads, options.solver, losses)
     return fleets[:0], tuple(loads[np.isnan(bounds)].tolist())
+
+
+def fleets_of_one_kind(problem: FleetProblem) -> Floats:
+    """Return the fleets (f, kinds) of the kind that carries the hours alone at the least dollars; no program is solved.
+
+    None where no kind may carry all hours alone.
+    """
+    place = np.flatnonzero(~problem.committed)
+    alone = machines_alone(problem.choosing(place)) if len(place) else np.zeros((problem.hours, 0))
+    usd = np.sum(alone * problem.usd[place], axis=0)
+    for best in np.argsort(usd)[: int(np.sum(~np.isnan(usd)))].tolist():
+        found = np.zeros((problem.hours, problem.kinds))
+        found[:, place[best]] = alone[:, best]
+        fits = fits_of(problem, found, problem.load)
+        if bool(np.all(np.diag(fits))):
+            return np.unique(found, axis=0)
+    return np.zeros((0, problem.kinds))
 
 
 def _in_rounds(

@@ -81,7 +81,8 @@ def _fleet(
     load, used = np.asarray(job.load.hourly), np.flatnonzero(np.any(fleets > 0, axis=0)).tolist()
     use = uses(fleets.tolist(), problem)
     fullest = float(np.max(use))
-    first, each = latency_at_use(job, served.speeds, library, np.full(len(served.speeds.which), min(fullest, 1.0)))
+    full = np.full(len(served.speeds.which), min(fullest, 1.0))
+    first, each = latency_at_use(job, served.speeds, library, full, served.capacities)
     kinds = tuple(_kind(served, market, one, fleets[:, one], (first, each)) for one in used)
     started = np.maximum(fleets - np.roll(fleets, 1, axis=0), 0.0)
     month = MONTH_HOURS / problem.hours

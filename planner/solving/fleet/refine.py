@@ -16,7 +16,7 @@ from planner.formulation.fleet.prices import hour_prices, price_program
 from planner.formulation.fleet.problem import LOAD_TOLERANCE
 from planner.formulation.fleet.program import fleet_program
 from planner.solvers.registry import run
-from planner.solving.fleet.clock import has_passed
+from planner.solving.fleet.clock import has_passed, seconds_until
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats
@@ -92,7 +92,7 @@ def fleets_at_prices(
             break
         key = (load, *np.round(price, 9).tolist())
         if key not in known:
-            found = _serving_enough(problem, load, price, solver, losses)
+            found = _serving_enough(problem, load, price, solver, losses, until)
             if found is None:
                 continue
             known[key] = found
@@ -101,12 +101,16 @@ def fleets_at_prices(
 
 
 def _serving_enough(
-    problem: FleetProblem, load: float, usd: Floats, solver: str, losses: list[Floats]
+    problem: FleetProblem, load: float, usd: Floats, solver: str, losses: list[Floats], until: float | None
 ) -> tuple[Floats, float] | None:
-    """Return the best fleet (kinds,) of a load with a bound on its dollars: programs with ever more rows of losses."""
+    """Return the best fleet (kinds,) of a load with a bound on its dollars: programs with ever more rows of losses.
+
+    None without any, and where none is found before the moment `until`.
+    """
     while True:
-        found = run(fleet_program(problem, load, usd, losses), solver, relative_gap=PRICED_HOUR_GAP)
-        if not found.has_solution:
+        program, left = fleet_program(problem, load, usd, losses), seconds_until(until)
+        found = run(program, solver, time_limit_seconds=left, relative_gap=PRICED_HOUR_GAP)
+        if not found.has_solution or has_passed(until):
             return None
         fleet = np.round(found.values)
         able = fleet * problem.capacity

@@ -125,9 +125,10 @@ def _changes(scenario: Scenario, job: ServeJob) -> Iterator[_Change]:
     for name in ("providers", "gpus", "regions", "quota", "max_gpus", "max_usd_per_hour"):
         if getattr(limits, name) != getattr(plain, name):
             changed = scenario.model_copy(update={"limits": limits.model_copy(update={name: getattr(plain, name)})})
-            yield _Change(f"limits.{name}", "as given", "none", f"limits.{name}=null", changed, job)
+            nothing = "null" if getattr(plain, name) is None else "{}"
+            yield _Change(f"limits.{name}", "as given", "none", f"limits.{name}={nothing}", changed, job)
     if limits.spot_share.max < 1:
         bounds = limits.spot_share.model_copy(update={"max": 1.0})
         changed = scenario.model_copy(update={"limits": limits.model_copy(update={"spot_share": bounds})})
-        setting = "limits.spot=true" if limits.spot is False else "limits.spot_share.max=1"
+        setting = "limits.spot=true" if limits.spot_share.max == 0 else "limits.spot_share.max=1"
         yield _Change("limits.spot_share.max", limits.spot_share.max, 1.0, setting, changed, job)

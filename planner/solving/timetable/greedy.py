@@ -5,6 +5,7 @@ It is where the program starts from, and the baseline that a plan is compared wi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -182,16 +183,29 @@ def _without_spare(problem: Timetable, schedule: Schedule) -> Schedule:
 
 
 def best_greedy(problem: Timetable) -> Schedule | None:
-    """Return the best of the greedy timetables in both orders, with none or some of each lot bought."""
-    lots = [number for number, one in enumerate(problem.resources) if one.price is not None]
-    nothing = [0] * len(problem.resources)
-    trials = [nothing] + [
-        [count if number == lot else 0 for number in range(len(nothing))]
-        for lot in lots
-        for count in _some_counts(min(problem.resources[lot].capacity, len(problem.tasks)))
-    ]
-    found = [one for order in ORDERS for bought in trials if (one := greedy_timetable(problem, order, bought))]
-    return min(found, key=lambda one: objective_value(problem, one), default=None)
+    """Return the best of the greedy timetables in both orders, with none or some of each lot bought.
+
+    Lots that alone cost more than the best timetable so far are not tried.
+    """
+    best: Schedule | None = None
+    value = math.inf
+    for lot, count in [(None, 0), *_lot_trials(problem)]:
+        if lot is not None and (problem.resources[lot].price or 0) * count > value and problem.objective == "cost":
+            continue
+        bought = [count if number == lot else 0 for number in range(len(problem.resources))]
+        for order in ORDERS:
+            found = greedy_timetable(problem, order, bought)
+            if found is not None and objective_value(problem, found) < value:
+                best, value = found, objective_value(problem, found)
+    return best
+
+
+def _lot_trials(problem: Timetable) -> Iterator[tuple[int, int]]:
+    """Yield lots with numbers of them."""
+    for number, one in enumerate(problem.resources):
+        if one.price is not None:
+            for count in _some_counts(min(one.capacity, len(problem.tasks))):
+                yield number, count
 
 
 def _some_counts(most: int) -> list[int]:

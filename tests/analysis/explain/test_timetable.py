@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.analysis.explain.explain import explain
+from planner.errors import ScenarioError
 from planner.loading.scenario_file import read_scenario
 
 
@@ -26,3 +27,22 @@ def test_why_not_moves_the_other_jobs() -> None:
     assert found.why_not.status == "possible"
     assert found.why_not.cost_usd == pytest.approx(8 * 0.15 + 3 * 2.00 + 2 * 0.15)
     assert explain(read_scenario("sft-dpo-evaluation"), "job=sft,provider=cloud").why_not.status == "chosen"
+
+
+@pytest.mark.slow
+def test_why_not_earlier_is_solved() -> None:
+    """The report waits 20 h for trials in turn; at 10 h all four have run at once: 3 * 4.00 + 1.50 + 0.30 dollars."""
+    found = explain(read_scenario("trials-split"), "job=report,start=10h").why_not
+    assert found is not None and found.status == "possible"
+    assert found.cost_usd == pytest.approx(13.80)
+    ends = explain(read_scenario("sft-dpo-evaluation"), "job=evaluation,end=8h").why_not
+    assert ends is not None and ends.status == "impossible"
+    assert "ends at 8.5 h at the earliest" in ends.reasons[0]  # 4 + 3 + 1.5 on the A100
+
+
+def test_a_time_is_asked_of_jobs_that_take_turns() -> None:
+    """A word is no time, and a job alone starts at once."""
+    with pytest.raises(ScenarioError, match="is not hours after the start of the plan"):
+        explain(read_scenario("sft-dpo-evaluation"), "job=sft,start=soon")
+    with pytest.raises(ScenarioError, match="these run at once"):
+        explain(read_scenario("quickstart"), "end=8h")

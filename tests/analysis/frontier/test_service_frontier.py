@@ -54,6 +54,15 @@ def test_the_frontier_is_text_and_picture(found: ServiceFrontier, tmp_path: Path
 
 
 @pytest.mark.slow
+def test_a_point_without_a_bound_is_said_to_have_none(found: ServiceFrontier) -> None:
+    """Nothing is proven within 100 %: the row says so, and a note counts such rows."""
+    bare = found.points[0].model_copy(update={"gap": 1.0})
+    other = found.model_copy(update={"points": (bare, *found.points[1:])})
+    text = " ".join(render_service_frontier(other).split())
+    assert "no bound" in text and "of 1 no bound was found within the time limit" in text
+    assert "100 %" not in text.replace("for 100 %", "") and "100.0%" not in other._repr_html_()
+
+
 def test_without_a_plan_at_any_limit_the_reason_is_given() -> None:
     """A first token within a millisecond is met at no time per token."""
     none = service_frontier(desk("jobs.desk.latency.ttft=1ms"), points=4)

@@ -9,8 +9,6 @@ import pytest
 from planner.analysis.what_if.sweep import sweep
 from planner.analysis.what_if.tornado import tornado
 from planner.analysis.what_if.what_if import what_if
-from planner.errors import ScenarioError
-from planner.loading.scenario_file import read_scenario
 from planner.report.what_if.comparison import render_what_if
 from planner.report.what_if.sweep import render_sweep
 from planner.report.what_if.tornado import render_tornado
@@ -28,10 +26,12 @@ def plan() -> Plan:
     return solve(desk())
 
 
-def test_a_service_next_to_other_jobs_is_refused() -> None:
-    """What a change does to the jobs would be missing in the comparison."""
-    with pytest.raises(ScenarioError, match="what-if takes a service alone, and there are 2 jobs"):
-        what_if(read_scenario("tune-then-serve"), ["jobs.tune.deadline=40h"])
+def test_settings_that_are_valid_together_alone_have_no_effect_of_each(plan: Plan) -> None:
+    """Requests in flight in place of those a second: either alone is a contradiction, and both are compared."""
+    settings = ["jobs.desk.load.per_second=null", "jobs.desk.load.concurrent=60"]
+    found = what_if(desk(), settings)
+    assert found.effects == () and found.before.services[0].fleet == plan.services[0].fleet
+    assert found.after.services[0].fleet == solve(desk(*settings)).services[0].fleet
 
 
 @pytest.mark.long

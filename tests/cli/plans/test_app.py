@@ -63,11 +63,13 @@ def test_a_wrong_scenario_is_refused_before_anything_is_served(folder: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["serve-or-api", "tune-then-serve"])
-def test_a_service_is_refused_with_the_commands_that_show_it(name: str) -> None:
-    """One line, exit code 2, and nothing is served."""
+def test_a_service_is_served_as_every_scenario(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone and next to other jobs."""
+    served_with: list[Any] = []
+    monkeypatch.setattr("planner.web.serve.serve", lambda opened, *_, **__: served_with.append(opened))
     result = planner(name)
-    assert result.exit_code == 2
-    assert result.output == (f"{name}: jobs: the page does not show services; use planner what-if or planner report\n")
+    assert result.exit_code == 0, result.output
+    assert len(served_with) == 1
 
 
 def test_a_port_that_is_taken_is_named() -> None:

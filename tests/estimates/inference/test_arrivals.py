@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from planner.estimates.inference import arrivals
+from planner.estimates.inference.places import Places
 from planner.estimates.inference.prompt_work import (
     LATTICE,
     PromptMix,
@@ -25,12 +26,18 @@ def first(rate: float, step: float, mix: PromptMix) -> float:
     return float(first_token_quantile(0.95, mix, np.array([rate]), np.array([step]))[0])
 
 
-def each(flight: float, fixed: float, slope: float, prompt: float, output: int) -> float:
+def hold(fixed: float, slope: float, prompt: float) -> Places:
+    """Return a replica of 200 places whose requests take `fixed` seconds, `slope` and a `prompt` for each in flight."""
+    return Places.of(np.array([200.0]), fixed + (slope + prompt) * np.arange(1.0, 201.0)[None, :])
+
+
+def each(rate: float, fixed: float, slope: float, prompt: float, output: int) -> float:
     """Return the time per token of 95 %: answers take `fixed` seconds, `slope` and a `prompt` for each in flight."""
-    cycle = fixed + (slope + prompt) * (flight + 1.0)
+    there = hold(fixed, slope, prompt).present(np.array([rate]))
+    cycle = fixed + (slope + prompt) * there.met
     times = arrivals.TokenTimes(
-        share=np.ones(1), output=np.array([float(output)]), rate=np.array([flight / cycle]),
-        flight=np.array([flight]), token=np.array([(cycle - prompt) / output]),
+        share=np.ones(1), output=np.array([float(output)]), rate=(there.met - 1.0) / cycle,
+        others=there.met - 1.0, variance=there.variance, token=(cycle - prompt) / output,
         alone=np.array([(fixed + slope) / output]),
         slope=np.array([slope / output]), prompt=np.array([prompt]), prompt_square=np.array([prompt**2]),
     )  # fmt: skip
@@ -42,7 +49,6 @@ def test_worked_examples_of_the_docstrings() -> None:
     assert arrivals.normal_quantile(0.95) == pytest.approx(1.645, abs=1e-3)
     assert float(arrivals.normal_share(1.645)) == pytest.approx(0.95, abs=1e-4)
     assert float(arrivals.busy_share(20.0, 4.0, 0.05)) == pytest.approx(0.25)
-    assert float(arrivals.flight_variance(20.0, 0.5)) == pytest.approx(40.0)
     assert float(arrivals.window_factor(1.0)) == pytest.approx(0.74, abs=0.005)
     assert float(arrivals.gamma_quantile(0.95, 1.0, 1.0)) == pytest.approx(2.97, abs=0.005)
     assert float(arrivals.gamma_share(arrivals.gamma_quantile(0.9, 3.0, 2.0), 3.0, 2.0)) == pytest.approx(0.9, abs=1e-6)
@@ -66,7 +72,7 @@ def test_an_idle_replica_answers_after_one_step_and_the_prompt() -> None:
 def test_more_arrivals_are_never_faster() -> None:
     """Both quantiles rise with the rate."""
     assert np.all(np.diff([first(rate, 0.02, prompts(0.1)) for rate in np.linspace(0.1, 6.0, 12)]) > 0)
-    assert np.all(np.diff([each(flight, 4.0, 0.04, 0.06, 200) for flight in np.linspace(1.0, 30.0, 12)]) > 0)
+    assert np.all(np.diff([each(rate, 4.0, 0.04, 0.06, 200) for rate in np.linspace(0.2, 6.0, 12)]) > 0)
 
 
 def simulate(rate: float, count: int, output: int, prompt_seconds: float) -> tuple[np.ndarray, np.ndarray]:
@@ -98,12 +104,7 @@ def test_quantiles_are_those_of_a_simulated_engine(rate: float, prompt_seconds: 
     output = 100
     simulated = [float(np.quantile(one[400:], 0.95)) for one in simulate(rate, 4000, output, prompt_seconds)]
     fixed, slope = output * 0.01, output * 0.0002
-    whole = slope + prompt_seconds
-    flight = rate * (fixed + whole) / (1.0 - rate * whole)  # n = rate * cycle(n + 1)
-    busy = arrivals.busy_share(flight, fixed + whole * (flight + 1.0), whole)
-    many = float(arrivals.gamma_quantile(0.95, flight, arrivals.flight_variance(flight, busy)))
-    found = [
-        first(rate, 0.01 + 0.0002 * many, prompts(prompt_seconds)),
-        each(flight, fixed, slope, prompt_seconds, 100),
-    ]
+    there = hold(fixed, slope, prompt_seconds).present(np.array([rate]))
+    many = float(arrivals.gamma_quantile(0.95, there.flight, there.variance)[0])
+    found = [first(rate, 0.01 + 0.0002 * many, prompts(prompt_seconds)), each(rate, fixed, slope, prompt_seconds, 100)]
     assert found == pytest.approx(simulated, rel=0.1)

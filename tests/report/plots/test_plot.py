@@ -61,6 +61,7 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
     "Frontier": lambda _: planner.frontier(small(), OPTIONS),
     "LossFrontier": lambda _: loss_frontier(parse_scenario(OPEN), points=4),
     "ServiceFrontier": lambda _: service_frontier(parse_scenario(SERVICE_FILE), OPTIONS, points=3),
+    "ServiceSimulation": lambda _: planner.simulate_service(parse_scenario(SERVICE_FILE), options=OPTIONS, runs=50),
     "Simulation": lambda _: planner.simulate(small(), options=OPTIONS, runs=50),
     "WhatIf": lambda _: planner.what_if(small(), ["jobs.bot.deadline=5h"], OPTIONS),
     "Sweep": lambda _: planner.sweep(small(), ["jobs.bot.deadline=[5h, 20h]"], options=OPTIONS),
@@ -112,6 +113,8 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(tmp_path: Path) -> None:
     """Another object, an infeasible plan, a format that does not exist."""
     with pytest.raises(TypeError, match="str has no picture"):
         plot("a plan")
+    with pytest.raises(ScenarioError, match="use simulate_service"):
+        planner.simulate(parse_scenario(SERVICE_FILE), options=OPTIONS)
     infeasible = planner.solve(change_scenario(small(), ["limits.budget_usd=0.01"]), OPTIONS)
     with pytest.raises(NoPlanError, match="nothing to draw"):
         plot(infeasible)

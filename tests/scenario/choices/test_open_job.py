@@ -91,7 +91,7 @@ def test_a_contradiction_is_one_line_with_its_place(text: str, old: str, new: st
     assert all(one.startswith("s.yaml:") for one in found)
 
 
-def test_several_jobs_cannot_share_a_choice() -> None:
-    """The budget of the other jobs is unknown to the choice."""
+def test_a_batch_is_not_chosen_next_to_other_jobs() -> None:
+    """What the other jobs leave of the machines is unknown to the choice."""
     other = "  - {name: b, architecture: mistral-7b, work: {tokens: 1e6}}\noffers:"
-    assert any("plan it alone" in one for one in told(OPEN.replace("offers:", other)))
+    assert any("plan it alone" in one for one in told(BATCH.replace("offers:", other)))

@@ -139,6 +139,21 @@ def test_after_the_time_limit_no_step_follows_and_the_fleet_found_so_far_is_kept
     assert problem.cost(late.fleets) >= usual.bound
 
 
+def test_a_time_limit_that_is_over_solves_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best kind alone stands in; what only a mix can carry is searched for all the same."""
+    problem = fleet([1.0, 3.0, 2.0, 0.5], [1.0, 2.5, 4.0], [1.0, 2.2, 3.1], [0.2, 0.3, 0.4])
+    mixed = replace(problem, stock={0: 1, 1: 1, 2: 0})
+    over = optimise_fleet(mixed, OPTIONS, 0.0)
+    assert over.fleets is not None and over.bound == 0.0 and not over.impossible_loads
+    assert np.count_nonzero(np.max(over.fleets, axis=0)) == 2
+    poor = replace(problem, budget_usd=solved_usd(problem) * 1.01)
+    assert optimise_fleet(poor, OPTIONS, 0.0).fleets is not None
+    monkeypatch.setattr("planner.solving.fleet.refine.run", None)  # what solves a program
+    late = optimise_fleet(problem, OPTIONS, 0.0)
+    assert late.fleets is not None and late.bound == 0.0
+    assert all(problem.carries(one, load)[0] for one, load in zip(late.fleets, problem.load, strict=True))
+
+
 def test_a_round_that_the_time_limit_ends_proves_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The best fleets of some hours are kept; a bound needs those of all."""
     problem = fleet([1.0, 3.0, 2.0, 0.5], [1.0, 2.5, 4.0], [1.0, 2.2, 3.1], [0.2, 0.3, 0.4])

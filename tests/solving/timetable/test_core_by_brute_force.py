@@ -27,7 +27,7 @@ from planner.formulation.timetable.problem import (
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.timetable.greedy import ORDERS, best_greedy, greedy_timetable
-from planner.solving.timetable.optimise import linear_relaxation
+from planner.solving.timetable.search import linear_relaxation
 
 HORIZON = 40
 
@@ -162,9 +162,11 @@ def test_the_linear_program_never_exceeds_the_optimum(problem: Timetable) -> Non
     if result.objective is None:
         return
     for incumbent in (None, result.schedule):
-        bound, rounded = linear_relaxation(problem, incumbent, 10.0)
-        assert bound <= result.objective
-        if rounded is not None:  # what is made of its solution keeps every rule, so it is no better than the best
+        found = linear_relaxation(problem, incumbent, 10.0)
+        assert found.bound <= result.objective
+        if (
+            rounded := found.schedule
+        ) is not None:  # what is made of its solution keeps every rule, so it is no better than the best
             assert violations(problem, rounded) == []
             assert objective_value(problem, rounded) >= result.objective
     assert solve_timetable(problem, SearchLimits(least=result.objective)).objective == result.objective
@@ -232,7 +234,25 @@ def test_budgets_that_are_far_too_small_are_refuted_at_once() -> None:
     (row,) = periods_together(problem, *time_bounds(problem))
     assert row == (frozenset(range(4)), 45_000)
     assert solve_timetable(problem, SearchLimits(5.0)).termination is Termination.INFEASIBLE
-    assert linear_relaxation(problem, None, 10.0) == (math.inf, None)
+    relaxed = linear_relaxation(problem, None, 10.0)
+    assert (relaxed.bound, relaxed.schedule) == (math.inf, None)
+
+
+def test_the_least_lateness_under_budgets_by_month_is_proven_at_once() -> None:
+    """Two runs of $400 fit into two months of $500; of the third $236 are left for the third month: 59 hours late.
+
+    Run-b takes $36 (9 h). $1,236 less the $1,000 of two months is $236: at $4 an hour 59 h after the month's end at
+    1,460 h. The deadline is 1,440 h, so that one run ends 79 h late. Without literals the bound stays at 0.
+    """
+    month = 730 * 60
+    periods = tuple(Period(k * month, (k + 1) * month, 500 * 6000) for k in range(4))
+    tasks = tuple(
+        Task(f"run-{name}", (Mode("cloud", 60 * hours, 0, spend=400 * 60 * hours),), due=86_400, late=400 + index)
+        for index, (name, hours) in enumerate(zip("abcd", (100, 9, 100, 100), strict=True))
+    )
+    result = solve_timetable(Timetable(tasks, periods=periods, horizon=4 * month), SearchLimits(5.0))
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective == 400 * 79 * 60
 
 
 @settings(max_examples=100)
@@ -262,9 +282,9 @@ def test_the_linear_bound_is_exact_where_a_machine_is_full() -> None:
     modes = (Mode("own", 10, 10 * 6000, needs=((0, 1),)), Mode("cloud", 10, 100 * 6000))
     problem = Timetable(tuple(Task(f"t{i}", modes, deadline=20) for i in range(3)), (Resource("own", 1),), horizon=20)
     assert solve_timetable(problem).objective == 120 * 6000
-    bound, rounded = linear_relaxation(problem, None, 10.0)
-    assert bound == pytest.approx(120 * 6000, rel=1e-5)
-    assert rounded is not None and objective_value(problem, rounded) == 120 * 6000
+    relaxed = linear_relaxation(problem, None, 10.0)
+    assert relaxed.bound == pytest.approx(120 * 6000, rel=1e-5)
+    assert relaxed.schedule is not None and objective_value(problem, relaxed.schedule) == 120 * 6000
 
 
 def test_an_impossible_timetable_is_proven() -> None:

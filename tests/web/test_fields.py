@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from planner.documents.overrides import override
 from planner.errors import Fault, InputError
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.web.controls import Refusal, controls_of, locate, settings_of
-from tests.helpers.pages import CALM, MOVES, opened
+from planner.web.fields.controls import controls_of
+from planner.web.fields.location import locate
+from planner.web.fields.settings import Refusal, settings_of
+from tests.helpers.pages import CALM, MOVES, OFFICE, OFFICE_MOVES, PROMPT_MOVES, PROMPTS, opened
 from tests.helpers.reports import HOSTILE, small_scenario
 
 
@@ -145,3 +147,26 @@ def test_a_list_of_the_scenario_is_shown_as_it_is(tmp_path: Path) -> None:
     ):
         found = opened(tmp_path, {**CALM, "limits": {"gpus": lists}})
         assert next(one.value for one in found.controls if one.key == "gpus") == value
+
+
+@pytest.mark.parametrize(("data", "moves"), [(OFFICE, OFFICE_MOVES), (PROMPTS, PROMPT_MOVES)])
+def test_services_and_batches_have_the_fields_of_their_kind(tmp_path: Path, data: dict, moves: dict) -> None:  # type: ignore[type-arg]
+    """Every field has a value to move to, each is one valid setting, and no technique of training is offered."""
+    scenario = opened(tmp_path, data).scenario
+    controls = controls_of(scenario)
+    assert {one.key for one in controls} - {"concurrent"} == set(moves)
+    assert settings_of(controls, {one.key: one.value for one in controls}) == {}
+    for key, value in moves.items():
+        (setting,) = settings_of(controls, {key: value}).values()
+        changed = change_scenario(scenario, [setting])
+        moved = {one.key: one.value for one in controls_of(changed)}
+        assert changed != scenario, key
+        assert key == "prices" or moved[key] == value or (key == "ttft" and moved[key] == "1.5s"), key
+
+
+def test_a_table_of_lengths_has_no_field_of_one_length(tmp_path: Path) -> None:
+    """Such a batch is shown all the same; its work is that of the scenario."""
+    lengths = [{"input_tokens": 600, "output_tokens": 100, "count": 1000}]
+    job = {**PROMPTS["jobs"][0], "work": {"lengths": lengths}}
+    keys = {one.key for one in opened(tmp_path, {**PROMPTS, "jobs": [job]}).controls}
+    assert "model" in keys and not keys & {"requests", "input_tokens", "output_tokens"}

@@ -1,0 +1,1 @@
+"""The fields of the page, and the settings of a scenario that their values make."""
