@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.analysis.serving.simulate import simulate_service
+from planner.errors import Fault, ScenarioError
 from planner.results.serving.together import jobs_alone, services_usd
 from planner.results.simulation import Simulation
+from planner.scenario.serving.job import ServeJob
 from planner.scenario.serving.together import without_services
 
 if TYPE_CHECKING:
@@ -28,7 +30,12 @@ def simulate_together(
     arguments: SimulationArguments,
     replay: Callable[[Scenario, Plan], Simulation],
 ) -> Simulation:
-    """Return the replays of the jobs, made by `replay`, with the simulation of the services; raises as both do."""
+    """Return the replays of the jobs, made by `replay`, with the simulation of the services.
+
+    Raises ScenarioError for a scenario of services alone, and what the two simulations raise.
+    """
+    if all(isinstance(job, ServeJob) for job in scenario.jobs):
+        raise ScenarioError([Fault(scenario.name, 0, "jobs", "has services alone", "use simulate_service")])
     own = {name: arguments[name] for name in ("runs", "seed", "exact_speed") if name in arguments}
     served = simulate_service(scenario, plan, options=options, library=library, **own)  # type: ignore[arg-type]
     if not served.services:
