@@ -15,7 +15,7 @@ import numpy as np
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.job_candidates import SpotChoice, SpotPiece
-from planner.candidates.spot.rows import SpotRows
+from planner.candidates.spot.rows import ALL, SpotRows
 from planner.spot.policy.curve_pieces import CurvePiece
 from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to
 
@@ -59,6 +59,17 @@ class SpotCandidates(SpotRows):
         on_demand = np.array([run.on_demand_usd for run, *_ in keys])
         usd = self.candidates.policies.least_usd(keys)
         return np.asarray((self.outside_usd + self.worth)[list(which)] + np.where(usd < on_demand, usd, np.inf))
+
+    def late_usd(self, values: Floats, which: Integers | slice = ALL) -> Floats:
+        """Return the dollars (n,) at the confidence of the budget of policies of rows, whose values are given.
+
+        Those of `as_rows`, where an hour has no value and waiting no price.
+        """
+        h, rows = self.hours, self.table
+        late_separate = np.asarray([one.total("late_usd") for one in self.candidates.placements])[self.placement[which]]
+        outside = (self.on_demand[which] + self.storage[which]) * h.after_start[which]
+        run = (values - (self.outside_usd + self.worth)[which]) * h.stretch[which]
+        return np.asarray(rows.fixed_usd[which] + (outside + late_separate + run) * h.budget[which], dtype=float)
 
     def choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
         """Return the rows that have a policy within the bounds on the share, with the figures of the cheapest."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.candidate_table import ON_DEMAND
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
+from planner.candidates.spot.least_late import find_least_late
 from planner.spot.policy.curve_pieces import LeastCost
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ def find_policies(work: SpotCandidates, able: Flags, scope: SearchScope) -> Foun
     if scope.whole_curves:
         pieces = _Frontier(work, able, scope).search().pieces()
         return FoundPolicies(*_rows(work, pieces), {}, dict(enumerate(piece for _, piece in pieces)))
+    if scope.least_late and not (work.target.low > 0 or work.target.usd_per_hour or work.target.waiting):
+        best, _ = find_least_late(work, able)
+        ends = list(zip(best, work.ends(list(best), list(best.values())), strict=True))
+        return FoundPolicies(*_rows(work, ends), {}, dict(enumerate(piece for _, piece in ends)))
     search = _Best(work, able, scope).search()
     if scope.only_dollars and work.target.low <= 0:
         ends = list(zip(rows := search.kept_rows(), work.ends(rows, [search.values[row] for row in rows]), strict=True))

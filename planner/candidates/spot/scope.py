@@ -15,6 +15,7 @@ class SearchScope:
     by_method: bool = True  # of whole curves: for each method, else for the job
     only_dollars: bool = False  # of the policies for one deadline: nothing but what they cost
     every_place: bool = False  # for each card and provider, not only for those that a plan names
+    least_late: bool = False  # of those dollars, the least at the confidence of the budget alone
     best_of: Literal["places", "methods", "all"] = "places"  # for one deadline; `places`: those a plan names, too
     below: float = math.inf  # for one deadline: candidates whose objective is no less than this are of no use
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario, SolveOptions
 
 ONLY_DOLLARS = SearchScope(only_dollars=True)
+LEAST_LATE = SearchScope(only_dollars=True, least_late=True)
+"""The policies of which some plan may need the dollars, and the one of least dollars at the confidence alone."""
 TOKEN_STEP = 1.002
 """Ratio of neighbouring numbers of tokens that are compared."""
 TOKEN_FIGURES = 4
@@ -120,12 +122,12 @@ class Alternative:
         depend on the tokens, and of policies on spot nothing but their dollars is computed.
         """
         if tokens not in self.costs:
-            table = self.dollar_table(tokens)
+            table = self.dollar_table(tokens, LEAST_LATE)
             ends = [table.late_cost_usd(share) for share in (table.share_low, table.share_high)]
             self.costs[tokens] = min((float(one.min()) for one in ends if len(one)), default=math.inf)
         return self.costs[tokens]
 
-    def dollar_table(self, tokens: int) -> CandidateTable:
+    def dollar_table(self, tokens: int, scope: SearchScope = ONLY_DOLLARS) -> CandidateTable:
         """Return the screened candidates at a number of tokens, of which dollars at the confidence are right."""
         scenario = self.definite(tokens)
         (job,), limits = scenario.jobs, scenario.limits
@@ -138,7 +140,7 @@ class Alternative:
             before=_with_tokens(base.candidates[0], job),
         )
         waiting_usd = CandidateObjective.of(scenario).waiting_usd
-        return screen(found, market, limits, self.library, waiting_usd=waiting_usd, scope=ONLY_DOLLARS).table
+        return screen(found, market, limits, self.library, waiting_usd=waiting_usd, scope=scope).table
 
     def _base(self, scenario: Scenario) -> PreparedScenario:
         """Return candidates that hold for other tokens too, apart from their hours; the market is made once."""

@@ -18,7 +18,7 @@ from planner.candidate_table import concatenate
 from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
 from planner.formulation.variables import VariableLayout
-from planner.solving.choices.alternatives import tokens_at
+from planner.solving.choices.alternatives import LEAST_LATE, ONLY_DOLLARS, tokens_at
 from planner.solving.choices.search import known_range
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class Ladder:
     def split(self, index: int, budget_usd: float) -> None:
         """Add the rung at a place, or let the ladder end there."""
         if index not in self.tables:
-            self.tables[index] = dollars_alone(self.alternative.dollar_table(tokens_at(index)), self.shared)
+            scope = ONLY_DOLLARS if shares_machines(self.shared) else LEAST_LATE
+            self.tables[index] = dollars_alone(self.alternative.dollar_table(tokens_at(index), scope), self.shared)
         least = least_late_usd(self.tables[index])
         if not math.isfinite(least) or least > budget_usd:
             self.end = min(self.end, index)
@@ -96,6 +97,11 @@ class Ladder:
         index = self.rungs[place].index
         most = max(index, self.next_index(place) - 1)
         return self.alternative.loss(tokens_at(index)), self.alternative.loss(tokens_at(most))
+
+
+def shares_machines(shared: SharedLimits) -> bool:
+    """Return whether jobs share anything but dollars: then the cheapest candidate of each may not be enough."""
+    return bool(shared.max_gpus is not None or shared.quota or shared.stock or shared.committed)
 
 
 def dollars_alone(table: CandidateTable, shared: SharedLimits) -> CandidateTable:
