@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from planner.spot.policy.curve_pieces import CurvePiece
 from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
@@ -168,3 +168,29 @@ class SpotCandidates(SpotRows):
             share_low=share[:, 0],
             share_high=share[:, 1],
         )
+
+
+class FoundPolicies(NamedTuple):
+    """Rows of a table for candidates on policies, the row of the search that each came from, and what it follows.
+
+    Of a search for one deadline each row is a choice, of one for a frontier a piece of a curve; both by row.
+    """
+
+    table: CandidateTable
+    origin: Integers
+    choices: dict[int, SpotChoice]
+    pieces: dict[int, SpotPiece]
+
+
+def only_dollars(work: SpotCandidates, values: Mapping[int, float]) -> FoundPolicies:
+    """Return candidates of which only the values of their policies are known."""
+    ends = list(zip(values, work.ends(list(values), list(values.values())), strict=True))
+    return FoundPolicies(*rows_of(work, ends), {}, dict(enumerate(piece for _, piece in ends)))
+
+
+def rows_of(
+    work: SpotCandidates, found: Sequence[tuple[int, SpotChoice | SpotPiece]]
+) -> tuple[CandidateTable, Integers]:
+    """Return the rows of a table for what was found, and the row of `work` that each came from."""
+    origin = np.asarray([row for row, _ in found], dtype=np.int64)
+    return (work.as_rows(origin, [one for _, one in found]) if found else work.table.rows(origin)), origin

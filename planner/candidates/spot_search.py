@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from planner.candidate_table import ON_DEMAND
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
 from planner.candidates.spot.least_late import find_least_late
+from planner.candidates.spot.rows import MIN_HOURS
+from planner.candidates.spot_candidates import FoundPolicies, only_dollars, rows_of
 from planner.spot.policy.curve_pieces import LeastCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Flags, Floats, Integers
-    from planner.candidate_table import CandidateTable
     from planner.candidates.job_candidates import SpotChoice, SpotPiece
     from planner.candidates.spot.scope import SearchScope
     from planner.candidates.spot_candidates import SpotCandidates
@@ -30,24 +31,10 @@ MAX_RUNNERS_UP = 2
 """Other GPUs or providers that a plan names as alternatives: their spot plans must be known too."""
 MAX_TRIED_PER_METHOD = 2
 """Candidates of a GPU at a provider whose policies are priced to name an alternative: those of least bound."""
-MIN_HOURS = 1e-3
-"""Shortest work that a policy is computed for."""
 MAX_TESTS = 48
 """Times at which bounds are compared with the least cost known, at most."""
 KEPT_USD, SAME_USD = 0.01, 1e-6
 """Policies this close to the best are kept: hours decide between plans of one cost. Relative: what rounding moves."""
-
-
-class FoundPolicies(NamedTuple):
-    """Rows of a table for candidates on policies, the row of the search that each came from, and what it follows.
-
-    Of a search for one deadline each row is a choice, of one for a frontier a piece of a curve; both by row.
-    """
-
-    table: CandidateTable
-    origin: Integers
-    choices: dict[int, SpotChoice]
-    pieces: dict[int, SpotPiece]
 
 
 def find_policies(work: SpotCandidates, able: Flags, scope: SearchScope) -> FoundPolicies:
@@ -58,25 +45,16 @@ def find_policies(work: SpotCandidates, able: Flags, scope: SearchScope) -> Foun
     """
     if scope.whole_curves:
         pieces = _Frontier(work, able, scope).search().pieces()
-        return FoundPolicies(*_rows(work, pieces), {}, dict(enumerate(piece for _, piece in pieces)))
+        return FoundPolicies(*rows_of(work, pieces), {}, dict(enumerate(piece for _, piece in pieces)))
     if scope.least_late and not (work.target.low > 0 or work.target.usd_per_hour or work.target.waiting):
-        best, _ = find_least_late(work, able)
-        ends = list(zip(best, work.ends(list(best), list(best.values())), strict=True))
-        return FoundPolicies(*_rows(work, ends), {}, dict(enumerate(piece for _, piece in ends)))
+        return only_dollars(work, find_least_late(work, able))
     search = _Best(work, able, scope).search()
     if scope.only_dollars and work.target.low <= 0:
-        ends = list(zip(rows := search.kept_rows(), work.ends(rows, [search.values[row] for row in rows]), strict=True))
-        return FoundPolicies(*_rows(work, ends), {}, dict(enumerate(piece for _, piece in ends)))
+        return only_dollars(work, {row: search.values[row] for row in search.kept_rows()})
     found = search.choices()
     if search.misses_share(found):
         found = _Best(work, able, scope, checks_share=True).search().choices()
-    return FoundPolicies(*_rows(work, found), dict(enumerate(choice for _, choice in found)), {})
-
-
-def _rows(work: SpotCandidates, found: Sequence[tuple[int, SpotChoice | SpotPiece]]) -> tuple[CandidateTable, Integers]:
-    """Return the rows of a table for what was found, and the row of `work` that each came from."""
-    origin = np.asarray([row for row, _ in found], dtype=np.int64)
-    return (work.as_rows(origin, [one for _, one in found]) if found else work.table.rows(origin)), origin
+    return FoundPolicies(*rows_of(work, found), dict(enumerate(choice for _, choice in found)), {})
 
 
 class _Search:

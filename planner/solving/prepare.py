@@ -48,6 +48,7 @@ class PreparedScenario:
     candidates: tuple[JobCandidates, ...]
     screened: tuple[ScreenedCandidates, ...]
     is_slim: bool = False  # of each job only what the program needs is kept
+    has_policies: bool = True  # where the objective lets candidates on spot follow them
 
 
 def prepare(
@@ -91,13 +92,13 @@ def prepare(
     is_slim = may_be_slim and is_large(scenario) and starts_at_once(scenario, market, shared)
     waiting_usd = CandidateObjective.of(scenario).waiting_usd if with_policies else None
     candidates, screened = _candidates_and_screens(
-        scenario, market, library, before, waiting_usd, shared if is_slim else None
+        scenario, market, library, before, waiting_usd, shared if is_slim else None, with_policies
     )
     faults = [no_machine_fault(one.job, "ingest") for one in candidates if len(one.table) and one.lacks_ram().all()]
     faults += [export_fault(one.job, one.architecture, library) for one in candidates if one.exports_nowhere()]
     raise_faults(faults, ScenarioError)
     _check_terms(scenario.name, candidates, screened, market)
-    return PreparedScenario(scenario, library, market, candidates, screened, is_slim)
+    return PreparedScenario(scenario, library, market, candidates, screened, is_slim, with_policies)
 
 
 def check_is_definite(scenario: Scenario) -> None:
@@ -212,12 +213,14 @@ def _candidates_and_screens(
     before: PreparedScenario | None,
     waiting_usd: float | None,
     slimmed: SharedLimits | None,
+    with_policies: bool,
 ) -> tuple[tuple[JobCandidates, ...], tuple[ScreenedCandidates, ...]]:
     """Return candidates and screened ones of all jobs; jobs that differ only in name and times share theirs.
 
     With `slimmed` only what a program with these limits needs is kept, and all else is dropped job by job.
     """
     same_filters = before is not None and _filters(before.scenario) == _filters(scenario)
+    same_filters = same_filters and before is not None and before.has_policies == with_policies
     keys = [_twin_key(job) for job in scenario.jobs]
     candidates: dict[int, JobCandidates] = {}
     screened: dict[int, ScreenedCandidates] = {}

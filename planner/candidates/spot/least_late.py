@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.spot.policy.least_cost import BOUND_MARGIN
+from planner.candidates.spot.rows import MIN_HOURS
 
 if TYPE_CHECKING:
-    from planner.arrays import Flags, Floats
+    from planner.arrays import Flags
     from planner.candidates.spot_candidates import SpotCandidates
 
-MIN_HOURS = 1e-3
-"""Shortest work that a policy is computed for."""
 FIRST, MOST = 2, 8
 """Policies that are computed first, and at most, before bounds are compared with the least again."""
 
 
-def find_least_late(work: SpotCandidates, able: Flags) -> tuple[dict[int, float], Floats]:
-    """Return the row of the policy of least dollars at the confidence of the budget, and a bound (n,) for every row.
+def find_least_late(work: SpotCandidates, able: Flags) -> dict[int, float]:
+    """Return the row of the policy of least dollars at the confidence of the budget, with the value of the policy.
 
-    The row comes with the value of its policy; there is none where on demand costs no more. A policy of a row costs no
-    less than its bound at the confidence of the budget; infinite where the row follows none.
+    None where on demand costs no more. Rows are looked at by rising bounds, up to the least dollars that are known.
     """
     able = able & (work.guarantee > work.work + work.hours.restart) & (work.work > MIN_HOURS)
     bounds = np.where(able, work.late_usd(work.bound()), np.inf)
@@ -39,20 +36,16 @@ def find_least_late(work: SpotCandidates, able: Flags) -> tuple[dict[int, float]
             row = left.pop(0)
             alike = done.setdefault(work.kind(row), [])
             better = next((one for one in alike if bool(np.all(work.sizes[one] <= work.sizes[row]))), None)
-            if better is None:
+            if better is None:  # else another that is priced costs no more
                 close = np.asarray([work.close_bound(row)])
-                bounds[row] = max(bounds[row], float(work.late_usd(close, np.asarray([row]))[0]))
-                if bounds[row] < least:
+                if float(work.late_usd(close, np.asarray([row]))[0]) < least:
                     alike.append(row)
                     waiting.append(row)
-            else:  # no better than another, which is priced
-                bounds[row] = max(bounds[row], bounds[better])
         rows = np.asarray(waiting, dtype=np.int64)
         values = work.least_values(waiting)
         usd = work.late_usd(values, rows)
-        bounds[rows] = np.maximum(bounds[rows], np.minimum(usd, on_demand[rows]) * BOUND_MARGIN)
         if len(rows) and usd.min() < least:
             best = int(np.argmin(usd))
             least, found = float(usd[best]), {waiting[best]: float(values[best])}
         size = min(2 * size, MOST)
-    return found, bounds
+    return found

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from planner.spot.market.states import SpotStates
 
 ALL = slice(None)
+MIN_HOURS = 1e-3
+"""Shortest work that a policy is computed for."""
 
 
 @dataclass(frozen=True)

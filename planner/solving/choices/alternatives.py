@@ -14,6 +14,7 @@ from planner.configurations.grid import shape_of
 from planner.estimates import loss_laws
 from planner.scenario.choices.definite import architectures_of, decide, decide_scenario
 from planner.scenario.choices.open_job import OwnLaw
+from planner.solving.choices.rise import Rise, least_late_usd
 from planner.solving.optimise import optimise
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.scoring import CandidateObjective
@@ -21,6 +22,7 @@ from planner.solving.scoring import CandidateObjective
 if TYPE_CHECKING:
     from planner.candidate_table import CandidateTable
     from planner.candidates.job_candidates import JobCandidates
+    from planner.candidates.screening import ScreenedCandidates
     from planner.library.schema import Architecture, Library
     from planner.scenario.choices.open_job import OpenJob
     from planner.scenario.job import Job
@@ -83,6 +85,8 @@ class Alternative:
     jobs: PreparedScenario | None = None  # all jobs of the scenario, where there are others, for their market
     base: PreparedScenario | None = None  # at some number of tokens, without policies on spot
     costs: dict[int, float] = field(default_factory=dict)  # tokens at the reference batch -> least late dollars
+    rises: dict[int, Rise] = field(default_factory=dict)  # the same, and how dollars rise from there
+    twin: Alternative | None = None  # of another job, with the same candidates and so the same dollars
 
     @cached_property
     def size(self) -> int:
@@ -115,6 +119,26 @@ class Alternative:
         """Return the candidates at a number of tokens, with all that a plan needs of them."""
         return prepare(self.definite(tokens), self.library, self.market[0] if self.market else None)
 
+    def share(self, other: Alternative) -> None:
+        """Share all dollars with an alternative that has the same candidates."""
+        self.twin, self.costs, self.rises = other, other.costs, other.rises
+
+    @property
+    def essence(self) -> str:
+        """What the candidates depend on: alternatives of one essence cost the same."""
+        job = self.definite(1).jobs[0].model_copy(update={"name": ""})
+        return f"{self.batch} {job.model_dump_json()}"
+
+    def rise(self, tokens: int) -> Rise:
+        """Return the least dollars at a number of tokens, as `least_usd`, and how they rise with more of them."""
+        if self.twin is not None:
+            return self.twin.rise(tokens)
+        if tokens not in self.rises:
+            found, screened = self._screened(tokens, LEAST_LATE)
+            self.rises[tokens] = Rise.of(found, screened, tokens)
+            self.costs[tokens] = self.rises[tokens].usd
+        return self.rises[tokens]
+
     def least_usd(self, tokens: int) -> float:
         """Return the least dollars, at the confidence of the budget, within deadline and limits; else infinite.
 
@@ -122,13 +146,17 @@ class Alternative:
         depend on the tokens, and of policies on spot nothing but their dollars is computed.
         """
         if tokens not in self.costs:
-            table = self.dollar_table(tokens, LEAST_LATE)
-            ends = [table.late_cost_usd(share) for share in (table.share_low, table.share_high)]
-            self.costs[tokens] = min((float(one.min()) for one in ends if len(one)), default=math.inf)
+            if self.twin is not None:
+                return self.twin.least_usd(tokens)
+            self.costs[tokens] = least_late_usd(self.dollar_table(tokens, LEAST_LATE))
         return self.costs[tokens]
 
     def dollar_table(self, tokens: int, scope: SearchScope = ONLY_DOLLARS) -> CandidateTable:
         """Return the screened candidates at a number of tokens, of which dollars at the confidence are right."""
+        return self._screened(tokens, scope)[1].table
+
+    def _screened(self, tokens: int, scope: SearchScope) -> tuple[JobCandidates, ScreenedCandidates]:
+        """Return the candidates at a number of tokens, and what the limits leave of them."""
         scenario = self.definite(tokens)
         (job,), limits = scenario.jobs, scenario.limits
         base = self._base(scenario)
@@ -140,7 +168,7 @@ class Alternative:
             before=_with_tokens(base.candidates[0], job),
         )
         waiting_usd = CandidateObjective.of(scenario).waiting_usd
-        return screen(found, market, limits, self.library, waiting_usd=waiting_usd, scope=scope).table
+        return found, screen(found, market, limits, self.library, waiting_usd=waiting_usd, scope=scope)
 
     def _base(self, scenario: Scenario) -> PreparedScenario:
         """Return candidates that hold for other tokens too, apart from their hours; the market is made once."""
@@ -149,6 +177,12 @@ class Alternative:
             self.base = prepare(scenario, self.library, known, with_policies=False)
             self.market[:] = [self.base]
         return self.base
+
+    @property
+    def candidates(self) -> JobCandidates | None:
+        """Candidates at some number of tokens; None where none were looked at."""
+        base = self.base if self.twin is None else self.twin.base
+        return None if base is None else base.candidates[0]
 
     def is_paid(self, tokens: int, budget_usd: float) -> bool:
         """Whether a budget pays for as many tokens; dollars never fall as tokens rise."""

@@ -19,6 +19,7 @@ from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
 from planner.formulation.variables import VariableLayout
 from planner.solving.choices.alternatives import LEAST_LATE, ONLY_DOLLARS, tokens_at
+from planner.solving.choices.rise import least_late_usd
 from planner.solving.choices.search import known_range
 
 if TYPE_CHECKING:
@@ -130,11 +131,6 @@ def dollars_alone(table: CandidateTable, shared: SharedLimits) -> CandidateTable
         gpus=table.gpus if limited else np.ones_like(table.gpus),
     )
     return bare.rows(find_undominated(bare, shared))
-
-
-def least_late_usd(table: CandidateTable) -> float:
-    """Return the least dollars of what `dollars_alone` leaves; infinite where that is nothing."""
-    return float(table.late_cost_usd(0.0).min()) if len(table) else math.inf
 
 
 @dataclass(frozen=True)

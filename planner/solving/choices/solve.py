@@ -14,7 +14,6 @@ from planner.solving.choices.alternatives import list_alternatives
 from planner.solving.choices.decision import Decision, decide_least_loss, decide_least_objective
 from planner.solving.choices.search import known_range
 from planner.solving.choices.together import decide_together, least_sum_of, together
-from planner.solving.prepare import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,11 +75,11 @@ def _solve_several(scenario: Scenario, options: SolveOptions, library: Library, 
     jobs = together(scenario, library, options)
     decisions = decide_together(jobs.in_turns())
     decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
-    plan = finish(prepare(decided, library), options, started)
+    plan = finish(jobs.prepared(decided, decisions), options, started)
     if not plan.jobs and all(one.above_least is not None for one in decisions.values()):
         decisions = decide_together(jobs, least=least_sum_of(decisions))
         decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
-        plan = finish(prepare(decided, library), options, started)
+        plan = finish(jobs.prepared(decided, decisions), options, started)
     return _with_choices(plan, scenario, decisions, library, options)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import screen
@@ -14,7 +14,9 @@ from planner.scenario.choices.definite import architectures_of, decide, decide_s
 from planner.solvers.registry import run
 from planner.solving.choices.alternatives import ONLY_DOLLARS, Alternative, list_alternatives, tokens_at
 from planner.solving.choices.decision import MORE_MONEY, Decision, by_model, least_start
-from planner.solving.choices.ladder import Ladder, Step, dollars_alone, least_late_usd, least_sum
+from planner.solving.choices.dollars import least_sum_of_losses
+from planner.solving.choices.ladder import Ladder, Step, dollars_alone, least_sum, shares_machines
+from planner.solving.choices.rise import least_late_usd
 from planner.solving.choices.search import EQUAL_LOSS, best_of, known_range
 from planner.solving.prepare import build_shared_limits, prepare
 from planner.solving.scoring import CandidateObjective
@@ -46,12 +48,24 @@ class Together:
     fixed: tuple[CandidateTable, ...]
     shared: SharedLimits
     run: Run
+    first: PreparedScenario  # with some model of each open job, without policies on spot
+
+    def prepared(self, scenario: Scenario, decisions: Mapping[str, Decision]) -> PreparedScenario:
+        """Return the candidates of the scenario with what was decided; what is known of the models is kept."""
+        chosen = {name: one.alternative.candidates for name, one in decisions.items()}
+        known = zip(scenario.jobs, self.first.candidates, strict=True)
+        candidates = tuple(chosen.get(job.name) or first for job, first in known)
+        return prepare(scenario, self.first.library, replace(self.first, candidates=candidates))
 
     def at_budget(self, budget_usd: float | None) -> Together:
         """Return the same jobs with another budget and with first ladders for it; what was solved is kept."""
         shared = replace(self.shared, budget_usd=budget_usd)
         ladders = tuple(tuple(Ladder(one.alternative, shared, one.tables) for one in each) for each in self.ladders)
-        made = replace(self, shared=shared, ladders=ladders)
+        return replace(self, shared=shared, ladders=ladders)
+
+    def first_rungs(self) -> None:
+        """Make the first ladders for the budget."""
+        budget_usd, ladders = self.shared.budget_usd, self.ladders
         left = (math.inf if budget_usd is None else budget_usd) - sum(map(least_late_usd, self.fixed))
         for ladder in (one for each in ladders for one in each):
             ladder.start(left)
@@ -60,7 +74,6 @@ class Together:
             for each, own in zip(ladders, least, strict=True):
                 for ladder in each:
                     ladder.extend(left - sum(least) + own)
-        return made
 
     def in_turns(self) -> Together:
         """Return the same jobs where they need not run at one time: no limit on what runs at one time holds."""
@@ -75,7 +88,23 @@ class Together:
         return budget - sum(map(least_late_usd, self.fixed)) - sum(min(one.least_usd for one in o) for o in others)
 
     def search(self, tolerance: float) -> Found | None:
+        """Return the models and tokens of the least sum of losses, proven to a tolerance; None where there are none."""
+        if shares_machines(self.shared) or self.shared.budget_usd is None:
+            return self._search_ladders(tolerance)
+        fixed = [least_late_usd(one) for one in self.fixed]
+        left = self.shared.budget_usd - sum(fixed)
+        found = least_sum_of_losses(self.alternatives, left, tolerance) if left > 0 else None
+        if found is None:
+            return None
+        if found.above_least > tolerance:  # whole billing steps leave gaps in the dollars: a program proves more
+            return self._search_ladders(tolerance)
+        usd = [one.curve.usd[one.place] for one in found.points]
+        points = [Trained(one.curve.alternative, one.tokens) for one in found.points]
+        return Found((*points, *(Trained() for _ in fixed)), found.loss, found.above_least, (*usd, *fixed))
+
+    def _search_ladders(self, tolerance: float) -> Found | None:
         """Refine the ladders where a finer one may pay, until the least sum of losses is proven to a tolerance."""
+        self.first_rungs()
         while True:
             best = least_sum(self.ladders, self.fixed, self.shared, self.run, bound=False)
             low = least_sum(self.ladders, self.fixed, self.shared, self.run, bound=True)
@@ -83,17 +112,30 @@ class Together:
                 return None
             middles = [(one, one.middle) for one in low.steps if one.ladder is not None and one.middle is not None]
             if best.loss - low.loss <= tolerance or not middles:
-                return Found(best.steps, best.loss, max(0.0, best.loss - low.loss), best.usd)
+                return Found(tuple(map(Trained.at, best.steps)), best.loss, max(0.0, best.loss - low.loss), best.usd)
             for step, middle in middles:
                 if step.ladder is not None and middle is not None:
                     step.ladder.split(middle, self.budget_of(step))
 
 
 @dataclass(frozen=True)
-class Found:
-    """A rung for every job, the sum of their losses, by how much it may be above the least one, and dollars."""
+class Trained:
+    """A model and its tokens at the reference batch; None for a job whose work is given."""
 
-    steps: tuple[Step, ...]
+    alternative: Alternative | None = None
+    tokens: int | None = None
+
+    @classmethod
+    def at(cls, step: Step) -> Self:
+        """Return what a rung stands for."""
+        return cls() if step.ladder is None else cls(step.ladder.alternative, step.tokens)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What every job trains, the sum of losses, by how much it may be above the least one, and dollars."""
+
+    steps: tuple[Trained, ...]
     loss: float
     above_least: float
     usd: tuple[float, ...]
@@ -106,6 +148,10 @@ def together(scenario: Scenario, library: Library, options: SolveOptions) -> Tog
     prepared = prepare(decide_scenario(scenario, *first), library, with_policies=False)
     shared = build_shared_limits(prepared.scenario, prepared.market)
     alternatives = tuple(tuple(list_alternatives(scenario, job, library, prepared)) for job in jobs)
+    known: dict[str, Alternative] = {}
+    for one in (one for each in alternatives for one in each):
+        if (first_one := known.setdefault(one.essence, one)) is not one:
+            one.share(first_one)
     names = tuple(job.name for job in jobs)
     return Together(
         names=names,
@@ -116,6 +162,7 @@ def together(scenario: Scenario, library: Library, options: SolveOptions) -> Tog
         ),
         shared=shared,
         run=partial(run, solver=options.solver, time_limit_seconds=options.time_limit_seconds),
+        first=prepared,
     )
 
 
@@ -155,12 +202,12 @@ def _decisions(
     """Yield name and decision of each open job."""
     others = [None] * len(found.steps) if more is None else more.steps
     for step, better, usd in zip(found.steps, others, found.usd, strict=True):
-        if step.ladder is None or step.tokens is None:
+        if step.alternative is None or step.tokens is None:
             continue
-        one, each = step.ladder.alternative, next(each for each in asked.ladders if step.ladder in each)
+        one, each = step.alternative, _models(asked, step.alternative)
         money = None
-        if better is not None and better.ladder is not None and better.tokens is not None and more_usd is not None:
-            its = better.ladder.alternative
+        if better is not None and better.alternative is not None and better.tokens is not None and more_usd is not None:
+            its = better.alternative
             money = MoreMoney(
                 budget_usd=more_usd,
                 architecture=its.architecture.name,
@@ -174,24 +221,28 @@ def _decisions(
                 options=_as_good(asked, step, usd),
                 more_money=money,
                 is_capped=step.tokens == tokens_at(known_range(one)[1]),
-                vocabularies=len({ladder.alternative.architecture.vocab for ladder in each}),
+                vocabularies=len({other.architecture.vocab for other in each}),
                 above_least=found.above_least,
             ),
         )
 
 
-def _as_good(asked: Together, step: Step, usd: float) -> tuple[ModelOption, ...]:
+def _models(asked: Together, one: Alternative) -> tuple[Alternative, ...]:
+    """Return all models of the job of one."""
+    return next(each for each in asked.alternatives if any(other is one for other in each))
+
+
+def _as_good(asked: Together, step: Trained, usd: float) -> tuple[ModelOption, ...]:
     """Return the other models that reach the loss of a step within `EQUAL_LOSS` for its dollars.
 
     Where jobs share machines too, dollars do not say what a job may rent: none is named.
     """
-    shared, ladder = asked.shared, step.ladder
-    if ladder is None or step.tokens is None or shared.max_gpus or shared.quota or shared.stock or shared.committed:
+    one = step.alternative
+    if one is None or step.tokens is None or shares_machines(asked.shared):
         return ()
-    loss = ladder.alternative.loss(step.tokens)
-    each = next(each for each in asked.alternatives if ladder.alternative in each)
-    near = [one for one in best_of(each, usd * (1 + 1e-9)) if one.loss <= loss + EQUAL_LOSS]
-    return by_model(near, ladder.alternative.architecture.name)
+    loss = one.loss(step.tokens)
+    near = [other for other in best_of(_models(asked, one), usd * (1 + 1e-9)) if other.loss <= loss + EQUAL_LOSS]
+    return by_model(near, one.architecture.name)
 
 
 def _least_starts(asked: Together, least: float | None) -> dict[str, Decision]:
