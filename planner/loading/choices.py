@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from planner.documents.validation import suggest_names
 from planner.errors import ScenarioError, raise_faults
 from planner.library.shapes.ladder import families, members
-from planner.scenario.choices.definite import architectures_of, choice_faults, open_job
-from planner.scenario.choices.open_job import MOST_ALTERNATIVES, Family
+from planner.scenario.choices.definite import architectures_of, choice_faults
+from planner.scenario.choices.open_job import MOST_ALTERNATIVES, Family, OpenJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.documents.source_map import Source
     from planner.documents.strict_yaml import KeyPath
-    from planner.scenario.choices.open_job import OpenJob
     from planner.scenario.scenario import Scenario, ScenarioFile
 
 
@@ -23,7 +23,7 @@ def check_choices(scenario: Scenario | ScenarioFile, source: Source) -> None:
     """Raise ScenarioError with every fault of what a scenario leaves open."""
     faults = [source.fault(tuple(where.split(".")), what, fix) for where, what, fix in choice_faults(scenario)]
     for index, job in enumerate(scenario.jobs):
-        if job is open_job(scenario):
+        if isinstance(job, OpenJob):
             found = _model_faults(job)
             faults += [source.fault(("jobs", index, *place), what, fix) for place, what, fix in found]
     raise_faults(faults, ScenarioError)
@@ -41,9 +41,10 @@ def _model_faults(job: OpenJob) -> Iterator[tuple[KeyPath, str, str]]:
             return
         least, most = asked.parameters.least, asked.parameters.most
         if not members(asked.family, least, most):
-            sizes = ", ".join(members(asked.family, 0, 1e15))
+            near = (*members(asked.family, 0, least)[-1:], *members(asked.family, most, math.inf)[:1])
             what = f"no model of {asked.family} has {least:,} to {most:,} parameters"
-            yield ("architecture", "parameters"), what, f"widen the range; there are {sizes}"
+            fix = f"widen the range to the nearest: {' or '.join(near)}"
+            yield ("architecture", "parameters"), what, fix
             return
     elif len(set(asked)) < len(asked):
         twice = next(one for one in asked if asked.count(one) > 1)

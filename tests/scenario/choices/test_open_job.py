@@ -9,7 +9,7 @@ from planner.scenario.choices.definite import architectures_of, decide
 from planner.scenario.choices.open_job import OpenJob
 from planner.scenario.job import Job
 from planner.scenario.scenario import scenario_data
-from tests.helpers.open_scenarios import BATCH, OPEN
+from tests.helpers.open_scenarios import BATCH, OPEN, TOGETHER
 from tests.helpers.scenarios import told
 
 FAMILY = OPEN.replace(
@@ -57,12 +57,21 @@ def test_a_decided_job_keeps_everything_else() -> None:
     assert made.framework == ("torchtitan",) and made.name == "scratch"
 
 
+SECOND = "  - name: few\n    architecture: [smollm2-360m, llama-14x1792]"
 FAULTS = [
     (OPEN, "[smollm2-360m, llama-14x1792, llama-3.2-1b]", "[smollm2-360m, llama-14x1790]", "a width that 128 divides"),
     (OPEN, "[smollm2-360m, llama-14x1792, llama-3.2-1b]", "[smollm2-360m, smollm2-360m]", "is listed twice"),
     (FAMILY, "family: llama", "family: lama", "unknown family 'lama'; did you mean llama"),
     (FAMILY, "to: 4e9", "to: 0.1e9", "is empty; give the smaller number first"),
     (FAMILY, "{from: 0.2e9, to: 4e9}", "{from: 5000, to: 6000}", "no model of llama has 5,000 to 6,000 parameters"),
+    (FAMILY, "{from: 0.2e9, to: 4e9}", "{from: 1, to: 2}", "widen the range to the nearest: llama-4x512"),
+    (TOGETHER, SECOND, SECOND.replace("smollm2-360m", "llama-14x1792"), "llama-14x1792 is listed twice"),
+    (
+        TOGETHER,
+        SECOND,
+        "  - name: few\n    architecture: {family: lama, parameters: {from: 1e8, to: 1e9}}",
+        "unknown family 'lama'; did you mean llama",
+    ),
     (OPEN, "objective: loss", "objective: cost", "tokens: best asks for the least loss; add objective: loss"),
     (OPEN, "tokens: best", "tokens: 20e9", "the least loss of work that is given"),
     (OPEN, "limits: {budget_usd: 100}", "limits: {max_gpus: 8}", "without a budget or a deadline"),
