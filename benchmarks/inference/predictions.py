@@ -69,7 +69,8 @@ class Table:
         alone_step = decode_step_seconds(model, hardware, stack, 1.0, context)
         alone = prefill_seconds(model, hardware, stack, np.maximum(self.prompt, 1.0))
         added = prompt_seconds(model, hardware, self.prompt)
-        first = first_token_seconds(stack, alone, step, added, flight - 1.0)
+        at_once = first_token_seconds(stack, alone, step, added, flight - 1.0)
+        first = np.where(np.isnan(self.rate), at_once, alone + step / 2.0 + self._queue(flight, seconds, added))
         # Fewer requests than replicas leave replicas idle; no more are finished than arrive.
         used = np.fmin(self.replicas, np.where(np.isnan(self.batch), np.inf, np.maximum(self.batch, 1.0)))
         rounds = np.where(self._finite, self.requests / (used * flight), 1.0)
@@ -80,8 +81,26 @@ class Table:
         return {
             "throughput": finished * self.output,
             "tpot": seconds_per_token(seconds, np.minimum(first, 0.9 * seconds), self.output),
-            "ttft": first,
+            "ttft": first + self._wait_for_place(flight, seconds),
         }
+
+    def _queue(self, flight: Floats, cycle: Floats, prompt: Floats) -> Floats:
+        """Return the mean wait for the prompts of others where requests arrive at random.
+
+        Pollaczek and Khinchine, prompts of one length: with b the share of the time that prompts take, b * prompt / 2 /
+        (1 - b). No more are taken in than are finished, so that b stays below 1.
+        """
+        rate = np.minimum(np.nan_to_num(self.rate) / self.replicas, flight / cycle)
+        busy: Floats = rate * prompt
+        return busy * prompt / 2.0 / (1.0 - busy)
+
+    def _wait_for_place(self, flight: Floats, cycle: Floats) -> Floats:
+        """Return the mean wait for a place where a closed loop keeps more requests than are in flight: Little's law.
+
+        Example: 400 clients and 200 places wait one whole request each.
+        """
+        stated = np.where(np.isnan(self.batch), flight, self.batch / self.replicas)
+        return np.asarray(np.maximum(stated / flight - 1.0, 0.0) * cycle)
 
     def _cycle(self, model: ServedModel, hardware: ServingHardware, stack: ServingStack, sequences: Any) -> Any:
         return cycle_seconds(model, hardware, stack, sequences, self.prompt, self.output)

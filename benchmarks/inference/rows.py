@@ -31,6 +31,16 @@ RENEWED = {"vllm": ((0, 8), "2025-03")}
 of vLLM (V1) and the PyTorch backend of TensorRT-LLM became the defaults (release notes of 0.8.0 and of 1.0)."""
 OF_A_GENERATION = ("step_seconds", "sequence_seconds", "request_seconds")
 """What an older generation has a factor of its own for."""
+BARE_LABELS = {("gpt-fast", "int8"): "int8-weights", ("hf", "int8"): "bnb-int8", ("litgpt", "int8"): "bnb-int8"}
+"""What a label without a method means to an engine: gpt-fast rounds the weights alone (its README, int8 weight-only);
+`load_in_8bit` of Transformers and `bnb.int8` of LitGPT are LLM.int8() (their documentation of quantization)."""
+CACHES_8_BIT = (("trt-llm", "fp8"), ("trt-llm", "nvfp4"))
+"""Engines and weights whose cache has 8 bits where a row does not say: the checkpoints that NVIDIA publishes in these
+formats set an FP8 cache (`kv_cache_quant_algo` of hf_quant_config.json), which TensorRT-LLM follows, and its table of
+speeds names them (docs/source/performance/perf-overview.md)."""
+LEAST_IN_FLIGHT = 0.5
+"""Share of the stated concurrency that a closed loop holds at least, by its own figures: start and end of a run cost
+less."""
 CONFIGURATION_COLUMNS = (
     "model", "gpu", "num_gpus", "tp", "pp", "engine", "weight_bits", "weight_format", "kv_bits", "input_tokens",
     "output_tokens", "batch", "request_rate_per_s", "mode",
@@ -93,6 +103,19 @@ def _throughput(row: Row) -> float | None:
     return stated or (rate * output if rate and output else None)
 
 
+def contradicts_itself(row: Row, figures: Mapping[str, float]) -> bool:
+    """Return whether a closed loop's figures leave most of its stated concurrency idle: one of them is mislabelled.
+
+    Little's law: requests in flight = requests/s * seconds of one request. No prediction takes part.
+    Example: 7.55 tokens/s of answers of 36 tokens that take 1.26 s + 35 * 0.0102 s each: 0.34 in flight, not 128.
+    """
+    batch, output = row.positive("batch"), row.positive("output_tokens")
+    if row.text("mode") != "server" or batch is None or output is None or len(figures) < len(FIGURES):
+        return False
+    stay = figures["ttft"] + figures["tpot"] * (output - 1.0)
+    return figures["throughput"] / output * stay < LEAST_IN_FLIGHT * batch
+
+
 def _scaled(milliseconds: float | None) -> float | None:
     return milliseconds / 1000.0 if milliseconds else None
 
@@ -113,6 +136,8 @@ def measured(row: Row, library: Library) -> Measured:
     figures = figures_of(row)
     if not figures:
         raise Unpredictable("no figure that is compared")
+    if contradicts_itself(row, figures):
+        raise Unpredictable("figures that contradict one another (Little's law)")
     architecture, gpu = _named(row, library)
     table = read_engines()
     engine = table.engine_behind(row.text("engine")) or OTHER_ENGINE
@@ -124,7 +149,7 @@ def measured(row: Row, library: Library) -> Measured:
     tensor, pipeline = _division(
         row, gpus, profile is None or profile.tensor, architecture, gpu, table.formats[weights].bytes
     )
-    kv_bits = row.positive("kv_bits") or 16.0
+    kv_bits = row.positive("kv_bits") or (8.0 if (engine, weights) in CACHES_8_BIT else 16.0)
     serving = serving_of(
         architecture, gpu, library, engine=engine, weights=weights, kv_bits=kv_bits, division=(tensor, pipeline)
     )
@@ -168,7 +193,8 @@ def _format(row: Row) -> str:
     table, bits = read_engines(), row.positive("weight_bits")
     if bits is None:
         raise Unpredictable("the bits of the weights are not stated")
-    named = table.format_behind(row.text("weight_format"))
+    label = row.text("weight_format")
+    named = BARE_LABELS.get((row.text("engine"), label)) or table.format_behind(label)
     if named is not None and table.formats[named].bits == bits:
         return named
     plain = {32.0: "fp32", 16.0: "bf16", 8.0: "int8-weights", 4.0: "awq"}.get(bits)

@@ -23,6 +23,10 @@ OTHER_ENGINE = "other"
 TIMED_ATTENTION = ("Ampere", "Ada", "Hopper", "Blackwell")
 """Generations whose attention of prompts has a coefficient of its own; others start from that of training."""
 
+EXPERT_LAUNCHES = 10 / 40
+"""Kernels of one expert over those of a dense layer, of an engine that loops over experts: the tokens that chose it are
+found, gathered, multiplied with three matrices, weighted and added back; a layer has about forty."""
+
 QUANTITIES = (
     *("bandwidth", "cache_bandwidth", "flops", "attention_flops", "link_bytes_per_second", "link_seconds"),
     *("layer_seconds", "step_seconds", "sequence_seconds", "request_seconds", "arrival_seconds"),
@@ -88,7 +92,8 @@ def serving_of(
 
     `division`: GPUs that share each layer, and groups among which the layers are divided.
     """
-    form = read_engines().formats[weights]
+    table = read_engines()
+    form, profile = table.formats[weights], table.engines.get(engine)
     link = "nvlink" if gpu.nvlink_by_default else "pcie"
     speeds = library.calibrations["gpu_efficiency"]
     peak = _peak_tflops(gpu, form) * TERA * speeds.value(gpu.name)
@@ -97,12 +102,14 @@ def serving_of(
     per_link = gpu.nvlink_gb_s * GB / 2 if link == "nvlink" else PCIE_BYTES_PER_SECOND[gpu.pcie_gen]
     reach = gpu.memory_bandwidth_gb_s * GB
     mixed = architecture.experts > 0
+    loops = profile is not None and profile.loops_experts
     base = dict.fromkeys(QUANTITIES, 1.0) | {
         "bandwidth": reach,
         "cache_bandwidth": reach,
         "flops": peak,
         "attention_flops": attention,
         "link_bytes_per_second": per_link,
+        "layer_seconds": 1.0 + architecture.experts * EXPERT_LAUNCHES if loops else 1.0,
     }
 
     def by_engine(name: str) -> tuple[str, ...]:

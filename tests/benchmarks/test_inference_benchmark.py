@@ -87,6 +87,60 @@ def test_weights_beyond_the_memory_are_not_predicted(tmp_path: Path) -> None:
     assert not rows and "offloading" in next(iter(reasons))
 
 
+def collected(path: Path, *rows: dict[str, Any]) -> tuple[list[Any], dict[str, int]]:
+    """Return rows of Llama 3.1 8B on one H100 with what each adds, and why others have no prediction."""
+    cells = {**BASE, "model": "llama-3.1-8b", "gpu": "H100-80GB", "input_tokens": 300, "output_tokens": 200}
+    cells |= {"output_tokens_per_s_total": 1}
+    return collect(read_rows(table(path, [{**cells, **row} for row in rows])), LIBRARY)
+
+
+def test_a_closed_loop_whose_figures_leave_it_idle_is_not_judged(tmp_path: Path) -> None:
+    """64 clients, 1 s + 199 * 10 ms each: 0.65 requests/s hold 2 in flight, 20 requests/s hold 60."""
+    loop = {"batch": 64, "ttft_ms": 1000, "tpot_ms": 10}
+    speeds = [{**loop, "output_tokens_per_s_total": speed} for speed in (130, 4000)]
+    rows, reasons = collected(tmp_path / "t.csv", *speeds)
+    assert [row.figures["throughput"] for row in rows] == [4000]
+    assert next(iter(reasons)).endswith("(Little's law)")
+
+
+def test_a_label_without_a_method_means_what_its_engine_does(tmp_path: Path) -> None:
+    """int8 rounds the weights alone in gpt-fast, is LLM.int8() in Transformers, and 8-bit products elsewhere."""
+    engines = ("gpt-fast", "hf", "litgpt", "vllm")
+    cells = {"weight_bits": 8, "weight_format": "int8", "batch": 1, "mode": "single-stream"}
+    rows, _ = collected(tmp_path / "t.csv", *({**cells, "engine": engine} for engine in engines))
+    launches = [row.serving.keys["layer_seconds"][-2] for row in rows]
+    assert launches == ["launch.int8-weights", "launch.bnb-int8", "launch.bnb-int8", "launch.int8"]
+
+
+def test_a_cache_that_is_not_stated_is_that_of_the_published_checkpoints(tmp_path: Path) -> None:
+    """NVIDIA's FP8 checkpoints keep an FP8 cache in TensorRT-LLM; vLLM and what is stated keep 16 bits."""
+    cells = {"weight_bits": 8, "weight_format": "fp8", "batch": 1}
+    wanted = ({"engine": "trt-llm"}, {"engine": "trt-llm", "kv_bits": 16}, {"engine": "vllm"})
+    rows, _ = collected(tmp_path / "t.csv", *({**cells, **one} for one in wanted))
+    assert [row.serving.kv_bytes for row in rows] == [1, 2, 2]
+
+
+def test_clients_beyond_the_places_wait_for_one(tmp_path: Path) -> None:
+    """Prompts too long for the memory: by Little's law all clients are in flight or wait, however many they are."""
+    long = {"input_tokens": 60_000, "ttft_ms": 1}
+    rows, _ = collected(tmp_path / "t.csv", {**long, "batch": 4}, {**long, "batch": 40}, {**long, "batch": 80})
+    found = Table(rows).predict(OTHERS | TRUTH)
+    few, some, many = found["ttft"]
+    assert found["throughput"][1] == found["throughput"][2]
+    each = 200 / found["throughput"][2]  # seconds from one finished request to the next
+    assert few < some and many - some == pytest.approx(40 * each)
+
+
+def test_requests_that_arrive_at_random_wait_less_than_all_at_once(tmp_path: Path) -> None:
+    """An idle replica adds no queue; a busy one waits for prompts on the way, and less than all at once."""
+    cells = {"ttft_ms": 1}
+    rows, _ = collected(
+        tmp_path / "t.csv", *({**cells, "request_rate_per_s": rate} for rate in (0.001, 10)), {**cells, "batch": 64}
+    )
+    idle, busy, at_once = Table(rows).predict(OTHERS | TRUTH)["ttft"]
+    assert idle < busy < at_once
+
+
 def test_a_fit_finds_what_made_the_rows(tmp_path: Path) -> None:
     """Rows made by known coefficients are explained to a few per cent, much better than by the priors."""
     rows, _ = collect(read_rows(synthetic(tmp_path / "t.csv")), LIBRARY)

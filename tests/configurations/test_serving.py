@@ -45,6 +45,17 @@ def test_experts_of_mixtral(library: Library) -> None:
     assert model.met_weights < model.dense_weights + model.expert_weights
 
 
+def test_an_engine_that_loops_over_experts_launches_the_kernels_of_each(library: Library) -> None:
+    """Transformers visits 8 experts of ten kernels beside a layer of forty: three times a dense layer's launches."""
+    launches = {
+        (engine, name): serving_of(
+            library.architecture(name), library.gpu("A100-80GB"), library, engine=engine, weights="bf16"
+        ).base["layer_seconds"]
+        for engine, name in (("hf", "mixtral-8x7b"), ("hf", "llama-3.1-8b"), ("vllm", "mixtral-8x7b"))
+    }
+    assert list(launches.values()) == [3.0, 1.0, 1.0]
+
+
 def test_products_of_4_bits_need_a_gpu_that_has_them(library: Library) -> None:
     """A B200 multiplies NVFP4 at twice its 4,500 TFLOPS of FP8; an H100 turns MXFP4 into 16 bit, a B200 does not."""
     card = library.architecture("llama-3.1-8b")

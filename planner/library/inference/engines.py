@@ -42,6 +42,7 @@ class Engine(Row):
     tensor: bool
     vendors: tuple[str, ...]
     capability: float
+    loops_experts: bool = False
     names: tuple[str, ...]
     source: str
 
