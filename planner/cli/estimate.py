@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from planner.cli.options import OptionTable, json_option, table_options, technique_options
+from planner.cli.options import Day, OptionTable, json_option, table_options, technique_options
 from planner.cli.output import Output
 from planner.errors import Fault, ScenarioError
 
@@ -70,11 +70,7 @@ INFERENCE: OptionTable = {
 @click.option("--longest-sequence", is_flag=True, help="Also find the longest sequence that fits.")
 @json_option
 @click.option(
-    "--as-of",
-    type=click.DateTime(["%Y-%m-%d"]),
-    metavar="DATE",
-    expose_value=False,
-    help="Accepted and ignored: an estimate has no prices.",
+    "--as-of", type=Day(), metavar="DATE", expose_value=False, help="Accepted and ignored: an estimate has no prices."
 )
 def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: str | None, **settings: Any) -> None:
     """Estimate memory and speed of one configuration, by part.

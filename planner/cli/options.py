@@ -72,11 +72,23 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+class Day(click.DateTime):
+    """A date such as 2026-11-21."""
+
+    def __init__(self) -> None:
+        """Take one form of dates."""
+        super().__init__(["%Y-%m-%d"])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the date; a usage error that says how to write it."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is not a date; write it as 2026-11-21", param, ctx)
+
+
 as_of_date = click.option(
-    "--as-of",
-    type=click.DateTime(["%Y-%m-%d"]),
-    metavar="DATE",
-    help="Date to which the age of prices is counted (default: today).",
+    "--as-of", type=Day(), metavar="DATE", help="Date to which the age of prices is counted (default: today)."
 )
 _SOLVER_DEFAULT = "highs"
 _SOLVER = click.option("--solver", type=click.Choice(SOLVERS), default=_SOLVER_DEFAULT, show_default=True)

@@ -50,6 +50,9 @@ def parse_csv(text: str, file: str) -> CsvTable:
             if columns is None:
                 columns = tuple(cell.strip() for cell in cells)
                 faults += _header_faults(columns, file, reader.line_num)
+                if len(columns) == 1 and (faulty := _other_separator(columns[0])):
+                    faults.append(Fault(file, reader.line_num, "", *faulty))
+                    break
             elif len(cells) != len(columns):
                 what = f"{len(cells)} cells in a table of {len(columns)} columns"
                 fix = "the file may be cut off; write one cell per column, in quotes where it has a comma"
@@ -66,6 +69,13 @@ def parse_csv(text: str, file: str) -> CsvTable:
     if faults or columns is None:
         raise InputError(first_faults(faults))
     return CsvTable(file, columns, tuple(rows))
+
+
+def _other_separator(header: str) -> tuple[str, str] | None:
+    """Return the fault of a table whose cells are separated by something else, as spreadsheets of many countries do."""
+    name = next((name for sign, name in ((";", "semicolons"), ("\t", "tabs")) if sign in header), "")
+    fix = "save it with commas between the cells and a point in numbers, such as 0.40"
+    return (f"has {name} between its cells", fix) if name else None
 
 
 def first_faults(faults: list[Fault]) -> list[Fault]:

@@ -38,6 +38,9 @@ FLOAT = re.compile(
     r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
 )
 
+THOUSANDS = re.compile(r"[0-9]{3}\Z")
+"""What is left of a number with a comma in a mapping of one line: a key of three digits without a value."""
+
 KeyPath = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the top."""
 
@@ -206,6 +209,7 @@ class _Reader:
 
     def mapping(self, path: KeyPath, marks: Marks) -> dict[str, Any]:
         values: dict[str, Any] = {}
+        last = ""
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             line, written = _line(event), self.key(event, path)
             key = str(written)
@@ -213,14 +217,20 @@ class _Reader:
                 fix = "use a word as key; quote text that starts with { or ["
                 self.fault(line, path, _NO_KEY_AS_COLLECTION, fix)
                 key = f"{_NO_KEY_AS_COLLECTION} {line}"
+            value, inside = self.value(next(self.events), (*path, key))
+            if value is None and THOUSANDS.match(key) and isinstance(values.get(last), (int, float)):
+                fix = "write the number without commas, such as 20000"
+                self.fault(line, (*path, last), f"{values[last]},{key} is read as a number and a key", fix)
+                values[last] = None  # one fault for 20,000,000
+                continue
             if key in values:
                 what = f"duplicate key, first on line {marks.children[key].line}"
                 self.fault(line, (*path, key), what, "keep one of them")
-            value, inside = self.value(next(self.events), (*path, key))
             if key not in values:
                 values[key] = value
                 inside.line = line  # that of the key, not of its value
                 marks.children[key] = inside
+            last = key
         return values
 
 

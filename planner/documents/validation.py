@@ -178,7 +178,8 @@ def _reword(kind: str, value: Any, context: dict[str, Any], message: str) -> tup
         key, bound = _BOUNDS[kind]
         limit = context[key]
         shown = f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
-        return f"{format_value(value)} is out of range", f"must be {bound} {shown}"
+        share = f"; write {value:g} % as {value / 100:g}" if key == "le" and limit == 1 and 1 < value <= 100 else ""
+        return f"{format_value(value)} is out of range", f"must be {bound} {shown}{share}"
     if kind == "finite_number":
         return f"{format_value(value)} is not a finite number", "give a finite number"
     if kind in ("too_short", "string_too_short"):
@@ -193,9 +194,17 @@ def _not_one_of(value: Any, expected: str) -> tuple[str, str]:
     return what, f"did you mean {close}?" if close else "give one of them"
 
 
+_THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+")
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%")
+
+
 def _how_to_write(kind: str, value: Any) -> str:
     if kind == "string_type" and not isinstance(value, (dict, list)):
         return "put it in quotes if it is a name"
+    if kind == "float_type" and isinstance(value, str) and (share := _PERCENT.fullmatch(value)):
+        return f"write it as a share: {float(share[1]) / 100:g}"
+    if kind in ("float_type", "int_type") and isinstance(value, str) and _THOUSANDS.fullmatch(value):
+        return f"write it without commas: {value.replace(',', '')}"
     if kind in ("float_type", "int_type") and isinstance(value, str):
         return "write it without quotes and unit: the name of the key has the unit"
     return f"give {_KINDS[kind]}"

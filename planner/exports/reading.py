@@ -263,7 +263,11 @@ class _Reader:
             document = parse_json(read_text(path), str(path), "give the JSON file of DeepSpeed")
             if not isinstance(document.data, dict):
                 raise InputError([Fault(str(path), 1, "", "is no mapping of fields to values", _WANTED)])
-        found = _Reader(document, self.folder, tool).read()
+        reader = _Reader(document, self.folder, tool)
+        found = reader.read()
+        if "global_batch" in reader.facts:  # over all GPUs, which the fields of the trainer leave open
+            self.answer.held.pop(("global_batch",), None)
+            self.answer.unmodelled = {name: why for name, why in self.answer.unmodelled.items() if " x " not in name}
         for place, one in found.held.items():
             self.answer.held.setdefault(place, one)
         self.answer.without_effect += found.without_effect

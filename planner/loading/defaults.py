@@ -46,10 +46,10 @@ def fill_names(data: dict[str, Any], file: str) -> dict[str, Any]:
 
 
 def _named(job: Any, taken: set[str]) -> Any:
-    """Return a job with a name of its own: the model's, with a number from the second one on."""
-    if not isinstance(job, dict) or "name" in job or not isinstance(job.get("architecture"), str):
+    """Return a job with a name of its own: the model's, or `job`; with a number from the second one on."""
+    if not isinstance(job, dict) or "name" in job or "architecture" not in job:
         return job
-    base = default_name(job["architecture"])
+    base = default_name(job["architecture"]) if isinstance(job["architecture"], str) else "job"
     numbered = (f"{base}-{number}" if number > 1 else base for number in range(1, len(taken) + 2))
     name = next(one for one in numbered if one not in taken)
     taken.add(name)

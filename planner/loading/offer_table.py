@@ -144,7 +144,7 @@ def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:
             faults.append(Fault(table.file, 1, name[:40], "unknown column", fix))
     has = {*table.columns, *defaults}
     faults += [
-        Fault(table.file, 1, name, "the column is missing", "add it; planner offers import --template shows all")
+        Fault(table.file, 1, name, "the column is missing", _HOW_TO_ADD.get(name, _ADD))
         for name in ("provider", "gpu", "gpus")
         if name not in has
     ]
@@ -153,6 +153,12 @@ def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:
         faults.append(Fault(table.file, 1, "usd_per_hour", "no column has a price", fix))
     return faults
 
+
+_ADD = "add it; planner offers import --template shows all"
+
+_HOW_TO_ADD = {
+    "provider": "add it, or import the file with --provider NAME; planner offers import --template shows all"
+}
 
 _OTHER_CURRENCY = re.compile(r"(?=(?:spot_)?([a-z]{3})_per_hour$)((?:spot_)?)")
 

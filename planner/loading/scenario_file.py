@@ -134,6 +134,7 @@ def load_document(
     source = Source(document.file, document, {**(options or {}), **origins})
     if not {"jobs", "inventory", "offers"} & data.keys():  # perhaps a file of passwords: nothing of it is shown
         fix = "give a file with the keys name and jobs; planner schema lists all keys"
+        fix = "the key is jobs, not job; planner schema lists all keys" if "job" in data else fix
         raise ScenarioError([*faults, source.fault((), "is not a scenario: it has no jobs", fix)])
     if not data.get("inventory") and not data.get("offers"):
         data = {**data, "inventory": [MARKET]}

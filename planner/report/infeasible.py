@@ -53,7 +53,7 @@ def settings(pairs: Sequence[str], margin: int = 5) -> list[str]:
     """Return the settings as typed in a shell, long lines continued by a backslash."""
     lines: list[str] = []
     for pair in pairs:
-        typed = words.shorten(f"--set {shlex.quote(words.sanitise(pair))}", words.width() - margin - 2)
+        typed = f"--set {shlex.quote(words.sanitise(pair))}"  # whole, however long: half a command cannot be pasted
         if lines and len(lines[-1]) + 1 + len(typed) <= words.width() - 2:
             lines[-1] += f" {typed}"
         else:

@@ -37,6 +37,8 @@ MAX_MEMORY_CONFIDENCE = 0.99
 def _sure(value: object) -> object:
     if isinstance(value, (int, float)) and MAX_CONFIDENCE < value <= 100:
         fix = f"at most {MAX_CONFIDENCE}: the errors of the estimates are measured on too few runs for more"
+        if 1 < value <= MAX_CONFIDENCE * 100:
+            raise validation_error(f"{value:g} is not a probability", f"write {value:g} % as {value / 100:g}")
         raise validation_error(f"{value} is more than can be guaranteed", fix)
     return value
 

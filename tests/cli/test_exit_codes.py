@@ -180,7 +180,7 @@ def test_an_unwritable_path_is_refused_before_solving(solver: Solver, scenario: 
         (("solve", "{scenario}", "--gap", "-1"), "--gap"),
         (("solve", "{scenario}", "--time-limit", "0"), "--time-limit"),
         (("solve", "{scenario}", "--solver", "gurobi"), "highs"),
-        (("solve", "{scenario}", "--as-of", "yesterday"), "--as-of"),
+        (("solve", "{scenario}", "--as-of", "yesterday"), "'yesterday' is not a date; write it as 2026-11-21"),
         (("solve",), "SCENARIO"),
         (("architectures", "show", "mistral-8b"), "mistral-7b"),
         (("gpus", "show", "RTX9090"), "RTX3090"),

@@ -40,6 +40,8 @@ def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path: Path) -> None:
         ("a,b\n1,2\n3", "t.csv:3: 1 cells in a table of 2 columns; the file may be cut off"),
         ('a,b\n1,2\n3,"x', "t.csv:3: ends inside a quoted cell; the file may be cut off"),
         ("a,a\n1,2\n", "t.csv:1: a: two columns of that name"),
+        ("a;b\n1;0,40\n2;0,50\n", "t.csv:1: has semicolons between its cells; save it with commas"),
+        ("a\tb\n1\t2\n", "t.csv:1: has tabs between its cells; save it with commas"),
     ],
 )
 def test_what_is_cut_off_or_uneven_is_a_fault_with_its_line(text: str, fault: str) -> None:

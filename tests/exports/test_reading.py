@@ -112,6 +112,13 @@ def test_a_file_that_names_the_one_of_deepspeed_holds_both(tmp_path: Path) -> No
     assert held(read(tmp_path, "inline.yaml", inline)) == found
 
 
+def test_the_batch_of_deepspeed_over_all_gpus_goes_before_that_of_one_gpu(tmp_path: Path) -> None:
+    """An exported file with such a block is read as the batch of its plan, not as that of one of its GPUs."""
+    found = read(tmp_path, "llamafactory.yaml", LLAMAFACTORY.replace("ds.json", '{"train_batch_size": 64}'))
+    assert held(found)["global_batch"] == 64
+    assert not any("those of one GPU" in why for why in found.unmodelled.values())
+
+
 def test_a_deepspeed_file_alone_holds_its_stage_and_batch(tmp_path: Path) -> None:
     """Stage 3 is that of DeepSpeed, whose masters differ from those of FSDP."""
     zero3 = {"train_batch_size": 32, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}

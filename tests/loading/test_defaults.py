@@ -26,6 +26,14 @@ def test_names_and_inventory_may_be_left_out(tmp_path: Path) -> None:
     assert scenario.inventory == ("market",) and len(scenario.offers) > 300
 
 
+def test_a_job_that_leaves_its_model_open_can_be_changed_by_its_default_name() -> None:
+    """Plans name such a job `job` in the settings that they suggest, and a second one `job-2`."""
+    open_job = "{architecture: [llama-2-7b, mistral-7b], kind: pretrain, work: {tokens: best}, deadline: 3d}"
+    text = f"objective: loss\njobs: [{open_job}, {open_job}]\n"
+    scenario = parse_scenario(text, set_=["jobs.job.deadline=1d", "jobs.job-2.deadline=2d"])
+    assert [(job.name, job.deadline_hours) for job in scenario.jobs] == [("job", 24), ("job-2", 48)]
+
+
 def test_the_market_can_be_named_beside_own_prices_from_any_folder(tmp_path: Path) -> None:
     """Offers of the market come first, then those of the file, then inline ones."""
     own = "currency: USD\noffers: [{provider: mine, gpu: T4, gpus: 1, usd_per_hour: 0.1}]\n"

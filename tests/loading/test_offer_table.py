@@ -85,7 +85,10 @@ def test_a_bad_cell_is_told_with_line_and_column(row: str, fault: str) -> None:
         ("provider,gpu,gpus,usd_per_hr", "t.csv:1: usd_per_hr: unknown column; did you mean usd_per_hour"),
         ("provider,gpu,count,usd_per_hour", "t.csv:1: count: unknown column; did you mean gpus?"),
         ("provider,gpu,gpus,notes", "t.csv:1: usd_per_hour: no column has a price"),
-        ("region,gpu,gpus,usd_per_hour", "t.csv:1: provider: the column is missing"),
+        (
+            "region,gpu,gpus,usd_per_hour",
+            "t.csv:1: provider: the column is missing; add it, or import the file with --provider",
+        ),
     ],
 )
 def test_a_column_that_is_missing_or_renamed_is_told(header: str, fault: str) -> None:

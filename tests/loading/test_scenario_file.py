@@ -109,12 +109,40 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
         ("36h", "36h\n    framework: hugging", "s.yaml:7: jobs.0.framework: 'hugging' is not one of hf"),
         ("36h", "36h\n    techniques: {sharding: fsdp}", "'fsdp' is not one of none, ddp"),
         ("36h", "36h\n    confidence: 0.99", "s.yaml:7: jobs.0.confidence: 0.99 is more than can be guaranteed"),
+        ("36h", "36h\n    confidence: 95", "s.yaml:7: jobs.0.confidence: 95 is not a probability; write 95 % as 0.95"),
+        (
+            "36h",
+            "36h\n    early_stopping: 80",
+            "jobs.0.early_stopping: 80 is out of range; must be at most 1; write 80 %",
+        ),
+        (
+            "name: small",
+            "name: s\nlimits: {budget_confidence: 90 %}",
+            "'90 %' is not a number; write it as a share: 0.9",
+        ),
+        ("name: small", "name: s\nlimits:\n  budget_usd: 1,500", "is not a number; write it without commas: 1500"),
+        (
+            "name: small",
+            "name: s\nlimits: {budget_usd: 1,500}",
+            "s.yaml:2: limits.budget_usd: 1,500 is read as a number",
+        ),
+        (
+            "50000",
+            "20,000,000",
+            "s.yaml:5: jobs.0.work.samples: 20,000 is read as a number and a key; write the number",
+        ),
     ],
 )
 def test_one_wrong_thing_is_one_fault(old: str, new: str, fault: str) -> None:
     """A single slip is told once, in the words of the file, with its line."""
     (found,) = told(changed(old, new))
     assert fault in found
+
+
+def test_a_file_whose_list_of_jobs_is_misspelt_is_told_its_name(tmp_path: Path) -> None:
+    """It is no file of passwords then."""
+    (fault,) = told("job:\n  - {name: a}\n", tmp_path)
+    assert "the key is jobs, not job" in fault
 
 
 def test_aliases_of_cards_become_their_names() -> None:

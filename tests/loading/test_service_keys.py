@@ -19,6 +19,7 @@ from tests.helpers.services import SERVICE_FILE, desk
         ("jobs.desk.load=null", "is missing", "per_second: 12"),
         ("jobs.desk.stages.start=5m", "a service has no stages", "cold_start"),
         ("jobs.desk.load.profile=[1]", "a profile of 1 numbers", "24 for a day"),
+        ("jobs.desk.load.per_second=[1, 2]", "a list is not the load at the peak", "24 or 168 numbers as profile"),
     ],
 )
 def test_each_fault_is_one_line_with_what_would_be_right(setting: str, what: str, fix: str) -> None:

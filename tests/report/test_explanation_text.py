@@ -236,6 +236,13 @@ def test_no_line_is_wider_than_80(
     assert max(map(len, text.split("\n"))) <= WIDTH
 
 
+def test_a_long_setting_stays_whole() -> None:
+    """Half of a command cannot be pasted."""
+    setting = f"limits.providers.allow=[{','.join(f'provider-{number}' for number in range(12))}]"
+    relax = {"limit": "limits.providers", "from": "a", "to": "allow also b", "then": "1 x T4", "setting": setting}
+    assert f"     --set '{setting}'" in told(status="infeasible", relax=[relax]).split("\n")
+
+
 def test_a_memory_margin_is_told_to_a_tenth_of_a_per_cent() -> None:
     """Rounded away from the old value, so that what is read suffices."""
     relax = {"limit": "limits.vram_headroom", "from": 0.06, "to": 0.0129, "then": "1 x T4", "setting": "x=0.012"}

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RAREST_STATE = 0.002
 """Share of the time below which a state of the fleet is refused for, but not simulated."""
+LEAST_REFUSED = 1e-9
+"""Share of the requests below which none is refused: shares of a whole fleet add up to one but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def load_of(fleet: SimulatedFleet) -> FleetLoad:
         for state in fleet_states([fleet.spot[one] for one in standing]):
             found = _in_state(number, standing[np.asarray(state.answers, dtype=bool)], there, each, wanted)
             carried = sum(one.share for one in found)
-            refused += requests * state.share * max(0.0, 1.0 - carried)
+            refused += requests * state.share * (1.0 - carried if carried < 1.0 - LEAST_REFUSED else 0.0)
             if state.share < RAREST_STATE and not (number == fullest and all(state.answers)):
                 continue
             stretches += [

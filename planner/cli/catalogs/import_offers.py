@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.options import Day
 from planner.cli.output import STANDARD_OUTPUT, show
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ provider_option = click.option(
 )
 date_option = click.option(
     "--date",
-    type=click.DateTime(["%Y-%m-%d"]),
+    type=Day(),
     metavar="DATE",
     help="Day of the prices, where no column says so (default: that on which FILE was last written).",
 )

@@ -9,7 +9,7 @@ import click
 
 from planner.cli.catalogs.import_offers import date_option, provider_option
 from planner.cli.exit_codes import ListGroup
-from planner.cli.options import as_of_date, json_option
+from planner.cli.options import Day, as_of_date, json_option
 from planner.cli.output import show, write_either
 
 
@@ -159,8 +159,8 @@ def prices_list(as_of: datetime.datetime | None, as_json: bool) -> None:
 
 @prices.command("diff")
 @click.option("--provider", metavar="NAME", help="Only this provider.")
-@click.option("--from", "before", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Earlier day.")
-@click.option("--to", "after", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Later day [the newest].")
+@click.option("--from", "before", type=Day(), metavar="DATE", help="Earlier day.")
+@click.option("--to", "after", type=Day(), metavar="DATE", help="Later day [the newest].")
 @json_option
 def diff(
     provider: str | None, before: datetime.datetime | None, after: datetime.datetime | None, as_json: bool

@@ -89,11 +89,22 @@ Profile = Annotated[
 ]
 
 
+def _one_number(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        fix = f"give the peak here, and a list of {DAY} or {WEEK} numbers as profile; without a peak they are the load"
+        raise validation_error("a list is not the load at the peak", fix)
+    return value
+
+
+Peak = Annotated[Positive, BeforeValidator(_one_number)]
+"""Load at the peak, a single number."""
+
+
 class Load(StrictModel):
     """Requests that come, by the hour, and their lengths."""
 
-    per_second: Positive | None = Field(default=None, description="Requests per second at the peak.")
-    concurrent: Positive | None = Field(default=None, description="Requests in flight at the peak, in its place.")
+    per_second: Peak | None = Field(default=None, description="Requests per second at the peak.")
+    concurrent: Peak | None = Field(default=None, description="Requests in flight at the peak, in its place.")
     profile: Profile = Field(
         default=FLAT,
         description="flat, office, 24 numbers (each day), 168 numbers (a week from Monday 0:00 on), or a CSV file with "

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 import pytest
 
+from planner.analysis.serving.fleet import SimulatedFleet, load_of
+from planner.analysis.serving.losses import SpotKind
 from planner.analysis.serving.traffic import STREAMS, drawn_lengths, gaps
 from planner.estimates.inference.bulk import Lengths
 
@@ -23,3 +28,15 @@ def test_lengths_come_as_often_as_they_should() -> None:
     """Three to one."""
     lengths = Lengths(np.array([10.0, 20.0]), np.array([1.0, 1.0]), np.array([3.0, 1.0]))
     assert np.mean(drawn_lengths(lengths, 100, 1000, np.random.default_rng(1))) == pytest.approx(0.25, abs=0.01)
+
+
+def test_a_fleet_at_full_use_refuses_nothing_by_rounding() -> None:
+    """The shares of 9.78 and 10.96 requests/s add up to a little less than one."""
+    rates = np.array([9.78, 10.96])
+    fleet = SimpleNamespace(
+        replicas=np.ones((24, 2)),
+        job=SimpleNamespace(load=SimpleNamespace(hourly=(float(np.sum(rates)),) * 24, concurrent=None)),
+        capacities=SimpleNamespace(rate=rates),
+        spot=(SpotKind("", 1.0, float("inf"), 0.1),) * 2,
+    )
+    assert load_of(cast("SimulatedFleet", fleet)).refused == 0.0
