@@ -71,7 +71,7 @@ def plan(explanation: Explanation) -> list[str]:
     lines += [f"  {line}" for line in words.wrap_all(explanation.notes, words.width() - 2, 2)]
     lines.append("")
     binds = [words.shorten(binding_line(limit, explanation), line_room()) for limit in explanation.binding]
-    lines += words.section("Binds", binds or ["none: relaxing a single limit does not change the plan"])
+    lines += words.section("Binds", binds or ["none: relaxing a single limit does not lower the cost"])
     lines += words.section("Next", _next(explanation)) if explanation.next_steps else []
     lines += words.section("Prices", [past_line(one, explanation) for one in explanation.past_costs])
     jobs = dict.fromkeys(option.job for option in explanation.alternatives)

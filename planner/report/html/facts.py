@@ -116,7 +116,7 @@ def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
         if explanation is None or explanation.status == "infeasible":
             return [(label, words.sanitise(text)) for label, text in found if text]
         binds = [binding_line(limit, explanation) for limit in explanation.binding]
-        found += [("Binds", text) for text in binds or ["none: relaxing a single limit does not change the plan"]]
+        found += [("Binds", text) for text in binds or ["none: relaxing a single limit does not lower the cost"]]
         paying = [step for step in explanation.next_steps if step.change_to is not None]
         for step in paying:
             text = "; ".join(line.strip() for line in step_lines(step, explanation))
