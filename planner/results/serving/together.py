@@ -10,6 +10,8 @@ from planner.results.plan_parts import Hours, Spread
 if TYPE_CHECKING:
     from planner.results.plan import Plan
 
+SHARING = "services share "
+"""How the warning begins that says which limits hold services together."""
 _ROUNDING = 1e-6
 """Gap that is none: what is left of sums of dollars that were added and taken off again."""
 
@@ -17,6 +19,11 @@ _ROUNDING = 1e-6
 def services_usd(plan: Plan) -> float:
     """Return the dollars of the services of a plan."""
     return math.fsum(one.cost_usd for one in plan.services)
+
+
+def sharing_of(plan: Plan) -> tuple[str, ...]:
+    """Return what services of a plan share, and how they were planned for it; empty where each is planned alone."""
+    return tuple(one for one in plan.warnings if one.startswith(SHARING))
 
 
 def jobs_alone(plan: Plan) -> Plan:
@@ -31,6 +38,7 @@ def jobs_alone(plan: Plan) -> Plan:
     return plan.model_copy(
         update={
             "services": (),
+            "warnings": tuple(one for one in plan.warnings if not one.startswith(SHARING)),
             "status": "optimal" if gap is not None and gap <= _ROUNDING else plan.status,
             "objective": objective,
             "bound": bound,

@@ -46,10 +46,10 @@ def solve_together(
 
     Raises ScenarioError for what no service can have, and where jobs and service would share more than the budget.
     """
+    _check(scenario)
     if all(isinstance(job, ServeJob) for job in scenario.jobs):
         return solve_services(scenario, library, options, started, explains)
     check_is_definite(scenario)
-    _check(scenario)
     served = solve_services(services_alone(scenario), library, options, started, explains)
     if served.status not in _SOLVED:
         if served.infeasible is None or {one.limit for one in served.infeasible.relax} != {"limits.budget_usd"}:
@@ -110,9 +110,10 @@ def _check(scenario: Scenario) -> None:
     others = {job.name for job in scenario.jobs} - services
     for job in scenario.jobs:
         waits = {one.job for one in job.after}
-        if job.name in others and waits & services:
+        if waits & services:
             what = "waits for a service, which does not end"
-            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.after", what, "let the service wait for the job"))
+            fix = "let the service wait for the job" if job.name in others else "let both wait for the same jobs, or none"
+            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.after", what, fix))
         if job.name in others or others <= ends_before(scenario, job.name):
             continue
         limits = scenario.limits
