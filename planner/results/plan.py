@@ -243,6 +243,8 @@ class Plan(Part):
     inputs: Inputs | None = None
     services: tuple[Service, ...] = ()
     """Fleets by the hour; in JSON they stand among the jobs."""
+    shared_bound_usd: float | None = None
+    """Least dollars of services that share a limit; None where the sum of their bounds holds."""
 
     @model_validator(mode="before")
     @classmethod
@@ -259,7 +261,7 @@ class Plan(Part):
         """Return the data with the services after the jobs."""
         data: dict[str, Any] = handler(self)
         data["jobs"] = [*data["jobs"], *data.pop("services", ())]
-        return data
+        return {key: value for key, value in data.items() if key != "shared_bound_usd" or value is not None}
 
     @property
     def is_timetable(self) -> bool:
@@ -286,8 +288,7 @@ class Plan(Part):
         bill = [(job.name, line.item, f"${line.usd:,.2f}") for job in self.jobs for line in job.bill]
         plan = html_table(f"{self.scenario}: {self.status}{figures}", header, rows)
         return (
-            plan_picture(self.jobs, self.is_timetable)
-            + plan
+            plan_picture(self.jobs, self.is_timetable) + plan
             + (html_table("bill", ("job", "item", "dollars"), bill) if bill else "")
         )
 

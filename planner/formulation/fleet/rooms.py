@@ -28,7 +28,7 @@ def with_room(problem: FleetProblem, others: Sequence[Taker]) -> FleetProblem:
     """Return the problem with what is left of shared limits in each hour, others having taken their machines."""
     if not others:
         return replace(problem, room=None, rooms=())
-    hours = math.lcm(problem.hours, *(one.hours for one, _ in others))
+    hours = math.lcm(problem.hours, *(len(fleets) for _, fleets in others))
     used = sum((_used(problem, one, fleets, hours) for one, fleets in others), np.zeros((hours, len(_limits(problem)))))
     least = np.asarray(_limits(problem)) - used
     least = np.min(least.reshape(hours // problem.hours, problem.hours, -1), axis=0)
@@ -36,15 +36,18 @@ def with_room(problem: FleetProblem, others: Sequence[Taker]) -> FleetProblem:
     return replace(problem, room=room.reshape(-1).astype(np.int64), rooms=tuple(_room(problem, row) for row in rows))
 
 
-def keeps_shared_limits(takers: Sequence[Taker]) -> bool:
-    """Return whether fleets together keep, in each hour, the limits of the first problem."""
-    return not broken_limits(takers)
+def most_used(takers: Sequence[Taker]) -> dict[str, float]:
+    """Return what fleets take of each shared limit in the hour in which they take most."""
+    hours = math.lcm(*(len(fleets) for _, fleets in takers))
+    first = takers[0][0]
+    used = sum((_used(first, one, fleets, hours) for one, fleets in takers), np.zeros((hours, len(_limits(first)))))
+    return dict(zip(_names(first), np.max(used, axis=0).tolist(), strict=True))
 
 
 def broken_limits(takers: Sequence[Taker]) -> dict[str, int]:
     """Return the shared limits that fleets together break, each with the number of hours."""
     first = takers[0][0]
-    hours = math.lcm(*(one.hours for one, _ in takers))
+    hours = math.lcm(*(len(fleets) for _, fleets in takers))
     limits = np.asarray(_limits(first))
     used = sum((_used(first, one, fleets, hours) for one, fleets in takers), np.zeros((hours, len(limits))))
     over = used > limits + LOAD_TOLERANCE * np.maximum(1.0, limits)
@@ -72,8 +75,8 @@ def _used(limited: FleetProblem, one: FleetProblem, fleets: Floats, hours: int) 
     columns += [gpus[:, one.provider == provider].sum(axis=1) for provider in limited.quota]
     columns += [gpus.sum(axis=1)] if limited.max_gpus is not None else []
     columns += [fleets @ one.usd] if limited.max_usd_per_hour is not None else []
-    taken = np.stack(columns, axis=1) if columns else np.zeros((one.hours, 0))
-    return np.tile(taken, (hours // one.hours, 1))
+    taken = np.stack(columns, axis=1) if columns else np.zeros((len(fleets), 0))
+    return np.tile(taken, (hours // len(fleets), 1))
 
 
 def _room(problem: FleetProblem, row: Floats) -> Room:

@@ -48,7 +48,9 @@ def several_lines(plan: Plan) -> list[str]:
 
 def shared_lines(plan: Plan) -> list[str]:
     """Return what services share in a plan, and how they were planned for it."""
-    return [f"  {line}" for one in sharing_of(plan) for line in words.wrap_lines(words.sanitise(one), words.width() - 2, 4)]
+    return [
+        f"  {line}" for one in sharing_of(plan) for line in words.wrap_lines(words.sanitise(one), words.width() - 2, 4)
+    ]
 
 
 def _service(service: Service, plan: Plan) -> list[str]:

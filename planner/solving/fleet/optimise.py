@@ -87,8 +87,9 @@ def first_fleets(
 ) -> tuple[Floats, tuple[float, ...]]:
     """Return the best fleets (f, kinds) of a few loads, and the loads that no fleet carries.
 
-    What carries a load carries a lower one, so that the peak of each room decides whether there are any. From the moment `until` on
-    the peaks of one kind alone take their place; where there are none, the search goes on until it knows of a fleet.
+    What carries a load carries a lower one, so that the peak of each room decides whether there are any. From the
+    moment `until` on the peaks of one kind alone take their place; where there are none, the search goes on until it
+    knows of a fleet.
     """
     hours = _hours_that_decide(problem)
     some = hours[np.unique(np.linspace(0, len(hours) - 1, FIRST_LOADS).astype(int))]

@@ -72,7 +72,12 @@ def central_multipliers(problem: FleetProblem, classes: HourClasses, pool: Float
 
 
 def fleets_at_prices(
-    problem: FleetProblem, prices: Floats, hours: Integers, solver: str, losses: list[Floats], until: float | None = None
+    problem: FleetProblem,
+    prices: Floats,
+    hours: Integers,
+    solver: str,
+    losses: list[Floats],
+    until: float | None = None,
 ) -> tuple[Floats, Floats]:
     """Return the best fleet (hours, kinds) of some hours at prices (hours, kinds), and bounds (hours,) on dollars.
 

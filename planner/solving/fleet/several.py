@@ -1,8 +1,9 @@
 """Several services that share stock, quotas, GPUs, dollars per hour and a budget: in turn, in every order.
 
 Each is planned alone first. Where the fleets together break a shared limit in some hour, services are planned in turn,
-each with what those before it left of every hour; the cheapest order is kept. The sum of the bounds of the services
-alone holds for all of them together: what one has for itself costs no more.
+each with what those before it left of every hour; the cheapest order is kept. Then each is planned once more with what
+the others leave, beginning with the best fleets of single hours. The sum of the bounds of the services alone holds for
+all of them together: what one has for itself costs no more. Hours of all services together give a closer one.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from planner.formulation.fleet.rooms import broken_limits, with_room
+import numpy as np
+
+from planner.formulation.fleet.rooms import broken_limits, most_used, with_room
 from planner.results.plan_parts import Relaxation
 from planner.results.serving.together import SHARING
 from planner.results.ways.considered import Infeasible
 from planner.scenario.serving.job import ServeJob
+from planner.solving.fleet.clock import has_passed
+from planner.solving.fleet.joint import joint_hours
 from planner.solving.fleet.optimise import FLEET_GAP, SolvedFleet, optimise_fleet
 
 if TYPE_CHECKING:
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     from planner.formulation.fleet.problem import FleetProblem
     from planner.scenario.scenario import Scenario, SolveOptions
 
+MOST_TURNS = 3
+"""Times that each service is planned again with what the others leave."""
 MOST_IN_EVERY_ORDER = 4
 """Services up to which every order is tried: 24 of four; of more, each is planned first once."""
 
@@ -43,6 +50,8 @@ class SharedFleets:
     broken: Mapping[str, int] = field(default_factory=dict)  # shared limits that the fleets alone break, with hours
     order: tuple[str, ...] = ()  # in which they were planned; empty where each has what it would have alone
     orders: int = 0
+    alone_usd: float = math.inf  # of the fleets that each would have for itself
+    is_impossible: bool = False  # some hour has no fleets within the limits of all
 
     @property
     def is_feasible(self) -> bool:
@@ -65,17 +74,23 @@ def optimise_fleets(
     free = {name: replace(problems[name], budget_usd=None) for name in names}
     alone = {name: optimise_fleet(free[name], options, until) for name in names}
     bound = math.fsum(alone[name].bound * cycles[name] for name in names)
-    facts = {"alone": alone, "bound_usd": bound}
-    fleets = {name: one.fleets for name, one in alone.items() if one.fleets is not None}
+    found = SharedFleets(free, alone, alone, bound_usd=bound)
+    fleets = _fleets_of(alone)
     if len(fleets) < len(names):
-        return SharedFleets(free, alone, **facts)
+        return found
     broken = broken_limits([(free[name], fleets[name]) for name in names])
-    found = SharedFleets(free, alone, usd=_usd(free, fleets, cycles), broken=broken, **facts)
+    usd = _usd(free, fleets, cycles)
+    found = replace(found, usd=usd, alone_usd=usd, broken=broken)
     if broken:
-        found = _in_turn(found, cycles, options, until)
-    if budget_usd is None or found.usd <= budget_usd * (1.0 + FLEET_GAP) or bound > budget_usd:
+        found = _hour_by_hour(_in_turn(found, cycles, options, until), cycles, options, until)
+    if budget_usd is None or found.usd <= budget_usd * (1.0 + FLEET_GAP) or found.bound_usd > budget_usd:
         return found
     return _within_budget(found, cycles, budget_usd, options, until) if found.is_feasible else found
+
+
+def _fleets_of(solved: Mapping[str, SolvedFleet]) -> dict[str, Floats]:
+    """Return the fleets of the services that have one."""
+    return {name: one.fleets for name, one in solved.items() if one.fleets is not None}
 
 
 def _usd(problems: Mapping[str, FleetProblem], fleets: Mapping[str, Floats], cycles: Mapping[str, float]) -> float:
@@ -107,16 +122,67 @@ def _in_turn(
             planned[name] = known[before]
             if planned[name][1].fleets is None:
                 break
-        fleets = {name: one.fleets for name, (_, one) in planned.items() if one.fleets is not None}
+        fleets = _fleets_of({name: one for name, (_, one) in planned.items()})
         usd = _usd(found.problems, fleets, cycles) if len(fleets) == len(order) else math.inf
         if usd < best.usd * (1.0 - FLEET_GAP):
             each = {name: planned[name][1] for name in order}
             best = replace(best, solved=each, usd=usd, order=order)
-    best = replace(best, orders=len(orders))
-    if not best.is_feasible:
-        return best
-    # Each service is told what all others take: what it could have in their midst, whatever the order was.
-    return replace(best, problems={name: _amid(best, name) for name in best.problems})
+    return replace(best, orders=len(orders))
+
+
+def _hour_by_hour(
+    found: SharedFleets, cycles: Mapping[str, float], options: SolveOptions, until: float | None
+) -> SharedFleets:
+    """Return the fleets with a closer bound, and better ones where the best fleets of single hours lead to them."""
+    if has_passed(until):
+        return _amid_others(found)
+    known = {name: [fleets] for name, fleets in _fleets_of(found.alone).items()}
+    if found.is_feasible:
+        known = {name: [*known[name], fleets] for name, fleets in _fleets_of(found.solved).items()}
+    joint = joint_hours(found.problems, known, cycles, options, until)
+    found = replace(found, bound_usd=max(found.bound_usd, joint.bound_usd), is_impossible=joint.is_impossible)
+    starts = [_fleets_of(found.solved)] if found.is_feasible else []
+    if joint.fleets is not None and _keeps_loads(found, joint.fleets):
+        starts.append(dict(joint.fleets))
+    for start in starts:
+        solved = _improved(found, start, cycles, options, until)
+        usd = _usd(found.problems, _fleets_of(solved), cycles)
+        if usd < found.usd * (1.0 - FLEET_GAP):
+            found = replace(found, solved=solved, usd=usd)
+    return _amid_others(found)
+
+
+def _keeps_loads(found: SharedFleets, fleets: Mapping[str, Floats]) -> bool:
+    """Return whether fleets of single hours are fleets of the services: of as many hours, each carrying its load."""
+    return all(
+        len(fleets[name]) == one.hours and bool(np.all(np.diag(one.fits(fleets[name], np.arange(one.hours)))))
+        for name, one in found.problems.items()
+    )
+
+
+def _improved(
+    found: SharedFleets, start: Mapping[str, Floats], cycles: Mapping[str, float], options: SolveOptions,
+    until: float | None,
+) -> dict[str, SolvedFleet]:  # fmt: skip
+    """Return fleets of which each is planned again with what the others leave, as long as dollars fall."""
+    solved = {name: replace(found.alone[name], fleets=fleets) for name, fleets in start.items()}
+    for _ in range(MOST_TURNS):
+        before = _usd(found.problems, _fleets_of(solved), cycles)
+        for name in sorted(solved):
+            problem = _amid(replace(found, solved=solved), name)
+            other, own = optimise_fleet(problem, options, until), solved[name].fleets
+            if other.fleets is not None and own is not None and problem.cost(other.fleets) < problem.cost(own):
+                solved[name] = replace(other, kept=found.alone[name].kept)
+        if _usd(found.problems, _fleets_of(solved), cycles) >= before * (1.0 - FLEET_GAP) or has_passed(until):
+            break
+    return solved
+
+
+def _amid_others(found: SharedFleets) -> SharedFleets:
+    """Return the fleets, with what all others leave in the problem of each service."""
+    if not found.is_feasible:
+        return found
+    return replace(found, problems={name: _amid(found, name) for name in found.problems})
 
 
 def _after(
@@ -139,7 +205,8 @@ def _after(
 def _amid(found: SharedFleets, name: str) -> FleetProblem:
     """Return the problem of a service with what all others leave."""
     others = sorted(one for one in found.solved if one != name)
-    takers = [(found.problems[one], fleets) for one in others if (fleets := found.solved[one].fleets) is not None]
+    fleets = _fleets_of(found.solved)
+    takers = [(found.problems[one], fleets[one]) for one in others if one in fleets]
     return with_room(found.problems[name], takers)
 
 
@@ -159,18 +226,18 @@ def _within_budget(
         other = optimise_fleet(replace(_amid(replace(found, solved=solved), name), budget_usd=left), options, until)
         if other.fleets is not None:
             solved[name] = other
-            return replace(found, solved=solved, usd=usd + (found.problems[name].cost(other.fleets) - own) * cycles[name])
+            usd += (found.problems[name].cost(other.fleets) - own) * cycles[name]
+            return replace(found, solved=solved, usd=usd)
     return found
 
 
 def sharing_notes(found: SharedFleets, market: Market) -> tuple[str, ...]:
     """Return which limits the services share in the plan, and how they were planned."""
-    if not found.order:
+    if not found.broken:
         return ()
     names = ", ".join(limit_words(one, market) for one in found.broken)
-    order = ", then ".join(found.order)
-    every = "the cheapest of all orders" if len(found.order) <= MOST_IN_EVERY_ORDER else f"of {found.orders} orders"
-    return (f"{SHARING}{names}: planned in turn, {order}, {every}",)
+    order = f" ({' before '.join(found.order)} costs least)" if found.order else ""
+    return (f"{SHARING}{names}: planned in turn{order}, each with what the others leave",)
 
 
 def limit_words(limit: str, market: Market) -> str:
@@ -181,7 +248,7 @@ def limit_words(limit: str, market: Market) -> str:
     return f"the quota of {market.providers[int(number)]}" if what == "quota" else f"limits.{what}"
 
 
-def explain_shared(scenario: Scenario, problems: Mapping[str, FleetProblem], found: SharedFleets) -> Infeasible:
+def explain_shared(scenario: Scenario, found: SharedFleets) -> Infeasible:
     """Return what services that each have a fleet alone need to have them together."""
     hours = max(job.for_hours for job in scenario.jobs if isinstance(job, ServeJob))
     if found.is_feasible:
@@ -192,4 +259,13 @@ def explain_shared(scenario: Scenario, problems: Mapping[str, FleetProblem], fou
             setting=f"limits.budget_usd={more}",
         )  # fmt: skip
         return Infeasible(relax=(change,))
-    return Infeasible()
+    takers = [(found.problems[name], fleets) for name, fleets in _fleets_of(found.alone).items()]
+    peaks, name = most_used(takers), next(iter(found.broken))
+    setting = f"limits.{name}={math.ceil(peaks[name])}" if name.startswith("max_") else ""
+    if len(found.broken) > 1 or not setting:
+        return Infeasible()
+    change = Relaxation(
+        limit=f"limits.{name}", **{"from": getattr(scenario.limits, name), "to": float(math.ceil(peaks[name]))},
+        then=f"${found.alone_usd:,.2f} for all services", cost_usd=found.alone_usd, hours=hours, setting=setting,
+    )  # fmt: skip
+    return Infeasible(relax=(change,))

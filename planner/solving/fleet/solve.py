@@ -90,19 +90,22 @@ def solve_services(
         "as_of": (options.as_of or datetime.date.today()).isoformat(),
         "candidates": _counts(scenario, served, found),
     }
-    budget = scenario.limits.budget_usd
+    budget, unknown = scenario.limits.budget_usd, bool(found.broken) and not (found.is_feasible or found.is_impossible)
     if not found.is_feasible or (budget is not None and found.usd > budget * (1.0 + FLEET_GAP)):
-        infeasible = _explained(asked, found) if explains else None
+        infeasible = _explained(asked, found) if explains and not unknown else None
+        status = "no_plan" if unknown else "infeasible"
         return Plan(
-            **facts, seconds=perf_counter() - started, status="infeasible", objective=None, bound=None, gap=None,
+            **facts, seconds=perf_counter() - started, status=status, objective=None, bound=None, gap=None,
             cost_usd=None, hours=None, infeasible=infeasible,
         )  # fmt: skip
     services = tuple(_service(asked, found, job.name, explains) for job in jobs)
+    shared = min(found.bound_usd, found.usd) if found.broken else None
     notes = (note for one in services for note in one.notes)
     return Plan(
         **facts,
         seconds=perf_counter() - started,
-        **figures(services),
+        **figures(services, shared),
+        shared_bound_usd=shared,
         budget_usd=budget,
         services=services,
         warnings=tuple(dict.fromkeys((*sharing_notes(found, market), *notes))),
@@ -142,12 +145,13 @@ def _explained(asked: _Asked, found: SharedFleets) -> Infeasible:
                 asked.alone(name), asked.served[name], asked.problems[name], one, asked.market, asked.library,
                 asked.options,
             )  # fmt: skip
-    return explain_shared(asked.scenario, asked.problems, found)
+    return explain_shared(asked.scenario, found)
 
 
-def figures(services: tuple[Service, ...]) -> dict[str, Any]:
-    """Return the fields of a plan that follow from its services."""
-    usd, bound = sum(one.cost_usd for one in services), sum(one.bound_usd for one in services)
+def figures(services: tuple[Service, ...], shared_bound_usd: float | None = None) -> dict[str, Any]:
+    """Return the fields of a plan that follow from its services, with the bound of those that share a limit."""
+    usd = sum(one.cost_usd for one in services)
+    bound = sum(one.bound_usd for one in services) if shared_bound_usd is None else min(shared_bound_usd, usd)
     gap = max(0.0, usd - bound) / max(usd, 1e-9)
     hours = max(one.for_hours for one in services)
     return {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from planner.decode.inputs import build_joint_inputs
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.results.plan_parts import Hours, Relaxation, Spread
+from planner.results.serving.together import services_bound_usd
 from planner.results.ways.considered import CandidateCounts, Infeasible
 from planner.scenario.serving.job import ServeJob
 from planner.scenario.serving.together import ends_before, services_alone, without_services
@@ -73,7 +74,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
     usd = math.fsum(one.cost_usd for one in services)
     assert plan.objective is not None and plan.cost_usd is not None and plan.hours is not None
     objective = plan.objective + usd
-    bound = None if plan.bound is None else plan.bound + math.fsum(one.bound_usd for one in services)
+    bound = None if plan.bound is None else plan.bound + services_bound_usd(served)
     ends = max(one.starts_at_hours + one.for_hours for one in services)
     late = plan.cost_at_confidence
     ages = [age for age in (plan.price_age_days, served.price_age_days) if age is not None]
@@ -90,6 +91,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
         "price_age_days": max(ages, default=None),
         "candidates": _counts(plan.candidates, served.candidates),
         "services": services,
+        "shared_bound_usd": served.shared_bound_usd,
         "warnings": tuple(dict.fromkeys((*plan.warnings, *served.warnings))),
         "inputs": build_joint_inputs(scenario, plan.jobs, services),
     }
@@ -112,7 +114,9 @@ def _check(scenario: Scenario) -> None:
         waits = {one.job for one in job.after}
         if waits & services:
             what = "waits for a service, which does not end"
-            fix = "let the service wait for the job" if job.name in others else "let both wait for the same jobs, or none"
+            fix = (
+                "let the service wait for the job" if job.name in others else "let both wait for the same jobs, or none"
+            )
             faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.after", what, fix))
         if job.name in others or others <= ends_before(scenario, job.name):
             continue
