@@ -49,13 +49,13 @@ def render(plan: Plan) -> str:
 
 def _together(plan: Plan, services: str) -> str:
     """Return the text of a plan of jobs and services: what both cost, then each."""
-    from planner.report.inference.fleet import both_headline
+    from planner.report.inference.fleet import both_headline, shared_lines
     from planner.results.serving.together import jobs_alone
 
     first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {both_headline(plan)}", words.width(), 2)
     jobs = jobs_alone(plan)
     jobs = jobs.model_copy(update={"scenario": jobs.jobs[0].name}) if len(jobs.jobs) == 1 else jobs
-    return "\n".join([*first, "", render(jobs), "", services])
+    return "\n".join([*first, *shared_lines(plan), "", render(jobs), "", services])
 
 
 def _single(plan: Plan) -> list[str]:

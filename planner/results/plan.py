@@ -243,6 +243,8 @@ class Plan(Part):
     inputs: Inputs | None = None
     services: tuple[Service, ...] = ()
     """Fleets by the hour; in JSON they stand among the jobs."""
+    shared_bound_usd: float | None = None
+    """Least dollars of services that share a limit; None where the sum of their bounds holds."""
 
     @model_validator(mode="before")
     @classmethod
@@ -259,7 +261,7 @@ class Plan(Part):
         """Return the data with the services after the jobs."""
         data: dict[str, Any] = handler(self)
         data["jobs"] = [*data["jobs"], *data.pop("services", ())]
-        return data
+        return {key: value for key, value in data.items() if key != "shared_bound_usd" or value is not None}
 
     @property
     def is_timetable(self) -> bool:

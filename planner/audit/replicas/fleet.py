@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.audit.replicas.fleet_kind import CAPACITY_ROOM, CLOSE, AuditedKind, equal
 from planner.audit.replicas.service_facts import facts_of_service, services_of_fleet, totals_of_services
+from planner.audit.replicas.shared_hours import shared_hours
 from planner.scenario.serving.job import ServeJob
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
@@ -40,7 +41,7 @@ def audit_services(plan: Plan, scenario: Scenario, library: Library, tolerance: 
             found += [Violation(service.name, *broken) for broken in _service(service, job, scenario, library)]
         except (ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
             found.append(Violation(service.name, "figures", "something to compute", repr(error)))
-    found += _begins(plan, scenario, tolerance)
+    found += _begins(plan, scenario, tolerance) + shared_hours(plan, scenario)
     return found + (_end(plan, tolerance) if plan.jobs else totals_of_services(plan, scenario, tolerance))
 
 

@@ -81,7 +81,8 @@ def services_of_fleet(
 def totals_of_services(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
     """Return totals of a plan that are not those of its services, and a budget that they exceed."""
     usd = math.fsum(one.cost_usd for one in plan.services)
-    bound = math.fsum(one.bound_usd for one in plan.services)
+    alone = math.fsum(one.bound_usd for one in plan.services)
+    bound = alone if plan.shared_bound_usd is None else plan.shared_bound_usd
     hours = max((one.for_hours for one in plan.services), default=0.0)
     cost, time = plan.cost_usd, plan.hours
     figures = (
@@ -104,6 +105,7 @@ def totals_of_services(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> 
     found += compare("", "price_age_days", oldest, plan.price_age_days, tolerance)
     found += _counts(plan, tolerance)
     room = tolerance.room("usd", usd)
+    found += [Violation("", *one) for one in at_most("shared_bound_usd", usd, bound, room)]
     return found + [Violation("", *one) for one in at_most("cost_usd", scenario.limits.budget_usd, usd, room)]
 
 

@@ -1,4 +1,4 @@
-"""Hours that look alike: with the same load, and the same loads before and after them.
+"""Hours that look alike: with the same load and limits, and the same ones before and after them.
 
 Tuesday at ten and Wednesday at ten differ in nothing that a fleet could use, so that they have one price.
 """
@@ -39,9 +39,10 @@ class HourClasses(NamedTuple):
         return self.of_hour[(self.first + 1) % len(self.of_hour)]
 
 
-def hour_classes(load: Floats) -> HourClasses:
-    """Return the classes of the hours of a cycle with a load (hours,)."""
-    around = np.stack([np.roll(load, -away) for away in range(-REACH, REACH + 1)], axis=1)
+def hour_classes(load: Floats, room: Integers | None = None) -> HourClasses:
+    """Return the classes of the hours of a cycle with a load (hours,), and a room (hours,) where hours have several."""
+    columns = [load] if room is None else [load, room.astype(float)]
+    around = np.stack([np.roll(one, -away) for one in columns for away in range(-REACH, REACH + 1)], axis=1)
     _, of_hour = np.unique(around, axis=0, return_inverse=True)
     of_hour = of_hour.reshape(-1).astype(np.int64)
     pairs = np.stack([of_hour, np.roll(of_hour, -1)], axis=1)

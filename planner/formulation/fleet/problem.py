@@ -23,6 +23,16 @@ LOAD_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
+class Room:
+    """What an hour has of limits that other services take a part of."""
+
+    stock: Mapping[int, int]
+    quota: Mapping[int, int]
+    max_gpus: int | None
+    max_usd_per_hour: float | None
+
+
+@dataclass(frozen=True)
 class FleetProblem:
     """Columns (kinds,) of kinds of machines, (hours,) of hours of the cycle, (groups,) of spot groups."""
 
@@ -46,6 +56,8 @@ class FleetProblem:
     budget_usd: float | None = None  # of one cycle
     most_on_spot: float = 1.0  # share of the load
     least_on_spot: float = 0.0
+    room: Integers | None = None  # (hours,), place in `rooms` of each hour; None: the limits above hold in all hours
+    rooms: tuple[Room, ...] = ()
 
     @property
     def hours(self) -> int:
@@ -67,6 +79,26 @@ class FleetProblem:
         columns = ("capacity", "usd", "start_usd", "gpus", "replicas", "committed", "offer", "provider", "group")
         picked: dict[str, Any] = {name: getattr(self, name)[keep] for name in columns}
         return replace(self, **picked)
+
+    def in_hour(self, hour: int) -> FleetProblem:
+        """Return the problem with the limits of one hour."""
+        if self.room is None:
+            return self
+        one = self.rooms[int(self.room[hour])]
+        limits = {name: getattr(one, name) for name in ("stock", "quota", "max_gpus", "max_usd_per_hour")}
+        return replace(self, **limits, room=None, rooms=())
+
+    def fits(self, fleets: Floats, hours: Integers) -> Flags:
+        """Return which fleets (hours, f) some hours may have: they carry its load within its limits."""
+        loads = self.load[hours]
+        wanted = (loads - LOAD_TOLERANCE * np.maximum(1.0, loads))[:, None]
+        if self.room is None:
+            return np.asarray(self.greatest_load(fleets) >= wanted)
+        found = np.zeros((len(hours), len(fleets)), dtype=bool)
+        for room in np.unique(self.room[hours]).tolist():
+            same = self.room[hours] == room
+            found[same] = self.in_hour(int(hours[same][0])).greatest_load(fleets) >= wanted[same]
+        return found
 
     def as_needed(self) -> FleetProblem:
         """Return the problem without capacity beyond the peak, and replicas beyond those that must stand."""

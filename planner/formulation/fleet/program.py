@@ -21,7 +21,7 @@ def fleet_program(problem: FleetProblem, load: float, usd: Floats, losses: Seque
 
     `losses` are rows (groups + 1,) of weights of spot groups and of what is on demand, see `losses`.
     """
-    rows = [*_load_rows(problem, load), *_loss_rows(problem, load, losses), *_limit_rows(problem)]
+    rows = [*_load_rows(problem, load), *_loss_rows(problem, load, losses), *limit_rows(problem)]
     return Program(
         lower=np.zeros(problem.kinds),
         upper=most_machines(problem).astype(float),
@@ -75,7 +75,7 @@ def _loss_rows(problem: FleetProblem, load: float, losses: Sequence[Floats]) -> 
     ]
 
 
-def _limit_rows(problem: FleetProblem) -> list[Rows]:
+def limit_rows(problem: FleetProblem) -> list[Rows]:
     """Return the rows of what there is at one time: GPUs, quota, stock, dollars per hour."""
     gpus = problem.gpus.astype(float)
     limits: list[tuple[str, Floats, float]] = []

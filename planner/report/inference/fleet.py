@@ -12,7 +12,7 @@ from planner.report.inference.plan import HOSTS, MOST_SERVICES, engine_name, ser
 from planner.report.notes import render_notes
 from planner.report.serving.strip import strip
 from planner.results.serving.differences import BINDING_WORDS, replicas_text, seconds_text
-from planner.results.serving.together import services_usd
+from planner.results.serving.together import services_usd, sharing_of
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan
@@ -28,10 +28,29 @@ MOST_NOTE_LINES = 6
 
 def render_services(plan: Plan) -> str:
     """Return the text of a plan of services."""
-    lines: list[str] = []
+    lines = [] if len(plan.services) == 1 or plan.jobs else several_lines(plan)
     for service in plan.services:
         lines += [*([""] if lines else []), *_service(service, plan)]
     return "\n".join(lines)
+
+
+def several_lines(plan: Plan) -> list[str]:
+    """Return the first lines of a plan of several services: what all cost, how far that is proven, what they share."""
+    usd = plan.cost_usd.expected if plan.cost_usd else 0.0
+    month = math.fsum(one.fleet.usd_per_month for one in plan.services)
+    text = (
+        f"{words.sanitise(plan.scenario)}: {len(plan.services)} services, {words.usd(month)} a month, "
+        f"{proven(1.0 if plan.gap is None else plan.gap)}; {words.usd(usd)} in all"
+    )
+    budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
+    return [*words.wrap_lines(text + budget, words.width(), 3), *shared_lines(plan)]
+
+
+def shared_lines(plan: Plan) -> list[str]:
+    """Return what services share in a plan, and how they were planned for it."""
+    return [
+        f"  {line}" for one in sharing_of(plan) for line in words.wrap_lines(words.sanitise(one), words.width() - 2, 4)
+    ]
 
 
 def _service(service: Service, plan: Plan) -> list[str]:
@@ -55,7 +74,7 @@ def sections(service: Service, plan: Plan) -> list[tuple[str, list[str]]]:
         ("Next", _looser(service)),
         ("Simpler", _simpler(fleet)),
         ("Service", _api(fleet)),
-        ("Limits", _budget(plan)),
+        ("Limits", _budget(plan) if len(plan.services) == 1 else []),
         ("Prices", _prices(service)),
         ("Scope", _scope(service, plan)),
     ]
@@ -91,7 +110,8 @@ def both_headline(plan: Plan) -> str:
     later = [one for one in plan.services if one.starts_at_hours > 0]
     starts = ", ".join(f"{words.sanitise(one.name)} from {words.hours(one.starts_at_hours)} on" for one in later)
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
-    text = f"{words.usd(whole)}{budget}, of it {words.usd(services_usd(plan))} for the service"
+    services = "service" if len(plan.services) == 1 else f"{len(plan.services)} services"
+    text = f"{words.usd(whole)}{budget}, of it {words.usd(services_usd(plan))} for the {services}"
     return f"{text}; {starts}" if starts else text
 
 

@@ -10,6 +10,8 @@ from planner.results.plan_parts import Hours, Spread
 if TYPE_CHECKING:
     from planner.results.plan import Plan
 
+SHARING = "services share "
+"""How the warning begins that says which limits hold services together."""
 _ROUNDING = 1e-6
 """Gap that is none: what is left of sums of dollars that were added and taken off again."""
 
@@ -19,9 +21,21 @@ def services_usd(plan: Plan) -> float:
     return math.fsum(one.cost_usd for one in plan.services)
 
 
+def services_bound_usd(plan: Plan) -> float:
+    """Return the dollars below which the services of a plan cost no less together."""
+    if plan.shared_bound_usd is not None:
+        return plan.shared_bound_usd
+    return math.fsum(one.bound_usd for one in plan.services)
+
+
+def sharing_of(plan: Plan) -> tuple[str, ...]:
+    """Return what services of a plan share, and how they were planned for it; empty where each is planned alone."""
+    return tuple(one for one in plan.warnings if one.startswith(SHARING))
+
+
 def jobs_alone(plan: Plan) -> Plan:
     """Return a plan without its services: dollars, bound and budget less theirs, hours until the last job ends."""
-    usd, least = services_usd(plan), math.fsum(one.bound_usd for one in plan.services)
+    usd, least = services_usd(plan), services_bound_usd(plan)
     objective = None if plan.objective is None else plan.objective - usd
     bound = None if plan.bound is None else plan.bound - least
     gap = None if objective is None or bound is None else max(0.0, objective - bound) / max(abs(objective), 1e-9)
@@ -31,6 +45,8 @@ def jobs_alone(plan: Plan) -> Plan:
     return plan.model_copy(
         update={
             "services": (),
+            "shared_bound_usd": None,
+            "warnings": tuple(one for one in plan.warnings if not one.startswith(SHARING)),
             "status": "optimal" if gap is not None and gap <= _ROUNDING else plan.status,
             "objective": objective,
             "bound": bound,

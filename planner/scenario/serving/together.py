@@ -35,3 +35,9 @@ def services_alone(scenario: Scenario) -> Scenario:
     """Return the scenario with its services alone, which wait for nothing."""
     jobs = (job.model_copy(update={"after": ()}) for job in scenario.jobs if isinstance(job, ServeJob))
     return scenario.model_copy(update={"jobs": tuple(jobs), "jobs_written": ()})
+
+
+def service_alone(scenario: Scenario, name: str) -> Scenario:
+    """Return the scenario with one of its services alone, which waits for nothing."""
+    alone = services_alone(scenario)
+    return alone.model_copy(update={"jobs": tuple(job for job in alone.jobs if job.name == name)})

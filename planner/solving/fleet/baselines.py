@@ -89,5 +89,5 @@ def _peak_mix(problem: FleetProblem, options: SolveOptions) -> float | None:
     hour = replace(problem, load=peak, start_usd=np.zeros(problem.kinds))
     hour = hour.choosing(undominated_kinds(hour))
     losses = first_rows(hour.availability, hour.served_share)
-    fleets, bounds = fleets_at_prices(hour, hour.usd[None, :], peak, options.solver, losses)
+    fleets, bounds = fleets_at_prices(hour, hour.usd[None, :], np.zeros(1, dtype=np.int64), options.solver, losses)
     return None if np.isnan(bounds[0]) else float(fleets[0] @ hour.usd)

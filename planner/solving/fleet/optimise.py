@@ -18,10 +18,10 @@ from planner.formulation.fleet.prices import hour_prices
 from planner.solving.fleet.baselines import machines_alone
 from planner.solving.fleet.clock import has_passed, latest_moment
 from planner.solving.fleet.path import through_pool
-from planner.solving.fleet.refine import central_multipliers, enriched, fits_of, fleets_at_prices
+from planner.solving.fleet.refine import central_multipliers, enriched, fleets_at_prices
 
 if TYPE_CHECKING:
-    from planner.arrays import Floats
+    from planner.arrays import Floats, Integers
     from planner.formulation.fleet.problem import FleetProblem
     from planner.scenario.scenario import SolveOptions
 
@@ -70,6 +70,8 @@ def optimise_fleet(problem: FleetProblem, options: SolveOptions, until: float | 
         return SolvedFleet(None, 0.0, missing, len(keep))
     fleets, bound = _in_rounds(small, pool, options, losses, until)
     usd = small.cost(fleets)
+    if not bool(np.any(fleets)) and bool(np.any(problem.load)):  # committed machines that some hour has no room for
+        return SolvedFleet(None, 0.0, (), len(keep))
     if has_passed(until) and problem.budget_usd is not None and bound <= problem.budget_usd < usd:
         fleets, bound = _in_rounds(small, first_fleets(small, options, losses)[0], options, losses, None)
         usd = small.cost(fleets)  # no time limit makes a budget too small
@@ -85,22 +87,43 @@ def first_fleets(
 ) -> tuple[Floats, tuple[float, ...]]:
     """Return the best fleets (f, kinds) of a few loads, and the loads that no fleet carries.
 
-    What carries a load carries a lower one, so that the peak decides whether there are any. From the moment `until` on
-    the peaks of one kind alone take their place; where there are none, the search goes on until it knows of a fleet.
+    What carries a load carries a lower one, so that the peak of each room decides whether there are any. From the
+    moment `until` on the peaks of one kind alone take their place; where there are none, the search goes on until it
+    knows of a fleet.
     """
-    loads = np.unique(problem.load)
-    some = loads[np.unique(np.linspace(0, len(loads) - 1, FIRST_LOADS).astype(int))]
+    hours = _hours_that_decide(problem)
+    some = hours[np.unique(np.linspace(0, len(hours) - 1, FIRST_LOADS).astype(int))]
+    peaks = _peaks(problem)
+    some = np.concatenate([some[~np.isin(some, peaks)], peaks])
+    least = len(some) - len(peaks)
     prices = np.tile(problem.usd, (len(some), 1))
     fleets, bounds = fleets_at_prices(problem, prices, some, options.solver, losses, until)
-    if np.isnan(bounds[-1]) and has_passed(until):
+    if bool(np.any(np.isnan(bounds[least:]))) and has_passed(until):
         alone = fleets_of_one_kind(problem)
         if len(alone):
             return np.unique(np.concatenate([fleets[~np.isnan(bounds)], alone]), axis=0), ()
-        fleets, bounds = fleets_at_prices(problem, prices[-1:], some[-1:], options.solver, losses)
-    if not np.isnan(bounds[-1]):
+        fleets, bounds = fleets_at_prices(problem, prices[least:], peaks, options.solver, losses)
+        least = 0
+    if not bool(np.any(np.isnan(bounds[least:]))):
         return np.unique(fleets[~np.isnan(bounds)], axis=0), ()
-    _, bounds = fleets_at_prices(problem, np.tile(problem.usd, (len(loads), 1)), loads, options.solver, losses)
-    return fleets[:0], tuple(loads[np.isnan(bounds)].tolist())
+    _, bounds = fleets_at_prices(problem, np.tile(problem.usd, (len(hours), 1)), hours, options.solver, losses)
+    return fleets[:0], tuple(np.unique(problem.load[hours[np.isnan(bounds)]]).tolist())
+
+
+def _hours_that_decide(problem: FleetProblem) -> Integers:
+    """Return an hour of each load and room, by load."""
+    room = np.zeros(problem.hours) if problem.room is None else problem.room
+    _, first = np.unique(np.stack([problem.load, room], axis=1), axis=0, return_index=True)
+    return np.asarray(first, dtype=np.int64)
+
+
+def _peaks(problem: FleetProblem) -> Integers:
+    """Return the hour of the greatest load of each room."""
+    hours = _hours_that_decide(problem)
+    if problem.room is None:
+        return hours[-1:]
+    last = {int(problem.room[hour]): hour for hour in hours.tolist()}
+    return np.asarray(list(last.values()), dtype=np.int64)
 
 
 def fleets_of_one_kind(problem: FleetProblem) -> Floats:
@@ -114,7 +137,7 @@ def fleets_of_one_kind(problem: FleetProblem) -> Floats:
     for best in np.argsort(usd)[: int(np.sum(~np.isnan(usd)))].tolist():
         found = np.zeros((problem.hours, problem.kinds))
         found[:, place[best]] = alone[:, best]
-        fits = fits_of(problem, found, problem.load)
+        fits = problem.fits(found, np.arange(problem.hours))
         if bool(np.all(np.diag(fits))):
             return np.unique(found, axis=0)
     return np.zeros((0, problem.kinds))
@@ -128,15 +151,14 @@ def _in_rounds(
     A round begins with the best path through what is known, so that a time limit leaves a fleet without a bound.
     """
     idle, bound = 0, 0.0
-    classes, every = hour_classes(problem.load), np.ones(problem.kinds, dtype=bool)
-    loads = problem.load[classes.first]
+    classes, every = hour_classes(problem.load, problem.room), np.ones(problem.kinds, dtype=bool)
     pool = enriched(problem, classes, pool, every, until)
     pool, fleets, usd = _best_path(problem, pool, until)
     for _ in range(MOST_ROUNDS):
         if has_passed(until) or idle >= IDLE_ROUNDS:
             break
         prices = hour_prices(problem, classes, central_multipliers(problem, classes, pool))
-        best, least = fleets_at_prices(problem, prices, loads, options.solver, losses, until)
+        best, least = fleets_at_prices(problem, prices, classes.first, options.solver, losses, until)
         known = ~np.isnan(least)
         total = float(classes.times @ least) if bool(np.all(known)) else 0.0  # some hours alone are no bound
         closer, bound = total > bound * (1.0 + FLEET_GAP), max(bound, total)
@@ -182,12 +204,12 @@ def _best_path(problem: FleetProblem, pool: Floats, until: float | None) -> tupl
     With commitments the fleets around the chosen number of them are searched once more.
     """
     fleets, usd = through_pool(problem, pool)
-    if not bool(np.any(problem.committed)):
+    if not bool(np.any(problem.committed)) or not np.isfinite(usd):
         return pool, fleets, usd
     standing = fleets[0] * problem.committed
     same = pool[np.all(pool[:, problem.committed] <= standing[problem.committed], axis=1)]
     same = np.unique(np.where(problem.committed, standing, same), axis=0)
-    same = enriched(problem, hour_classes(problem.load), same, ~problem.committed, until)
+    same = enriched(problem, hour_classes(problem.load, problem.room), same, ~problem.committed, until)
     other, cheaper = through_pool(problem, same)
     pool = np.unique(np.concatenate([pool, same]), axis=0)
     return (pool, other, cheaper) if cheaper < usd else (pool, fleets, usd)

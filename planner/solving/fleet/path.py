@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.solving.fleet.refine import fits_of
-
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.formulation.fleet.problem import FleetProblem
@@ -60,7 +58,7 @@ def through_pool(problem: FleetProblem, pool: Floats) -> tuple[Floats, float]:
         same = pool[np.all(committed <= standing, axis=1)]
         same[:, problem.committed] = standing
         same = np.unique(same, axis=0)
-        fits = fits_of(problem, same, problem.load)
+        fits = problem.fits(same, np.arange(problem.hours))
         if bool(np.all(np.any(fits, axis=1))):
             chosen, dollars = cheapest_circle(problem, same, fits)
             if dollars < usd:

@@ -19,7 +19,7 @@ from planner.solvers.registry import run
 from planner.solving.fleet.clock import has_passed, seconds_until
 
 if TYPE_CHECKING:
-    from planner.arrays import Flags, Floats
+    from planner.arrays import Flags, Floats, Integers
     from planner.formulation.fleet.classes import HourClasses
     from planner.formulation.fleet.problem import FleetProblem
 
@@ -36,12 +36,6 @@ PREFERENCE = 1e-4
 """Dollars of a unit of a multiplier, far below those of an hour: it chooses among equally good multipliers."""
 
 
-def fits_of(problem: FleetProblem, pool: Floats, loads: Floats) -> Flags:
-    """Return which fleets (loads, f) of a pool each load may have."""
-    slack = LOAD_TOLERANCE * np.maximum(1.0, loads)
-    return np.asarray(problem.greatest_load(pool) >= (loads - slack)[:, None])
-
-
 def enriched(
     problem: FleetProblem, classes: HourClasses, pool: Floats, may_change: Flags, until: float | None = None
 ) -> Floats:
@@ -49,15 +43,15 @@ def enriched(
 
     From the moment `until` on no more steps follow.
     """
-    loads = problem.load[classes.first]
+    hours = classes.first
     for _ in range(MOST_STEPS if bool(np.any(may_change)) else 0):
         if has_passed(until):
             break
         multipliers, worth = _multipliers(problem, classes, pool, 0.0)
         prices = hour_prices(problem, classes, multipliers)
-        known = _priced(problem, pool, loads, prices)
+        known = _priced(problem, pool, hours, prices)
         near = neighbours(pool, may_change)
-        usd = _priced(problem, near, loads, prices)
+        usd = _priced(problem, near, hours, prices)
         gain = np.min(known, axis=1) - np.min(usd, axis=1)
         cheaper = np.unique(np.argmin(usd, axis=1)[gain > 0])
         pool = np.unique(np.concatenate([pool, near[cheaper]]), axis=0)
@@ -78,21 +72,27 @@ def central_multipliers(problem: FleetProblem, classes: HourClasses, pool: Float
 
 
 def fleets_at_prices(
-    problem: FleetProblem, prices: Floats, loads: Floats, solver: str, losses: list[Floats], until: float | None = None
+    problem: FleetProblem,
+    prices: Floats,
+    hours: Integers,
+    solver: str,
+    losses: list[Floats],
+    until: float | None = None,
 ) -> tuple[Floats, Floats]:
-    """Return the best fleet (loads, kinds) of each load at its prices (loads, kinds), and bounds (loads,) on dollars.
+    """Return the best fleet (hours, kinds) of some hours at prices (hours, kinds), and bounds (hours,) on dollars.
 
-    A load that no fleet carries has nan for its fleet and for its bound, as have those that the moment `until` leaves.
+    An hour that no fleet carries has nan for its fleet and for its bound, as have those that the moment `until` leaves.
     Rows of what is served while spot groups are lost join `losses` where a fleet serves too little.
     """
     known: dict[tuple[float, ...], tuple[Floats, float]] = {}
-    fleets, bounds = np.full(prices.shape, np.nan), np.full(len(loads), np.nan)
-    for place, (load, price) in enumerate(zip(loads.tolist(), prices, strict=True)):
+    fleets, bounds = np.full(prices.shape, np.nan), np.full(len(hours), np.nan)
+    for place, (hour, price) in enumerate(zip(hours.tolist(), prices, strict=True)):
         if has_passed(until):
             break
-        key = (load, *np.round(price, 9).tolist())
+        load, room = float(problem.load[hour]), -1 if problem.room is None else int(problem.room[hour])
+        key = (load, room, *np.round(price, 9).tolist())
         if key not in known:
-            found = _serving_enough(problem, load, price, solver, losses, until)
+            found = _serving_enough(problem.in_hour(hour), load, price, solver, losses, until)
             if found is None:
                 continue
             known[key] = found
@@ -126,11 +126,11 @@ def _serving_enough(
 def _multipliers(problem: FleetProblem, classes: HourClasses, pool: Floats, preference: float) -> tuple[Floats, float]:
     """Return the best multipliers (classes, kinds) for the fleets of a pool, and the dollars that they promise."""
     pairs = len(classes.first)
-    fits = fits_of(problem, pool, problem.load[classes.first])
+    fits = problem.fits(pool, classes.first)
     found = run(price_program(problem, classes, pool, fits, preference), LINEAR_SOLVER)
     return found.values[pairs:].reshape(classes.number, problem.kinds), float(found.values[:pairs] @ classes.times)
 
 
-def _priced(problem: FleetProblem, fleets: Floats, loads: Floats, prices: Floats) -> Floats:
-    """Return the dollars (loads, f) of fleets at the prices (loads, kinds) of hours; infinite where one may not be."""
-    return np.where(fits_of(problem, fleets, loads), prices @ fleets.T, np.inf)
+def _priced(problem: FleetProblem, fleets: Floats, hours: Integers, prices: Floats) -> Floats:
+    """Return the dollars (hours, f) of fleets at the prices (hours, kinds) of hours; infinite where one may not be."""
+    return np.where(problem.fits(fleets, hours), prices @ fleets.T, np.inf)

@@ -77,7 +77,8 @@ def looser_latency(
 
 def _worth(change: _Change, plan: ServiceTrial, library: Library, options: SolveOptions) -> LimitSensitivity:
     """Return what a change saves."""
-    other = try_service(change.scenario, library, options, change.job)
+    same = None if change.limit.startswith("limits.") else plan
+    other = try_service(change.scenario, library, options, change.job, among=same)
     facts: dict[str, Any] = {"worth": "choice", "limit": change.limit, "from": change.old}
     saved = plan.usd_per_month - other.usd_per_month
     if not other.is_feasible or saved < LEAST_RELAXED_SAVING * plan.usd_per_month:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +14,14 @@ from planner.candidates.market import build_market
 from planner.configurations.replicas.checks import request_faults
 from planner.decode.inputs import build_service_inputs
 from planner.errors import Fault, ScenarioError, raise_faults
+from planner.formulation.fleet.problem import cycle_of
+from planner.formulation.fleet.rooms import in_least_room
 from planner.results.plan import Plan
 from planner.results.plan_parts import Hours, Spread
 from planner.results.ways.considered import CandidateCounts
 from planner.scenario.scenario import MAX_OFFERS
 from planner.scenario.serving.job import ServeJob
+from planner.scenario.serving.together import service_alone
 from planner.solving.fleet.baselines import simple_fleets
 from planner.solving.fleet.clock import has_passed, latest_moment
 from planner.solving.fleet.optimise import FLEET_GAP, optimise_fleet
@@ -23,66 +29,129 @@ from planner.solving.fleet.plan import build_service
 from planner.solving.fleet.problem import fleet_problem
 from planner.solving.fleet.refusals import explain_none
 from planner.solving.fleet.relaxations import looser_latency
+from planner.solving.fleet.several import SharedFleets, explain_shared, optimise_fleets, sharing_notes
 from planner.solving.fleet.trial import ServiceTrial
 
 if TYPE_CHECKING:
-    from collections import Counter
-
+    from planner.candidates.fleet.kinds import ServedKinds
+    from planner.candidates.market import Market
+    from planner.formulation.fleet.problem import FleetProblem
     from planner.library.schema import Library
     from planner.results.serving.fleet import Service
+    from planner.results.ways.considered import Infeasible
     from planner.scenario.scenario import Scenario, SolveOptions
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What services are planned with, by name."""
+
+    scenario: Scenario
+    library: Library
+    options: SolveOptions
+    until: float | None
+    market: Market
+    served: dict[str, ServedKinds]
+    problems: dict[str, FleetProblem]
+
+    @property
+    def cycles(self) -> dict[str, float]:
+        """How many cycles each service runs."""
+        return {name: cycle_of(self.served[name].job.for_hours, one.hours) for name, one in self.problems.items()}
+
+    def alone(self, name: str) -> Scenario:
+        """Return the scenario with one service alone."""
+        return service_alone(self.scenario, name)
 
 
 def solve_services(
     scenario: Scenario, library: Library, options: SolveOptions, started: float, explains: bool = True
 ) -> Plan:
-    """Return the plan of a scenario with a service, not yet audited; its seconds count from `started`.
+    """Return the plan of a scenario with services alone, not yet audited; its seconds count from `started`.
 
     Without `explains` nothing says why there is no plan, or what a looser limit saves: both are solved for.
 
-    Raises ScenarioError for what no engine, GPU or model can do, and for several services.
+    Raises ScenarioError for what no engine, GPU or model can do.
     """
     until = latest_moment(options)
     _check(scenario, library)
-    job = scenario.jobs[0]
-    assert isinstance(job, ServeJob)
-    as_of = options.as_of or datetime.date.today()
     market = build_market(scenario, library)
-    served = served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library)
-    problem = fleet_problem(served, market, scenario)
-    solved = optimise_fleet(problem, options, until)
-    counts = _counts(scenario, len(served.kinds), served.made, solved.kept, served.rejected)
+    jobs = [job for job in scenario.jobs if isinstance(job, ServeJob)]
+    served = {
+        job.name: served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library)
+        for job in jobs
+    }
+    problems = {name: fleet_problem(one, market, scenario) for name, one in served.items()}
+    asked = _Asked(scenario, library, options, until, market, served, problems)
+    found = _fleets(asked)
     facts: dict[str, Any] = {
         "scenario": scenario.name,
         "solver": options.solver,
-        "as_of": as_of.isoformat(),
-        "candidates": counts,
+        "as_of": (options.as_of or datetime.date.today()).isoformat(),
+        "candidates": _counts(scenario, served, found),
     }
-    if solved.fleets is None:
-        infeasible = explain_none(scenario, served, problem, solved, market, library, options) if explains else None
+    budget, unknown = scenario.limits.budget_usd, bool(found.broken) and not (found.is_feasible or found.is_impossible)
+    if not found.is_feasible or (budget is not None and found.usd > budget * (1.0 + FLEET_GAP)):
+        infeasible = _explained(asked, found) if explains and not unknown else None
+        status = "no_plan" if unknown else "infeasible"
         return Plan(
-            **facts, seconds=perf_counter() - started, status="infeasible", objective=None, bound=None, gap=None,
+            **facts, seconds=perf_counter() - started, status=status, objective=None, bound=None, gap=None,
             cost_usd=None, hours=None, infeasible=infeasible,
         )  # fmt: skip
-    simple = () if has_passed(until) else simple_fleets(problem, options)
-    service = build_service(served, problem, solved, simple, market, library, as_of)
-    if explains and not has_passed(until):
-        looser = looser_latency(scenario, ServiceTrial(served, market, problem, solved), library, options)
-        service = service.model_copy(update={"looser": looser})
+    services = tuple(_service(asked, found, job.name, explains) for job in jobs)
+    shared = min(found.bound_usd, found.usd) if found.broken else None
+    notes = (note for one in services for note in one.notes)
     return Plan(
         **facts,
         seconds=perf_counter() - started,
-        **figures((service,)),
-        budget_usd=scenario.limits.budget_usd,
-        services=(service,),
-        warnings=service.notes,
-        inputs=build_service_inputs(scenario, (service,)),
+        **figures(services, shared),
+        shared_bound_usd=shared,
+        budget_usd=budget,
+        services=services,
+        warnings=tuple(dict.fromkeys((*sharing_notes(found, market), *notes))),
+        inputs=build_service_inputs(scenario, services),
     )
 
 
-def figures(services: tuple[Service, ...]) -> dict[str, Any]:
-    """Return the fields of a plan that follow from its services."""
-    usd, bound = sum(one.cost_usd for one in services), sum(one.bound_usd for one in services)
+def _fleets(asked: _Asked) -> SharedFleets:
+    """Return the fleets of all services; one alone has the whole budget."""
+    if len(asked.problems) > 1:
+        budget = asked.scenario.limits.budget_usd
+        return optimise_fleets(asked.problems, asked.cycles, budget, asked.options, asked.until)
+    ((name, problem),) = asked.problems.items()
+    solved = optimise_fleet(problem, asked.options, asked.until)
+    usd = math.inf if solved.fleets is None else problem.cost(solved.fleets) * asked.cycles[name]
+    return SharedFleets(asked.problems, {name: solved}, {name: solved}, usd)
+
+
+def _service(asked: _Asked, found: SharedFleets, name: str, explains: bool) -> Service:
+    """Return what the plan says of one service; its bound is that of the service alone."""
+    served, problem, options = asked.served[name], found.problems[name], asked.options
+    solved = replace(found.solved[name], bound=found.alone[name].bound)
+    simple = () if has_passed(asked.until) else simple_fleets(in_least_room(problem), options)
+    as_of = options.as_of or datetime.date.today()
+    service = build_service(served, problem, solved, simple, asked.market, asked.library, as_of)
+    if not explains or has_passed(asked.until):
+        return service
+    trial = ServiceTrial(served, asked.market, problem, solved)
+    return service.model_copy(update={"looser": looser_latency(asked.alone(name), trial, asked.library, options)})
+
+
+def _explained(asked: _Asked, found: SharedFleets) -> Infeasible:
+    """Return what would make a plan possible: of a service that has no fleet alone, else of all together."""
+    for name, one in found.alone.items():
+        if one.fleets is None:
+            return explain_none(
+                asked.alone(name), asked.served[name], asked.problems[name], one, asked.market, asked.library,
+                asked.options,
+            )  # fmt: skip
+    return explain_shared(asked.scenario, found)
+
+
+def figures(services: tuple[Service, ...], shared_bound_usd: float | None = None) -> dict[str, Any]:
+    """Return the fields of a plan that follow from its services, with the bound of those that share a limit."""
+    usd = sum(one.cost_usd for one in services)
+    bound = sum(one.bound_usd for one in services) if shared_bound_usd is None else min(shared_bound_usd, usd)
     gap = max(0.0, usd - bound) / max(usd, 1e-9)
     hours = max(one.for_hours for one in services)
     return {
@@ -97,13 +166,14 @@ def figures(services: tuple[Service, ...]) -> dict[str, Any]:
     }
 
 
-def _counts(scenario: Scenario, kept: int, made: int, left: int, reasons: Counter[str]) -> CandidateCounts:
-    """Return how many kinds there were, and why others are none."""
+def _counts(scenario: Scenario, served: dict[str, ServedKinds], found: SharedFleets) -> CandidateCounts:
+    """Return how many kinds there were, and why others are none; of several services added up."""
+    reasons: Counter[str] = sum((one.rejected for one in served.values()), Counter())
     outdated = sum(scenario.limits.is_outdated(offer) for offer in scenario.offers)
     return CandidateCounts(
-        made=made,
+        made=sum(one.made for one in served.values()),
         rejected=sum(reasons.values()),
-        dominated=max(0, kept - left),
+        dominated=sum(max(0, len(one.kinds) - found.alone[name].kept) for name, one in served.items()),
         offers=len(scenario.offers) - outdated,
         outdated_offers=outdated,
         reasons=dict(reasons.most_common()),
@@ -113,9 +183,6 @@ def _counts(scenario: Scenario, kept: int, made: int, left: int, reasons: Counte
 def _check(scenario: Scenario, library: Library) -> None:
     """Raise ScenarioError for what a service cannot be planned with."""
     faults: list[Fault] = []
-    if len(scenario.jobs) > 1:
-        what = f"{len(scenario.jobs)} services"
-        faults.append(Fault(scenario.name, 0, "jobs", what, "plan each service in a scenario of its own"))
     if len(scenario.offers) > MAX_OFFERS:
         faults.append(Fault(scenario.name, 0, "offers", f"{len(scenario.offers):,} offers are too many", "keep fewer"))
     if scenario.objective != "cost":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from planner.decode.inputs import build_joint_inputs
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.results.plan_parts import Hours, Relaxation, Spread
+from planner.results.serving.together import services_bound_usd
 from planner.results.ways.considered import CandidateCounts, Infeasible
 from planner.scenario.serving.job import ServeJob
 from planner.scenario.serving.together import ends_before, services_alone, without_services
@@ -46,10 +47,10 @@ def solve_together(
 
     Raises ScenarioError for what no service can have, and where jobs and service would share more than the budget.
     """
+    _check(scenario)
     if all(isinstance(job, ServeJob) for job in scenario.jobs):
         return solve_services(scenario, library, options, started, explains)
     check_is_definite(scenario)
-    _check(scenario)
     served = solve_services(services_alone(scenario), library, options, started, explains)
     if served.status not in _SOLVED:
         if served.infeasible is None or {one.limit for one in served.infeasible.relax} != {"limits.budget_usd"}:
@@ -73,7 +74,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
     usd = math.fsum(one.cost_usd for one in services)
     assert plan.objective is not None and plan.cost_usd is not None and plan.hours is not None
     objective = plan.objective + usd
-    bound = None if plan.bound is None else plan.bound + math.fsum(one.bound_usd for one in services)
+    bound = None if plan.bound is None else plan.bound + services_bound_usd(served)
     ends = max(one.starts_at_hours + one.for_hours for one in services)
     late = plan.cost_at_confidence
     ages = [age for age in (plan.price_age_days, served.price_age_days) if age is not None]
@@ -90,6 +91,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
         "price_age_days": max(ages, default=None),
         "candidates": _counts(plan.candidates, served.candidates),
         "services": services,
+        "shared_bound_usd": served.shared_bound_usd,
         "warnings": tuple(dict.fromkeys((*plan.warnings, *served.warnings))),
         "inputs": build_joint_inputs(scenario, plan.jobs, services),
     }
@@ -110,9 +112,12 @@ def _check(scenario: Scenario) -> None:
     others = {job.name for job in scenario.jobs} - services
     for job in scenario.jobs:
         waits = {one.job for one in job.after}
-        if job.name in others and waits & services:
+        if waits & services:
             what = "waits for a service, which does not end"
-            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.after", what, "let the service wait for the job"))
+            fix = (
+                "let the service wait for the job" if job.name in others else "let both wait for the same jobs, or none"
+            )
+            faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.after", what, fix))
         if job.name in others or others <= ends_before(scenario, job.name):
             continue
         limits = scenario.limits

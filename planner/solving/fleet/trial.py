@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -126,10 +126,16 @@ def try_service(
     options: SolveOptions,
     job: ServeJob | None = None,
     market: Market | None = None,
+    among: ServiceTrial | None = None,
 ) -> ServiceTrial:
-    """Return the cheapest fleet of a scenario's service, or of another `job` in its place."""
+    """Return the cheapest fleet of a scenario's service, or of another `job` in its place.
+
+    `among` has the market, and what other services leave of shared limits in each hour.
+    """
     job = job or service_of(scenario, "this")
-    market = market or build_market(scenario, library)
+    market = among.market if among else market or build_market(scenario, library)
     served = served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library)
     problem = fleet_problem(served, market, scenario)
+    if among and among.problem.room is not None:
+        problem = replace(problem, room=among.problem.room, rooms=among.problem.rooms)
     return ServiceTrial(served, market, problem, optimise_fleet(problem, options))

@@ -38,7 +38,7 @@ def test_the_bound_holds_at_any_multipliers(problem: FleetProblem, seed: int) ->
     classes = hour_classes(problem.load)
     share = np.random.default_rng(seed).uniform(size=(classes.number, problem.kinds))
     prices = hour_prices(problem, classes, share * problem.start_usd)
-    _, bounds = fleets_at_prices(problem, prices, problem.load[classes.first], "highs", [])
+    _, bounds = fleets_at_prices(problem, prices, classes.first, "highs", [])
     least = brute_force(problem)
     assert np.isnan(bounds).any() == (not np.isfinite(least))
     assert not np.isfinite(least) or classes.times @ bounds <= least + 1e-6
