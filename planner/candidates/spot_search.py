@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Floats, Integers
     from planner.candidate_table import CandidateTable
-    from planner.candidates.job_candidates import SpotChoice, SpotPiece
+    from planner.candidates.spot.choices import SpotChoice, SpotPiece
     from planner.candidates.spot.scope import SearchScope
     from planner.candidates.spot_candidates import SpotCandidates
     from planner.spot.policy.policy_cache import Span
