@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.candidate_table import concatenate
-from planner.candidates.job_candidates import JobCandidates, beaten_on_machine, burden_of, outdone_by_other_frameworks
+from planner.candidates.job_candidates import JobCandidates, beaten_on_machine, burden_of, without_rows
 from planner.candidates.machine_candidates import MachineCandidates
 from planner.candidates.managed_service import find_services
 from planner.candidates.offer_columns import OfferColumns
@@ -108,9 +108,10 @@ def enumerate_candidates(
     spot = spot_markets(market.offers, library)
     columns = OfferColumns.of(market, job, spot, library)
     kept = before.kept if before is not None and run_hours is before.run_hours else {}
-    if (outdone := ("outdone", job.techniques.penalties_usd)) not in kept:
-        kept[outdone] = outdone_by_other_frameworks(job, physics.ways, run_hours)
-    machines = _join_placements(job, physics, run_hours, columns, placements, market, ~kept[outdone])
+    outdone, beaten = without_rows(job, physics.ways, run_hours, kept)
+    machines = _join_placements(job, physics, run_hours, columns, placements, market, ~outdone)
+    made = ~beaten[machines.configuration]
+    machines = machines.rows(made)
     services = find_services(job, architecture, physics.shape, market, library)
     hours, table = hours_and_table(machines, market, jobs, before)
     if count := len(services.offer):
@@ -133,6 +134,7 @@ def enumerate_candidates(
         before.policies if before is not None else PolicyCache(),
         kept,
         market.offers,
+        int(np.sum(~made)),
     )
 
 
@@ -156,7 +158,7 @@ def candidates_of_framework(
     if columns is not candidates.columns or given != same:
         made = _made_for_framework(candidates, job, framework, gpu, market, library)
         candidates.kept[key] = same, candidates.columns, made
-    return replace(candidates, job=job, kept={}, **made)
+    return replace(candidates, job=job, kept={}, left_out=0, **made)
 
 
 def _made_for_framework(

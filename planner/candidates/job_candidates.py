@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ from planner.configurations.configuration_table import technique_penalties
 from planner.configurations.recipe import is_allowed
 from planner.scenario.inference import InferenceJob
 from planner.spot.policy.policy_cache import PolicyCache
-from planner.spot.policy.waiting import least_wait
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
@@ -31,91 +29,6 @@ if TYPE_CHECKING:
     from planner.library.schema import Architecture
     from planner.scenario.job import Job
     from planner.scenario.offer import Offer
-    from planner.spot.market.states import SpotStates
-    from planner.spot.policy.cost_curve import CurvePoint
-    from planner.spot.policy.curve_pieces import CurvePiece
-    from planner.spot.policy.policy_cache import Key
-    from planner.spot.policy.run import SpotRun
-    from planner.spot.policy.switching_policy import WaitingRule
-
-
-@dataclass(frozen=True)
-class SpotChoice:
-    """A run, its market, and the point of its market curve that is chosen."""
-
-    run: SpotRun
-    states: SpotStates
-    point: CurvePoint
-
-    @property
-    def ends(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return guaranteed hours, expected hours, dollars and spot share of the columns of both markets: equal."""
-        one = self.point
-        hours, finish, usd, share = (np.full(2, x) for x in (one.hours, one.finish_hours, one.usd, one.spot_share))
-        return hours, finish, usd, share
-
-    def with_less_waiting(
-        self, policies: PolicyCache, most_usd: float, low_share: float
-    ) -> tuple[SpotChoice, float] | None:
-        """Return the policy of nearly the same dollars that waits least, and the price of waiting that it weighs."""
-        found = least_wait(policies, self.run, self.states, self.point, most_usd, low_share)
-        return None if found is None else (SpotChoice(found[0], self.states, found[1]), found[2])
-
-    def in_full(self, policies: PolicyCache) -> SpotChoice:
-        """Return the choice with all figures of its point, those that no candidate is compared by included."""
-        if not math.isnan(self.point.usd_sd):
-            return self
-        (point,) = policies.best_points([(self.run, self.states, self.point.hours)])
-        return replace(self, point=point)
-
-    def at_waiting_price(self, policies: PolicyCache, usd_per_hour: float) -> SpotChoice:
-        """Return the best policy within the same time where an hour of waiting costs more by this price."""
-        run = replace(self.run, standing_usd_per_hour=self.run.standing_usd_per_hour + usd_per_hour)
-        (point,) = policies.best_points([(run, self.states, self.point.hours)])
-        return SpotChoice(run, self.states, point)
-
-    def rule(self, policies: PolicyCache) -> WaitingRule:
-        """Return when a run that waits takes a spot machine."""
-        return policies.rules([(self.run, self.states, self.point.hours)])[0]
-
-
-@dataclass(frozen=True)
-class SpotPiece:
-    """A run, its market, and a straight piece of its market curve, along which a row's share goes from 0 to 1.
-
-    Only dollars are known along it: the expected hours stand for themselves at most, as the guaranteed ones.
-    """
-
-    run: SpotRun
-    states: SpotStates
-    piece: CurvePiece
-
-    @property
-    def ends(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return what the columns of the two markets hold: the figures of either end, and the shares 0 and 1."""
-        hours = np.asarray(self.piece.hours)
-        return hours, hours, np.asarray(self.piece.usd), np.arange(2.0)
-
-    def key(self, share: float) -> Key:
-        """Return the run, its market and the guaranteed hours at a share of the piece."""
-        begin, end = self.piece.hours
-        return self.run, self.states, begin + share * (end - begin)
-
-    def settle(
-        self, figures: CandidateTable, share: float, policies: PolicyCache
-    ) -> tuple[SpotChoice, CandidateTable, float]:
-        """Return the best policy at a share of the piece, the table row with its hours, and its spot share."""
-        run, states, hours = self.key(share)
-        (point,) = policies.best_points([(run, states, hours)])
-        run_h = figures.hours(share) - figures.start_h + point.finish_hours - hours
-        late_h = figures.late_hours(share) - figures.late_start_h
-        exact = replace(figures, run_h=_in_both(run_h), late_h=_in_both(late_h))
-        return SpotChoice(run, states, point), exact, point.spot_share
-
-
-def _in_both(values: Floats) -> Floats:
-    """Return a column (n,) for both markets (n, 2)."""
-    return np.repeat(values[:, None], 2, axis=1)
 
 
 @dataclass(frozen=True)
@@ -138,6 +51,12 @@ class JobCandidates:
     policies: PolicyCache = field(default_factory=PolicyCache, compare=False)  # of spot markets, computed when needed
     kept: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False)  # follows from job and physics
     offers: tuple[Offer, ...] = field(default=(), compare=False)  # of the market
+    left_out: int = 0  # rows that are counted and not made: of excluded methods, and beaten by others of their method
+
+    @property
+    def made(self) -> int:
+        """Return how many candidates there are, those included that have no row."""
+        return len(self.table) + self.left_out
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -221,11 +140,8 @@ class JobCandidates:
         return np.append(beaten_on_machine(self.physics.ways, self.burden()), False)[self.configuration]
 
     def burden(self) -> Floats:
-        """Return `burden_of` all configurations, which is computed once for a plan and what it is compared with."""
-        key, ways = ("burden", self.job.techniques.penalties_usd), self.physics.ways
-        if key not in self.kept:
-            self.kept[key] = burden_of(ways, self.run_hours, technique_penalties(self.job, ways))
-        return np.asarray(self.kept[key])
+        """Return `burden_of` all configurations."""
+        return kept_burden(self.kept, self.job, self.physics.ways, self.run_hours)
 
     def without_hours_limit(self) -> JobCandidates:
         """Return the same candidates where every offer has as many prepaid hours left as needed."""
@@ -261,6 +177,14 @@ def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Float
     return np.stack([*hours, *restarts, *of_recipe, penalty_usd, ways.lossiness[ways.recipe]])
 
 
+def kept_burden(kept: dict[tuple[object, ...], Any], job: Job, ways: Configurations, run: RunHours) -> Floats:
+    """Return `burden_of` all configurations, which is computed once for a plan and what it is compared with."""
+    key = ("burden", job.techniques.penalties_usd)
+    if key not in kept:
+        kept[key] = burden_of(ways, run, technique_penalties(job, ways))
+    return np.asarray(kept[key])
+
+
 def beaten_on_machine(ways: Configurations, burden: Floats) -> Flags:
     """Return the configurations (n,) that are in nothing better than the fastest of their machine and method."""
     names, label = np.unique([recipe.method_label for recipe in ways.recipes], return_inverse=True)
@@ -273,7 +197,7 @@ def beaten_on_machine(ways: Configurations, burden: Floats) -> Flags:
     return beaten
 
 
-def outdone_by_other_frameworks(job: Job, ways: Configurations, run: RunHours) -> Flags:
+def outdone_by_other_frameworks(job: Job, ways: Configurations, burden: Floats) -> Flags:
     """Return the configurations (n,) that another framework on the same machine, method and bits is nowhere worse than.
 
     They are joined with no offer: on none and at no spot share is such a configuration better than the other. Of two
@@ -284,7 +208,6 @@ def outdone_by_other_frameworks(job: Job, ways: Configurations, run: RunHours) -
         return outdone
     framework = np.asarray([order.index(recipe.framework) for recipe in ways.recipes])[ways.recipe]
     names, label = np.unique([recipe.method_label for recipe in ways.recipes], return_inverse=True)
-    burden = burden_of(ways, run, technique_penalties(job, ways))
     burden = burden[(burden != burden[:, :1]).any(axis=1)]  # what is the same everywhere tells none apart
     group = ways.machine * len(names) + label[ways.recipe]
     by_group = np.argsort(group, kind="stable")
@@ -298,3 +221,15 @@ def outdone_by_other_frameworks(job: Job, ways: Configurations, run: RunHours) -
             better = better | (one[:, :, None] < one[:, None, :])
         outdone[members] = np.any(no_worse & better, axis=1)
     return outdone
+
+
+def without_rows(job: Job, ways: Configurations, run: RunHours, kept: dict[tuple[object, ...], Any]) -> list[Flags]:
+    """Return the configurations (n,) that another framework outdoes, and those beaten in a method that is excluded.
+
+    What a plan says of an excluded method is said of its best configurations: the second are counted, and have no rows.
+    """
+    burden = kept_burden(kept, job, ways, run)
+    if (outdone := ("outdone", job.techniques.penalties_usd)) not in kept:
+        kept[outdone] = outdone_by_other_frameworks(job, ways, burden)
+    excluded = np.asarray([not is_allowed(recipe, job) for recipe in ways.recipes], dtype=bool)[ways.recipe]
+    return [kept[outdone], excluded & beaten_on_machine(ways, burden) if excluded.any() else excluded]

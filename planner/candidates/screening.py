@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.job_candidates import JobCandidates, SpotChoice, SpotPiece
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
+    from planner.candidates.spot.choices import SpotChoice, SpotPiece
     from planner.library.schema import Library
 
 ENDS_AFTER_DEADLINE = "it ends after the deadline"
+METHOD_NOT_ALLOWED = "its method is not allowed"
 OUTLASTS_COMMITMENT = "it runs longer than the commitment"
 OUTDATED_PRICE = "its price is too old"
 LITTLE_STOCK = "its provider lists too little stock"
@@ -184,7 +186,8 @@ def _apply_filters(candidates: JobCandidates, market: Market, limits: Limits, me
     found = _Rejections(len(table))
     if method_filter and candidates.recipes:
         allowed = np.asarray([is_allowed(recipe, job) for recipe in candidates.recipes], dtype=bool)
-        found.reject(~allowed[table.recipe], "its method is not allowed")
+        found.reject(~allowed[table.recipe], METHOD_NOT_ALLOWED)
+        found.reasons += Counter({METHOD_NOT_ALLOWED: candidates.left_out})
     if any(lists != AllowForbid() for lists in (limits.providers, limits.gpus, limits.regions, limits.tiers)):
         found.reject(~market.permitted(limits)[table.offer], "its provider, GPU, region or tier is not allowed")
     if market.is_outdated.any() and limits.max_price_age_hours is not None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
-from planner.candidates.job_candidates import SpotChoice, SpotPiece
+from planner.candidates.spot.choices import SpotChoice, SpotPiece
 from planner.candidates.spot.rows import ALL, SpotRows
 from planner.spot.policy.curve_pieces import CurvePiece
 from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to

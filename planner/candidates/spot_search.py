@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.job_candidates import SpotChoice, SpotPiece
+    from planner.candidates.spot.choices import SpotChoice, SpotPiece
     from planner.candidates.spot.scope import SearchScope
     from planner.candidates.spot_candidates import SpotCandidates
     from planner.spot.policy.policy_cache import Span

@@ -13,8 +13,8 @@ from planner.results.plan_parts import CommitmentUse, SpotPlan, Spread, Techniqu
 from planner.scenario.zones.groups import zone_prices
 
 if TYPE_CHECKING:
-    from planner.candidates.job_candidates import SpotChoice
     from planner.candidates.market import Market
+    from planner.candidates.spot.choices import SpotChoice
     from planner.configurations.recipe import Recipe
     from planner.decode.chosen import ChosenCandidate
     from planner.scenario.job import Job

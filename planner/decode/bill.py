@@ -18,7 +18,7 @@ from planner.results.plan_parts import BillItem
 from planner.units import HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
-    from planner.candidates.job_candidates import SpotChoice
+    from planner.candidates.spot.choices import SpotChoice
     from planner.decode.chosen import ChosenCandidate
     from planner.scenario.job import Job
     from planner.scenario.offer import Offer

@@ -9,9 +9,10 @@ import numpy as np
 
 if TYPE_CHECKING:
     from planner.candidate_table import CandidateTable
-    from planner.candidates.job_candidates import JobCandidates, SpotChoice
+    from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.candidates.screening import ScreenedCandidates
+    from planner.candidates.spot.choices import SpotChoice
     from planner.configurations.grid import Machine
     from planner.configurations.recipe import Recipe
     from planner.scenario.job import Job

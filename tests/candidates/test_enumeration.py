@@ -201,8 +201,8 @@ def test_screened_rows_are_kept_or_counted_with_their_reason(limits: Data, job: 
     found = prepared(job, **limits)
     (candidates,), (screened,) = found.candidates, found.screened
     assert set(screened.rejected) == {reason}
-    assert 0 < screened.rejected[reason] < len(candidates.table)
-    assert screened.rejected[reason] + len(set(screened.rows.tolist())) == len(candidates.table)
+    assert 0 < screened.rejected[reason] < candidates.made
+    assert screened.rejected[reason] + len(set(screened.rows.tolist())) == candidates.made
     assert bool(np.any(screened.lateness > 0)) is (reason == "it ends after the deadline")
 
 
@@ -340,3 +340,17 @@ def test_beaten_rows_are_never_the_best_of_their_method(job: Data) -> None:
                 here = (table.offer == offer) & (label == method) & ~np.isnan(figure)
                 if here.any():
                     assert figure[here & kept].min() <= figure[here].min()
+
+
+@pytest.mark.slow
+def test_of_an_excluded_method_only_rows_that_no_other_beats_are_made() -> None:
+    """They are the rows that the job has without the exclusion, and the others are counted and rejected."""
+    free, bound = (prepared(job) for job in ({}, {"techniques": {"method": "lora", "weight_bits": 4}}))
+    every, left = free.candidates[0], bound.candidates[0]
+    label = np.asarray([recipe.method_label for recipe in every.recipes])[every.table.recipe]
+    kept = (label == "QLoRA") | ~every.beaten()
+    assert every.left_out == 0 and left.left_out == np.sum(~kept) > 0
+    assert left.made == every.made == len(every.table)
+    assert bound.screened[0].rejected["its method is not allowed"] == np.sum(label != "QLoRA")
+    for name in ("offer", "run_h", "run_usd", "fixed_usd", "gpus"):
+        np.testing.assert_array_equal(getattr(left.table, name), getattr(every.table, name)[kept])

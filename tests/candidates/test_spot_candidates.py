@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from planner.analysis.frontier.frontier import frontier
 from planner.audit.audit import audit
-from planner.candidates.job_candidates import SpotChoice
 from planner.candidates.screening import screen
+from planner.candidates.spot.choices import SpotChoice
 from planner.candidates.spot.scope import BEST, BEST_OF_METHODS, LEAST_DOLLARS, SearchScope
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Assignment, Plan

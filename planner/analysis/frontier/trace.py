@@ -23,8 +23,8 @@ from planner.solving.prepare import PreparedScenario, build_shared_limits
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from planner.candidates.job_candidates import SpotChoice
     from planner.candidates.screening import ScreenedCandidates
+    from planner.candidates.spot.choices import SpotChoice
     from planner.results.plan import Assignment, Status
     from planner.scenario.scenario import SolveOptions
     from planner.spot.policy.policy_cache import Key

@@ -25,7 +25,8 @@ from planner.units import HOUR
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
-    from planner.candidates.job_candidates import JobCandidates, SpotChoice
+    from planner.candidates.job_candidates import JobCandidates
+    from planner.candidates.spot.choices import SpotChoice
     from planner.results.plan import Assignment, Plan
     from planner.results.plan_parts import SpotPlan
     from planner.scenario.offer import Offer
