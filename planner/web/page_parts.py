@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
 from planner.report.html import facts
-from planner.report.html.page import groups_of
+from planner.report.html.groups import groups_of
 from planner.report.html.services import service_facts
 from planner.report.html.services import tiles as service_tiles
 from planner.report.plan_sections import format_market, format_place
