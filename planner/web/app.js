@@ -1,5 +1,6 @@
 let values = {}, before = {}, past = [], pins = [], shown = null, lastEdit = { key: "", at: 0 };
 const session = [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
+let traces = 0;
 const letters = "ABC", wait = { plan: 0, frontier: 0 }, asked = { plan: 0, frontier: 0 }, running = {};
 const axis = data.controls.find((one) => one.key === data.axis);  // the field along which the curve is drawn
 const width = () => Math.round(Math.min(1000, Math.max(280, byId("results").clientWidth)));
@@ -75,13 +76,24 @@ async function trace(isAsked) {
   byId("curve-wait").hidden = true;
   byId("curve-lead").textContent = data.serves ? "Drawing the curve: a fleet is solved for each point …" : "Computing the curve …";
   const wanted = withoutAxis(values);
+  let drawn = null;  // the curve of a service comes with a few points first, and then with more of them
+  const mine = ++traces;
+  document.body.classList.add("tracing");
   try {
-    const answer = await ask("frontier", { values, width: width() });
-    if (!answer || !isSame(wanted, withoutAxis(values))) return;
-    if (answer.empty) noCurve("There is " + answer.empty + ".");
-    else { (answer.steps ? showSteps : showCurve)(answer); markNow(); }
+    for (const points of data.serves ? [4, 5, 7, 10] : [0]) {
+      const answer = await ask("frontier", { values, width: width(), ...(points ? { points } : {}) });
+      if (!answer || !isSame(wanted, withoutAxis(values))) return;
+      if (answer.empty) noCurve("There is " + answer.empty + ".");
+      else { (answer.steps ? showSteps : showCurve)(answer); markNow(); }
+      drawn = answer;
+      if (!answer.steps || answer.whole) break;
+      byId("curve-lead").textContent = answer.figure.lead + " More points are being computed …";
+    }
   } catch (error) {
-    noCurve(error.faults ? error.faults.map((one) => one.what).join("; ") : error.message);
+    if (drawn) byId("curve-lead").textContent = drawn.figure.lead + " More points were not computed: " + error.message;
+    else noCurve(error.faults ? error.faults.map((one) => one.what).join("; ") : error.message);
+  } finally {
+    if (mine === traces) document.body.classList.remove("tracing");
   }
 }
 

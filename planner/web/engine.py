@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from planner.analysis.serving.rests import kind_bases
 from planner.analysis.what_if.effects import difference, library_of
 from planner.analysis.what_if.services import compare_services_solved
 from planner.analysis.what_if.what_if import compare_solved
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from planner.results.serving.frontier import ServiceFrontier
     from planner.results.what_if import WhatIf
     from planner.scenario.scenario import Scenario, SolveOptions
+    from planner.solving.fleet.trial import ServiceTrial
 
 KEPT = 6
 """Plans that are kept with their candidates: the scenario as opened, the last moves, and pinned ones."""
@@ -43,13 +45,23 @@ class Solved:
     plan: Plan
 
 
+@dataclass
+class Curve:
+    """The curve of a service as far as it is computed, and the fleets behind it by their limit."""
+
+    fleets: dict[float | None, ServiceTrial]
+    found: ServiceFrontier | None = None
+    points: int = 0
+    """That were asked for."""
+
+
 class Engine:
     """Answers about one scenario and changes of it; each solve starts from the candidates of the last one."""
 
     def __init__(self, scenario: Scenario, options: SolveOptions):
         self.base, self.options = scenario, options
         self.kept: OrderedDict[tuple[str, ...], Solved] = OrderedDict()
-        self.curves: OrderedDict[tuple[str, ...], ServiceFrontier] = OrderedDict()
+        self.curves: OrderedDict[tuple[str, ...], Curve] = OrderedDict()
         self.last: PreparedScenario | None = None
         self.library: Library | None = None
 
@@ -107,7 +119,8 @@ class Engine:
             return self._brief(settings, self.kept[reference].plan, float(request["width"]))
         before, after = self.solved(reference), self.solved(settings)
         width = float(request["width"])
-        parts = plan_parts(after.plan, width)
+        bases = kind_bases(after.scenario, after.plan, self.library) if after.plan.services else ()
+        parts = plan_parts(after.plan, width, bases)
         change = change_parts(before.plan, after.plan, self._compared(before, after, settings if not reference else ()))
         delta = difference(before.plan, after.plan).model_dump()
         return {**parts, "whole": serving, "change": {**change, "delta": delta}}
@@ -154,17 +167,25 @@ class Engine:
         return {"figure": figure_data(figure), "scene": scene, "data": frontier_data(found), "exact": found.exact}
 
     def _steps(self, scenario: Scenario, request: dict[str, Any]) -> dict[str, Any]:
-        """Return dollars of a month against the limit on the time per token, each point solved."""
-        from planner.analysis.frontier.service import service_frontier
+        """Return dollars of a month against the limit on the time per token, each point solved.
 
-        settings = tuple(request["settings"])
-        found = self.curves.pop(settings, None) or service_frontier(services_alone(scenario), self.options)
-        self.curves[settings] = found
+        The page asks for a few points first, and then for more of the same curve, which go on from there.
+        """
+        from planner.analysis.frontier.service import SERVICE_POINTS, service_frontier
+
+        settings, points = tuple(request["settings"]), int(request.get("points", SERVICE_POINTS))
+        curve = self.curves.pop(settings, None) or Curve({})
+        if curve.found is None or curve.points < points:
+            alone = services_alone(scenario)
+            curve.found = service_frontier(alone, self.options, points=points, known=curve.fleets)
+            curve.points = points
+        self.curves[settings] = curve
         while len(self.curves) > KEPT:
             self.curves.popitem(last=False)
-        if not found.points:
+        if not curve.found.points:
             return {"empty": "no fleet at any limit on the time per token, within the other limits"}
-        return steps_data(found, float(request["width"]))
+        is_whole = curve.points >= SERVICE_POINTS or curve.found.solved < curve.points
+        return {**steps_data(curve.found, float(request["width"])), "whole": is_whole}
 
     def file(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return a file to download: the plan as JSON, the report, or the files that run the plan."""

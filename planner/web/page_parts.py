@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
 from planner.report.html import facts
-from planner.report.html.page import groups_of
+from planner.report.html.groups import groups_of
 from planner.report.html.services import service_facts
 from planner.report.html.services import tiles as service_tiles
 from planner.report.plan_sections import format_market, format_place
@@ -24,16 +24,19 @@ from planner.web.drawing import drawn
 from planner.web.service_parts import service_compared, service_rows, service_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.results.plan import Assignment, Plan
+    from planner.results.serving.rests import KindBasis
     from planner.results.what_if import JobDelta, WhatIf
 
 Row = tuple[str, ...]
 """A label, before, after, and the difference."""
 
 
-def plan_parts(plan: Plan, width: float) -> dict[str, Any]:
-    """Return what the page shows of a plan; pictures in a width in pixels."""
-    groups = [group for group in groups_of(Overview(plan=plan)) if plan.services or group.key != "alternatives"]
+def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dict[str, Any]:
+    """Return what the page shows of a plan; pictures in a width in pixels, memory of replicas where `bases` say it."""
+    groups = groups_of(Overview(plan=plan, bases=tuple(bases)))
     jobs = facts.job_facts(jobs_alone(plan) if plan.services and plan.jobs else plan)
     has_plan = bool(plan.jobs or plan.services)
     return {

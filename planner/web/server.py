@@ -34,6 +34,8 @@ MOST_BODY, MOST_MODEL = 100_000, 1_500_000
 """Bytes of a request, and of one that carries a config.json."""
 MOST_CONFIGS = 32
 """Most config.json files that a server keeps."""
+MOST_CURVE_POINTS = 10
+"""Most points of the curve of a service."""
 SOLVE_SECONDS = 120.0
 """Longest solve that a page waits for."""
 SESSION = re.compile(r"[0-9a-f]{16,64}\Z")
@@ -102,6 +104,8 @@ class App:
                 self.sessions.drop(session, "frontier")
             asked["reference"] = tuple(self._settings(data.get("reference") or {}).values())
         if task == "frontier":
+            points = data.get("points", MOST_CURVE_POINTS)
+            asked["points"] = min(MOST_CURVE_POINTS, max(3, points if type(points) is int else MOST_CURVE_POINTS))
             asked["settings"] = self._without_deadlines(settings)
         if task == "file":
             if data.get("file") not in ("plan", "report", "exports"):

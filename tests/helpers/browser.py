@@ -53,3 +53,25 @@ def serious_findings(page: Any) -> list[Any]:
     page.evaluate("() => { for (const one of document.querySelectorAll('details')) one.open = true; }")
     page.wait_for_timeout(600)
     return [one for one in page.evaluate(FINDINGS) if one[0] in ("serious", "critical")]
+
+
+def unreadable(page: Any) -> list[str]:
+    """Return texts of pictures that are smaller than 9 pixels, and pairs of them of which one covers the other."""
+    found: list[str] = page.evaluate("""() => {
+      const found = [];
+      for (const svg of document.querySelectorAll('svg')) {
+        if (!svg.getClientRects().length) continue;
+        const boxes = [...svg.querySelectorAll('text')].map((t) => [t.textContent, t.getBoundingClientRect()]);
+        for (const [name, a] of boxes) {
+          if (a.height < 9) found.push('small: ' + name);
+          for (const [other, b] of boxes) {
+            if (a === b) continue;
+            const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+            const tall = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+            if (wide > 1 && tall > 4) found.push(name + ' | ' + other);
+          }
+        }
+      }
+      return found;
+    }""")
+    return found

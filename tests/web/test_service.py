@@ -110,7 +110,7 @@ def test_the_page_shows_what_a_service_is_and_how_near_its_limits_are(page: Page
     ]
     ((name, sections),) = answer["jobs"]
     assert name == "chat" and "% left" in dict(sections)["Latency"]
-    assert [one["key"] for one in answer["figures"]] == ["load", "bill", "simpler", "assumptions"]
+    assert [one["key"] for one in answer["figures"]] == ["load", "bill", "replica-memory", "simpler", "assumptions"]
     assert answer["figures"][0]["scene"]["shapes"]
 
 
@@ -125,6 +125,21 @@ def test_the_curve_of_a_service_is_that_of_the_command(page: Page, folder: Path)
     point = found["steps"][0]
     plan = page.plan({"tpot": point["value"]})
     assert dict(plan["compared"])["a month"] == f"${point['usd']:,.2f}"
+
+
+def test_the_curve_in_steps_is_that_of_one_request(page: Page) -> None:
+    """A few points come first and say that more follow; the last step is the whole curve, as without steps."""
+    values, sizes = {"per_second": "7"}, []
+    for points in (3, 4, 5, 7, 10):
+        found = page.post("frontier", values=values, points=points).json()
+        sizes.append(len(found["steps"]))
+        if found["whole"]:
+            break
+    assert found["whole"] and sizes == sorted(sizes) and sizes[0] <= 3
+    other = page.post("frontier", values={**values, "headroom": "0.0"}).json()
+    assert other["whole"] and [one["ms"] for one in other["steps"]] == [one["ms"] for one in found["steps"]]
+    wrong = page.post("frontier", values=values, points="many").json()
+    assert wrong["steps"] == found["steps"]
 
 
 def test_a_limit_that_no_fleet_keeps_has_its_ways_out(page: Page, folder: Path) -> None:

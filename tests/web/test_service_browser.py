@@ -14,7 +14,7 @@ from planner.cli import main
 from tests.helpers.browser import chromium, screens, serious_findings, watch
 from tests.helpers.pages import OFFICE, OFFICE_MOVES, served
 
-PLANNED, DRAWN = "body:not(.stale)", "body:not(.stale):not(.late)"
+PLANNED, DRAWN = "body:not(.stale)", "body:not(.stale):not(.late):not(.tracing)"
 
 pytestmark = pytest.mark.ecosystem
 
@@ -115,6 +115,18 @@ def test_the_curve_is_drawn_while_the_page_goes_on(opened: Any) -> None:
     assert "7 requests/s" in opened.inner_text("#facts")
     settle(opened, DRAWN)
     assert "7 requests/s" in opened.inner_text("#curve-lead")
+
+
+def test_the_curve_comes_with_a_few_points_first(opened: Any) -> None:
+    """Four points are asked for first, then more of the same curve; a strip shows that the page computes."""
+    asked: list[int] = []
+    opened.on("request", lambda one: asked.append(json.loads(one.post_data)["points"]) if "frontier" in one.url else 0)
+    set_field(opened, "per_second", "11")
+    opened.wait_for_selector("body.stale")
+    assert opened.evaluate("getComputedStyle(document.getElementById('state'), '::after').height") == "3px"
+    settle(opened, DRAWN)
+    assert asked[0] == 4 and asked == sorted(set(asked))
+    assert "More points" not in opened.inner_text("#curve-lead")
 
 
 def test_the_slider_goes_along_the_curve(opened: Any) -> None:

@@ -40,6 +40,7 @@ def service_frontier(
     options: SolveOptions | None = None,
     library: Library | None = None,
     points: int = SERVICE_POINTS,
+    known: dict[float | None, ServiceTrial] | None = None,
 ) -> ServiceFrontier:
     """Return the dollars of a month at limits on the time per token, each solved with its own bound.
 
@@ -48,20 +49,22 @@ def service_frontier(
     the curve. A fleet of a tighter limit keeps a looser one, and a bound of a looser limit holds for a tighter one.
     Without a plan for the scenario's own limit the others are shown all the same.
 
+    `known` keeps the fleets that were solved, by their limit: the same call with more points goes on from there.
+
     Raises ScenarioError for other jobs next to the service, and for answers of one token, which have no such time.
     """
     started, options = perf_counter(), options or SolveOptions()
     job = service_of(scenario, "frontier")
     library = library or read_library([job.architecture])
     market = build_market(scenario, library)
-    known: dict[float, ServiceTrial] = {}
+    kept: dict[float | None, ServiceTrial] = {} if known is None else known
 
-    def solved(limit: float) -> ServiceTrial:
-        if limit not in known:
-            known[limit] = try_service(scenario, library, options, with_latency(job, tpot_seconds=limit), market)
-        return known[limit]
+    def solved(limit: float | None) -> ServiceTrial:
+        if limit not in kept:
+            kept[limit] = try_service(scenario, library, options, with_latency(job, tpot_seconds=limit), market)
+        return kept[limit]
 
-    free = try_service(scenario, library, options, with_latency(job, tpot_seconds=None), market)
+    free = solved(None)
     least = _least_seconds(job, free, library)
     ends: list[float] = []
     if free.is_feasible and least is not None:
@@ -69,11 +72,10 @@ def service_frontier(
         ends = sorted({rounded_up(ROOM * least), most})
     asked = job.latency.tpot_seconds
     limits = sorted({*ends, *([asked] if asked is not None and free.is_feasible else [])})
-    for limit in limits:
-        solved(limit)
-    while len(known) < max(3, points) and (between := _widest(known)) is not None:
-        solved(between)
-    points_found = _points(known, job)
+    trials = {limit: solved(limit) for limit in (*limits, *kept) if limit is not None}
+    while len(trials) < max(3, points) and (between := _widest(trials)) is not None:
+        trials[between] = solved(between)
+    points_found = _points(trials, job)
     infeasible = None if points_found else solve(scenario, options, library).infeasible
     status = (
         "infeasible" if not points_found else "optimal" if all(one.gap <= 1e-6 for one in points_found) else "feasible"
@@ -87,11 +89,11 @@ def service_frontier(
         load=max(job.load.hourly),
         unit=job.load.unit,
         least_tpot_seconds=least,
-        solved=len(known),
+        solved=len(trials),
         seconds=perf_counter() - started,
         as_of=(options.as_of or datetime.date.today()).isoformat(),
         infeasible=infeasible,
-        notes=_notes(job, known),
+        notes=_notes(job, trials),
     )
 
 

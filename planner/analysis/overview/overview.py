@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.overview.price_series import price_series
+from planner.analysis.serving.rests import kind_bases
 from planner.errors import InputError, NoPlanError, SolverError
 from planner.results.report.overview import Overview, Section
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 REPORT_RUNS = 2_000
 """Replays of a report: enough for a histogram, and a fifth of those of `simulate`."""
+HOUR_REQUESTS, MOST_REQUESTS = 10_000, 1_000_000
+"""Requests of each distinct hour of a service, as many as `simulate` takes, and most of all hours of a stream."""
 
 
 MOST_CANDIDATES_IN_TURN = 20_000
@@ -40,7 +43,7 @@ def overview(
     options: SolveOptions | None = None,
     library: Library | None = None,
     wanted: Collection[Section] | None = None,
-    runs: int = REPORT_RUNS,
+    runs: int | None = None,
     seed: int = 0,
 ) -> Overview:
     """Return the plan of a scenario and the analyses around it.
@@ -52,7 +55,7 @@ def overview(
     wanted
         The analyses; all if None. Of an infeasible scenario there are none: its plan has the explanation.
     runs, seed
-        Of the simulation.
+        Of the simulation: replays of jobs, `REPORT_RUNS` if None, or requests of each distinct hour of a service.
 
     Raises
     ------
@@ -66,8 +69,9 @@ def overview(
         plan = solve(scenario, options, library) if serves else solve_prepared(prepare(scenario, library), options)
     if not (plan.jobs or plan.services):
         return Overview(plan=plan, of_file=given)
-    tasks = _tasks(scenario, plan, options, library, (runs, seed)) if plan.jobs else []
-    tasks = [*tasks, *_service_tasks(scenario, plan, options, library)] if plan.services else tasks
+    replays = (runs, seed)
+    tasks = _tasks(scenario, plan, options, library, replays) if plan.jobs else []
+    tasks = [*tasks, *_service_tasks(scenario, plan, options, library, replays)] if plan.services else tasks
     found: dict[str, Any] = {}
     skipped: dict[Section, str] = {}
     for name, field, run in tasks:
@@ -84,7 +88,7 @@ def overview(
             found[field] = run()
         except (InputError, NoPlanError, SolverError) as error:
             skipped[name] = str(error)
-    return Overview(plan=plan, of_file=given, skipped=skipped, **found)
+    return Overview(plan=plan, of_file=given, skipped=skipped, bases=kind_bases(scenario, plan, library), **found)
 
 
 def _tornado(scenario: Scenario, options: SolveOptions, library: Library | None) -> object:
@@ -99,7 +103,18 @@ def _choices(service: Service) -> int:
     return service.kinds_left * len(set(service.fleet.load))
 
 
-def _service_tasks(scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None) -> list[_Task]:
+def _hour_requests(plan: Plan) -> int:
+    """Return how many requests of each distinct hour are simulated: fewer where there are many such hours."""
+    hours = 1
+    for service in plan.services:
+        replicas = zip(*(kind.by_hour for kind in service.fleet.kinds), strict=True)
+        hours = max(hours, len(set(zip(service.fleet.load, replicas, strict=True))))
+    return min(HOUR_REQUESTS, MOST_REQUESTS // hours)
+
+
+def _service_tasks(
+    scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None, replays: tuple[int | None, int]
+) -> list[_Task]:
     """Return the analyses of a service; of one next to jobs that which theirs do not have."""
 
     def frontier() -> object:
@@ -113,15 +128,23 @@ def _service_tasks(scenario: Scenario, plan: Plan, options: SolveOptions, librar
 
         return explain_service(scenario, options=options, library=library)
 
+    def simulation() -> object:
+        from planner.analysis.serving.simulate import simulate_service
+
+        runs = replays[0] or _hour_requests(plan)
+        return simulate_service(scenario, plan, options=options, library=library, runs=runs, seed=replays[1])
+
     found: list[_Task] = [("frontier", "service_frontier", frontier)]
     if not plan.jobs:
         found.append(("reasons", "explanation", reasons))
         found.append(("tornado", "tornado", lambda: _tornado(scenario, options, library)))
+        found.append(("simulation", "service_simulation", simulation))
+        found.append(("prices", "prices", lambda: price_series(scenario, plan)))
     return found
 
 
 def _tasks(
-    scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None, replays: tuple[int, int]
+    scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None, replays: tuple[int | None, int]
 ) -> list[_Task]:
     """Return the analyses: name, the field of their answer, and the call; their modules are loaded late."""
 
@@ -138,7 +161,8 @@ def _tasks(
     def simulation() -> object:
         from planner.analysis.simulation.simulate import simulate
 
-        return simulate(scenario, plan, options=options, library=library, runs=replays[0], seed=replays[1])
+        runs = replays[0] or REPORT_RUNS
+        return simulate(scenario, plan, options=options, library=library, runs=runs, seed=replays[1])
 
     return [
         ("frontier", "frontier", frontier),

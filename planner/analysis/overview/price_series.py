@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.loading.price_book import read_last_days
 from planner.results.report.overview import PriceDay, PriceHistory
+from planner.results.serving.fleet import FleetKind
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
@@ -19,21 +20,25 @@ MAX_DAYS = 60
 def price_series(scenario: Scenario, plan: Plan) -> tuple[PriceHistory, ...]:
     """Return the stored prices of every offer that the plan rents; nothing of offers that the book does not have.
 
-    Raises `InputError` where the book is damaged.
+    An offer that a service rents on spot too has one history with both prices. Raises `InputError` where the book is
+    damaged.
     """
     found: dict[str, PriceHistory] = {}
-    for job in plan.jobs:
-        offer = next((one for one in scenario.offers if _is_of(one, job)), None)
-        if offer is not None and offer.rents_gpus and job.offer not in found:
+    rented: list[Assignment | FleetKind] = [*plan.jobs, *(kind for one in plan.services for kind in one.fleet.kinds)]
+    for one in rented:
+        offer = next((offer for offer in scenario.offers if _is_of(offer, one)), None)
+        if offer is not None and offer.rents_gpus and one.offer not in found:
             days = _days(offer)
             if days:
-                found[job.offer] = PriceHistory(offer=job.offer, days=days)
+                found[one.offer] = PriceHistory(offer=one.offer, days=days)
     return tuple(found.values())
 
 
-def _is_of(offer: Offer, job: Assignment) -> bool:
+def _is_of(offer: Offer, rented: Assignment | FleetKind) -> bool:
+    """Return whether an offer is what a job, or a kind of machines of a service, rents."""
+    gpus = rented.gpus if isinstance(rented, FleetKind) else rented.gpus_per_instance
     same = (offer.provider, offer.region, offer.instance, offer.gpu, offer.gpus)
-    return same == (job.provider, job.region, job.instance, job.gpu, job.gpus_per_instance)
+    return same == (rented.provider, rented.region, rented.instance, rented.gpu, gpus)
 
 
 def _days(offer: Offer) -> tuple[PriceDay, ...]:

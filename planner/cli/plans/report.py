@@ -40,7 +40,10 @@ DEFAULT_PATH = "report.html"
     "--format", "kind", type=click.Choice(FIGURE_FORMATS), help="Of a figure [by the name of the file, else svg]."
 )
 @click.option(
-    "--runs", type=click.IntRange(min=1, max=100_000), default=2_000, show_default=True, help="Replays of the plan."
+    "--runs",
+    type=click.IntRange(min=1, max=100_000),
+    default=None,
+    help="Replays of the plan [2,000]; of a service requests of each hour [10,000].",
 )
 @solve_options()
 def report(
@@ -155,24 +158,27 @@ def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
 
 
 def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]:
-    """Return the plan and the files that run its first job, by name, and why others are missing."""
+    """Return the plan and the files that run its first job, or its service, by name, and why others are missing."""
     from planner.errors import InputError
     from planner.exports.export import choose_job, export_all
     from planner.exports.facts import Wishes
+    from planner.exports.serving.export import export_all_services
+    from planner.exports.serving.kinds import choose_service
 
-    if not plan.jobs:
+    names = [*(one.name for one in plan.jobs), *(one.name for one in plan.services)]
+    if not names:
         return {}, []
     files: dict[str, str] = {}
     notes: list[str] = []
     try:
-        given = choose_job(*jobs_of(plan, scenario), "plan", plan.jobs[0].name)
-        files, notes = export_all(given, Wishes(None, None))
+        if plan.jobs:
+            files, notes = export_all(choose_job(*jobs_of(plan, scenario), "plan", names[0]), Wishes(None, None))
+        else:
+            files, notes = export_all_services(choose_service(plan, scenario, "plan", names[0]), Wishes(), "plan")
     except InputError as error:
-        notes = [f"no files to launch {plan.jobs[0].name}: {error.faults[0].what}"]
-    if len(plan.jobs) + len(plan.services) > 1 and files:
-        notes.append(
-            f"the files run {plan.jobs[0].name}; those of another job: planner export plan.json --all --job NAME"
-        )
+        notes = [f"no files to launch {names[0]}: {error.faults[0].what}"]
+    if len(names) > 1 and files:
+        notes.append(f"the files run {names[0]}; those of another job: planner export plan.json --all --job NAME")
     kept = {name: text for name, text in files.items() if name not in ("README.md", "spot_policy.py", "policy.json")}
     return {**kept, "plan.json": json_text(plan.model_dump(mode="json", by_alias=True), indent=1) + "\n"}, notes
 
@@ -182,7 +188,7 @@ def _write_figure(found: Overview, name: str, path: str, kind: str) -> None:
     from planner.documents.files import write_bytes_atomically
     from planner.errors import Fault, InputError
     from planner.report.html.figure import WIDE
-    from planner.report.html.page import find_figure
+    from planner.report.html.groups import find_figure
     from planner.report.plots.scene import draw_scene
     from planner.results.report.scene import framed, to_svg
 

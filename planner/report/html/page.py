@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import importlib.util
 import json
@@ -14,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import Fault, ScenarioError
 from planner.report import format as words
 from planner.report.html import facts, services
-from planner.report.html.analysis_figures import alternative_figures, price_figures, simulation_figures, tornado_figure
 from planner.report.html.figure import NARROW, WIDE, Figure, Table
-from planner.report.html.frontier_figure import frontier_data, frontier_figure
-from planner.report.html.plan_figures import bill_figure, memory_figure, timetable_figure
-from planner.report.html.service_figures import load_figure, month_bill_figure, service_frontier_figure, simpler_figure
+from planner.report.html.frontier_figure import frontier_data
+from planner.report.html.groups import SECTION_NAMES, SERVICE_SECTIONS, groups_of
 from planner.results.report.scene import PALETTE, to_svg
 from planner.results.serving.together import jobs_alone
 
@@ -26,29 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.results.plan import Plan
-    from planner.results.report.overview import Overview, Section
+    from planner.results.report.overview import Overview
 
 MOST_BYTES = 300_000
 """Largest page; files to copy are left out before it is larger."""
 MOST_TABLE_ROWS = (200, 60, 20)
 """Most rows of one table, and fewer where the page would be too large; a plan of hundreds of jobs has thousands."""
-SECTION_NAMES = {
-    "frontier": "Cost against time",
-    "reasons": "Reasons and alternatives",
-    "tornado": "What the plan depends on",
-    "simulation": "Simulated cost and finish",
-    "prices": "Price history",
-}
 _FOLDER = Path(__file__).parent
-
-
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """Figures under one heading."""
-
-    key: str
-    title: str
-    figures: tuple[Figure, ...]
 
 
 def check_installed(path: str) -> None:
@@ -56,83 +37,6 @@ def check_installed(path: str) -> None:
     if importlib.util.find_spec("jinja2") is None:
         fix = "install the extra `report`: pip install '.[report]'"
         raise ScenarioError([Fault(path, 0, "", "cannot be written: Jinja2 is not installed", fix)])
-
-
-def groups_of(found: Overview) -> list[Group]:
-    """Return the figures of a report in their order."""
-    plan = found.plan
-    if plan.services:
-        return _service_groups(found)
-    if not plan.jobs:
-        return []
-    groups = []
-    if found.frontier is not None and found.frontier.points:
-        groups.append(
-            Group("cost-time", SECTION_NAMES["frontier"], (frontier_figure(found.frontier, deadline_of(plan)),))
-        )
-    of_plan = (bill_figure(plan), memory_figure(plan), timetable_figure(plan))
-    groups += [Group(figure.key, figure.title, (figure,)) for figure in of_plan if figure is not None]
-    others = alternative_figures(plan, found.explanation)
-    groups += [Group("alternatives", "Alternatives", tuple(others))] if others else []
-    groups += _analysis_groups(found)
-    table = facts.assumptions(plan)
-    lead = "What the figures rest on, with source and age."
-    groups.append(Group("assumptions", "Assumptions", (Figure("assumptions", "Assumptions", lead, None, table),)))
-    return groups
-
-
-def _service_groups(found: Overview) -> list[Group]:
-    """Return the figures of a report on services in their order."""
-    plan = found.plan
-    loads = tuple(load_figure(one) for one in plan.services)
-    groups = [Group("load", "Load and replicas", loads)]
-    curves: list[Figure] = []
-    if found.frontier is not None and found.frontier.points:
-        of_jobs = frontier_figure(found.frontier, deadline_of(plan))
-        curves.append(dataclasses.replace(of_jobs, title="Cost of the jobs against time"))
-    if found.service_frontier is not None and found.service_frontier.points:
-        curves.append(service_frontier_figure(found.service_frontier))
-    if curves:
-        groups.append(Group("cost-time", curves[0].title if len(curves) == 1 else "Frontiers", tuple(curves)))
-    bill, simpler = month_bill_figure(plan), tuple(simpler_figure(one) for one in plan.services)
-    bills, table, others = Group("bill", bill.title, (bill,)), services.assumptions(plan), list[Figure]()
-    if plan.jobs:
-        alone = jobs_alone(plan)
-        of_jobs = dataclasses.replace(bill_figure(alone), key="bill-jobs", title="Bill of the jobs")
-        bills = Group("bill", "Bills", (bill, of_jobs))
-        others = alternative_figures(alone, services.parts_explained(found.explanation)[0])
-        memory, rows = memory_figure(alone), (*facts.assumptions(alone).rows, *table.rows)
-        groups += [Group(memory.key, memory.title, (memory,))] if memory is not None else []
-        table = Table(table.header, tuple(dict.fromkeys(rows)))
-    title = "Alternatives" if others else "Simpler fleets and services"
-    groups += [bills, Group("alternatives", title, (*others, *simpler)), *_analysis_groups(found)]
-    lead = "What the figures rest on, with source and age."
-    return [*groups, Group("assumptions", "Assumptions", (Figure("assumptions", "Assumptions", lead, None, table),))]
-
-
-def _analysis_groups(found: Overview) -> list[Group]:
-    """Return the figures of sensitivity, replays and price history, as far as there are any."""
-    swing = tornado_figure(found.tornado) if found.tornado is not None else None
-    figures: dict[Section, tuple[Figure, ...]] = {
-        "tornado": (swing,) if swing is not None else (),
-        "simulation": tuple(simulation_figures(found.simulation) if found.simulation is not None else ()),
-        "prices": tuple(price_figures(found.prices)),
-    }
-    return [Group(key, SECTION_NAMES[key], each) for key, each in figures.items() if each]
-
-
-def find_figure(found: Overview, name: str) -> Figure | None:
-    """Return a figure by its name on the command line; None where the report has none."""
-    of_services = {"timetable": "load"} if found.plan.services else {}
-    of_services |= {"frontier": "latency"} if not found.plan.jobs else {}
-    key = {"cost": "cost-runs", "finish": "hours-runs", **of_services}.get(name, name)
-    return next((figure for group in groups_of(found) for figure in group.figures if figure.key == key), None)
-
-
-def deadline_of(plan: Plan) -> float | None:
-    """Return the deadline that all jobs share; None without one."""
-    limits = {job.deadline_hours for job in plan.jobs}
-    return limits.pop() if len(limits) == 1 else None
 
 
 def render_page(found: Overview, exports: Mapping[str, str] | None = None, notes: Sequence[str] = ()) -> str:
@@ -171,8 +75,9 @@ def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
     if found.of_file:
         made += ". The plan was read from a file: the analyses know only the offers that it carries"
     counts = sorted(plan.candidates.reasons.items(), key=lambda item: (-item[1], item[0]))[:12]
-    missing = {SECTION_NAMES[name]: words.sanitise(why) for name, why in found.skipped.items()}
-    if plan.jobs and not found.prices and "prices" not in found.skipped:
+    titles = SECTION_NAMES | (SERVICE_SECTIONS if plan.services and not plan.jobs else {})
+    missing = {titles[name]: words.sanitise(why) for name, why in found.skipped.items()}
+    if solved and not found.prices and "prices" not in found.skipped:
         missing[SECTION_NAMES["prices"]] = (
             "the price book has no earlier prices of these machines: planner prices update"
         )

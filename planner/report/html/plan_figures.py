@@ -108,8 +108,9 @@ def memory_figure(plan: Plan) -> Figure | None:
         for job in jobs[:3]
     ) + (f"; {len(jobs) - 3} more jobs" if len(jobs) > 3 else "")
     draw = functools.partial(
-        stacked, stacks, Caption("Memory of one GPU", lead), words.gib_text, "usable memory of the GPU"
-    )
+        stacked, stacks, Caption("Memory of one GPU", lead), words.gib_text, "usable memory of the GPU",
+        has_sums=len(stacks) == 1,
+    )  # fmt: skip
     return Figure("memory", "Memory of one GPU", f"{lead}.", draw, Table(("job", "part", "size"), tuple(rows)))
 
 

@@ -7,13 +7,14 @@ import itertools
 from typing import TYPE_CHECKING, TypeVar
 
 from planner.report import format as words
+from planner.report.html.analysis_figures import MOST_BARS
 from planner.report.html.figure import Figure, Table
 from planner.report.inference.fleet import proven_in_short
 from planner.report.inference.plan import HOSTS
 from planner.report.serving.frontier import summary
 from planner.report.serving.strip import DAYS
 from planner.results.report.axis import Axis, draw_up, fit_axis, money
-from planner.results.report.bars import Stack, stacked
+from planner.results.report.bars import Ranged, Stack, ranged, stacked
 from planner.results.report.scene import SERIES, Caption, Dot, Line, Rect, Scene, Shape, Text, clip
 from planner.results.serving.differences import MILLISECONDS, by_dollars, describe_kind, month_items, seconds_text, span
 
@@ -232,5 +233,9 @@ def simpler_figure(service: Service) -> Figure:
             pays = f"own machines cost less from {words.significant(api.pays_from_requests)} requests a month"
         rows.append((words.sanitise(api.offer), words.usd(api.usd), f"{HOSTS[api.hosts_tuned]}; {pays}"))
     lead = "What the same load costs with one kind of machine, always on, or at a service that answers by the token."
-    table = Table(("instead", "a month", "how"), tuple(rows))
-    return Figure("simpler", "Simpler fleets and services", lead, None, table)
+    table, title = Table(("instead", "a month", "how"), tuple(rows)), "Simpler fleets and services"
+    bars = [Ranged("this fleet", fleet.usd_per_month, words.usd(fleet.usd_per_month), is_chosen=True)]
+    others = [(one.name, one.usd_per_month) for one in fleet.baselines] + [(one.offer, one.usd) for one in fleet.api]
+    bars += [Ranged(words.sanitise(name), each, words.usd(each)) for name, each in others if each is not None]
+    draw = functools.partial(ranged, bars[:MOST_BARS], Caption(title, lead)) if len(bars) > 1 else None
+    return Figure("simpler", title, lead, draw, table)

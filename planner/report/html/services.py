@@ -8,14 +8,17 @@ from planner.report import format as words
 from planner.report.html.figure import Table
 from planner.report.infeasible import limit_name
 from planner.report.inference.fleet import EQUAL_GAP, percent_up, proven, sections
-from planner.report.serving.explanation import month_usd, relaxed, times_text
+from planner.report.serving.explanation import month_usd, relaxed
 from planner.results.serving.differences import BINDING_WORDS, seconds_text, span
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.report.html.facts import Fact
     from planner.results.explanation import Explanation
     from planner.results.plan import Plan
+    from planner.results.serving.rests import KindBasis
 
 FIGURE_SECTIONS = ("Hours", "Simpler", "Service")
 """Sections of the text that are figures of the page."""
@@ -57,7 +60,7 @@ def service_facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
 
 
 def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
-    """Return how far the plan is proven, what looser limits save, and what other fleets cost."""
+    """Return how far the plan is proven, what holds each kind, and what looser limits save."""
     gap = max(one.gap for one in plan.services)
     less = "" if gap <= EQUAL_GAP else f"more than {percent_up(gap)} "
     proof = proven(gap) if gap >= 1.0 else f"no fleet of these kinds costs {less}less"
@@ -77,12 +80,6 @@ def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
     idle = [limit_name(one.limit, explanation.scenario) for one in explanation.next_steps if one.change_to is None]
     if idle:
         found.append(("No gain", f"from relaxing {', '.join(idle)}"))
-    for one in explanation.alternatives:
-        name = one.name.replace("_", " ")
-        if one.cost_usd is None or one.chosen:
-            continue
-        usd = words.usd(month_usd(one.cost_usd, hours))
-        found.append(("Alone", f"{name}: {usd} a month, {times_text(1.0 + (one.difference or 0.0))}: {one.plan}"))
     return [(label, words.sanitise(text)) for label, text in found]
 
 
@@ -95,12 +92,27 @@ def parts_explained(found: Explanation | None) -> tuple[Explanation | None, Expl
     return jobs.model_copy(update={"next_steps": (*jobs.next_steps, *shared)}), service
 
 
-def assumptions(plan: Plan) -> Table:
-    """Return what the figures rest on: prices with their age, starts, spot markets, notes."""
+def assumptions(plan: Plan, bases: Sequence[KindBasis] = ()) -> Table:
+    """Return what the figures rest on: prices and speeds with source and age, starts, spot markets, notes.
+
+    Without `bases` the prices of a service have one row.
+    """
     rows: dict[tuple[str, str, str], None] = {}
     for service in plan.services:
-        age = "unknown age" if service.price_age_days is None else f"up to {service.price_age_days:,} days old"
-        rows["prices", age, service.price_source] = None
+        of_service = [one for one in bases if one.service == service.name]
+        if not of_service:
+            rows["prices", _age(service.price_age_days, "up to "), service.price_source] = None
+        for one in of_service:
+            source = ", ".join(part for part in (one.price_source, one.price_date, _age(one.price_age_days)) if part)
+            rows[f"price of {one.offer}", "as offered", source] = None
+        for one in of_service:
+            rest = (
+                f"prior: no published measurements inform {', '.join(one.priors)}"
+                if one.priors
+                else "calibrated on published measurements"
+            )
+            speed = f"estimated times x {one.slow:.3g}, to hold at the confidence"
+            rows[f"speed of {one.machine}", speed, "observed runs" if one.is_measured else rest] = None
         for kind in service.fleet.kinds:
             start = f"takes {kind.start_hours * 60:.0f} minutes, {words.usd(kind.start_usd)}"
             rows[f"start of {kind.offer}", start, "cold_start, or the stages of a start"] = None
@@ -115,3 +127,7 @@ def assumptions(plan: Plan) -> Table:
         found.append(("versions", words.sanitise(", ".join(" ".join(pair) for pair in versions.items())), ""))
     found.append(("ages counted to", plan.as_of, f"solver {plan.solver}"))
     return Table(("assumption", "value", "source"), tuple(found))
+
+
+def _age(days: int | None, most: str = "") -> str:
+    return "unknown age" if days is None else f"{most}{days:,} days old"

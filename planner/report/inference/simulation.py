@@ -48,7 +48,7 @@ def _service(service: ServiceReplay, found: ServiceSimulation | Simulation) -> l
     lines = [*words.wrap_lines(_headline(service), words.width(), 3), ""]
     for stream in service.streams:
         lines += [*_table(service, stream), ""]
-    lines += words.section("Refused", words.wrap_lines(_refused(service), line_room(), 4))
+    lines += words.section("Refused", words.wrap_lines(refused(service), line_room(), 4))
     runs = f"{found.runs:,} requests in each of {service.distinct_hours:,} distinct hours, Poisson and in bursts"
     cycle = "day" if service.cycle_hours == _DAY else "week"
     text = f"{runs}, {service.requests:,} in all; hours count by their requests of a {cycle}"
@@ -79,7 +79,7 @@ def _table(service: ServiceReplay, stream: SimulatedStream) -> list[str]:
     )
     lines = [words_of[stream.name], heads, _row(LATENCY_HEADER)]
     lines += [_limit_row(one, one.cycle, f"{LIMIT_WORDS[one.name]}, all hours") for one in stream.limits]
-    when = _hour(service)
+    when = busiest_hour(service)
     lines += [_limit_row(one, one.busiest, f"{LIMIT_WORDS[one.name]}, {when}") for one in stream.limits]
     if len(stream.kinds) > 1:
         for kind in stream.kinds[:MOST_KINDS]:
@@ -109,13 +109,13 @@ def _row(cells: tuple[str, ...]) -> str:
     return (first + "".join(cell.rjust(room) for cell, room in zip(cells[1:], LATENCY_ROOM[1:], strict=True))).rstrip()
 
 
-def _hour(service: ServiceReplay) -> str:
+def busiest_hour(service: ServiceReplay) -> str:
     """Return the busiest hour: Mon 18:00, or 18:00 of a day."""
     day, hour = divmod(service.busiest_hour, _DAY)
     return f"{hour}:00" if service.cycle_hours == _DAY else f"{DAYS[day]} {hour}:00"
 
 
-def _refused(service: ServiceReplay) -> str:
+def refused(service: ServiceReplay) -> str:
     """Return what is refused, next to what the plan says."""
     if not service.refused_share and not service.predicted_refused_share:
         return "none"

@@ -35,6 +35,8 @@ class Ranged:
     low: float | None = None
     high: float | None = None
     is_chosen: bool = False
+    limit: float | None = None
+    """Where a mark crosses the bar."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,14 @@ class Swing:
     words: str
 
 
-def stacked(rows: Sequence[Stack], caption: Caption, show: Callable[[float], str], limit: str, width: float) -> Scene:
-    """Return stacked bars, with the parts named below in the order of their size over all rows."""
+def stacked(
+    rows: Sequence[Stack], caption: Caption, show: Callable[[float], str], limit: str, width: float,
+    has_sums: bool = True,
+) -> Scene:  # fmt: skip
+    """Return stacked bars, with the parts named below in the order of their size over all rows.
+
+    `has_sums`: whether a part over all rows is a figure of its own, as dollars are and memory of other GPUs is not.
+    """
     sums: dict[str, float] = {}
     for row in rows:
         for name, value in row.parts:
@@ -69,21 +77,25 @@ def stacked(rows: Sequence[Stack], caption: Caption, show: Callable[[float], str
                 shapes.append(Rect(axis.at(start), top, wide, BAR_HEIGHT, roles[name], f"{name}: {show(value)}"))
                 start += value
         if row.limit is not None:
-            at = axis.at(row.limit)
-            shapes.append(Line(((at, top - 5), (at, top + BAR_HEIGHT + 5)), "accent", 2.0))
+            shapes.append(frame.mark(index, axis.at(row.limit)))
         shapes.append(Text(frame.right + 8, top + 14, clip(row.words, width - frame.right - 8)))
-    entries = [(name, roles[name], show(sums[name])) for name in shown]
-    entries += [("other", SERIES[-1], show(sum(sums[name] for name in rest)))] if rest else []
+    figures = {name: show(sums[name]) if has_sums else "" for name in shown}
+    entries = [(name, roles[name], figures[name]) for name in shown]
+    others = show(sum(sums[name] for name in rest)) if has_sums else ""
+    entries += [("other", SERIES[-1], others)] if rest else []
     entries += [(limit, "accent", "")] if limit else []
     legend, bottom = _legend(entries, frame.bottom + 10, width)
     return Scene(width, bottom, caption.title, caption.description, (*shapes, *legend))
 
 
-def ranged(rows: Sequence[Ranged], caption: Caption, width: float) -> Scene:
-    """Return one bar per row from zero, the chosen one in another colour, ranges as thin lines."""
+def ranged(rows: Sequence[Ranged], caption: Caption, width: float, limit: str = "") -> Scene:
+    """Return one bar per row from zero, the chosen one in another colour, ranges as thin lines.
+
+    `limit` names the marks of the rows below the bars.
+    """
     room = min(0.5 * width, max(text_width(row.words) for row in rows) + 14)
     frame = _Frame(width, [row.label for row in rows], room=room)
-    most = max(max(row.value, row.high or 0.0) for row in rows)
+    most = max(max(row.value, row.high or 0.0, row.limit or 0.0) for row in rows)
     axis = Axis(0.0, most or 1.0, frame.left, frame.right)
     shapes: list[Shape] = []
     for index, row in enumerate(rows):
@@ -92,13 +104,16 @@ def ranged(rows: Sequence[Ranged], caption: Caption, width: float) -> Scene:
         fill = "c0" if row.is_chosen else "c6"
         long = max(1.0, axis.at(row.value) - frame.left)
         shapes.append(Rect(frame.left, top, long, BAR_HEIGHT, fill, row.words))
-        end = axis.at(max(row.value, row.high or 0.0))
+        end = axis.at(max(row.value, row.high or 0.0, row.limit or 0.0))
+        if row.limit is not None:
+            shapes.append(frame.mark(index, axis.at(row.limit)))
         if row.low is not None and row.high is not None:
             shapes.append(
                 Line(((axis.at(row.low), top + BAR_HEIGHT / 2), (axis.at(row.high), top + BAR_HEIGHT / 2)), "ink", 2.0)
             )
         shapes.append(Text(end + 8, top + 14, clip(row.words, width - end - 8), bold=row.is_chosen))
-    return Scene(width, frame.bottom, caption.title, caption.description, tuple(shapes))
+    legend, bottom = _legend([(limit, "accent", "")], frame.bottom + 4, width) if limit else ([], frame.bottom)
+    return Scene(width, bottom, caption.title, caption.description, (*shapes, *legend))
 
 
 def swings(
@@ -171,6 +186,11 @@ class _Frame:
     def bar_top(self, index: int) -> float:
         """Return the upper edge of the bar of a row."""
         return self.top + self.row * index + (self.row - BAR_HEIGHT - (8 if self.is_beside else 6))
+
+    def mark(self, index: int, at: float) -> Line:
+        """Return a line across the bar of a row, which stays below a label above the bar."""
+        top = self.bar_top(index)
+        return Line(((at, top - (5 if self.is_beside else 1)), (at, top + BAR_HEIGHT + 5)), "accent", 2.0)
 
     def label(self, index: int, bold: bool = False) -> list[Shape]:
         """Return the label of a row."""

@@ -12,6 +12,8 @@ from planner.results.frontier import Frontier
 from planner.results.plan import Plan
 from planner.results.plan_parts import Part
 from planner.results.serving.frontier import ServiceFrontier
+from planner.results.serving.rests import KindBasis
+from planner.results.serving.simulation import ServiceSimulation
 from planner.results.simulation import Simulation
 from planner.results.what_if import Tornado
 
@@ -44,6 +46,10 @@ class Overview(Part):
     explanation: Explanation | None = None
     tornado: Tornado | None = None
     simulation: Simulation | None = None
+    service_simulation: ServiceSimulation | None = None
+    """Of a service without jobs before it; next to jobs the replays of both are in `simulation`."""
+    bases: tuple[KindBasis, ...] = ()
+    """What each kind of machines of the services rests on."""
     prices: tuple[PriceHistory, ...] = ()
     of_file: bool = False
     """Whether the plan was read from a file: other offers than those it carries are not known then."""

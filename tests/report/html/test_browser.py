@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.browser import chromium, screens, serious_findings, watch
+from tests.helpers.browser import chromium, screens, serious_findings, unreadable, watch
 from tests.helpers.reports import HOSTILE, small_overview, small_page
 
 HOURS_OF_SLIDER = """() => {
@@ -125,24 +125,7 @@ def test_a_point_is_selected_by_a_click(opened: Any) -> None:
 def test_it_fits_the_screen_and_can_be_read(opened: Any) -> None:
     """Nothing is wider than the screen, no text of a picture covers another one, none is smaller than 9 pixels."""
     assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    covered = opened.evaluate("""() => {
-      const found = [];
-      for (const svg of document.querySelectorAll('svg')) {
-        if (!svg.getClientRects().length) continue;
-        const boxes = [...svg.querySelectorAll('text')].map((t) => [t.textContent, t.getBoundingClientRect()]);
-        for (const [name, a] of boxes) {
-          if (a.height < 9) found.push('small: ' + name);
-          for (const [other, b] of boxes) {
-            if (a === b) continue;
-            const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
-            const tall = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-            if (wide > 1 && tall > 4) found.push(name + ' | ' + other);
-          }
-        }
-      }
-      return found;
-    }""")
-    assert covered == []
+    assert unreadable(opened) == []
 
 
 @pytest.mark.parametrize(

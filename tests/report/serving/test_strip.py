@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from planner.analysis.overview.overview import overview
-from planner.report.html.page import find_figure, render_page
+from planner.report.html.groups import find_figure
+from planner.report.html.page import render_page
 from planner.report.plots.service import draw_services
 from planner.report.serving.strip import strip
 from planner.results.plan import Plan
@@ -53,7 +54,7 @@ def test_the_page_has_load_frontier_bill_and_services(plan: Plan) -> None:
         assert text in page
     assert "three/any" in page and "saves $" in page
     assert "src=" not in page and 'href="http' not in page
-    for name in ("frontier", "timetable", "bill"):
+    for name in ("frontier", "timetable", "bill", "memory"):
         figure = find_figure(found, name)
         assert figure is not None and figure.draw is not None
         assert "<svg" in to_svg(figure.draw(840.0), name, standalone=True)
