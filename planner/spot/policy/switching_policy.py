@@ -104,8 +104,9 @@ def best_policy(
     """Return the policy of least mean cost among those that end within `guaranteed_hours` on every path.
 
     `tick_hours`: how often it will be asked, besides whenever machines are taken; the guard reserves that much.
-    `ticks` of time, no shorter than that, and `points` of slack are the grid. `only_starts`: the table has the rows alone that say when a run
-    with nothing rented takes a machine of a market that is up. ValueError as `check_run` raises it.
+    `ticks` of time, no shorter than that, and `points` of slack are the grid. `only_starts`: the table has the rows
+    alone that say when a run with nothing rented takes a machine of a market that is up. ValueError as `check_run`
+    raises it.
     """
     check_run(run, guaranteed_hours)
     request = CurveRequest(run, states, guaranteed_hours)
