@@ -133,7 +133,7 @@ def ages_on(zone: Integers, group: ZoneGroup, starts: Sequence[int]) -> Floats:
     `zone` (runs, ticks) are those that `follow` returns for the same `starts`. A zone may have been up for long before
     a run moves to it.
     """
-    known = np.concatenate([group.up.any(axis=0)[None], group.up])
+    known = np.concatenate([np.asarray(group.up.any(axis=0))[None], group.up])
     hours = hours_unchanged(known, group.gap_hours)
     steps = np.asarray(starts, dtype=np.int64)[:, None] + np.arange(zone.shape[1])
     return np.asarray(hours[zone, steps])
