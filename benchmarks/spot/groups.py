@@ -19,7 +19,7 @@ from planner.arrays import Flags, Floats
 from planner.spot.market.sampling import sample_paths
 from planner.spot.market.states import SpotStates
 from planner.spot.market.zone_fit import fit_zones
-from planner.spot.market.zones import ZoneGroup, follow, sticky_trace, worth_of
+from planner.spot.market.zones import ZoneGroup, ages_on, follow, sticky_trace, worth_of
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.offline_optimum import optimum_of_zones_usd
@@ -77,6 +77,8 @@ def judge_half(half: Half, jobs: Sequence[tuple[float, float]]) -> dict[tuple[fl
         length = round(deadline_of(run, max(SLACKS), tick) / tick)
         starts = _starts(used, length)
         path = follow(worth, starts, length)
+        told = ages_on(path, used, starts)
+        ages = np.array([ages_before(one, starts, tick) for one in used.up])
         moved = path.copy()
         moved[:, 1:][(path[:, 1:] != path[:, :-1]) & (path[:, :-1] > 0)] = 0  # a hop is an outage of a step
         up = _windows(used, starts, length)
@@ -84,12 +86,11 @@ def judge_half(half: Half, jobs: Sequence[tuple[float, float]]) -> dict[tuple[fl
         for slack in SLACKS:
             deadline = deadline_of(run, slack, tick)
             cost = partial(_cost, run, tick=tick, deadline=deadline)
-            ages = np.array([ages_before(one, starts, tick) for one in used.up])
             each = [cost(single[zone], up[zone], ages[zone])[0] for zone in zones]
             before = [cost(single[zone], past[zone], 0.0)[0] for zone in zones]
             optimum = optimum_of_zones_usd(run, up, tick, deadline, [SPOT_USD] * len(zones)) / run.on_demand_usd
-            planned, late = cost(fit.states, path, 0.0)
-            values = [float(np.mean(each)), each[int(np.argmin(before))], cost(sticky, moved, 0.0)[0], planned]
+            planned, late = cost(fit.states, path, told)
+            values = [float(np.mean(each)), each[int(np.argmin(before))], cost(sticky, moved, told[:, 0])[0], planned]
             found[work, restart, slack] = [*values, float(np.minimum(optimum, 1.0).mean()), float(late)]
     return found
 

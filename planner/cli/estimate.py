@@ -70,7 +70,7 @@ INFERENCE: OptionTable = {
 @click.option("--longest-sequence", is_flag=True, help="Also find the longest sequence that fits.")
 @json_option
 @click.option(
-    "--as-of", type=Day(), metavar="DATE", expose_value=False, help="Accepted and ignored: an estimate depends on no date."
+    "--as-of", type=Day(), metavar="DATE", expose_value=False, help="Accepted and ignored: no date enters an estimate."
 )
 def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: str | None, **settings: Any) -> None:
     """Estimate memory and speed of one configuration, by part.

@@ -10,14 +10,14 @@ import numpy as np
 
 from planner.errors import Fault, InputError
 from planner.spot.market.sampling import Paths, sample_states
-from planner.spot.market.zones import ZoneGroup, fit_stays, follow, group_zones, worth_of
+from planner.spot.market.zones import ZoneGroup, ages_on, fit_stays, follow, group_zones, hours_unchanged, worth_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.random import Generator
 
-    from planner.arrays import Floats, Integers
+    from planner.arrays import Integers
     from planner.spot.market.states import SpotStates
     from planner.spot.market.trace import Trace
     from planner.spot.policy.run import SpotRun
@@ -65,7 +65,7 @@ class RecordedWindows:
         self.names = tuple(trace.name for trace in traces)
         self.tick_hours = traces[0].gap_hours
         self.flags = [trace.up(instances) for trace in traces]
-        self.ages = [_ages(flags) * self.tick_hours for flags in self.flags]
+        self.ages = [hours_unchanged(flags, self.tick_hours) for flags in self.flags]
         self.ticks = ticks
         starts = np.asarray([flags.size - ticks + 1 for flags in self.flags])
         self.begins = np.concatenate([[0], np.cumsum(starts)])
@@ -101,11 +101,14 @@ class RecordedZones(RecordedWindows):
         self.chosen = np.arange(self.windows)
 
     def paths(self, runs: Integers) -> Paths:
-        """Return the zones of these runs, each of which begins where the expected stay per dollar is longest."""
+        """Return the zones of these runs, each of which begins where the expected stay per dollar is longest.
+
+        A run knows for how long its zone has been up, as `spot_advice` does: also before the run moved there.
+        """
         starts = self.chosen[runs].tolist()
         zones = follow(self.worth, starts, self.ticks)
         up = np.stack([self.group.up[:, start : start + self.ticks] for start in starts], axis=1)
-        return Paths(zones, np.zeros(len(starts)), up, self.names)
+        return Paths(zones, ages_on(zones, self.group, starts), up, self.names)
 
     @property
     def availability(self) -> float:
@@ -115,13 +118,6 @@ class RecordedZones(RecordedWindows):
 
 PathSource = SampledPaths | RecordedWindows
 """Where paths of one job's market come from: `paths` takes run numbers, which come in order."""
-
-
-def _ages(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
-    """Return the steps since the last change, or since the beginning of the trace, at each step."""
-    steps = np.arange(flags.size)
-    changed = np.diff(flags, prepend=flags[:1])
-    return np.asarray(steps - np.maximum.accumulate(np.where(changed, steps, 0)), dtype=float)
 
 
 def build_recorded_windows(

@@ -26,7 +26,7 @@ class Paths:
     """Paths of a stationary market: each starts at a random moment of a process without beginning."""
 
     up: Flags | Integers  # (runs, ticks); of several zones the number of the zone, 0 for none
-    age_hours: Floats  # (runs,): age of the state in which each path starts
+    age_hours: Floats  # (runs,): age of the state in which each path starts; or (runs, ticks), see `replay`
     zones_up: Flags | None = None  # (zones, runs, ticks), where several zones were recorded
     names: tuple[str, ...] = ()  # of these zones
 

@@ -113,13 +113,30 @@ def worth_of(group: ZoneGroup, stays: Sequence[Ages]) -> Floats:
 
     A zone that is up at the first step is as old as that step.
     """
-    steps = np.arange(group.up.shape[1])
     worth = np.full(group.up.shape, -np.inf)
+    hours = hours_unchanged(group.up, group.gap_hours)
     for zone, (up, ages) in enumerate(zip(group.up, stays, strict=True)):
-        changed = np.diff(up, prepend=up[:1])
-        age = (steps - np.maximum.accumulate(np.where(changed, steps, 0))) * group.gap_hours
-        worth[zone, up] = expected_rest(ages, age[up]) / group.usd_per_hour[zone]
+        worth[zone, up] = expected_rest(ages, hours[zone, up]) / group.usd_per_hour[zone]
     return worth
+
+
+def hours_unchanged(up: Flags, gap_hours: float) -> Floats:
+    """Return for how many hours each zone has been up or down at each step, since the first one; shape (.., steps)."""
+    steps = np.arange(up.shape[-1])
+    changed = np.diff(up, prepend=up[..., :1], axis=-1)
+    return np.asarray((steps - np.maximum.accumulate(np.where(changed, steps, 0), axis=-1)) * gap_hours, dtype=float)
+
+
+def ages_on(zone: Integers, group: ZoneGroup, starts: Sequence[int]) -> Floats:
+    """Return for how long the zone of each run has been up at each tick, or all zones down; shape of `zone`.
+
+    `zone` (runs, ticks) are those that `follow` returns for the same `starts`. A zone may have been up for long before
+    a run moves to it.
+    """
+    known = np.concatenate([np.asarray(group.up.any(axis=0))[None], group.up])
+    hours = hours_unchanged(known, group.gap_hours)
+    steps = np.asarray(starts, dtype=np.int64)[:, None] + np.arange(zone.shape[1])
+    return np.asarray(hours[zone, steps])
 
 
 def follow(worth: Floats, starts: Sequence[int], ticks: int) -> Integers:

@@ -104,12 +104,13 @@ def best_policy(
     """Return the policy of least mean cost among those that end within `guaranteed_hours` on every path.
 
     `tick_hours`: how often it will be asked, besides whenever machines are taken; the guard reserves that much.
-    `ticks` of time and `points` of slack are the grid. `only_starts`: the table has the rows alone that say when a run
-    with nothing rented takes a machine of a market that is up. ValueError as `check_run` raises it.
+    `ticks` of time, no shorter than that, and `points` of slack are the grid. `only_starts`: the table has the rows
+    alone that say when a run with nothing rented takes a machine of a market that is up. ValueError as `check_run`
+    raises it.
     """
     check_run(run, guaranteed_hours)
     request = CurveRequest(run, states, guaranteed_hours)
-    return policies_of_pass([request], pass_of(request, ticks), points, tick_hours, only_starts)[0]
+    return policies_of_pass([request], pass_of(request, ticks, tick_hours), points, tick_hours, only_starts)[0]
 
 
 class PolicyPass(NamedTuple):
@@ -120,10 +121,17 @@ class PolicyPass(NamedTuple):
     zones: bool
 
 
-def pass_of(request: CurveRequest, ticks: int = POLICY_TICKS) -> PolicyPass:
-    """Return the pass that finds the policy of a request, of at least `ticks`."""
+def pass_of(request: CurveRequest, ticks: int = POLICY_TICKS, tick_hours: float = 0.0) -> PolicyPass:
+    """Return the pass that finds the policy of a request that is asked every `tick_hours`, 0 for at any moment.
+
+    Its ticks are `ticks`, more where the market changes faster, fewer where the policy is asked less often. A tick of
+    waiting is longer than the table says where it is asked less often: slack of 0.67 h that lasts for another look in
+    0.01 h, and then a start that needs 0.6 h, does not last for one in 0.05 h and another.
+    """
     part, states = request.part, request.states
     has_slack = part.slack_hours > part.run.restart_hours + 1e-6 * request.guaranteed_hours
+    if tick_hours > 0:
+        ticks = max(1, min(ticks, math.floor(part.guaranteed_hours / tick_hours + ROUNDING_HOURS)))
     steps = max(ticks, math.ceil(part.resolving_ticks)) if has_slack else 0
     return PolicyPass(steps, (len(states.up.rates), len(states.down.rates)), bool(states.instant))
 

@@ -62,7 +62,8 @@ def replay(
         Factor on `run.work_hours`, of each run or one for all; the policy sees the work left at the true speed, which
         an observer of the steps knows.
     age_hours
-        How long the market has been in its first state when a run begins.
+        How long the market has been in its first state when a run begins; the state after a change begins at 0. Of
+        shape (runs, ticks): its age in each tick, for zones that were up before a run moved to them.
 
     Raises
     ------
@@ -76,11 +77,14 @@ def replay(
     if math.isfinite(deadline_hours) and ticks * tick_hours < deadline_hours - ROUNDING_HOURS:
         raise ValueError(f"paths of {ticks * tick_hours:g} h do not reach the deadline at {deadline_hours:g} h")
     work = np.broadcast_to(np.asarray(slowness, float) * run.work_hours, (runs,))
-    ages = np.broadcast_to(np.asarray(age_hours, float), (runs,))
+    ages = np.asarray(age_hours, float)
+    if ages.ndim < 2:
+        ages = np.broadcast_to(ages, (runs,))[:, None]
     parts = []
     for first in range(0, runs, RUNS_PER_BLOCK):
         block = slice(first, first + RUNS_PER_BLOCK)
-        state = _ReplayState(run, work[block], ages[block], np.ascontiguousarray(up[block].T))  # type: ignore[arg-type]
+        by_tick = (np.ascontiguousarray(each[block].T) for each in (ages, up))
+        state = _ReplayState(run, work[block], *by_tick)
         state.play(policy, tick_hours, deadline_hours, sold)
         if sold:
             state.finish_on_demand()
@@ -113,7 +117,8 @@ class _ReplayState:
         self.unsaved = np.zeros(runs)
         self.restart = np.zeros(runs)  # hours of restart still to come
         self.running = np.full(runs, Action.WAIT, np.int64)
-        self.age = ages.astype(float)
+        self.ages = ages  # (ticks, runs), or (1, runs): only that of the first tick is known beforehand
+        self.age = ages[0].astype(float)
         self.spot_hours = np.zeros(runs)
         self.on_demand_hours = np.zeros(runs)
         self.on_demand_work = np.zeros(runs)
@@ -130,8 +135,7 @@ class _ReplayState:
             if self.now >= end - ROUNDING_HOURS or not self.open.any():
                 return
             if number:
-                self.age += tick
-                self.age[zone != before] = 0.0
+                self.age = self.ages[number] if len(self.ages) > 1 else np.where(zone != before, 0.0, self.age + tick)
             self._interrupt(zone != before)
             before, up = zone, zone != 0
             action = policy.decide(self.left, np.full(self.left.size, deadline - self.now), up, self.age, self.running)

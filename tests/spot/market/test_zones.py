@@ -14,6 +14,7 @@ from planner.spot.market.trace import Trace
 from planner.spot.market.zone_fit import POOL_WEIGHT, fit_zones
 from planner.spot.market.zones import (
     ZoneGroup,
+    ages_on,
     expected_rest,
     fit_stays,
     follow,
@@ -148,3 +149,12 @@ def test_the_chance_of_another_zone_is_a_chance() -> None:
     for chance in (-0.1, 1.0):
         with pytest.raises(ValueError, match="chance of another zone"):
             SpotStates(AGES, AGES, chance)
+
+
+def test_a_zone_is_as_old_as_its_up_time_whenever_a_run_moves_to_it() -> None:
+    """Taken at its fourth step, it has been up for three; without a zone, the age is that of the outage of all."""
+    up = np.array([[1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0, 0]], dtype=bool)
+    group = ZoneGroup(("a", "b"), 0.5, up, np.ones(2))
+    zone = np.array([[1, 1, 1, 2, 2, 0, 0]])
+    assert ages_on(zone, group, [0]).tolist() == [[0.0, 0.5, 1.0, 1.5, 2.0, 0.0, 0.5]]
+    assert ages_on(zone[:, 2:], group, [2]).tolist() == [[1.0, 1.5, 2.0, 0.0, 0.5]]

@@ -73,6 +73,20 @@ def test_no_path_of_a_market_breaks_the_deadline(case: tuple[SpotRun, float, flo
     assert result.met.all()
 
 
+@pytest.mark.parametrize(("minutes", "restart"), [(10, 0.1), (15, 0.1), (10, 0.3)])
+def test_a_policy_that_is_asked_rarely_knows_how_long_it_waits(minutes: int, restart: float) -> None:
+    """A table of shorter ticks waits for a look that does not come, and has too little slack for a start by then."""
+    run = replace(RUN, work_hours=8.0, restart_hours=restart, stall_hours=0.0, interval_hours=0.0, last_checkpoint=True)
+    tick = minutes / 60
+    hours = math.ceil((1 + restart) * run.work_hours / tick) * tick
+    paths = sample_states(MARKET, 1000, round(hours / tick), tick, np.random.default_rng(3))
+    told = best_policy(run, MARKET, hours, tick)
+    often = replace(best_policy(run, MARKET, hours, tick / 10), guard=told.guard)
+    own, other = (replay(one, run, paths.up, tick, hours, age_hours=paths.age_hours) for one in (told, often))
+    assert own.met.all()
+    assert own.usd.mean() < 0.99 * other.usd.mean()
+
+
 def reckless(run: SpotRun, hours: float, tick: float) -> SwitchingPolicy:
     """Spot as soon as it is up, waiting otherwise: nothing but the guard keeps the deadline."""
     rows = {

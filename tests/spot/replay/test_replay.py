@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.arrays import Flags
+from planner.arrays import Flags, Floats, Integers
 from planner.spot.policy.run import Action, SpotRun
 from planner.spot.replay.baseline_policies import Greedy, SpotOnly
 from planner.spot.replay.replay import Replays, replay
@@ -185,3 +185,28 @@ def test_ages_count_from_before_the_run() -> None:
 
     replay(Watch([Action.WAIT]), RUN, path("uuddu"), TICK, 1.25, age_hours=3.0)
     assert seen == [3.0, 3.25, 0.0, 0.25, 0.0]
+
+
+class Listener:
+    """Waits, and keeps what it is told of the age of the market."""
+
+    def __init__(self) -> None:
+        self.told: list[float] = []
+
+    def decide(
+        self, work_left: Floats, hours_left: Floats, up: Flags, age_hours: Floats, running: Integers
+    ) -> Integers:
+        """Wait."""
+        del work_left, hours_left, up
+        self.told.append(float(age_hours[0]))
+        return np.full(running.shape, Action.WAIT)
+
+
+@pytest.mark.parametrize(
+    ("known", "told"), [(0.5, [0.5, 1.0, 0.0, 0.5]), ([[0.5, 1.0, 7.0, 7.5]], [0.5, 1.0, 7.0, 7.5])]
+)
+def test_a_policy_is_told_how_long_its_zone_has_been_up(known: float | list[list[float]], told: list[float]) -> None:
+    """From the change on where no more is known, else as the zone to which the run moves has been recorded."""
+    listener = Listener()
+    replay(listener, RUN, np.array([[1, 1, 2, 2]]), 0.5, 2.0, age_hours=known)
+    assert listener.told == told
