@@ -287,11 +287,8 @@ class Plan(Part):
         ]
         bill = [(job.name, line.item, f"${line.usd:,.2f}") for job in self.jobs for line in job.bill]
         plan = html_table(f"{self.scenario}: {self.status}{figures}", header, rows)
-        return (
-            plan_picture(self.jobs, self.is_timetable)
-            + plan
-            + (html_table("bill", ("job", "item", "dollars"), bill) if bill else "")
-        )
+        bill_table = html_table("bill", ("job", "item", "dollars"), bill) if bill else ""
+        return plan_picture(self.jobs, self.is_timetable) + plan + bill_table
 
     def assignment(self, job: str) -> Assignment:
         """Return the assignment of a job; NoPlanError if it has none."""
