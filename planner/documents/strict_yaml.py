@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 50
 """Deepest nesting of lists and mappings; a scenario needs about 6."""
+TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 MAX_VALUES = 1_000_000
 """Most values of a document with its aliases expanded."""
 MAX_DIGITS = 300
@@ -127,7 +128,7 @@ class _Reader:
     def check(self, line: int, path: KeyPath, depth: int) -> None:
         """Raise `InputError` where values or levels are too many."""
         if depth > MAX_DEPTH:
-            raise self.stop(line, path, f"nested deeper than {MAX_DEPTH} levels", "use fewer levels")
+            raise self.stop(line, path, TOO_DEEP, "use fewer levels")
         if self.nodes > MAX_VALUES:
             raise self.stop(line, path, f"more than {MAX_VALUES:,} values with aliases expanded", "split the file")
 
@@ -270,7 +271,7 @@ def _parse(text: str, file: str) -> tuple[Any, Marks]:
     except UnicodeEncodeError:
         reader.fault(1, (), "contains half of a surrogate pair", "save the file as UTF-8")
     except RecursionError:  # only with the parser in Python, if libyaml is missing
-        reader.fault(1, (), f"nested deeper than {MAX_DEPTH} levels", "use fewer levels")
+        reader.fault(1, (), TOO_DEEP, "use fewer levels")
     if found is None or reader.faults:
         raise InputError(reader.faults)
     return found
@@ -287,6 +288,8 @@ def _syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
     if line_text[: mark.column + 1].strip() == "" and "\t" in line_text[: mark.column + 1]:
         return Fault(file, mark.line + 1, "", "indented with a tab", "indent with spaces")
     problem = getattr(error, "problem", None) or "cannot be read as YAML"
+    if "nesting depth" in problem:  # libyaml has a bound of its own, and looks ahead for the end of a key
+        return Fault(file, mark.line + 1, "", TOO_DEEP, "use fewer levels")
     context = getattr(error, "context", None)
     what = f"not YAML: {problem}" + (f" {context}" if context else "")
     return Fault(file, mark.line + 1, "", what, "check the indentation, quotes and brackets near here")
