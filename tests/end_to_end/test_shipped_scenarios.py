@@ -22,7 +22,14 @@ NAMES = sorted(shipped_scenarios())
 MARKET = ROOT / "scenarios" / "inventory" / "market.yaml"
 ON_THE_MARKET = [name for name in NAMES if "market.yaml" in shipped_scenarios()[name].read_text(encoding="utf-8")]
 EXPECTED = json.loads(COSTS.read_text(encoding="utf-8"))
-HEAVY = {"serve-office-hours", "synthetic-data-70b", "team-quota", "tune-then-label", "two-models-one-budget"}
+HEAVY = {
+    "serve-office-hours",
+    "synthetic-data-70b",
+    "team-quota",
+    "tune-then-label",
+    "two-models",
+    "two-models-one-budget",
+}
 """Scenarios that take over 5 s to solve: their plans are audited where the long tests solve them anyway."""
 
 

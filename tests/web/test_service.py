@@ -114,6 +114,7 @@ def test_the_page_shows_what_a_service_is_and_how_near_its_limits_are(page: Page
     assert answer["figures"][0]["scene"]["shapes"]
 
 
+@pytest.mark.long
 def test_the_curve_of_a_service_is_that_of_the_command(page: Page, folder: Path) -> None:
     """Each point has the dollars and the limit of `planner frontier --json`; it is drawn again without solving."""
     expected = command("frontier", folder)["points"]
@@ -127,6 +128,7 @@ def test_the_curve_of_a_service_is_that_of_the_command(page: Page, folder: Path)
     assert dict(plan["compared"])["a month"] == f"${point['usd']:,.2f}"
 
 
+@pytest.mark.long
 def test_the_curve_in_steps_is_that_of_one_request(page: Page) -> None:
     """A few points come first and say that more follow; the last step is the whole curve, as without steps."""
     values, sizes = {"per_second": "7"}, []

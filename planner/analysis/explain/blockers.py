@@ -12,7 +12,8 @@ import numpy as np
 
 from planner.analysis.estimate.fit_remedies import memory_saving_changes
 from planner.analysis.explain.why_not_query import WhyNotQuery
-from planner.configurations.enumeration import MANY_ACCUMULATION_STEPS, enumerate_configurations
+from planner.configurations.enumeration import enumerate_configurations
+from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility, frameworks_of
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.errors import ScenarioError

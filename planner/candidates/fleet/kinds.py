@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from planner.candidates.offer_terms import download_rate, market_of_nodes, spot_markets
-from planner.configurations.enumeration import DOES_NOT_FIT
+from planner.configurations.fitting_cells import DOES_NOT_FIT
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.replicas.capacity import HELD_BY, Capacities, replica_capacities
 from planner.configurations.replicas.enumeration import ReplicaSpeeds, ServedGpu, replica_speeds

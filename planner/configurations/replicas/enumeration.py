@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from planner.configurations.configuration_table import Configurations, MemoryShortfall, concatenate_configurations
-from planner.configurations.enumeration import DOES_NOT_FIT, JobConfigurations
+from planner.configurations.enumeration import JobConfigurations
+from planner.configurations.fitting_cells import DOES_NOT_FIT
 from planner.configurations.grid import JobShape
 from planner.configurations.network import network_of
 from planner.configurations.replicas.adapters import adapter_weights, with_adapters

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.screening import screen
-from planner.configurations.enumeration import MANY_ACCUMULATION_STEPS
+from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.probability import deadline_probability

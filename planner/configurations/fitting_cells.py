@@ -1,0 +1,241 @@
+"""The cells of a grid that fit: recipes (R, 1) on machines (H,), each with its fastest micro-batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.configurations.configuration_table import Configurations, MemoryShortfall, concatenate_configurations
+from planner.configurations.grid import JobShape, Machine, grid_inputs
+from planner.configurations.micro_batch import (
+    BatchChooser,
+    choose_batches,
+    choose_fastest_batches,
+    choose_smallest_batches,
+    possible_cells,
+)
+from planner.configurations.observed.learning import NO_CORRECTION, Correction
+from planner.configurations.observed.whole_run import find_observed_run
+from planner.configurations.recipe import (
+    GpuClass,
+    Recipe,
+    expand_paged,
+    expand_parallel_degrees,
+    find_incompatibility,
+    is_allowed,
+)
+from planner.estimates.memory.fit import MemoryLines, memory_lines
+from planner.estimates.memory.host_offload import host_bytes
+from planner.estimates.memory.paging import with_paging
+from planner.estimates.memory.states import MemoryCoefficients
+from planner.estimates.time.coefficients import TimeCoefficients
+from planner.estimates.time.step import step_seconds
+from planner.estimates.work import processed_length
+from planner.units import GB, GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from planner.arrays import Flags, Floats
+    from planner.configurations.coefficients import RecipeCoefficients
+    from planner.estimates.inputs import TimedSetup
+    from planner.library.schema import Library
+    from planner.scenario.job import Job
+
+MANY_ACCUMULATION_STEPS = 64
+"""Accumulation steps beyond any pipeline degree."""
+DOES_NOT_FIT = "it does not fit in memory"
+HOST_MEMORY_UNKNOWN = "the offer does not state its host memory (ram_gb), which offloaded states need"
+HOST_MEMORY_SMALL = "offloaded states do not fit in the host memory of the offer"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The grids of one job; `rejected` counts the cells that are left out, `known` is that of `grid_inputs`."""
+
+    job: Job
+    shape: JobShape
+    library: Library
+    headroom: float | None
+    learned: Correction
+    rejected: Counter[str]
+    known: dict[Recipe, RecipeCoefficients] = field(default_factory=dict)
+
+    def evaluate(
+        self, recipes: Sequence[Recipe], machines: Sequence[Machine], choose: BatchChooser = choose_batches
+    ) -> tuple[Configurations, list[MemoryShortfall]]:
+        """Return the cells (R, 1) x (H,) that fit, and the nearest recipe of each machine and method that does not."""
+        if not recipes or not machines:
+            return concatenate_configurations([]), []
+        job, shape, learned, library = self.job, self.shape, self.learned, self.library
+        plain = grid_inputs(job, shape, recipes, machines, library, self.known)
+        inputs = learned.correct_memory(plain, recipes, machines)
+        if self.headroom is not None:
+            inputs = replace(inputs, stack=inputs.stack.with_margin(self.headroom))
+        memory = MemoryCoefficients.of(library.calibrations["memory"].values)
+        per_rank = job.global_batch / np.asarray(inputs.layout.data_parallel, dtype=float)
+        possible = possible_cells(recipes, inputs.layout, per_rank, len(machines))
+        without_room = ~possible
+        possible = self._with_host_memory(inputs, machines, memory, possible)
+        # While accumulating, a first pipeline stage holds as many micro-batches as there are stages: 64 covers all.
+        lines = [_lines(inputs, steps, memory) for steps in (1, MANY_ACCUMULATION_STEPS)]
+        micro, accumulation = choose(inputs, lines, per_rank, possible)
+        fits = micro > 0
+        micro, accumulation, seconds, sequence = self._speeds(inputs, lines, micro, accumulation, per_rank)
+        usable = np.broadcast_to(np.asarray(inputs.hardware.usable_bytes, dtype=float), fits.shape)
+        need = _lines(inputs, np.maximum(accumulation, 1), memory).need(np.maximum(micro, 1), usable)
+        missing = possible & ~fits
+        misses = []
+        if missing.any():
+            self.rejected[DOES_NOT_FIT] += int(np.sum(missing))
+            misses = _memory_shortfalls(recipes, machines, missing, fits, (lines[1].need(1.0, usable) - usable) / GIB)
+        if learned.probed:  # no estimate lies below the memory that a run at most as large took
+            floors = learned.floors(recipes, machines, micro, shape.longest)
+            need, fits = np.maximum(need, floors), fits & (floors <= usable)
+        self.rejected["the global batch does not divide over the GPUs"] += int(np.sum(without_room))
+        r, h = np.nonzero(fits)
+        found = Configurations(
+            tuple(recipes),
+            tuple(machines),
+            r,
+            h,
+            micro[r, h].astype(np.int64),
+            accumulation[r, h].astype(np.int64),
+            seconds[r, h],
+            sequence[r, h],
+            need[r, h] / GIB,
+            usable[r, h] / GIB,
+            np.full(len(r), np.nan),
+        )
+        return found, misses
+
+    def evaluate_where_missing(
+        self,
+        recipes: Sequence[Recipe],
+        group: Sequence[Machine],
+        found: Configurations,
+        missing: Sequence[MemoryShortfall],
+    ) -> tuple[list[Configurations], list[MemoryShortfall]]:
+        """Return what one class of machines runs besides `found`, and the shortfalls that are left of `missing`.
+
+        These are paged optimizers, parallelism over GPUs, and observed runs that should not fit.
+        """
+        job, several, opened = self.job, list[Configurations](), list[Recipe]()
+        left_missing = list(missing)
+        pages = self.evaluate_paged(recipes, group, found)
+        if len(pages):
+            several.append(pages)
+            reached = set(_placed(pages))
+            left_missing = [one for one in missing if one.machine not in reached or one.recipe.method != "full"]
+        left = _without(group, found, *several)
+        if left:
+            # Where nothing fits, tensor and pipeline parallelism are tried: the smallest degrees that fit win by time.
+            opened = expand_parallel_degrees(job, recipes, GpuClass.of(self.library.gpu(group[0].gpu)), self.library)
+            more, _ = self.evaluate(opened, left)
+            several.append(more)
+            if len(more):
+                left_missing = [miss for miss in left_missing if miss.machine not in left]
+        seen = [machine for machine in group if find_observed_run(job, machine)]
+        if seen:
+            known = concatenate_configurations([found, *several])
+            several.append(self.evaluate_observed([*recipes, *opened], seen, known))
+            left_missing = [miss for miss in left_missing if miss.machine not in seen]
+        return several, left_missing
+
+    def _with_host_memory(
+        self, inputs: TimedSetup, machines: Sequence[Machine], memory: MemoryCoefficients, possible: Flags
+    ) -> Flags:
+        """Return the possible cells whose states in host memory are known to have room there; count the others."""
+        each = host_bytes(inputs.network, inputs.layout, inputs.states, memory)
+        taken = np.multiply(each, inputs.layout.gpus_per_node)
+        if not np.any(taken):
+            return possible
+        ram = np.asarray([np.nan if machine.ram_gb is None else machine.ram_gb * GB for machine in machines])
+        taken = np.broadcast_to(taken, possible.shape)
+        unknown = possible & (taken > 0) & np.isnan(ram)
+        small = possible & (taken > ram)
+        self.rejected[HOST_MEMORY_UNKNOWN] += int(np.sum(unknown))
+        self.rejected[HOST_MEMORY_SMALL] += int(np.sum(small))
+        return np.asarray(possible & ~unknown & ~small)
+
+    def _speeds(
+        self, inputs: TimedSetup, lines: Sequence[MemoryLines], micro: Floats, accumulation: Floats, per_rank: Floats
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return micro-batches, accumulation steps, seconds per step and tokens per sequence, all (R, H)."""
+        job, shape = self.job, self.shape
+        time = TimeCoefficients.of(self.library.calibrations["time"].values)
+        memory = MemoryCoefficients.of(self.library.calibrations["memory"].values)
+
+        def seconds_at(batch: Floats | float, steps: Floats) -> tuple[Floats, Floats]:
+            sequence = processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, batch)
+            layout = replace(inputs.layout, micro_batch=batch, accumulation=steps, sequence=sequence)
+            seconds = step_seconds(with_paging(replace(inputs, layout=layout), memory), time)
+            shaped = (np.broadcast_to(np.asarray(one, dtype=float), micro.shape) for one in (seconds, sequence))
+            return next(shaped), next(shaped)
+
+        # A larger padded batch pads more, and a pipeline of few large micro-batches idles at both ends.
+        if job.packing == "padded" or np.any(np.asarray(inputs.layout.pipeline) > 1):
+            micro, accumulation = choose_fastest_batches(inputs, seconds_at, lines, micro, accumulation, per_rank)
+        return micro, accumulation, *seconds_at(np.maximum(micro, 1), np.maximum(accumulation, 1))
+
+    def evaluate_paged(
+        self, recipes: Sequence[Recipe], machines: Sequence[Machine], found: Configurations
+    ) -> Configurations:
+        """Return full training with a paged optimizer on machines of known host memory where no other fits."""
+        known = [machine for machine in machines if machine.ram_gb is not None]
+        if not known:
+            return concatenate_configurations([])
+        job, card = self.job, GpuClass.of(self.library.gpu(machines[0].gpu))
+        opened = [
+            recipe
+            for recipe in expand_paged(job, recipes, self.library)
+            if is_allowed(recipe, job) and find_incompatibility(recipe, card, self.library) is None
+        ]
+        full = np.asarray([recipe.method == "full" for recipe in found.recipes], dtype=bool)
+        quiet = replace(self, rejected=Counter())  # what does not fit in pages was counted without them
+        return quiet.evaluate(opened, _without(known, found.rows(full[found.recipe])))[0]
+
+    def evaluate_observed(
+        self, recipes: Sequence[Recipe], seen: Sequence[Machine], found: Configurations
+    ) -> Configurations:
+        """Return a configuration on each machine where the job was observed although no allowed recipe should fit."""
+        job = self.job
+        allowed = np.asarray([is_allowed(recipe, job) for recipe in found.recipes], dtype=bool)
+        left = _without(seen, found.rows(allowed[found.recipe]))
+        unlimited = replace(self, headroom=None, learned=NO_CORRECTION, rejected=Counter())
+        return unlimited.evaluate([one for one in recipes if is_allowed(one, job)], left, choose_smallest_batches)[0]
+
+
+def _lines(inputs: TimedSetup, accumulation: Any, memory: MemoryCoefficients) -> MemoryLines:
+    return memory_lines(replace(inputs, layout=replace(inputs.layout, accumulation=accumulation)), memory)
+
+
+def _memory_shortfalls(
+    recipes: Sequence[Recipe], machines: Sequence[Machine], missing: Flags, fits: Flags, short_gib: Floats
+) -> list[MemoryShortfall]:
+    """Return the nearest recipe at a micro-batch of one, for each machine and rung of the ladder that does not fit."""
+    short = np.where(missing, np.broadcast_to(short_gib, missing.shape), np.inf)
+    labels = np.asarray([recipe.method_label for recipe in recipes])
+    found = []
+    for label in dict.fromkeys(labels):
+        rows = np.flatnonzero(labels == label)
+        nearest = rows[np.argmin(short[rows], axis=0)]
+        found += [
+            MemoryShortfall(recipes[int(nearest[h])], machines[h], float(short[nearest[h], h]))
+            for h in map(int, np.flatnonzero(missing[rows].any(axis=0) & ~fits[rows].any(axis=0)))
+        ]
+    return found
+
+
+def _placed(found: Configurations) -> Iterator[Machine]:
+    """Yield the machines that some configuration runs on."""
+    yield from (found.machines[index] for index in set(found.machine.tolist()))
+
+
+def _without(machines: Sequence[Machine], *found: Configurations) -> list[Machine]:
+    """Return the machines that no configuration runs on."""
+    placed = {machine for one in found for machine in _placed(one)}
+    return [machine for machine in machines if machine not in placed]
