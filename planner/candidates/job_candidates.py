@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import distinct_names
 from planner.configurations.configuration_table import technique_penalties
 from planner.configurations.recipe import is_allowed
 from planner.scenario.inference import InferenceJob
@@ -187,7 +188,7 @@ def kept_burden(kept: dict[tuple[object, ...], Any], job: Job, ways: Configurati
 
 def beaten_on_machine(ways: Configurations, burden: Floats) -> Flags:
     """Return the configurations (n,) that are in nothing better than the fastest of their machine and method."""
-    names, label = np.unique([recipe.method_label for recipe in ways.recipes], return_inverse=True)
+    names, label = distinct_names([recipe.method_label for recipe in ways.recipes])
     group = ways.machine * len(names) + label[ways.recipe]
     order = np.lexsort((*burden[::-1], group))
     _, first, group = np.unique(group[order], return_index=True, return_inverse=True)
@@ -207,7 +208,7 @@ def outdone_by_other_frameworks(job: Job, ways: Configurations, burden: Floats) 
     if len(order) < 2 or isinstance(job, InferenceJob):  # whose engines are methods of their own
         return outdone
     framework = np.asarray([order.index(recipe.framework) for recipe in ways.recipes])[ways.recipe]
-    names, label = np.unique([recipe.method_label for recipe in ways.recipes], return_inverse=True)
+    names, label = distinct_names([recipe.method_label for recipe in ways.recipes])
     burden = burden[(burden != burden[:, :1]).any(axis=1)]  # what is the same everywhere tells none apart
     group = ways.machine * len(names) + label[ways.recipe]
     by_group = np.argsort(group, kind="stable")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import distinct
 from planner.candidate_table import ON_DEMAND, CandidateTable
 from planner.candidates.machine_candidates import MachineCandidates
 from planner.configurations.configuration_table import technique_uses
@@ -84,7 +85,7 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
     lead = columns.lead_hours[machines.offer]  # nothing is paid before the machine is there
     run_usd, late_usd = _market_usd(machines, hours, run_h)
     # Rows are many times as many as configurations, which with one framework are few of all.
-    chosen, of_row = np.unique(machines.configuration, return_inverse=True)
+    chosen, of_row = distinct(machines.configuration)
     uses = technique_uses(ways, chosen)
     return CandidateTable(
         **market.identity_columns(jobs, machines.job.name, machines.offer),

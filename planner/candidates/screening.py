@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import distinct_names
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
 from planner.candidates.spot.billing_steps import apply_billing_steps, has_coarse_billing
@@ -215,12 +216,12 @@ def _chip_refusals(candidates: JobCandidates, market: Market, limits: Limits) ->
     """
     chips = {card.name: card.chip for card in market.cards if card is not None and card.chip is not None}
     ways, may_be = candidates.physics.ways, limits.unmeasured or isinstance(candidates.job, InferenceJob)
-    methods, of_recipe = np.unique([recipe.method for recipe in ways.recipes], return_inverse=True)
+    methods, of_recipe = distinct_names([recipe.method for recipe in ways.recipes])
     refused: dict[str, Flags] = {}  # (machines, methods)
     for index, machine in enumerate(ways.machines):
         if (chip := chips.get(machine.gpu)) is None:
             continue
-        for method, name in enumerate(methods.tolist()):
+        for method, name in enumerate(methods):
             if (reason := chip.refusal(name, machine.gpus, may_be)) is not None:
                 shape = len(ways.machines), len(methods)
                 refused.setdefault(f"{machine.gpu}: {reason}", np.zeros(shape, dtype=bool))[index, method] = True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from planner.arrays import distinct, distinct_names
 from planner.candidate_table import ON_DEMAND
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
 from planner.candidates.spot.least_late import find_least_late
@@ -62,7 +63,7 @@ class _Search:
 
     def __init__(self, work: SpotCandidates, able: Flags) -> None:
         self.work = work
-        self.names, code = np.unique([one.method_label for one in work.candidates.recipes], return_inverse=True)
+        self.names, code = distinct_names([one.method_label for one in work.candidates.recipes])
         self.method: Integers = code[work.table.recipe]
         self.able = np.flatnonzero(able & (work.guarantee > work.work + work.hours.restart) & (work.work > MIN_HOURS))
         self.bounds = work.bound()
@@ -128,7 +129,7 @@ class _Best(_Search):
         self.of_both = np.full(self.tried.shape, np.inf)
         self.values: dict[int, float] = {}
         self.free = work.unlimited[work.table.offer]
-        self.gpus, number = np.unique(work.table.gpus, return_inverse=True)
+        self.gpus, number = distinct(work.table.gpus)
         self.with_gpus = np.full(len(self.gpus), most)
         feasible = np.flatnonzero(np.isfinite(self.on_demand) & self.free)
         beyond = work.table.late_cost_usd(0.0) - work.table.cost_usd(0.0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import distinct
 from planner.configurations.recipe import lossiness_of
 from planner.library.techniques import read_techniques
 
@@ -83,7 +84,7 @@ def concatenate_configurations(pieces: Sequence[Configurations]) -> Configuratio
 def technique_uses(ways: Configurations, which: Integers) -> Flags:
     """Return the techniques (k, T) that some configurations (k,) use."""
     names = read_techniques().values.names
-    recipes, of = np.unique(ways.recipe[which], return_inverse=True)
+    recipes, of = distinct(ways.recipe[which])
     by_recipe = np.asarray([_uses(ways.recipes[one], names) for one in recipes.tolist()], dtype=bool)
     return by_recipe.reshape(-1, 2, len(names))[of, (ways.accumulation[which] > 1).astype(np.int64)]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import distinct_names
 from planner.configurations.hardware import efficiency_of
 from planner.configurations.recipe import framework_of
 from planner.estimates.uncertainty import Sigmas, class_sigmas, efficiency_sigma, time_sigmas
@@ -36,8 +37,8 @@ def configuration_sigmas(
     `frameworks`: the name of each configuration's; `unmeasured`: what `chip_sigma` adds to each.
     """
     values = library.calibrations["uncertainty"].values
-    names, index = np.unique(np.asarray(frameworks, dtype=str), return_inverse=True)
-    rows = [framework_of(library, str(name)) for name in names]
+    names, index = distinct_names([str(name) for name in frameworks])
+    rows = [framework_of(library, name) for name in names]
     profiles = [class_sigmas(values, "unknown" if row.unknown else row.kernels) for row in rows]
     profile = Sigmas(
         *(np.asarray(side, dtype=float)[index] for side in zip(*profiles, strict=True)) if profiles else (0.0, 0.0)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import distinct_names
 from planner.candidates.run_hours import RunHours
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.replicas.adapters import served_priors
@@ -77,8 +78,8 @@ def _spreads(
 ) -> tuple[Floats, Floats]:
     """Return the 68 % spread and that of the tail (n,) of the seconds of every configuration."""
     ways = physics.ways
-    gpus_by_name, gpu = np.unique([one.gpu for one in ways.machines], return_inverse=True)
-    of_gpu = [[_sigmas(job, one, str(name), library) for name in gpus_by_name] for one in recipes]
+    gpus_by_name, gpu = distinct_names([one.gpu for one in ways.machines])
+    of_gpu = [[_sigmas(job, one, name, library) for name in gpus_by_name] for one in recipes]
     shape = (len(recipes), len(gpus_by_name), 2)  # also where there is no machine at all
     spreads = np.asarray(of_gpu, dtype=float).reshape(shape)[ways.recipe, gpu[ways.machine]]
     return spreads[:, 0], spreads[:, 1]
