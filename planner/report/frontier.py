@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.infeasible import render_infeasible
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, describe_assignment, select_points
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAX_BREAKPOINTS = 16
 """Breakpoints that the text shows without --all."""
@@ -114,7 +118,7 @@ def _format_slope(along: Segment, above: Point) -> str:
 
 
 def _table(found: Frontier, every: bool) -> list[str]:
-    shown = list(range(len(found.points))) if every else select_points(found.points, MAX_BREAKPOINTS)
+    shown = list(range(len(found.points))) if every else _without_repeats(found.points)
     points = [found.points[i] for i in shown]
     changes = [describe_change(found, above, here) for above, here in zip([None, *shown], shown, strict=False)]
     marks = [f"{START_UP_MARK * point.mostly_start_up}{SPOT_ONLY_MARK * point.spot_only}" for point in points]
@@ -147,6 +151,22 @@ def _table(found: Frontier, every: bool) -> list[str]:
     if any(point.mostly_start_up for point in points):
         lines.append(f"  {START_UP_MARK} more than half of the hours are machine start")
     return [*lines, ""]
+
+
+def _without_repeats(points: Sequence[Point]) -> list[int]:
+    """Return the breakpoints of a table; of several in a row that would read alike the last, unless one is the knee."""
+
+    def reads(one: Point) -> tuple[object, ...]:
+        times = format_hours(one.hours), format_hours(one.expected_hours)
+        return *times, words.usd(one.cost_usd), describe_hardware(one)
+
+    found: list[int] = []
+    for here in select_points(points, MAX_BREAKPOINTS):
+        if found and reads(points[found[-1]]) == reads(points[here]):
+            last = found.pop()
+            here = last if points[last].knee else here
+        found.append(here)
+    return found
 
 
 def _column(head: str, cells: list[str], marks: list[str] | None = None) -> list[str]:

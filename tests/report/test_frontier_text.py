@@ -234,6 +234,21 @@ def test_breakpoints_without_room_are_counted_and_can_be_asked_for() -> None:
     assert "left out" not in whole
 
 
+def test_the_knee_is_not_told_twice() -> None:
+    """A breakpoint that reads as the knee after it is no row of its own; --all has both."""
+    way = {"gpu": "H100-80GB", "gpus": 4}
+    points = (
+        make_point(1.0, 90.0, {"gpus": 2}),
+        make_point(14.201, 50.004, way),
+        make_point(14.204, 50.001, way, knee=KNEE),
+        make_point(20.0, 40.0, {"gpus": 1}),
+    )
+    found = make_frontier(points=points, knee=2)
+    rows = [line for line in render_frontier(found).splitlines() if "$50.00" in line and "RTX3090" not in line]
+    assert len(rows) == 2 and "knee at" in rows[0] and "knee:" in rows[1]  # the summary, and one row
+    assert render_frontier(found, every=True).count("$50.00") == 3
+
+
 @pytest.mark.parametrize(("hours", "told"), [(0.304, "0.30"), (1.04, "1.0"), (999.0, "999.0"), (1234.5, "1,234")])
 def test_hours_have_the_digits_that_tell_breakpoints_apart(hours: float, told: str) -> None:
     """Below an hour two decimals, from a thousand on none."""
