@@ -10,7 +10,8 @@ import numpy as np
 
 from planner.errors import Fault, InputError
 from planner.spot.market.sampling import Paths, sample_states
-from planner.spot.market.zones import ZoneGroup, ages_on, fit_stays, follow, group_zones, hours_unchanged, worth_of
+from planner.spot.market.stay_fit import fit_stays
+from planner.spot.market.zones import ZoneGroup, ages_on, follow, group_zones, hours_unchanged, worth_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
