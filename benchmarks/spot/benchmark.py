@@ -97,7 +97,7 @@ def report(zones: int, markets: int, traces: list[str], processes: int) -> dict[
         "left_out": list(recorded.left_out),
         "waiting": waiting_rows(min(zones, WAITING_ZONES)) if zones else [],
         "units": unit_rows(check_markets(markets)) if markets else [],
-        "runs_per_second": speed(),
+        "runs_per_second": speed() if zones else {},
     }
 
 
@@ -117,7 +117,10 @@ def targets_met(found: dict[str, Any]) -> list[tuple[str, bool]]:
             lines.append((f"{where}: no more expensive than {' or '.join(costlier or POLICIES[1:])}", not costlier))
     rows = [row for rows in found["tables"].values() for row in rows]
     late = sum(row["planned"]["late"] for row in rows)
-    lines.append((f"no deadline missed: {late} of {sum(row['windows'] for row in rows)} planned runs late", late == 0))
+    if rows:
+        lines.append(
+            (f"no deadline missed: {late} of {sum(row['windows'] for row in rows)} planned runs late", late == 0)
+        )
     for unit in found["units"]:
         text = (
             f"{unit['form']}: mean cost within {unit['limit_percent']:g} % of the curve on "
@@ -129,8 +132,9 @@ def targets_met(found: dict[str, Any]) -> list[tuple[str, bool]]:
     lines += waiting_targets(found.get("waiting", []))
     for title, rows in found.get("groups", {}).items():
         lines += group_targets(title, rows) + (halved_targets(title, rows) if title == RECORDED else [])
-    slowest = min(found["runs_per_second"].values())
-    lines.append((f"replays per second: {slowest:,.0f}, at least {RUNS_PER_SECOND:,}", slowest >= RUNS_PER_SECOND))
+    if found["runs_per_second"]:
+        slowest = min(found["runs_per_second"].values())
+        lines.append((f"replays per second: {slowest:,.0f}, at least {RUNS_PER_SECOND:,}", slowest >= RUNS_PER_SECOND))
     return lines
 
 

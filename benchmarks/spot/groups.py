@@ -17,16 +17,17 @@ import numpy as np
 from benchmarks.spot.judge import SLACKS, ages_before, deadline_of, states_of
 from benchmarks.spot.one_path import one_path
 from benchmarks.spot.zones import DAYS, SEED, TICK_HOURS, draw_of, published
-from planner.arrays import Flags, Floats
+from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.sampling import sample_paths
 from planner.spot.market.states import SpotStates
+from planner.spot.market.trace import Trace
 from planner.spot.market.zone_fit import fit_zones
 from planner.spot.market.zones import ZoneGroup, ages_on, follow, worth_of
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.offline_optimum import optimum_of_zones_usd
 from planner.spot.replay.replay import replay
-from planner.units import DAY_HOURS
+from planner.units import DAY_HOURS, HOUR
 
 COLUMNS = ("mean zone", "best known", "sticky", "planned", "optimum")
 SIZES = (2, 4, 8)
@@ -78,8 +79,7 @@ def judge_half(half: Half, cells: Cells) -> dict[tuple[float, float, float], lis
     """
     known, used, tick = half.known, half.used, half.used.gap_hours
     fit = fit_zones(known)
-    zones = range(len(known.names))
-    single = [states_of([known.trace(zone).runs(1, with_first=False)], tick) for zone in zones]
+    each = [(before.tobytes(), after.tobytes()) for before, after in zip(known.up, used.up, strict=True)]
     worth = worth_of(used, fit.stays)
     found = {}
     for work, restart in cells.jobs:
@@ -89,24 +89,42 @@ def judge_half(half: Half, cells: Cells) -> dict[tuple[float, float, float], lis
         path = follow(worth, starts, length)
         told = ages_on(path, used, starts)
         sticky = one_path(known, used, starts, length)
-        ages = np.array([ages_before(one, starts, tick) for one in used.up])
         up = windows_of(used, starts, length)
-        past = windows_of(known, starts_of(known, length, cells.windows), length)
         for slack in cells.slacks:
             deadline = deadline_of(run, slack, tick)
             cost = partial(cost_of, run, tick=tick, deadline=deadline)
-            each = [cost(single[zone], up[zone], ages[zone])[0] for zone in zones]
-            before = [cost(single[zone], past[zone], 0.0)[0] for zone in zones]
-            optimum = optimum_of_zones_usd(run, up, tick, deadline, [SPOT_USD] * len(zones)) / run.on_demand_usd
-            alone = cost(sticky.states, sticky.up, sticky.age_hours)[0]
+            alone = [_cost_alone(run, *both, tick, slack, cells.windows) for both in each]
+            best_known = min(alone, key=lambda costs: costs[1])[0]
+            optimum = optimum_of_zones_usd(run, up, tick, deadline, [SPOT_USD] * len(each)) / run.on_demand_usd
+            simple = cost(sticky.states, sticky.up, sticky.age_hours)[0]
             planned, late = cost(fit.states, path, told)
-            values = [float(np.mean(each)), each[int(np.argmin(before))], alone, planned]
+            values = [float(np.mean([costs[0] for costs in alone])), best_known, simple, planned]
             found[work, restart, slack] = [*values, float(np.minimum(optimum, 1.0).mean()), float(late)]
     return found
 
 
+@lru_cache(maxsize=4096)
+def _cost_alone(
+    run: SpotRun, known: bytes, used: bytes, tick: float, slack: float, windows: int
+) -> tuple[float, float]:
+    """Return the cost over on demand of a zone alone, in the used half and in the known one; it is in many groups.
+
+    The halves are those of `ZoneGroup.up`, as bytes, which a cache can hold.
+    """
+    halves_up = [np.frombuffer(half, dtype=bool) for half in (known, used)]
+    states = states_of([Trace("", tick * HOUR, halves_up[0].astype(np.int64)).runs(1, with_first=False)], tick)
+    deadline, length = deadline_of(run, slack, tick), round(deadline_of(run, max(SLACKS), tick) / tick)
+    found = []
+    for up, is_used in zip(halves_up, (False, True), strict=True):
+        starts = _spread(up.size, length, windows)
+        ages = ages_before(up, starts, tick) if is_used else 0.0
+        paths = np.array([up[start : start + length] for start in starts])
+        found.append(cost_of(run, states, paths, ages, tick, deadline)[0])
+    return found[1], found[0]
+
+
 def cost_of(
-    run: SpotRun, states: SpotStates, up: Flags, ages: Floats | float, tick: float, deadline: float
+    run: SpotRun, states: SpotStates, up: Flags | Integers, ages: Floats | float, tick: float, deadline: float
 ) -> tuple[float, int]:
     """Return the mean cost of the planned policy over that of on demand, and how many runs are late."""
     policy = _policy(run, states, deadline, tick)
@@ -122,10 +140,13 @@ def _policy(run: SpotRun, states: SpotStates, deadline: float, tick: float) -> A
 
 def starts_of(group: ZoneGroup, length: int, count: int = WINDOWS) -> list[int]:
     """Return the first steps of windows of a length, spread evenly over the time of a group."""
-    last = group.up.shape[1] - length
-    if last < 0:
-        raise ValueError(f"{group.up.shape[1]} steps are shorter than a deadline of {length}")
-    return [round(start) for start in np.linspace(0, last, count)]
+    return _spread(group.up.shape[1], length, count)
+
+
+def _spread(steps: int, length: int, count: int) -> list[int]:
+    if steps < length:
+        raise ValueError(f"{steps} steps are shorter than a deadline of {length}")
+    return [round(start) for start in np.linspace(0, steps - length, count)]
 
 
 def windows_of(group: ZoneGroup, starts: Sequence[int], length: int) -> Flags:
