@@ -152,7 +152,11 @@ def build_recorded_windows(
         raise InputError([Fault(long[0].name, 0, "", f"{never}, but {job} needs it", "give other traces")])
     if together:
         group = group_zones(traces, instances)
-        return RecordedZones(group, ticks, [f"the run moves among {len(traces)} zones, each move paid with a restart"])
+        return RecordedZones(
+            group,
+            ticks,
+            [f"the run moves among {len(traces)} zones, ranked by their own traces; each move is paid with a restart"],
+        )
     notes: list[str] = []
     if short := len(traces) - len(long):
         which = f"{short} trace{'s' if short > 1 else ''} of {len(traces)}"

@@ -107,7 +107,10 @@ def _periods_as_run_lengths(body: Rows, file: str) -> Rows:
         begin, length = _number(first), _number(steps)
         known = zones.setdefault(name, (line, dict(zip(_RLE, (name, gap, ""), strict=True))))[1]
         at = ends.get(name, 0)
-        if begin is None or length is None or begin != at:
+        if length is None or length < 1 or length != int(length):
+            what = f"{_abbreviate(steps)} is not a number of steps"
+            faults.append(Fault(file, line, "steps", what, "whole numbers of 1 or more"))
+        elif begin != at:
             what = f"begins at step {_abbreviate(first)}, but {at} steps of {name or 'it'} came before"
             faults.append(Fault(file, line, "first_step", what, "give the periods of a zone in order, without a gap"))
         elif known["step_s"] != gap:
