@@ -119,16 +119,17 @@ class FollowedInduction(BackwardInduction):
     A chain charges a restart at once, and refunds what losses leave undone of it over all losses of young machines.
     That makes it worth a tick of waiting to see whether a young zone survives it, where there is another zone to start
     in after a loss: a start that is lost within its first tick would leave no slack for another one. In truth it costs
-    as much slack as the tick that was waited. Prices are taken from the chain as it is, which costs half the time.
-    Dollars only.
+    as much slack as the tick that was waited. Where a tick is no shorter than the restart the chain is right. Prices
+    are those of the chain as it is: a pass for them takes less time. Dollars only.
     """
 
     def prepare(self) -> None:
         """Make the arrays of a stretch."""
         super().prepare()
         chain, m, ups = self.chain, self.chain.states, self.chain.ups
-        lost = chain.mix[:, 2 * m :, 2 * m + ups :]
-        self._lost = lost
+        short = chain.tick < chain.restart[:, 0, 0, 0]
+        self._any_short = bool(short.any())
+        self._lost = lost = chain.mix[:, 2 * m :, 2 * m + ups :] * short[:, None, None]
         ends = [np.diagonal(lost[..., at : at + ups], axis1=1, axis2=2) for at in range(0, lost.shape[2], ups)]
         self._ends = [one[..., None] for one in ends]  # (b, U, 1): machines lost, those with another zone at once
         self._begins = [ups, 0]
@@ -136,6 +137,9 @@ class FollowedInduction(BackwardInduction):
 
     def start(self) -> None:
         """Set the values after a start; what is lost in the first tick on spot leaves the slack of a tick less."""
+        if not self._any_short:
+            super().start()
+            return
         m = self.chain.states
         rows = self._spent.values
         np.copyto(self._kept, self.values)
