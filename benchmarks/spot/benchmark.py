@@ -55,7 +55,7 @@ def speed() -> dict[str, float]:
 
 WAITING_ZONES = 50
 """Zones on which policies that wait less are compared with those of least dollars."""
-MADE_JOBS = JOBS[:2]
+MADE_JOBS = JOBS[:3]
 """Jobs on the groups that are made."""
 RECORDED_GROUPS = 9
 """Groups of each size out of recorded zones: there are only nine of eight out of nine."""
