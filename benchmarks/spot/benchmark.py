@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.spot.bounds import BoundRun, bound_rows, bound_text
 from benchmarks.spot.fleets import judge_recorded
-from benchmarks.spot.groups import JOBS, group_targets, group_text, judge_groups, made_group, recorded_groups
+from benchmarks.spot.group_table import group_targets, group_text, halved_targets
+from benchmarks.spot.groups import JOBS, SIZES, WINDOWS, Cells, judge_groups, made_group, recorded_groups
 from benchmarks.spot.judge import POLICIES, SLACKS, job, summary
 from benchmarks.spot.units import check_markets, unit_rows
 from benchmarks.spot.waiting import waiting_rows, waiting_targets, waiting_text
@@ -22,7 +24,7 @@ from benchmarks.spot.zones import SEED, SETS, TICK_HOURS, WORK_HOURS, judge_zone
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.trace_files import read_traces
-from planner.spot.market.zones import group_zones
+from planner.spot.market.zones import ZoneGroup, group_zones
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.baseline_policies import Greedy, UniformProgress
 from planner.spot.replay.replay import replay
@@ -53,22 +55,34 @@ def speed() -> dict[str, float]:
 
 WAITING_ZONES = 50
 """Zones on which policies that wait less are compared with those of least dollars."""
-MADE_JOBS = JOBS[:2]
+MADE_JOBS = JOBS[:3]
 """Jobs on the groups that are made."""
 RECORDED_GROUPS = 9
 """Groups of each size out of recorded zones: there are only nine of eight out of nine."""
 
 
-def group_tables(made: int, recorded: str, processes: int) -> dict[str, list[dict[str, Any]]]:
+MADE, RECORDED = "made groups of zones", "recorded groups of zones"
+
+
+def group_tables(asked: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """Return the tables of groups of zones, made and recorded, by title."""
     tables = {}
-    if made:
-        groups = [(4, made_group(number)) for number in range(made)]
-        tables["made groups of zones"] = judge_groups(groups, MADE_JOBS, processes)
-    if recorded:
-        groups = list(recorded_groups(group_zones(read_traces(recorded)), RECORDED_GROUPS))
-        tables["recorded groups of zones"] = judge_groups(groups, JOBS, processes)
+    jobs = [job for job in JOBS if job[0] in asked.work and job[1] in asked.restarts]
+    cells = Cells(slacks=tuple(asked.deadlines), windows=asked.windows)
+    if asked.groups:
+        groups = [(4, made_group(number)) for number in range(asked.groups)]
+        made_jobs = [job for job in MADE_JOBS if job in jobs]
+        tables[MADE] = judge_groups(groups, made_jobs, asked.processes, cells, asked.progress)
+    if asked.together:
+        groups = _recorded(asked)
+        tables[RECORDED] = judge_groups(groups, jobs, asked.processes, cells, asked.progress)
     return tables
+
+
+def _recorded(asked: argparse.Namespace) -> list[tuple[int, ZoneGroup]]:
+    """Return random groups of the recorded zones."""
+    zones = group_zones(read_traces(asked.together))
+    return list(recorded_groups(zones, asked.groups_per_size, asked.sizes, asked.seed))
 
 
 def report(zones: int, markets: int, traces: list[str], processes: int) -> dict[str, Any]:
@@ -83,7 +97,7 @@ def report(zones: int, markets: int, traces: list[str], processes: int) -> dict[
         "left_out": list(recorded.left_out),
         "waiting": waiting_rows(min(zones, WAITING_ZONES)) if zones else [],
         "units": unit_rows(check_markets(markets)) if markets else [],
-        "runs_per_second": speed(),
+        "runs_per_second": speed() if zones else {},
     }
 
 
@@ -103,7 +117,10 @@ def targets_met(found: dict[str, Any]) -> list[tuple[str, bool]]:
             lines.append((f"{where}: no more expensive than {' or '.join(costlier or POLICIES[1:])}", not costlier))
     rows = [row for rows in found["tables"].values() for row in rows]
     late = sum(row["planned"]["late"] for row in rows)
-    lines.append((f"no deadline missed: {late} of {sum(row['windows'] for row in rows)} planned runs late", late == 0))
+    if rows:
+        lines.append(
+            (f"no deadline missed: {late} of {sum(row['windows'] for row in rows)} planned runs late", late == 0)
+        )
     for unit in found["units"]:
         text = (
             f"{unit['form']}: mean cost within {unit['limit_percent']:g} % of the curve on "
@@ -114,9 +131,10 @@ def targets_met(found: dict[str, Any]) -> list[tuple[str, bool]]:
         lines.append((text, met))
     lines += waiting_targets(found.get("waiting", []))
     for title, rows in found.get("groups", {}).items():
-        lines += group_targets(title, rows)
-    slowest = min(found["runs_per_second"].values())
-    lines.append((f"replays per second: {slowest:,.0f}, at least {RUNS_PER_SECOND:,}", slowest >= RUNS_PER_SECOND))
+        lines += group_targets(title, rows) + (halved_targets(title, rows) if title == RECORDED else [])
+    if found["runs_per_second"]:
+        slowest = min(found["runs_per_second"].values())
+        lines.append((f"replays per second: {slowest:,.0f}, at least {RUNS_PER_SECOND:,}", slowest >= RUNS_PER_SECOND))
     return lines
 
 
@@ -139,6 +157,7 @@ def text_of(found: dict[str, Any]) -> str:
     lines += waiting_text(found["waiting"]) if found.get("waiting") else []
     for title, rows in found.get("groups", {}).items():
         lines += group_text(title, rows)
+    lines += bound_text(f"{RECORDED}: bounds", found["bounds"]) if found.get("bounds") else []
     lines += _units(found["units"])
     lines += [f"replays per second, {name}: {rate:,.0f}" for name, rate in found["runs_per_second"].items()]
     lines += ["", *(f"{'met   ' if met else 'MISSED'}  {what}" for what, met in targets_met(found))]
@@ -169,11 +188,30 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--zones", type=int, default=200, help="synthetic zones (default 200); 0 for none")
     parser.add_argument("--markets", type=int, default=40, help="markets for curves against replays (default 40)")
     parser.add_argument("--traces", nargs="*", default=[], help="folders or files of recorded markets")
-    parser.add_argument("--groups", type=int, default=60, help="groups of zones that are made (default 60)")
-    parser.add_argument("--together", default="", metavar="TRACES", help="zones recorded at the same times, for groups")
-    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="(default 2)")
+    _add_group_options(parser)
     asked = parser.parse_args(arguments)
     found = report(asked.zones, asked.markets, asked.traces, asked.processes)
-    found["groups"] = group_tables(asked.groups, asked.together, asked.processes)
+    found["groups"] = group_tables(asked)
+    if asked.bounds and asked.together:
+        jobs = tuple(job for job in JOBS if job[0] in asked.work and job[1] in asked.restarts)
+        found["bounds"] = bound_rows(_recorded(asked), BoundRun(jobs, asked.windows), asked.processes, asked.progress)
     print(json.dumps(found, indent=2) if asked.json else text_of(found))
     return 0 if all(met for _, met in targets_met(found)) else 1
+
+
+def _add_group_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of groups of zones: which ones, and which cells of their table."""
+    works, restarts = sorted({job[0] for job in JOBS}), sorted({job[1] for job in JOBS})
+    add = parser.add_argument
+    add("--groups", type=int, default=60, help="groups of zones that are made (default 60)")
+    add("--together", default="", metavar="TRACES", help="zones recorded at the same times, for groups")
+    add("--sizes", type=int, nargs="+", default=SIZES, choices=SIZES, help="zones of a recorded group (default all)")
+    add("--groups-per-size", type=int, default=RECORDED_GROUPS, help=f"recorded groups (default {RECORDED_GROUPS})")
+    add("--seed", type=int, default=SEED, help="draws the recorded groups")
+    add("--work", type=float, nargs="+", default=works, choices=works, help="hours of work (default all)")
+    add("--restarts", type=float, nargs="+", default=restarts, choices=restarts, help="hours (default all)")
+    add("--deadlines", type=float, nargs="+", default=SLACKS, choices=SLACKS, help="over work (default all)")
+    add("--windows", type=int, default=WINDOWS, help=f"windows of each half (default {WINDOWS})")
+    add("--bounds", action="store_true", help="how close any policy can come, with --together")
+    add("--progress", action="store_true", help="a line on standard error for each half")
+    add("--processes", type=int, default=min(2, os.cpu_count() or 1), help="(default 2)")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import combinations
 from typing import Any
@@ -14,17 +15,19 @@ from typing import Any
 import numpy as np
 
 from benchmarks.spot.judge import SLACKS, ages_before, deadline_of, states_of
+from benchmarks.spot.one_path import one_path
 from benchmarks.spot.zones import DAYS, SEED, TICK_HOURS, draw_of, published
-from planner.arrays import Flags, Floats
+from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.sampling import sample_paths
 from planner.spot.market.states import SpotStates
+from planner.spot.market.trace import Trace
 from planner.spot.market.zone_fit import fit_zones
-from planner.spot.market.zones import ZoneGroup, ages_on, follow, sticky_trace, worth_of
+from planner.spot.market.zones import ZoneGroup, ages_on, follow, worth_of
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.offline_optimum import optimum_of_zones_usd
 from planner.spot.replay.replay import replay
-from planner.units import DAY_HOURS
+from planner.units import DAY_HOURS, HOUR
 
 COLUMNS = ("mean zone", "best known", "sticky", "planned", "optimum")
 SIZES = (2, 4, 8)
@@ -60,43 +63,68 @@ def zone_job(work_hours: float, restart_hours: float) -> SpotRun:
     return SpotRun(work_hours, restart_hours, 0.0, 0.0, SPOT_USD, 1.0, last_checkpoint=True)
 
 
-def judge_half(half: Half, jobs: Sequence[tuple[float, float]]) -> dict[tuple[float, float, float], list[float]]:
+@dataclass(frozen=True)
+class Cells:
+    """What is judged: jobs, deadlines over work, and windows of each half."""
+
+    jobs: tuple[tuple[float, float], ...] = JOBS
+    slacks: tuple[float, ...] = SLACKS
+    windows: int = WINDOWS
+
+
+def judge_half(half: Half, cells: Cells) -> dict[tuple[float, float, float], list[float]]:
     """Return the cost over on demand of each of `COLUMNS`, and the runs of the planned policy that are late.
 
     By hours of work, restart and deadline over work; means over windows spread evenly over the used half.
     """
     known, used, tick = half.known, half.used, half.used.gap_hours
     fit = fit_zones(known)
-    sticky = states_of([sticky_trace(known, fit.stays).runs(1, with_first=False)], tick)
-    zones = range(len(known.names))
-    single = [states_of([known.trace(zone).runs(1, with_first=False)], tick) for zone in zones]
+    each = [(before.tobytes(), after.tobytes()) for before, after in zip(known.up, used.up, strict=True)]
     worth = worth_of(used, fit.stays)
     found = {}
-    for work, restart in jobs:
+    for work, restart in cells.jobs:
         run = zone_job(work, restart)
         length = round(deadline_of(run, max(SLACKS), tick) / tick)
-        starts = _starts(used, length)
+        starts = starts_of(used, length, cells.windows)
         path = follow(worth, starts, length)
         told = ages_on(path, used, starts)
-        ages = np.array([ages_before(one, starts, tick) for one in used.up])
-        moved = path.copy()
-        moved[:, 1:][(path[:, 1:] != path[:, :-1]) & (path[:, :-1] > 0)] = 0  # a hop is an outage of a step
-        up = _windows(used, starts, length)
-        past = _windows(known, _starts(known, length), length)
-        for slack in SLACKS:
+        sticky = one_path(known, used, starts, length)
+        up = windows_of(used, starts, length)
+        for slack in cells.slacks:
             deadline = deadline_of(run, slack, tick)
-            cost = partial(_cost, run, tick=tick, deadline=deadline)
-            each = [cost(single[zone], up[zone], ages[zone])[0] for zone in zones]
-            before = [cost(single[zone], past[zone], 0.0)[0] for zone in zones]
-            optimum = optimum_of_zones_usd(run, up, tick, deadline, [SPOT_USD] * len(zones)) / run.on_demand_usd
+            cost = partial(cost_of, run, tick=tick, deadline=deadline)
+            alone = [_cost_alone(run, *both, tick, slack, cells.windows) for both in each]
+            best_known = min(alone, key=lambda costs: costs[1])[0]
+            optimum = optimum_of_zones_usd(run, up, tick, deadline, [SPOT_USD] * len(each)) / run.on_demand_usd
+            simple = cost(sticky.states, sticky.up, sticky.age_hours)[0]
             planned, late = cost(fit.states, path, told)
-            values = [float(np.mean(each)), each[int(np.argmin(before))], cost(sticky, moved, told[:, 0])[0], planned]
+            values = [float(np.mean([costs[0] for costs in alone])), best_known, simple, planned]
             found[work, restart, slack] = [*values, float(np.minimum(optimum, 1.0).mean()), float(late)]
     return found
 
 
-def _cost(
-    run: SpotRun, states: SpotStates, up: Flags, ages: Floats | float, tick: float, deadline: float
+@lru_cache(maxsize=4096)
+def _cost_alone(
+    run: SpotRun, known: bytes, used: bytes, tick: float, slack: float, windows: int
+) -> tuple[float, float]:
+    """Return the cost over on demand of a zone alone, in the used half and in the known one; it is in many groups.
+
+    The halves are those of `ZoneGroup.up`, as bytes, which a cache can hold.
+    """
+    halves_up = [np.frombuffer(half, dtype=bool) for half in (known, used)]
+    states = states_of([Trace("", tick * HOUR, halves_up[0].astype(np.int64)).runs(1, with_first=False)], tick)
+    deadline, length = deadline_of(run, slack, tick), round(deadline_of(run, max(SLACKS), tick) / tick)
+    found = []
+    for up, is_used in zip(halves_up, (False, True), strict=True):
+        starts = _spread(up.size, length, windows)
+        ages = ages_before(up, starts, tick) if is_used else 0.0
+        paths = np.array([up[start : start + length] for start in starts])
+        found.append(cost_of(run, states, paths, ages, tick, deadline)[0])
+    return found[1], found[0]
+
+
+def cost_of(
+    run: SpotRun, states: SpotStates, up: Flags | Integers, ages: Floats | float, tick: float, deadline: float
 ) -> tuple[float, int]:
     """Return the mean cost of the planned policy over that of on demand, and how many runs are late."""
     policy = _policy(run, states, deadline, tick)
@@ -110,14 +138,18 @@ def _policy(run: SpotRun, states: SpotStates, deadline: float, tick: float) -> A
     return best_policy(run, states, deadline, tick_hours=tick)
 
 
-def _starts(group: ZoneGroup, length: int) -> list[int]:
-    last = group.up.shape[1] - length
-    if last < 0:
-        raise ValueError(f"{group.up.shape[1]} steps are shorter than a deadline of {length}")
-    return [round(start) for start in np.linspace(0, last, WINDOWS)]
+def starts_of(group: ZoneGroup, length: int, count: int = WINDOWS) -> list[int]:
+    """Return the first steps of windows of a length, spread evenly over the time of a group."""
+    return _spread(group.up.shape[1], length, count)
 
 
-def _windows(group: ZoneGroup, starts: Sequence[int], length: int) -> Flags:
+def _spread(steps: int, length: int, count: int) -> list[int]:
+    if steps < length:
+        raise ValueError(f"{steps} steps are shorter than a deadline of {length}")
+    return [round(start) for start in np.linspace(0, steps - length, count)]
+
+
+def windows_of(group: ZoneGroup, starts: Sequence[int], length: int) -> Flags:
     """Return windows of every zone; shape (zones, windows, ticks)."""
     return np.stack([group.up[:, start : start + length] for start in starts], axis=1)
 
@@ -157,66 +189,70 @@ def made_group(number: int) -> ZoneGroup:
     return ZoneGroup(tuple(names), TICK_HOURS, np.array(up), np.ones(MADE_ZONES))
 
 
-def recorded_groups(group: ZoneGroup, count: int) -> Iterator[tuple[int, ZoneGroup]]:
+def recorded_groups(
+    group: ZoneGroup, count: int, sizes: Sequence[int] = SIZES, seed: int = SEED
+) -> Iterator[tuple[int, ZoneGroup]]:
     """Yield the size and members of random groups of recorded zones, all different, `count` of each size at most."""
-    rng = np.random.default_rng([SEED, 8])
+    rng = np.random.default_rng([seed, 8])
     for size in SIZES:
         every = list(combinations(range(len(group.names)), size))
-        for index in sorted(rng.permutation(len(every))[:count]):
+        chosen = sorted(rng.permutation(len(every))[:count])
+        for index in chosen if size in sizes else ():
             yield size, group.some(every[index])
 
 
 def judge_groups(
-    groups: Sequence[tuple[int, ZoneGroup]], jobs: Sequence[tuple[float, float]], processes: int = 1
+    groups: Sequence[tuple[int, ZoneGroup]],
+    jobs: Sequence[tuple[float, float]],
+    processes: int = 1,
+    cells: Cells = Cells(),
+    progress: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return a row per size, job and deadline: percent of on demand for each of `COLUMNS`, n and standard errors."""
+    """Return a row per size, job and deadline: percent of on demand for each of `COLUMNS`, n and standard errors.
+
+    `progress`: a line on standard error for each half that is judged.
+    """
     directions = [(size, half) for size, group in groups for half in halves(group)]
-    with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
-        found = list((pool.map if pool else map)(partial(judge_half, jobs=jobs), [half for _, half in directions]))
+    judged = partial(judge_half, cells=replace(cells, jobs=tuple(jobs)))
+    found = in_order(judged, [half for _, half in directions], processes, "halves" if progress else "")
     rows = []
     for size in dict.fromkeys(size for size, _ in directions):
         mine = [one for (its, _), one in zip(directions, found, strict=True) if its == size]
         for work, restart, slack in mine[0]:
-            values = np.array([one[work, restart, slack] for one in mine])
-            percent = 100 * values[:, : len(COLUMNS)]
-            errors = percent.std(axis=0, ddof=1) / math.sqrt(len(mine)) if len(mine) > 1 else np.zeros(len(COLUMNS))
-            rows.append(
-                {
-                    "zones": size,
-                    "work_hours": work,
-                    "restart_hours": restart,
-                    "deadline_over_work": slack,
-                    "n": len(mine),
-                    "percent_of_on_demand": dict(zip(COLUMNS, percent.mean(axis=0).tolist(), strict=True)),
-                    "standard_error": dict(zip(COLUMNS, errors.tolist(), strict=True)),
-                    "late": int(values[:, -1].sum()),
-                }
-            )
+            head = {"zones": size, "work_hours": work, "restart_hours": restart, "deadline_over_work": slack}
+            rows.append({**head, **_row(np.array([one[work, restart, slack] for one in mine]))})
     return rows
 
 
-def group_targets(title: str, rows: list[dict[str, Any]]) -> list[tuple[str, bool]]:
-    """Return the targets of a table and whether they are met: planned is never above sticky or the best-known zone."""
-    lines = []
-    for other in ("sticky", "best known"):
-        above = [
-            row for row in rows if row["percent_of_on_demand"]["planned"] > row["percent_of_on_demand"][other] + 1e-9
-        ]
-        text = f"{title}: planned above {other} in {len(above)} of {len(rows)} cells"
-        lines.append((text, not above))
-    late = sum(row["late"] for row in rows)
-    lines.append((f"{title}: {late} deadlines missed", late == 0))
-    return lines
+def _row(values: Floats) -> dict[str, Any]:
+    """Return the figures of a cell from the values of its halves, shape (n, columns + 1)."""
+    percent = 100 * values[:, : len(COLUMNS)]
+    more = percent[:, COLUMNS.index("planned")] - percent[:, COLUMNS.index("sticky")]
+    mean = dict(zip(COLUMNS, percent.mean(axis=0).tolist(), strict=True))
+    distance = mean["sticky"] - mean["optimum"]
+    return {
+        "n": len(values),
+        "percent_of_on_demand": mean,
+        "standard_error": dict(zip(COLUMNS, standard_error(percent).tolist(), strict=True)),
+        "planned_minus_sticky": [float(more.mean()), float(standard_error(more[:, None])[0])],
+        "distance_closed": (mean["sticky"] - mean["planned"]) / distance if distance > 0 else 0.0,
+        "late": int(values[:, -1].sum()),
+    }
 
 
-def group_text(title: str, rows: list[dict[str, Any]]) -> list[str]:
-    """Return the table as text, in percent of the cost on demand."""
-    lines = [f"{title}; percent of on demand (+- standard error), n = {rows[0]['n']} groups and halves"]
-    lines += ["zones  work restart deadline" + "".join(f"{name:>16}" for name in COLUMNS)]
-    for row in rows:
-        cells = "".join(
-            f"{row['percent_of_on_demand'][name]:9.1f} +- {row['standard_error'][name]:<3.1f}" for name in COLUMNS
-        )
-        head = f"{row['zones']:5d}{row['work_hours']:6.0f}{row['restart_hours']:8.1f}{row['deadline_over_work']:9.2f}"
-        lines.append(head + cells)
-    return [*lines, ""]
+def standard_error(values: Floats) -> Floats:
+    """Return the standard error of the mean of each column, 0 for one row."""
+    if len(values) < 2:
+        return np.zeros(values.shape[1])
+    return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(len(values)))
+
+
+def in_order(function: Any, items: Sequence[Any], processes: int, progress: str = "") -> list[Any]:
+    """Return the function of each item, in their order; `progress` names what a line on standard error counts."""
+    found = []
+    with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
+        for one in (pool.map if pool else map)(function, items):
+            found.append(one)
+            if progress:
+                print(f"{len(found)} of {len(items)} {progress}", file=sys.stderr, flush=True)
+    return found

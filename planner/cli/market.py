@@ -37,7 +37,8 @@ def fit(traces: tuple[str, ...], only: tuple[str, ...], as_json: bool, path: str
 
     TRACE is a file or a folder of files: JSON with metadata.gap_seconds and
     data, or CSV with trace_id, step_s and availability_rle (64x12;63x3:
-    count x steps), with time_seconds and available, or with date and
+    count x steps), with zone, gap_seconds, first_step, steps and available
+    (a row per period), with time_seconds and available, or with date and
     availability. A value is a count of machines, 1 = available; some
     published files have 1 = taken away: read them with --preempted. Files
     may be gzipped. All traces are pooled, or with --together made into one

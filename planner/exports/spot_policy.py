@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _ROUNDING_HOURS = 1e-9
+_DAY_HOURS = 24.0
 
 
 def decide(table: dict[str, Any], hours_left: float, work_left: float, up: bool, age: float, running: str) -> str:
@@ -41,15 +42,14 @@ def decide(table: dict[str, Any], hours_left: float, work_left: float, up: bool,
 
 
 def expected_rest(zone: dict[str, Any], hours: float) -> float:
-    """Return the mean hours that machines still stay in a zone which has been up for `hours`."""
+    """Return the mean hours that machines still stay in a zone which has been up for `hours`, at most a day."""
     begins, rates = zone["ages_hours"], zone["ends_per_hour"]
-    rest = 0.0
-    for begin, end, rate in reversed(list(zip(begins, [*begins[1:], math.inf], rates, strict=True))):
-        if hours >= end:
-            break
-        width = end - max(begin, hours)
+    rest, alive = 0.0, 1.0
+    for begin, end, rate in zip(begins, [*begins[1:], math.inf], rates, strict=True):
+        width = max(min(end, hours + _DAY_HOURS) - max(begin, hours), 0.0)
         survives = math.exp(-rate * width)
-        rest = width + rest if rate == 0 else (1 - survives) / rate + (survives * rest if survives > 0 else 0.0)
+        rest += alive * (width if rate == 0 else (1 - survives) / rate)
+        alive *= survives
     return rest
 
 

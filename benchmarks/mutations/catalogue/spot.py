@@ -102,6 +102,18 @@ AREA.add(
 
 AREA.of("planner/spot/policy/backward_induction.py", CURVES, POLICY)
 AREA.add("the worse of waiting and on demand is chosen", "waits = wait < demand", "waits = wait > demand")
+AREA.add(
+    "what a start loses in its first tick is nothing",
+    "self._start_spot += chance * rows",
+    "self._start_spot += 0 * chance * rows",
+    "tests/spot/policy/test_first_tick.py",
+)
+
+AREA.of("planner/spot/market/stay_fit.py", "tests/spot/market/test_zones.py")
+AREA.add("a zone is what its own ends say", "(ends + ZONE_WEIGHT) / (exposed", "ends / (exposed")
+AREA.add(
+    "the age of an up-time is forgotten", "math.log(2) / (rate.scale_hours * powers)", "rate.scale_hours + 0 * powers"
+)
 
 AREA.of("planner/estimates/preemption.py", PREEMPTION)
 AREA.add(

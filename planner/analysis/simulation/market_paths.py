@@ -10,7 +10,8 @@ import numpy as np
 
 from planner.errors import Fault, InputError
 from planner.spot.market.sampling import Paths, sample_states
-from planner.spot.market.zones import ZoneGroup, ages_on, fit_stays, follow, group_zones, hours_unchanged, worth_of
+from planner.spot.market.stay_fit import fit_stays
+from planner.spot.market.zones import ZoneGroup, ages_on, follow, group_zones, hours_unchanged, worth_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,7 +152,11 @@ def build_recorded_windows(
         raise InputError([Fault(long[0].name, 0, "", f"{never}, but {job} needs it", "give other traces")])
     if together:
         group = group_zones(traces, instances)
-        return RecordedZones(group, ticks, [f"the run moves among {len(traces)} zones, each move paid with a restart"])
+        return RecordedZones(
+            group,
+            ticks,
+            [f"the run moves among {len(traces)} zones, ranked by their own traces; each move is paid with a restart"],
+        )
     notes: list[str] = []
     if short := len(traces) - len(long):
         which = f"{short} trace{'s' if short > 1 else ''} of {len(traces)}"

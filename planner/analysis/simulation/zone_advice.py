@@ -28,7 +28,7 @@ class ZoneStay:
     ends_per_hour: tuple[float, ...]
 
     def rest_per_usd(self, up_hours: float) -> float:
-        """Return the expected hours that the zone stays up after `up_hours`, over the dollars of an hour."""
+        """Return the expected hours of a day that the zone stays up after `up_hours`, over the dollars of an hour."""
         rest = float(expected_rest(Ages(self.ages_hours, self.ends_per_hour), np.array([up_hours]))[0])
         return rest / max(self.usd_per_hour, 1e-9)
 

@@ -1,7 +1,8 @@
 """Files of recorded spot markets: their format, and the faults that make them unusable.
 
-Four formats are supported. JSON: `{"metadata": {"gap_seconds": 600}, "data": [count, ...]}`, one trace per file.
+Five formats are supported. JSON: `{"metadata": {"gap_seconds": 600}, "data": [count, ...]}`, one trace per file.
 Run-length CSV: columns trace_id, step_s, availability_rle (`64x12;63x3`: count x steps), one trace per row.
+CSV of periods: columns zone, gap_seconds, first_step, steps, available, one row per period; several traces per file.
 CSV of counts: columns time_seconds, available, one row per observation; one trace per file.
 CSV of dates: columns date (ISO 8601), availability, one row per observation; one trace per file.
 Any of them may be compressed with gzip.
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 FORMATS = (
     'give JSON {"metadata": {"gap_seconds": 600}, "data": [1, 0, ...]}, a CSV with trace_id, step_s and '
-    "availability_rle, or a CSV with time_seconds and available, or with date and availability"
+    "availability_rle, one with zone, gap_seconds, first_step, steps and available, one with time_seconds and "
+    "available, or one with date and availability"
 )
 ENDINGS = (".json", ".csv", ".json.gz", ".csv.gz")
 _ENDING = re.compile(r"\.(json|csv)(\.gz)?\Z")  # left out of a name: `us-east-1a/one` for `us-east-1a/one.json.gz`

@@ -32,6 +32,7 @@ Rows = list[tuple[int, dict[str, str]]]
 """Lines of a table, and their cells by column."""
 _PIECE = re.compile(r"\s*(-?\d{1,12})\s*[x*]\s*(\d{1,12})\s*")
 _RLE = ("trace_id", "step_s", "availability_rle")
+_PERIODS = ("zone", "gap_seconds", "first_step", "steps", "available")
 _TIMES = ("time_seconds", "available")
 _DATES = ("date", "availability")
 
@@ -70,6 +71,8 @@ def read_table(text: str, file: str, name: str) -> list[Trace] | None:
     body = [(line, dict(zip(header, row, strict=False))) for line, row in rows[1:]]
     if set(_RLE) <= set(header):
         return _run_lengths(body, file)
+    if set(_PERIODS) <= set(header):
+        return _run_lengths(_periods_as_run_lengths(body, file), file)
     if set(_TIMES) <= set(header):
         return [_counts_over_time(body, file, name)]
     if set(_DATES) <= set(header):
@@ -92,6 +95,32 @@ def _dates_as_seconds(body: Rows, file: str) -> Rows:
             faults.append(Fault(file, line, "date", what, "write 2024-05-01T12:30:00, in UTC unless it says otherwise"))
     raise_faults(faults)
     return rows
+
+
+def _periods_as_run_lengths(body: Rows, file: str) -> Rows:
+    """Return one row per zone from rows of a period each; `InputError` where one does not begin where another ended."""
+    faults: list[Fault] = []
+    zones: dict[str, tuple[int, dict[str, str]]] = {}
+    ends: dict[str, int] = {}
+    for line, cells in body:
+        name, gap, first, steps, count = (cells.get(column, "") for column in _PERIODS)
+        begin, length = _number(first), _number(steps)
+        known = zones.setdefault(name, (line, dict(zip(_RLE, (name, gap, ""), strict=True))))[1]
+        at = ends.get(name, 0)
+        if length is None or length < 1 or length != int(length):
+            what = f"{_abbreviate(steps)} is not a number of steps"
+            faults.append(Fault(file, line, "steps", what, "whole numbers of 1 or more"))
+        elif begin != at:
+            what = f"begins at step {_abbreviate(first)}, but {at} steps of {name or 'it'} came before"
+            faults.append(Fault(file, line, "first_step", what, "give the periods of a zone in order, without a gap"))
+        elif known["step_s"] != gap:
+            what = f"{_abbreviate(gap)} s, but {known['step_s']} s above"
+            faults.append(Fault(file, line, "gap_seconds", what, "one step for all rows of a zone"))
+        else:
+            ends[name] = at + int(length)
+            known["availability_rle"] += f"{';' if at else ''}{count}x{steps}"
+    raise_faults(faults)
+    return list(zones.values())
 
 
 def _run_lengths(body: Rows, file: str) -> list[Trace]:

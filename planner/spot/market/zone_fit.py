@@ -16,8 +16,9 @@ from planner.errors import Fault, InputError
 from planner.spot.market.hazard_fit import MIN_ENDS, PRIOR_ENDS, count_ends, fit_ages
 from planner.spot.market.market_fit import IntervalEstimate, MarketFit, availability_of, fit_durations, summarise_trace
 from planner.spot.market.states import Ages, SpotStates
+from planner.spot.market.stay_fit import fit_stays
 from planner.spot.market.trace import MarketDurations
-from planner.spot.market.zones import ZoneGroup, fit_stays, follow, hops, worth_of
+from planner.spot.market.zones import ZoneGroup, follow, hops, worth_of
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import Fault, raise_faults
-from planner.spot.market.hazard_fit import PRIOR_ENDS, fit_ages
-from planner.spot.market.states import Ages
 from planner.spot.market.trace import Trace
-from planner.units import HOUR
+from planner.units import DAY_HOURS, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Flags, Floats, Integers
+    from planner.spot.market.states import Ages
 
 MAX_STEP_DIFFERENCE = 1e-6
 """Relative difference between the steps of traces that count as equal."""
@@ -71,52 +70,35 @@ def group_zones(traces: Sequence[Trace], instances: int = 1, usd_per_hour: Seque
     )
 
 
-def fit_stays(group: ZoneGroup) -> tuple[Ages, ...]:
-    """Return how long each zone stays up; of one that was never seen to begin an up-time, half a loss in all hours."""
-    stays = []
-    for zone in range(len(group.names)):
-        runs = group.trace(zone).runs(1, with_first=False)
-        if runs.up_hours.sum() > 0:
-            stays.append(fit_ages(runs.up_hours, runs.up_censored, step_hours=group.gap_hours))
-        else:
-            hours = max(float(group.up[zone].sum()) * group.gap_hours, group.gap_hours)
-            stays.append(Ages((0.0,), (PRIOR_ENDS / hours,)))
-    return tuple(stays)
+def expected_rest(ages: Ages, hours: Floats, within_hours: float = DAY_HOURS) -> Floats:
+    """Return the mean of min(rest, `within_hours`) of durations that are `hours` old; any shape.
 
-
-def expected_rest(ages: Ages, hours: Floats) -> Floats:
-    """Return the mean hours that durations still last once they are `hours` old; any shape.
-
-    From the last band on backwards: within a band of rate r and width w, (1 - e^(-r w)) / r + e^(-r w) times the rest
-    at the next one.
+    Over the bands, the mean hours in each times the chance to reach it. What a zone may last beyond a day decides
+    nothing: few up-times show it, and a run seldom needs it.
     """
     asked = np.asarray(hours, dtype=float)
-    ends = (*ages.begins[1:], np.inf)
-    rest = np.zeros(asked.shape)
-    after = 0.0
-    for begin, end, rate in reversed(list(zip(ages.begins, ends, ages.rates, strict=True))):
-        inside = (asked >= begin) & (asked < end)
-        rest[inside] = _rest_in_band(end - asked[inside], rate, after)
-        after = float(_rest_in_band(np.array([end - begin]), rate, after)[0])
+    rest, alive = np.zeros(asked.shape), np.ones(asked.shape)
+    for begin, end, rate in zip(ages.begins, (*ages.begins[1:], np.inf), ages.rates, strict=True):
+        width = np.clip(np.minimum(end, asked + within_hours) - np.maximum(begin, asked), 0.0, None)
+        if rate == 0:
+            rest += np.where(width > 0, alive * width, 0.0)
+        else:
+            survives = np.exp(-rate * width)
+            rest += alive * (1 - survives) / rate
+            alive *= survives
     return rest
 
 
-def _rest_in_band(width: Floats, rate: float, after: float) -> Floats:
-    if rate == 0:
-        return np.asarray(width + after)
-    survives = np.exp(-rate * width)
-    return np.asarray((1 - survives) / rate + np.where(survives > 0, survives * after, 0.0))
-
-
-def worth_of(group: ZoneGroup, stays: Sequence[Ages]) -> Floats:
+def worth_of(group: ZoneGroup, stays: Sequence[Ages], within_hours: float = DAY_HOURS) -> Floats:
     """Return the expected rest of the up-time per dollar of each zone at each step, -inf where down; (zones, steps).
 
+    `within_hours`: what is counted of the rest at most.
     A zone that is up at the first step is as old as that step.
     """
     worth = np.full(group.up.shape, -np.inf)
     hours = hours_unchanged(group.up, group.gap_hours)
     for zone, (up, ages) in enumerate(zip(group.up, stays, strict=True)):
-        worth[zone, up] = expected_rest(ages, hours[zone, up]) / group.usd_per_hour[zone]
+        worth[zone, up] = expected_rest(ages, hours[zone, up], within_hours) / group.usd_per_hour[zone]
     return worth
 
 
@@ -164,7 +146,7 @@ def hops(zone: Integers) -> Flags:
     return flags
 
 
-def sticky_trace(group: ZoneGroup, stays: Sequence[Ages]) -> Trace:
+def sticky_trace(group: ZoneGroup, worth: Floats) -> Trace:
     """Return the market of a run that stays in a zone until it is lost as a trace: each hop is an outage of a step."""
-    zone = follow(worth_of(group, stays), [0], group.up.shape[1])[0]
+    zone = follow(worth, [0], group.up.shape[1])[0]
     return Trace(" + ".join(group.names), group.gap_hours * HOUR, ((zone > 0) & ~hops(zone)).astype(np.int64))

@@ -78,7 +78,7 @@ class BackwardInduction(StretchedPass):
         self.begin_tick()
         chain, ups = self.chain, self.chain.ups
         self._move_by_tick()
-        self._started.of(self.values)
+        self.start()
         self._start_demand += self._beyond
         wait = self._idle[USD] + chain.wait_barred
         demand = self._start_demand[USD] * TIE_FACTOR
@@ -94,6 +94,10 @@ class BackwardInduction(StretchedPass):
         self.settle()
         return TimeSlice(self.hours_left, self.values, waits, takes_spot, leaves_demand, leaves_spot)
 
+    def start(self) -> None:
+        """Set the counts after a start of either kind, which `_start_demand` and `_start_spot` are parts of."""
+        self._started.of(self.values)
+
     def _move_by_tick(self) -> None:
         """Set the counts of one tick of each kind followed by the best policy; shape (counts, b, 2M + U, slack).
 
@@ -107,3 +111,39 @@ class BackwardInduction(StretchedPass):
         if self._spread:
             values[VARIANCES] -= np.square(values[MEANS])
         values += self._cost
+
+
+class FollowedInduction(BackwardInduction):
+    """The pass that finds a policy to follow: what is lost in the first tick of a start is that tick, not the restart.
+
+    A chain charges a restart at once, and refunds what losses leave undone of it over all losses of young machines.
+    That makes it worth a tick of waiting to see whether a young zone survives it, where there is another zone to start
+    in after a loss: a start that is lost within its first tick would leave no slack for another one. In truth it costs
+    as much slack as the tick that was waited. Where a tick is no shorter than the restart the chain is right. Prices
+    are those of the chain as it is: a pass for them takes less time. Dollars only.
+    """
+
+    def prepare(self) -> None:
+        """Make the arrays of a stretch."""
+        super().prepare()
+        chain, m, ups = self.chain, self.chain.states, self.chain.ups
+        short = chain.tick < chain.restart[:, 0, 0, 0]
+        self._any_short = bool(short.any())
+        self._lost = lost = chain.mix[:, 2 * m :, 2 * m + ups :] * short[:, None, None]
+        ends = [np.diagonal(lost[..., at : at + ups], axis1=1, axis2=2) for at in range(0, lost.shape[2], ups)]
+        self._ends = [one[..., None] for one in ends]  # (b, U, 1): machines lost, those with another zone at once
+        self._begins = [ups, 0]
+        self._kept = np.empty_like(self.values)
+
+    def start(self) -> None:
+        """Set the values after a start; what is lost in the first tick on spot leaves the slack of a tick less."""
+        if not self._any_short:
+            super().start()
+            return
+        m = self.chain.states
+        rows = self._spent.values
+        np.copyto(self._kept, self.values)
+        self._kept[:, :, 2 * m :] -= np.matmul(self._lost, rows[:, :, 2 * m + self.chain.ups :])
+        self._started.of(self._kept)
+        for chance, begin in zip(self._ends, self._begins, strict=False):
+            self._start_spot += chance * rows[:, :, begin : begin + 1]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.spot.policy.backward_induction import BackwardInduction, TimeSlice
+from planner.spot.policy.backward_induction import BackwardInduction, FollowedInduction, TimeSlice
 from planner.spot.policy.deadline_guard import DeadlineGuard
 from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, build_chain_for, check_run
 from planner.spot.policy.markov_chain import DOLLARS
@@ -144,7 +144,7 @@ def policies_of_pass(
     only_starts: bool = False,
 ) -> list[SwitchingPolicy]:
     """Return the policies of requests that have one pass (`pass_of`) in common, as `best_policy` says of one."""
-    steps, (ups, downs), _ = alike
+    steps, (ups, downs), zones = alike
     bands = [*((True, band) for band in range(ups)), *((False, band) for band in range(downs))]
     keys = [(up, band, running) for running in (Action.WAIT, Action.ON_DEMAND) for up, band in bands]
     keys += [(True, band, Action.SPOT) for band in range(ups)]
@@ -152,7 +152,8 @@ def policies_of_pass(
     found: list[list[tuple[float, list[Row]]]] = [[] for _ in requests]
     if steps:
         chain = build_chain_for([request.part for request in requests], steps, points)
-        backward = BackwardInduction(chain, counts=DOLLARS)  # actions are compared in dollars alone
+        induction = FollowedInduction if zones else BackwardInduction
+        backward = induction(chain, counts=DOLLARS)  # actions are compared in dollars alone
         every = max(1, steps // MAX_TABLE_ROWS)
         for number in range(1, steps + 1):
             moment = backward.step()

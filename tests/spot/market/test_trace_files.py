@@ -187,3 +187,25 @@ def test_dates_and_availability_are_a_format(tmp_path: Path) -> None:
     path.write_text("\n".join(["date,availability", "yesterday,1", *rows]))
     with pytest.raises(InputError, match=r"zone.csv:2.*'yesterday' is not a date"):
         read_traces(path)
+
+
+def test_a_row_per_period_is_a_format(tmp_path: Path) -> None:
+    """Two zones in one file, rows of each in order; a gap, an overlap and another step are faults at their line."""
+    head = "zone,gap_seconds,first_step,steps,available"
+    path = tmp_path / "zones.csv"
+    path.write_text("\n".join([head, "a,600,0,3,1", "b,600,0,20,0", "a,600,3,17,0"]))
+    one, two = read_traces(path)
+    assert (one.name.rpartition("/")[2], one.gap_seconds, one.available.tolist()) == ("a", 600.0, [1] * 3 + [0] * 17)
+    assert two.available.tolist() == [0] * 20
+    for row, what in (
+        ("a,600,4,17,0", "zones.csv:4: first_step: begins at step '4', but 3 steps of a came before"),
+        ("a,600,2,17,0", "begins at step '2', but 3 steps of a came before"),
+        ("a,300,3,17,0", "zones.csv:4: gap_seconds: '300' s, but 600 s above"),
+        ("a,600,3,many,0", "zones.csv:4: steps: 'many' is not a number of steps"),
+        ("a,600,3,0,0", "'0' is not a number of steps"),
+        ("a,600,3,17,x", "zones.csv:2: a: availability_rle"),
+    ):
+        path.write_text("\n".join([head, "a,600,0,3,1", "b,600,0,20,0", row]))
+        with pytest.raises(InputError) as found:
+            read_traces(path)
+        assert what in str(found.value)

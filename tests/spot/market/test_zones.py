@@ -8,15 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
+from planner.spot.market.hazard_fit import fit_ages
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
+from planner.spot.market.stay_fit import FallingRate, UpTimes, doubling_bands, fit_falling_rate, fit_stays, zone_factor
 from planner.spot.market.trace import Trace
 from planner.spot.market.zone_fit import POOL_WEIGHT, fit_zones
 from planner.spot.market.zones import (
     ZoneGroup,
     ages_on,
     expected_rest,
-    fit_stays,
     follow,
     group_zones,
     hops,
@@ -42,12 +43,15 @@ def drawn(seed: int, zones: int = 3, steps: int = 4000) -> ZoneGroup:
 
 def test_the_expected_rest_is_the_mean_of_what_outlives_an_age() -> None:
     """At age 0 it is the mean duration; later it is the integral of the survival, and it grows with the age."""
-    assert expected_rest(AGES, np.array([0.0]))[0] == pytest.approx(AGES.mean())
-    hours = np.linspace(0, 400, 400_001)
-    for age in (0.5, 1.0, 2.5, 9.0):
-        alive = AGES.survival(hours + age) / AGES.survival(age)
-        assert expected_rest(AGES, np.array([age]))[0] == pytest.approx(np.trapezoid(alive, hours), rel=1e-4)
-    assert expected_rest(Ages((0.0,), (0.0,)), np.array([3.0]))[0] == np.inf
+    assert expected_rest(AGES, np.array([0.0]), np.inf)[0] == pytest.approx(AGES.mean())
+    for age in (0.0, 0.5, 1.0, 2.5, 9.0):
+        for within in (2.0, 24.0, 400.0):
+            hours = np.linspace(0, within, 400_001)
+            alive = AGES.survival(hours + age) / AGES.survival(age)
+            rest = expected_rest(AGES, np.array([age]), within)[0]
+            assert rest == pytest.approx(np.trapezoid(alive, hours), rel=1e-4)
+    assert expected_rest(AGES, np.array([2.5])) == expected_rest(AGES, np.array([2.5]), 24.0)
+    assert expected_rest(Ages((0.0,), (0.0,)), np.array([3.0])).tolist() == [24.0]
 
 
 def test_a_run_stays_until_its_zone_is_lost_then_takes_the_longest_expected_stay_per_dollar() -> None:
@@ -63,7 +67,7 @@ def test_a_run_stays_until_its_zone_is_lost_then_takes_the_longest_expected_stay
 def test_a_hop_is_an_outage_of_one_step_in_the_trace_of_the_group() -> None:
     """Every other step is up wherever any zone is."""
     one = group("1110000", "0011110")
-    assert sticky_trace(one, [Ages((0.0,), (1.0,))] * 2).available.tolist() == [1, 1, 1, 0, 1, 1, 0]
+    assert sticky_trace(one, worth_of(one, [Ages((0.0,), (1.0,))] * 2)).available.tolist() == [1, 1, 1, 0, 1, 1, 0]
 
 
 @given(st.integers(1, 5), st.integers(1, 40), st.floats(0.05, 0.95), st.integers(0, 10**6))
@@ -85,7 +89,8 @@ def test_a_run_is_in_a_zone_wherever_one_is_up_and_never_leaves_one_that_is(
 def test_zones_that_fail_together_are_one_zone(copies: int) -> None:
     """Equal zones have no other to go to: the same states as one of them alone."""
     one = drawn(3, zones=1)
-    alone = fit_stays(one)[0]
+    ups = one.trace(0).runs(1, with_first=False)
+    alone = fit_ages(ups.up_hours, ups.up_censored, step_hours=one.gap_hours)
     same = ZoneGroup(tuple("abcdefgh"[:copies]), one.gap_hours, np.repeat(one.up, copies, axis=0), np.ones(copies))
     fit = fit_zones(same)
     assert fit.hops == 0
@@ -158,3 +163,43 @@ def test_a_zone_is_as_old_as_its_up_time_whenever_a_run_moves_to_it() -> None:
     zone = np.array([[1, 1, 1, 2, 2, 0, 0]])
     assert ages_on(zone, group, [0]).tolist() == [[0.0, 0.5, 1.0, 1.5, 2.0, 0.0, 0.5]]
     assert ages_on(zone[:, 2:], group, [2]).tolist() == [[1.0, 1.5, 2.0, 0.0, 0.5]]
+
+
+def lomax(rng: np.random.Generator, scale: float, factor: float, count: int) -> UpTimes:
+    """Draw durations whose rate is factor / (scale + age); those beyond 200 h were not seen to end."""
+    hours = scale * (rng.random(count) ** (-1 / factor) - 1)
+    return UpTimes(np.minimum(hours, 200.0), hours > 200.0)
+
+
+def test_a_falling_rate_is_found_again() -> None:
+    """Scale and factor of 4,000 up-times; a zone that is twice as good has half of the factor."""
+    rng = np.random.default_rng(3)
+    runs = [lomax(rng, 0.7, 1.1, 2000), lomax(rng, 0.7, 1.1, 2000)]
+    shape = fit_falling_rate(runs, 0.05)
+    assert shape.scale_hours == pytest.approx(0.7, rel=0.25)
+    assert shape.factor == pytest.approx(1.1, rel=0.15)
+    known = FallingRate(0.7, 1.1)
+    assert zone_factor(lomax(rng, 0.7, 0.55, 2000), known) == pytest.approx(0.55, rel=0.07)
+    # Nothing seen: what all zones are; one loss moves it little.
+    nothing = UpTimes(np.zeros(0), np.zeros(0, dtype=bool))
+    assert zone_factor(nothing, known) == pytest.approx(1.1)
+    assert zone_factor(UpTimes(np.array([0.7]), np.array([False])), known) == pytest.approx(6 / (np.log(2) + 5 / 1.1))
+
+
+def test_bands_of_a_falling_rate_survive_as_it_does() -> None:
+    """Exactly at the edges, where the age plus the scale has doubled."""
+    ages = doubling_bands(FallingRate(0.5, 0.8), 60.0)
+    assert ages.begins[:4] == (0.0, 0.5, 1.5, 3.5)
+    assert 30.0 < ages.begins[-1] < 120.0
+    edges = np.array(ages.begins)
+    assert ages.survival(edges) == pytest.approx((0.5 / (0.5 + edges)) ** 0.8)
+
+
+def test_of_two_old_zones_the_older_one_is_taken() -> None:
+    """However few ends a zone of its own has shown, what has lasted longer is expected to last longer."""
+    zones = drawn(4)
+    stays = fit_stays(zones)
+    rest = expected_rest(stays[0], np.array([0.0, 1.0, 5.0, 20.0, 60.0]))
+    assert (np.diff(rest) > 0).all()
+    never = ZoneGroup(("a", "b"), 0.1, np.ones((2, 50), dtype=bool), np.ones(2))
+    assert all(np.isfinite(one.mean()) for one in fit_stays(never))
