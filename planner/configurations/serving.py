@@ -94,7 +94,7 @@ def serving_of(
     """
     table = read_engines()
     form, profile = table.formats[weights], table.engines.get(engine)
-    link = "nvlink" if gpu.nvlink_by_default else "pcie"
+    link = "nvlink" if gpu.nvlink_by_default else "pcie" if has_peer_access(gpu) else "host"
     speeds = library.calibrations["gpu_efficiency"]
     peak = _peak_tflops(gpu, form) * TERA * speeds.value(gpu.name)
     timed = gpu.generation in TIMED_ATTENTION
@@ -104,7 +104,7 @@ def serving_of(
     mixed = architecture.experts > 0
     loops = profile is not None and profile.loops_experts
     base = dict.fromkeys(QUANTITIES, 1.0) | {
-        "bandwidth": reach,
+        "bandwidth": reach * form.bytes / (form.moved or form.bytes),
         "cache_bandwidth": reach,
         "flops": peak,
         "attention_flops": attention,
@@ -135,6 +135,14 @@ def serving_of(
         "sequences": by_engine("sequences"),
     }  # fmt: skip
     return Serving(served_model(architecture, form), *division, form.bytes, kv_bits / 8.0, base, keys)
+
+
+def has_peer_access(gpu: GpuSpec) -> bool:
+    """Return whether GPUs reach the memory of one another over PCIe; what GeForce exchange goes through the host.
+
+    NVIDIA's driver offers no peer access on GeForce since Ampere (its answer on the RTX 4090 in the developer forum).
+    """
+    return not any(name.startswith("GeForce") for name in gpu.aliases)
 
 
 def _peak_tflops(gpu: GpuSpec, form: WeightFormat) -> float:

@@ -22,6 +22,7 @@ class WeightFormat(Row):
 
     bits: int
     bytes: float
+    moved: float | None = None
     compute: int
     native: float
     head: int
