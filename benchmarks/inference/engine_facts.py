@@ -29,12 +29,20 @@ BARE_LABELS = {
 dynamic 8-bit products of torchao need more than 16 rows, with fewer its fallback turns the weights into 32-bit integers
 (`safe_int_mm` of torchao/kernel/intmm.py); its packed bits of any width have no kernel of their own and are unpacked to
 16 bits first (torchao/dtypes/uintx)."""
-LIKE = {"autogptq": "hf", "litgpt": "hf", "onnxruntime": "hf", "vllm-tpu": "vllm"}
+LIKE = {
+    "autogptq": "hf",
+    "litgpt": "hf",
+    "onnxruntime": "hf",
+    "vllm-tpu": "vllm",
+    "ctransformers": "llama.cpp",
+    "optimum-nvidia": "trt-llm",
+}
 """Engines without a profile that launch kernels as one with a profile does: AutoGPTQ replaces the linear layers of
 Transformers' models (its README); LitGPT runs PyTorch without compiling or graphs, and ONNX Runtime one operator after
-another (their documentation: compilation and CUDA graphs are options, off by default); vllm-tpu is vLLM."""
+another (compilation and CUDA graphs are options, off by default: their documentation); vllm-tpu is vLLM, ctransformers
+binds llama.cpp, and optimum-nvidia builds engines of TensorRT-LLM (their READMEs)."""
 STREAMED = ("deepspeed-zero-inference",)
-"""Engines that keep the weights in host memory and read them through the slot in each step (DeepSpeed's documentation of
+"""Engines that keep the weights in host memory and read them through the slot in each step (documentation of
 ZeRO-Inference)."""
 UNWINDOWED = {"trt-llm": (1, 0)}
 """First version from which an engine follows a model's sliding windows by itself: the TensorRT backend of TensorRT-LLM
@@ -44,19 +52,7 @@ CACHES_8_BIT = (("trt-llm", "fp8"), ("trt-llm", "nvfp4"))
 """Engines and weights whose cache has 8 bits where a row does not say: the checkpoints that NVIDIA publishes in these
 formats set an FP8 cache (`kv_cache_quant_algo` of hf_quant_config.json), which TensorRT-LLM follows, and its table of
 speeds names them (docs/source/performance/perf-overview.md)."""
-RESERVING = ("trt-llm",)
-"""Engines that start a request only where the cache has room for its last token: TensorRT-LLM's default policy
-GUARANTEED_NO_EVICT (its documentation: useful runtime options, capacity scheduler policy). Others take blocks as texts
-grow."""
 _VERSION = re.compile(r"(\d{1,2})\.(\d+)")
-
-
-def reserved_tokens(engine: str, prompt: float, output: float) -> float:
-    """Return the tokens of cache that a request in flight holds in the mean: the whole text, or half of the answer.
-
-    Example: 1,000 + 1,000 tokens hold 2,000 in TensorRT-LLM and 1,500 in vLLM.
-    """
-    return prompt + output if engine in RESERVING else prompt + output / 2.0
 
 
 def as_run(serving: Serving, engine: str, version: str, gpu: GpuSpec) -> Serving:

@@ -47,7 +47,6 @@ class Table:
         self.rate = np.array([r.rate for r in rows])
         self.requests = np.array([r.requests for r in rows])
         self.most = np.array([r.most for r in rows])
-        self.reserved = np.array([r.reserved for r in rows])
         self.pool = np.array([r.pool for r in rows])
         self.usable = np.array([r.usable for r in rows])
         self.measured = {name: np.array([r.figures.get(name, np.nan) for r in rows]) for name in FIGURES}
@@ -114,7 +113,7 @@ class Table:
         weights = model.stored_weights * stack.weight_bytes / gpus
         room = np.maximum(self.usable - weights - RESERVED_BYTES, 0.02 * self.usable)
         per_token = kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)
-        fit = np.maximum(1.0, requests_that_fit(room, per_token, model, self.reserved))
+        fit = np.maximum(1.0, requests_that_fit(room, per_token, model, self.prompt + self.output * stack.held_share))
         stated = self.batch / self.replicas
         most = np.fmin(most, self.requests / self.replicas)
         stated_or_most = np.where(

@@ -12,15 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.accuracy.measurements import Row, read_table
-from benchmarks.inference.engine_facts import (
-    BARE_LABELS,
-    CACHES_8_BIT,
-    LIKE,
-    OF_A_GENERATION,
-    as_run,
-    is_older,
-    reserved_tokens,
-)
+from benchmarks.inference.engine_facts import BARE_LABELS, CACHES_8_BIT, LIKE, OF_A_GENERATION, as_run, is_older
 from planner.configurations.serving import OTHER_ENGINE, Serving, serving_of
 from planner.library.inference.engines import read_engines
 from planner.library.schema import Architecture, GpuSpec, Library
@@ -58,7 +50,6 @@ class Measured:
     output: float
     batch: float  # in flight over all replicas; nan: not stated
     rate: float  # requests/s; nan: closed loop or all at once
-    reserved: float  # tokens of cache that a request in flight holds
     older: bool  # run by a generation of the engine before the present one
     requests: float  # of the whole run, where all come at once; nan: not stated, as good as endless
     most: float  # in flight of one replica, where the row does not say: the default of the engine
@@ -166,7 +157,6 @@ def measured(row: Row, library: Library) -> Measured:
         output=output,
         batch=row.positive("batch") or (1.0 if single else float("nan")),
         rate=_rate(row),
-        reserved=reserved_tokens(engine, prompt, output),
         older=is_older(engine, row.text("engine_version"), row.text("date")),
         requests=row.positive("requests") or float("nan"),
         most=float(profile.sequences) if profile else OTHER_SEQUENCES,

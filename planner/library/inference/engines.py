@@ -44,6 +44,7 @@ class Engine(Row):
     vendors: tuple[str, ...]
     capability: float
     loops_experts: bool = False
+    reserves: bool = False
     names: tuple[str, ...]
     source: str
 
