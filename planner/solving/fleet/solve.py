@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.formulation.fleet.problem import FleetProblem
     from planner.library.schema import Library
+    from planner.results.plan_parts import Relaxation
     from planner.results.serving.fleet import Service
-    from planner.results.ways.considered import Infeasible, Relaxation
+    from planner.results.ways.considered import Infeasible
     from planner.scenario.scenario import Scenario, SolveOptions
 
 
