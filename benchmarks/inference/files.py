@@ -41,7 +41,7 @@ def calibration_text(found: Fitted, spread: Mapping[str, tuple[float, int]], sai
     lines = [HEADER + f'description: "Coefficients of generation, fitted on {said}."', "", "coefficients:"]
     for key in sorted(found.values):
         prior, rows, left = prior_of(key), found.rows.get(key, 0), found.spread.get(key, 0.0)
-        if prior.sd == 0 or (key not in read_priors()[0] and rows < INFORMED_ROWS):
+        if prior.sd == 0 or (key not in read_priors()[0] and prior.value == 1.0 and rows < INFORMED_ROWS):
             continue  # a deviation that nothing informs is 1
         known = 1.0 - (left / prior.sd) ** 2
         basis = "measured" if rows >= INFORMED_ROWS and known >= INFORMED_SHARE else "prior"

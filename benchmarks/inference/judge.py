@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from benchmarks.accuracy import scores
-from benchmarks.inference.fitting import fit
+from benchmarks.inference.fitting import fit, prior_of
 from benchmarks.inference.predictions import Table
 from benchmarks.inference.rows import CONFIGURATION_COLUMNS, FIGURES, Measured, organisation, side
 
@@ -48,11 +48,19 @@ def judged(rows: Sequence[Measured], values: Mapping[str, float]) -> list[Judged
     ]
 
 
+def known_for(rows: Sequence[Measured], fitted: Mapping[str, float]) -> dict[str, float]:
+    """Return the coefficients of rows: as fitted, and the priors of those that no row of the fit depends on."""
+    return {key: prior_of(key).value for key in Table(rows).keys} | dict(fitted)
+
+
 def by_configuration(rows: Sequence[Measured]) -> list[Judged]:
     """Return each half of the configurations predicted by a fit on the other."""
     halves = [[row for row in rows if side(row.row) == half] for half in (0, 1)]
     return [
-        one for judge, train in (halves, halves[::-1]) if judge and train for one in judged(judge, fit(train).values)
+        one
+        for judge, train in (halves, halves[::-1])
+        if judge and train
+        for one in judged(judge, known_for(judge, fit(train).values))
     ]
 
 
@@ -62,7 +70,8 @@ def by_organisation(rows: Sequence[Measured]) -> list[Judged]:
     for name in sorted({organisation(row.row) for row in rows}):
         others = [row for row in rows if organisation(row.row) != name]
         if others:
-            found += judged([row for row in rows if organisation(row.row) == name], fit(others).values)
+            own = [row for row in rows if organisation(row.row) == name]
+            found += judged(own, known_for(own, fit(others).values))
     return found
 
 

@@ -113,7 +113,7 @@ class Table:
         weights = model.stored_weights * stack.weight_bytes / gpus
         room = np.maximum(self.usable - weights - RESERVED_BYTES, 0.02 * self.usable)
         per_token = kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)
-        fit = np.maximum(1.0, requests_that_fit(room, per_token, model, self.prompt + self.output / 2.0))
+        fit = np.maximum(1.0, requests_that_fit(room, per_token, model, self.prompt + self.output * stack.held_share))
         stated = self.batch / self.replicas
         most = np.fmin(most, self.requests / self.replicas)
         stated_or_most = np.where(

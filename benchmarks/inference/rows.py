@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.accuracy.measurements import Row, read_table
+from benchmarks.inference.engine_facts import BARE_LABELS, CACHES_8_BIT, LIKE, OF_A_GENERATION, as_run, is_older
 from planner.configurations.serving import OTHER_ENGINE, Serving, serving_of
 from planner.library.inference.engines import read_engines
 from planner.library.schema import Architecture, GpuSpec, Library
@@ -26,18 +26,6 @@ SINGLE_STREAM_OUTPUT = 128.0
 """Tokens of a single stream whose source names no lengths: short, so that the cache hardly counts."""
 OTHER_SEQUENCES = 256.0
 """In flight at most, of an engine without a profile: the default of vLLM and of SGLang."""
-RENEWED = {"vllm": ((0, 8), "2025-03")}
-"""First version of the present generation of an engine, and its month where a row names no version: the rewritten core
-of vLLM (V1) and the PyTorch backend of TensorRT-LLM became the defaults (release notes of 0.8.0 and of 1.0)."""
-OF_A_GENERATION = ("step_seconds", "sequence_seconds", "request_seconds")
-"""What an older generation has a factor of its own for."""
-BARE_LABELS = {("gpt-fast", "int8"): "int8-weights", ("hf", "int8"): "bnb-int8", ("litgpt", "int8"): "bnb-int8"}
-"""What a label without a method means to an engine: gpt-fast rounds the weights alone (its README, int8 weight-only);
-`load_in_8bit` of Transformers and `bnb.int8` of LitGPT are LLM.int8() (their documentation of quantization)."""
-CACHES_8_BIT = (("trt-llm", "fp8"), ("trt-llm", "nvfp4"))
-"""Engines and weights whose cache has 8 bits where a row does not say: the checkpoints that NVIDIA publishes in these
-formats set an FP8 cache (`kv_cache_quant_algo` of hf_quant_config.json), which TensorRT-LLM follows, and its table of
-speeds names them (docs/source/performance/perf-overview.md)."""
 LEAST_IN_FLIGHT = 0.5
 """Share of the stated concurrency that a closed loop holds at least, by its own figures: start and end of a run cost
 less."""
@@ -45,7 +33,6 @@ CONFIGURATION_COLUMNS = (
     "model", "gpu", "num_gpus", "tp", "pp", "engine", "weight_bits", "weight_format", "kv_bits", "input_tokens",
     "output_tokens", "batch", "request_rate_per_s", "mode",
 )  # fmt: skip
-_VERSION = re.compile(r"(\d{1,2})\.(\d+)")
 FREE_SHARE = 0.3
 """Of a GPU that weights leave for the cache where a row does not say over how many GPUs the model is divided."""
 
@@ -141,6 +128,7 @@ def measured(row: Row, library: Library) -> Measured:
     architecture, gpu = _named(row, library)
     table = read_engines()
     engine = table.engine_behind(row.text("engine")) or OTHER_ENGINE
+    like = LIKE.get(row.text("engine"), engine)
     weights = _format(row)
     gpus = row.count("num_gpus")
     if gpus is None:
@@ -151,8 +139,9 @@ def measured(row: Row, library: Library) -> Measured:
     )
     kv_bits = row.positive("kv_bits") or (8.0 if (engine, weights) in CACHES_8_BIT else 16.0)
     serving = serving_of(
-        architecture, gpu, library, engine=engine, weights=weights, kv_bits=kv_bits, division=(tensor, pipeline)
+        architecture, gpu, library, engine=like, weights=weights, kv_bits=kv_bits, division=(tensor, pipeline)
     )
+    serving = as_run(serving, row.text("engine"), row.text("engine_version"), gpu)
     weight_bytes = serving.model.stored_weights * serving.weight_bytes / (tensor * pipeline)
     if weight_bytes > gpu.usable_gib * GIB:
         raise Unpredictable("weights larger than the memory of the GPUs, as with offloading")
@@ -229,16 +218,6 @@ def _rate(row: Row) -> float:
     """Return the requests per second that arrive; nan where there is a number in flight or all come at once."""
     rate = row.positive("request_rate_per_s")
     return rate if rate is not None and row.positive("batch") is None else float("nan")
-
-
-def is_older(engine: str, version: str, date: str) -> bool:
-    """Return whether a run used a generation of its engine before the present one; what is not stated is none."""
-    if engine not in RENEWED:
-        return False
-    first, month = RENEWED[engine]
-    if stated := _VERSION.match(version):
-        return (int(stated[1]), int(stated[2])) < first
-    return "" < date < month
 
 
 def collect(rows: Sequence[Row], library: Library) -> tuple[list[Measured], dict[str, int]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.estimates.inference.inputs import ServedModel, ServingHardware, ServingStack
-from planner.library.inference.engines import WeightFormat, read_engines
+from planner.library.inference.engines import Engine, WeightFormat, read_engines
 from planner.units import GB, TERA
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Serving:
     pipeline: int
     weight_bytes: float
     kv_bytes: float
+    held_share: float  # of an answer: its cache that a request in flight holds in the mean
     base: Mapping[str, float]  # quantity -> sheet figure
     keys: Mapping[str, tuple[str, ...]]  # quantity -> coefficients that multiply it
 
@@ -94,7 +95,7 @@ def serving_of(
     """
     table = read_engines()
     form, profile = table.formats[weights], table.engines.get(engine)
-    link = "nvlink" if gpu.nvlink_by_default else "pcie"
+    link = "nvlink" if gpu.nvlink_by_default else "pcie" if has_peer_access(gpu) else "host"
     speeds = library.calibrations["gpu_efficiency"]
     peak = _peak_tflops(gpu, form) * TERA * speeds.value(gpu.name)
     timed = gpu.generation in TIMED_ATTENTION
@@ -104,7 +105,7 @@ def serving_of(
     mixed = architecture.experts > 0
     loops = profile is not None and profile.loops_experts
     base = dict.fromkeys(QUANTITIES, 1.0) | {
-        "bandwidth": reach,
+        "bandwidth": reach * form.bytes / (form.moved or form.bytes),
         "cache_bandwidth": reach,
         "flops": peak,
         "attention_flops": attention,
@@ -116,7 +117,7 @@ def serving_of(
         return name, f"{name}.{engine}"
 
     host = (f"host.{gpu.generation}", f"card.{gpu.name}")
-    kernels = (f"launch.{weights}", f"mixture.{engine if mixed else 'none'}")
+    kernels = (f"launch.{weights}", f"launch.{engine}.{weights}", f"mixture.{engine if mixed else 'none'}")
     grouped = f"experts.{'mixture' if mixed else 'none'}"
     by_format = (f"reading.{weights}", f"reading.{engine}.{weights}")
     keys = {
@@ -134,7 +135,26 @@ def serving_of(
         "wait_share": ("wait_share",),
         "sequences": by_engine("sequences"),
     }  # fmt: skip
-    return Serving(served_model(architecture, form), *division, form.bytes, kv_bits / 8.0, base, keys)
+    return Serving(
+        served_model(architecture, form), *division, form.bytes, kv_bits / 8.0, held_share(profile), base, keys
+    )
+
+
+def held_share(engine: Engine | None) -> float:
+    """Return the share of an answer whose cache a request in flight holds in the mean.
+
+    A cache that grows with the text is half full of the answer in the mean; an engine that reserves it holds all.
+    Example: 1,000 + 1,000 tokens hold 2,000 in TensorRT-LLM and 1,500 in vLLM.
+    """
+    return 1.0 if engine is not None and engine.reserves else 0.5
+
+
+def has_peer_access(gpu: GpuSpec) -> bool:
+    """Return whether GPUs reach the memory of one another over PCIe; what GeForce exchange goes through the host.
+
+    NVIDIA's driver offers no peer access on GeForce since Ampere (its answer on the RTX 4090 in the developer forum).
+    """
+    return not any(name.startswith("GeForce") for name in gpu.aliases)
 
 
 def _peak_tflops(gpu: GpuSpec, form: WeightFormat) -> float:
@@ -170,7 +190,7 @@ class ServingColumns:
         )
         self._base = {name: np.array([serving.base[name] for serving in servings]) for name in QUANTITIES}
         self._division = {name: fact(name) for name in ("tensor", "pipeline")}
-        self._bytes = {name: fact(name) for name in ("weight_bytes", "kv_bytes")}
+        self._bytes = {name: fact(name) for name in ("weight_bytes", "kv_bytes", "held_share")}
 
     def inputs(self, factor: Callable[[str], Any]) -> tuple[ServedModel, ServingHardware, ServingStack]:
         """Return the inputs, given the product of the coefficients (n,) of each quantity."""

@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 from benchmarks.inference.benchmark import main
+from benchmarks.inference.engine_facts import as_run, is_older
 from benchmarks.inference.files import calibration_text
 from benchmarks.inference.fitting import disjoint, fit
-from benchmarks.inference.judge import Judged, figures, gpu_pairs, judged, spreads
+from benchmarks.inference.judge import Judged, figures, gpu_pairs, judged, known_for, spreads
 from benchmarks.inference.predictions import Table
-from benchmarks.inference.rows import collect, is_older, read_rows, side
+from benchmarks.inference.rows import collect, read_rows, side
+from planner.configurations.serving import serving_of
 from planner.documents.strict_yaml import parse_value
+from planner.estimates.inference.kv_cache import seen_tokens
 from planner.library.reading import read_library
 from planner.library.schema import Calibration
 
@@ -108,8 +111,49 @@ def test_a_label_without_a_method_means_what_its_engine_does(tmp_path: Path) -> 
     engines = ("gpt-fast", "hf", "litgpt", "vllm")
     cells = {"weight_bits": 8, "weight_format": "int8", "batch": 1, "mode": "single-stream"}
     rows, _ = collected(tmp_path / "t.csv", *({**cells, "engine": engine} for engine in engines))
-    launches = [row.serving.keys["layer_seconds"][-2] for row in rows]
+    launches = [row.serving.keys["layer_seconds"][-3] for row in rows]
     assert launches == ["launch.int8-weights", "launch.bnb-int8", "launch.bnb-int8", "launch.int8"]
+
+
+def test_kernels_without_a_path_for_few_rows_move_more_bytes(tmp_path: Path) -> None:
+    """torchao at single requests: dynamic int8 widens to 32 bit (1 + 4 + 4 bytes), packed bits unpack to 16 bit."""
+    cells = {"engine": "torchao (gpt-fast style)", "batch": 1, "mode": "single-stream", "ttft_ms": 1}
+    wanted = ((8, "int8dq"), (4, "uintx-4-64-hqq"), (4, "int4wo-64"))
+    rows, _ = collected(tmp_path / "t.csv", *({**cells, "weight_bits": b, "weight_format": f} for b, f in wanted))
+    reach = LIBRARY.gpu("H100-80GB").memory_bandwidth_gb_s * 1e9
+    shares = [row.serving.base["bandwidth"] / reach for row in rows]
+    assert shares == pytest.approx([1 / 9, 0.52 / 4.52, 1.0])
+
+
+def test_engines_without_a_profile_launch_as_what_they_build_on(tmp_path: Path) -> None:
+    """AutoGPTQ is Transformers with other linear layers; an engine that nothing is known of keeps what all share."""
+    engines = ("autogptq", "optimum-nvidia", "somebody-else")
+    rows, _ = collected(tmp_path / "t.csv", *({"engine": engine, "batch": 1, "ttft_ms": 1} for engine in engines))
+    assert [row.serving.keys["step_seconds"][1].partition(".")[2] for row in rows] == ["hf", "trt-llm", "other"]
+    assert [row.engine for row in rows] == ["other"] * 3
+
+
+def test_weights_in_host_memory_come_through_the_slot(tmp_path: Path) -> None:
+    """ZeRO-Inference reads all weights over PCIe 5.0 in each step: 48 GB/s in place of 3,350."""
+    rows, _ = collected(tmp_path / "t.csv", {"engine": "deepspeed-zero-inference", "batch": 1, "ttft_ms": 1})
+    assert rows[0].serving.base["bandwidth"] == 48e9
+
+
+def test_windows_of_a_model_are_followed_from_a_version_on() -> None:
+    """Mistral 7B v0.1 in TensorRT-LLM 0.17 reads and keeps all 22,000 tokens, in 1.0 a window of 4,096."""
+    library = read_library(["mistral-7b"])
+    gpu = library.gpu("A100-80GB")
+    made = serving_of(library.architecture("mistral-7b"), gpu, library, engine="trt-llm", weights="bf16")
+    seen = [float(seen_tokens(as_run(made, "trt-llm", v, gpu).model, 22_000)) for v in ("0.17", "1.0", "")]
+    assert seen == [22_000, 4_096, 4_096]
+
+
+def test_what_no_row_of_the_fit_informs_keeps_its_prior(tmp_path: Path) -> None:
+    """FP8 layers of Transformers are launched twice as long by their prior; what is fitted replaces priors."""
+    cells = {"engine": "hf", "weight_bits": 8, "weight_format": "fp8", "batch": 1, "ttft_ms": 1}
+    rows, _ = collected(tmp_path / "t.csv", cells)
+    known = known_for(rows, {"bandwidth": 0.7})
+    assert (known["launch.hf.fp8"], known["bandwidth"]) == (2.0, 0.7)
 
 
 def test_a_cache_that_is_not_stated_is_that_of_the_published_checkpoints(tmp_path: Path) -> None:

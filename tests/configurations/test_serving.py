@@ -69,6 +69,25 @@ def test_products_of_4_bits_need_a_gpu_that_has_them(library: Library) -> None:
     assert share_of_sheet("B200", "mxfp4") == pytest.approx(4_500)
 
 
+def test_geforce_exchange_through_the_host(library: Library) -> None:
+    """Two RTX 4090 have no peer access, two L40S have, two H100 have NVLink."""
+    card = library.architecture("llama-3.1-8b")
+    links = {
+        gpu: serving_of(card, library.gpu(gpu), library, engine="vllm", weights="bf16", division=(2, 1)).keys[
+            "link_seconds"
+        ]
+        for gpu in ("RTX4090", "L40S", "H100-80GB")
+    }
+    assert [keys[0] for keys in links.values()] == ["link_seconds.host", "link_seconds.pcie", "link_seconds.nvlink"]
+
+
+def test_tensorrt_llm_reserves_the_cache_of_an_answer(library: Library) -> None:
+    """It starts a request only with room for its last token; vLLM's cache grows, half an answer in the mean."""
+    card, gpu = library.architecture("llama-3.1-8b"), library.gpu("H100-80GB")
+    shares = [serving_of(card, gpu, library, engine=e, weights="bf16").held_share for e in ("trt-llm", "vllm", "other")]
+    assert shares == [1.0, 0.5, 0.5]
+
+
 def test_coefficients_multiply_the_sheet(library: Library) -> None:
     """864 GB/s of an L40S times what all share, the engine's and the GPU's factor; what has no entry counts 1."""
     serving = serving_of(

@@ -168,7 +168,7 @@ def _memory(setup: _Setup) -> tuple[ServingMemory, RequestsThatFit]:
         kv_bytes_per_token=per_token,
         kv_tokens=int(cache // per_token),
     )
-    typical = fitting(asked.input + asked.output / 2.0)
+    typical = fitting(asked.input + asked.output * setup.serving.held_share)
     return memory, RequestsThatFit(
         typical=max(typical, whole), whole=whole, longest=fitting(setup.architecture.max_sequence)
     )

@@ -84,7 +84,7 @@ def speeds_of(job: ServeJob, speeds: ReplicaSpeeds, slow: Floats) -> Speeds:
         * factor,
         token_seconds=(np.broadcast_to(context, (kinds, 1)) * factor)[:, 0],
         cache_tokens=np.asarray([one.cache for one in speeds.memory]) / speeds.token_bytes,
-        places=most,
+        places=_places(speeds, most),
         prompt=own,
         output=np.asarray(lengths.output).astype(np.int64),
         prompt_seconds=np.broadcast_to(taken / pipeline, start.shape) * factor,
@@ -93,6 +93,14 @@ def speeds_of(job: ServeJob, speeds: ReplicaSpeeds, slow: Floats) -> Speeds:
         arrival_seconds=np.broadcast_to(np.asarray(speeds.inputs[2].arrival_seconds, dtype=float), slow.shape) * slow,
         lengths=lengths,
     )
+
+
+def _places(speeds: ReplicaSpeeds, most: Integers) -> Integers:
+    """Return the most requests in flight: an engine that reserves their cache has no more than fit to their end."""
+    cache = np.asarray([one.cache for one in speeds.memory])
+    fit = np.maximum(np.floor(cache / (speeds.means.cached_tokens * speeds.token_bytes)), 1.0)
+    reserves = np.asarray([one.recipe.engine.reserves for one in speeds.which])
+    return np.asarray(np.where(reserves, np.minimum(most, fit), most)).astype(np.int64)
 
 
 def simulate_runs(speeds: Speeds, runs: list[Run], shape: float, random: np.random.Generator) -> list[Met]:

@@ -122,8 +122,9 @@ class Replica:
 
     @cached_property
     def seat_tokens(self) -> float:
-        """Tokens of the cache that a request in flight takes in the mean."""
-        return self.mean_over_seats(lambda one: self.blocks(one.input_tokens + one.output_tokens / 2.0))
+        """Tokens of the cache that a request in flight takes in the mean: all of its answer where it is reserved."""
+        held = 1.0 if read_engines().engines[self.context.recipe.framework].reserves else 0.5
+        return self.mean_over_seats(lambda one: self.blocks(one.input_tokens + one.output_tokens * held))
 
     @cached_property
     def longest_tokens(self) -> float:

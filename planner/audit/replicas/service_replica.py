@@ -179,8 +179,9 @@ class ServiceReplica:
         return high
 
     def blocks(self, one: Length) -> float:
-        """Return the tokens of the cache that a request takes in the middle of its answer."""
-        return float(kv_cache.blocks_of(kv_cache.seen_tokens(self.inputs[0], one.prompt + one.output / 2.0))[0])
+        """Return the tokens of the cache that a request takes in the middle of its answer, or at its reserved end."""
+        held = 1.0 if read_engines().engines[self.named.engine].reserves else 0.5
+        return float(kv_cache.blocks_of(kv_cache.seen_tokens(self.inputs[0], one.prompt + one.output * held))[0])
 
     @cached_property
     def token_bytes(self) -> float:

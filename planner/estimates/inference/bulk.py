@@ -72,7 +72,7 @@ def batch_means(model: ServedModel, hardware: ServingHardware, stack: ServingSta
         context=np.sum(mean_seen_tokens(model, prompt, output) * seats, axis=-1),
         prompt_seconds=np.sum(taken_in * weight, axis=-1),
         output=lengths.mean_output,
-        cached_tokens=np.sum(blocks_of(seen_tokens(model, prompt + output / 2.0)) * seats, axis=-1),
+        cached_tokens=np.sum(blocks_of(seen_tokens(model, prompt + output * stack.held_share)) * seats, axis=-1),
         longest_tokens=np.max(np.broadcast_to(ends, (*ends.shape[:-1], len(output))), axis=-1),
     )
 

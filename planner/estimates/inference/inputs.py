@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,4 +55,5 @@ class ServingStack:
     sequence_seconds: Numbers  # sampling and bookkeeping of one sequence and step
     request_seconds: Numbers  # of the engine per request, in which it does nothing else
     arrival_seconds: Numbers  # from sending a request to its turn, in which others go on
+    held_share: Numbers = field(default=0.5, kw_only=True)  # of an answer: its cache that a request holds in the mean
     wait_share: Numbers  # of the prompts of the others that a prompt waits for, 0 to 1/2

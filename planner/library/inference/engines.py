@@ -22,6 +22,7 @@ class WeightFormat(Row):
 
     bits: int
     bytes: float
+    moved: float | None = None
     compute: int
     native: float
     head: int
@@ -43,6 +44,7 @@ class Engine(Row):
     vendors: tuple[str, ...]
     capability: float
     loops_experts: bool = False
+    reserves: bool = False
     names: tuple[str, ...]
     source: str
 

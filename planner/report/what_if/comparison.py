@@ -71,7 +71,8 @@ def _both_summary(answer: WhatIf, jobs: WhatIf) -> list[str]:
         text = f"feasible after the change: {whole} in all, of it {words.usd(services_usd(after))} for the service"
         return words.wrap_lines(f"{words.sanitise(answer.scenario)}: {text}", words.width(), 3)
     cost, hours = shown_differences(answer)
-    of_jobs, _ = shown_differences(jobs)
+    unmoved = abs(services_usd(after) - services_usd(before)) < 0.005  # a cent of rounding is then the jobs'
+    of_jobs = cost if unmoved else shown_differences(jobs)[0]
     time = "" if abs(hours) < 0.05 else f", {words.hours(abs(hours))} {'later' if hours > 0 else 'earlier'}"
     parts = [
         f"{name} {'the same' if abs(usd) < 0.005 else format_difference(usd)}"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _MILLISECONDS = 1000.0
 ROOM = 1.25
 """How much above the least latency a relaxed limit lies: at the least itself no load is carried."""
+LIMIT_OF_GPUS = "limits.max_gpus"
 
 
 def rounded_up(seconds: float) -> float:
@@ -123,7 +124,7 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
     """Return single limits without which there is a fleet, with its dollars."""
     limits = scenario.limits
     ways = [
-        ("limits.max_gpus", limits.max_gpus, replace(problem, max_gpus=None)),
+        (LIMIT_OF_GPUS, limits.max_gpus, replace(problem, max_gpus=None)),
         ("limits.max_usd_per_hour", limits.max_usd_per_hour, replace(problem, max_usd_per_hour=None)),
         ("limits.quota", limits.quota or None, replace(problem, quota={})),
         (f"jobs.{job.name}.latency.share", job.latency.share, replace(problem, served_share=0.0)),
@@ -136,7 +137,7 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
             continue
         usd = other.cost(solved.fleets)
         to: float | str | None = None
-        if name == "limits.max_gpus":
+        if name == LIMIT_OF_GPUS:
             to = float(np.max(solved.fleets @ problem.gpus))
         found.append(
             Relaxation(

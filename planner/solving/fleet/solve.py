@@ -27,7 +27,7 @@ from planner.solving.fleet.clock import has_passed, latest_moment
 from planner.solving.fleet.optimise import FLEET_GAP, optimise_fleet
 from planner.solving.fleet.plan import build_service
 from planner.solving.fleet.problem import fleet_problem
-from planner.solving.fleet.refusals import explain_none
+from planner.solving.fleet.refusals import LIMIT_OF_GPUS, explain_none
 from planner.solving.fleet.relaxations import looser_latency
 from planner.solving.fleet.several import SharedFleets, explain_shared, optimise_fleets, sharing_notes
 from planner.solving.fleet.trial import ServiceTrial
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.formulation.fleet.problem import FleetProblem
     from planner.library.schema import Library
+    from planner.results.plan_parts import Relaxation
     from planner.results.serving.fleet import Service
     from planner.results.ways.considered import Infeasible
     from planner.scenario.scenario import Scenario, SolveOptions
@@ -139,13 +140,38 @@ def _service(asked: _Asked, found: SharedFleets, name: str, explains: bool) -> S
 
 def _explained(asked: _Asked, found: SharedFleets) -> Infeasible:
     """Return what would make a plan possible: of a service that has no fleet alone, else of all together."""
-    for name, one in found.alone.items():
-        if one.fleets is None:
-            return explain_none(
-                asked.alone(name), asked.served[name], asked.problems[name], one, asked.market, asked.library,
-                asked.options,
-            )  # fmt: skip
-    return explain_shared(asked.scenario, found)
+    lacking = {
+        name: explain_none(
+            asked.alone(name), asked.served[name], asked.problems[name], one, asked.market, asked.library,
+            asked.options,
+        )
+        for name, one in found.alone.items()
+        if one.fleets is None
+    }  # fmt: skip
+    if not lacking:
+        return explain_shared(asked.scenario, found)
+    (name, first), *_ = lacking.items()
+    if len(found.alone) == 1:
+        return first
+    others = sum(_gpus_needed(asked, found, lacking.get(one), one) for one in found.alone if one != name)
+    relax = tuple(_next_to(one, name, others) if one.limit == LIMIT_OF_GPUS else one for one in first.relax)
+    return first.model_copy(update={"relax": relax})
+
+
+def _gpus_needed(asked: _Asked, found: SharedFleets, lacking: Infeasible | None, name: str) -> float:
+    """Return the GPUs of a service alone in its busiest hour; where the limit leaves it none, those without it."""
+    fleets = found.alone[name].fleets
+    if fleets is not None:
+        return float((fleets @ asked.problems[name].gpus).max())
+    relax = lacking.relax if lacking is not None else ()
+    return sum(one.change_to for one in relax if one.limit == LIMIT_OF_GPUS and isinstance(one.change_to, float))
+
+
+def _next_to(change: Relaxation, name: str, others: float) -> Relaxation:
+    """Return a limit on GPUs with which a service stands and the others as well."""
+    most = others + (change.change_to if isinstance(change.change_to, float) else 0.0)
+    words = {"then": f"{change.then} for {name}", "setting": f"{LIMIT_OF_GPUS}={most:g}"}
+    return change.model_copy(update={"change_to": most, **words})
 
 
 def figures(services: tuple[Service, ...], shared_bound_usd: float | None = None) -> dict[str, Any]:

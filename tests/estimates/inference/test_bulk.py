@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -45,6 +47,14 @@ def test_places_in_flight_belong_to_long_answers() -> None:
     means = batch_means(*inputs("llama-3.1-8b"), batch)
     assert means.context[0] == pytest.approx(0.75 * 975 + 0.25 * 125)
     assert (batch.requests, batch.mean_output) == (200, 100)
+
+
+def test_a_reserved_answer_takes_its_whole_cache() -> None:
+    """1,000 + 1,000 tokens in blocks of 16: 94 blocks in the mean where the cache grows, 125 where it is reserved."""
+    batch = Lengths(np.array([1000.0]), np.array([1000.0]), np.array([1.0]))
+    model, hardware, stack = inputs("llama-3.1-8b")
+    assert batch_means(model, hardware, stack, batch).cached_tokens[0] == 94 * 16
+    assert batch_means(model, hardware, replace(stack, held_share=1.0), batch).cached_tokens[0] == 125 * 16
 
 
 def test_a_finite_batch_is_full_rounds_and_a_rest() -> None:
