@@ -76,7 +76,8 @@ def calibration(table: Table) -> dict[str, Found]:
         else:
             basis = "kernels" if one.key in kernels else "prior"
             found[one.key] = Found(value, None, None, basis, f"{one.why}; the runs of the fit hardly inform it")
-    stated = spreads(table, parts_judged(table, everything, "organisation"), of_sources=True)
+    parts, inner = (parts_judged(table, everything, split) for split in ("organisation", "configuration"))
+    stated = spreads(table, parts, of_sources=True, inner=inner)
     files = {key_of(name, "") for figure in table.fitted_figures for name in (*FILES[figure], *SPREAD_FILES[figure])}
     for key in estimated_keys(stated):
         if not key.startswith(tuple(files)):
