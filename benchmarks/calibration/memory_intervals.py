@@ -101,13 +101,23 @@ def upper_sigmas(
 
 def _exact(rows: Sequence[Prediction], evidence: Evidence) -> Errors:
     values: Floats = np.array([p.peak.spread_error for p in rows if p.peak is not None])
-    return Errors(values, evidence.weights(rows))
+    return Errors(values, evidence.weights(rows) * _fills(rows))
+
+
+def _fills(rows: Sequence[Prediction]) -> Floats:
+    """Return what share of its card each row is predicted to take, at most 1: as far as that, it decides a fit.
+
+    Runs that take a tenth of a card are further off in relation, by what does not grow, and would have fitted anyway.
+    """
+    taken = [p.peak.predicted / p.usable_bytes if p.peak is not None else 1.0 for p in rows]
+    fills: Floats = np.minimum(np.array(taken), 1.0)
+    return fills if fills.any() else np.ones(fills.shape)
 
 
 def _all_errors(rows: Sequence[Prediction], evidence: Evidence) -> Errors:
     """Return measured errors, and what verdicts leave of the others."""
     some = [p for p in rows if p.peak is not None or has_verdict(p)]
-    return errors_of(some, evidence.weights(some), scatter_of(_measured(some)))
+    return errors_of(some, evidence.weights(some) * _fills(some), scatter_of(_measured(some)))
 
 
 def _reach(errors: Errors) -> float:
@@ -207,5 +217,5 @@ def _framework(prediction: Prediction) -> str:
 
 
 def _size(rows: Sequence[Prediction], share: float, evidence: Evidence) -> float:
-    errors = _exact(rows, evidence)
-    return weighted_quantile(np.abs(errors.values), share, errors.weights)
+    errors: Floats = np.array([p.peak.spread_error for p in rows if p.peak is not None])
+    return weighted_quantile(np.abs(errors), share, evidence.weights(rows))
