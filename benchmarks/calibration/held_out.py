@@ -132,14 +132,24 @@ def with_spreads(predictions: Sequence[Prediction], values: Mapping[str, float],
     return found
 
 
-def unfitted(table: Table) -> list[Prediction]:
-    """Return the predictions with every free coefficient at its prior: what was believed, without any row."""
+def unfitted(table: Table, forgotten: frozenset[int] = frozenset()) -> list[Prediction]:
+    """Return the predictions with every free coefficient at its prior: what was believed, without any row.
+
+    Rows of the indices `forgotten` have their framework treated as unknown, as their organisation's split judges them.
+    """
     free = (*table.free[MEMORY_FILES], *table.free[TIME_FILES])
     values = values_at(free, np.zeros((1, len(free))), table.fixed)
     keys = [one.key for one in free]
     nothing = dict.fromkeys(keys, 0.0)
     prior = Fit({key: float(values[key].flat[0]) for key in keys}, nothing, nothing, dict.fromkeys(keys, 0))
-    return judged(table, prior, table.known)
+    either = [(table.unknown if i in forgotten else table.known)[i] for i in range(len(table.rows))]
+    return judged(table, prior, either)
+
+
+def strangers(table: Table, chosen: NDArray[np.bool_], part: NDArray[np.bool_]) -> frozenset[int]:
+    """Return the rows of a part with a framework that no other chosen row informs."""
+    seen = frameworks(table, chosen & ~part)
+    return frozenset(i for i in np.flatnonzero(part).tolist() if table.rows[i].text("framework") not in seen)
 
 
 def folds(table: Table, chosen: NDArray[np.bool_], split: str) -> list[NDArray[np.bool_]]:
@@ -177,9 +187,7 @@ def parts_judged(table: Table, chosen: NDArray[np.bool_], split: str) -> list[Pa
             dict(zip(places.tolist(), judged(table, fit, [rows[i] for i in places]), strict=True))
             for rows in (table.known, table.unknown)
         )
-        seen = frameworks(table, chosen & ~part)
-        strangers = frozenset(i for i in named if table.rows[i].text("framework") not in seen)
-        found.append(Part(named, forgotten, strangers))
+        found.append(Part(named, forgotten, strangers(table, chosen, part)))
     return found
 
 
@@ -194,9 +202,7 @@ def frameworks(table: Table, chosen: NDArray[np.bool_]) -> frozenset[str]:
     return frozenset(p.row.text("framework") for p in rows if any(counts(p, figure) for figure in FIGURES))
 
 
-def spreads(
-    table: Table, parts: Sequence[Part], of_sources: bool, inner: Sequence[Part] = ()
-) -> dict[str, float]:
+def spreads(table: Table, parts: Sequence[Part], of_sources: bool, inner: Sequence[Part] = ()) -> dict[str, float]:
     """Return the spreads that these judged rows show; `of_sources` where new rows come from new organisations.
 
     Those of an unknown framework come from strangers, where there are any. What a fit is worth that has the framework
@@ -210,7 +216,7 @@ def spreads(
     there = {i for i, _ in strange}
     known = [p for part in parts for i, p in part.named.items() if i not in there]
     known += [part.named[i] for part in inner for i in part.named if i in there and i not in part.strangers]
-    several = (known, [part.named[i] for i, part in strange], forgotten)
+    several = (named, known, [part.named[i] for i, part in strange], forgotten)
     judged_rows = JudgedRows(*([p for p in rows if counts(p, "memory") or _judges(p)] for rows in several))
     timed = ([p for p in rows if counts(p, "throughput")] for rows in (named, forgotten))
     return {

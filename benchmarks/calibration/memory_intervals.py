@@ -35,35 +35,36 @@ Groups = Mapping[str, tuple[Sequence[Prediction], Sequence[Prediction]]]
 class JudgedRows(NamedTuple):
     """Rows that a fit without them has judged, measured or with a verdict alone."""
 
-    known: Sequence[Prediction]  # by a fit that has their framework
-    strangers: Sequence[Prediction]  # by a fit that has no row of it: what documentation is worth
-    forgotten: Sequence[Prediction]  # the same with their framework treated as unknown
+    named: Sequence[Prediction]  # with their framework named, whether the fit has other rows of it or not
+    known: Sequence[Prediction]  # by a fit that has
+    strangers: Sequence[Prediction]  # by a fit that has none: what documentation is worth
+    forgotten: Sequence[Prediction]  # the strangers with their framework treated as unknown
 
 
 def memory_spreads(rows: JudgedRows, library: Library, evidence: Evidence) -> dict[str, float]:
     """Return the spreads and known shares by full key; nothing where there are no rows.
 
     By kind of figure for Transformers, by name for each other profiled framework, together for those that are
-    documented and were not measured. A framework that fits have seen is drawn towards others that they have seen.
+    documented and were not measured.
     """
-    known = [p for p in rows.known if p.configuration is not None and p.configuration.profiled]
-    if not any(p.peak for p in known) or not any(p.peak for p in rows.forgotten):
+    profiled = [p for p in _measured(rows.named) if p.configuration is not None and p.configuration.profiled]
+    unknown = _measured(rows.forgotten)
+    if not profiled or not unknown:
         return {}
-    share, share_unknown = (likeliest_share(_measured(some), evidence) for some in (known, rows.forgotten))
-    known, strangers = _with_share(known, share), _with_share(rows.strangers, share)
-    unknown = _with_share(rows.forgotten, share_unknown)
-    profiled = _measured(known)
+    share, share_unknown = (likeliest_share(some, evidence) for some in (profiled, unknown))
+    profiled, unknown = _with_share(profiled, share), _with_share(unknown, share_unknown)
     usual, others = _by_accounting(profiled)
-    documented = _measured(strangers) or others
     allocated = [p for p in usual if p.row.peak_kind == "allocated"]
+    documented = _with_share([p for p in _measured(rows.named) if _class_of(p) == "documented"], share)
     groups = {"allocated": (allocated, usual), "reserved": ([p for p in usual if p not in allocated], usual)}
-    groups |= {name: (own, profiled if own else documented) for name, own in _own(others, library).items()}
-    groups |= {"documented": (documented, documented), "unknown": (_measured(unknown), _measured(unknown))}
+    groups |= {name: (own, others) for name, own in _own(others, library).items()}
+    groups |= {"documented": (documented, others), "unknown": (unknown, unknown)}
     values = {}
     for suffix, covered, reach in MEASURES:
         for name, size in _drawn(groups, profiled, evidence, covered).items():
             values[key_of("memory", f"{suffix}_{name}")] = size / reach
-    over = upper_sigmas(known, strangers or others, unknown, library, evidence)
+    known, strangers = _with_share(rows.known, share), _with_share(rows.strangers, share)
+    over = upper_sigmas(known, strangers, _with_share(rows.forgotten, share_unknown), library, evidence)
     values |= {key_of("memory", f"sigma_over_{name}"): sigma for name, sigma in over.items()}
     return {**values, key_of("memory", "known_share"): share, key_of("memory", "known_share_unknown"): share_unknown}
 
@@ -77,25 +78,28 @@ def upper_sigmas(
 ) -> dict[str, float]:
     """Return the spread of each class whose margin at the usual confidence holds that share of its errors.
 
-    Frameworks without a measured peak have the spread that runs which only ran leave to them. What is less well known
-    is never more certain: at least as wide as Transformers, the unknown as the documented.
+    A framework that fits have seen is drawn towards all that they have seen; what is documented towards frameworks
+    other than Transformers that they have not. One without a measured peak has the spread that its verdicts leave.
+    What is less well known is never more certain: at least as wide as all that were seen, the unknown as the documented.
     """
-    profiled = _measured(known)
+    profiled = [p for p in _measured(known) if _class_of(p) is None]
     usual, others = _by_accounting(profiled)
-    between = scatter_of(_measured(strangers))
+    strange = _by_accounting(strangers)[1] or others
+    documented = [p for p in (*known, *strangers) if _class_of(p) == "documented"]
+    everything, between = _reach(_exact(profiled, evidence)), scatter_of(_measured(strange))
     found = {"usual": _reach(_exact(usual, evidence))}
-    for name, some in (("documented", strangers), ("unknown", unknown)):
-        found[name] = max(_reach(_all_errors(some, evidence)), *found.values())
-    everything = _reach(_exact(profiled, evidence))
+    believed = evidence.believed(_measured(documented))
+    drawn = believed * _reach(_all_errors(documented, evidence)) if documented else 0.0
+    found["documented"] = max(drawn + (1.0 - believed) * _reach(_all_errors(strange, evidence)), everything)
+    found["unknown"] = max(_reach(_all_errors(unknown, evidence)), found["documented"])
     for name, own in _own(others, library).items():
+        believed = evidence.believed(own)
+        found[name] = believed * _reach(_exact(own, evidence)) + (1.0 - believed) * everything
         either = ([p for p in some if _framework(p) == name] for some in (strangers, known))
         judged = next((some for some in either if some), [])
-        if own:
-            believed = evidence.believed(own)
-            found[name] = believed * _reach(_exact(own, evidence)) + (1.0 - believed) * everything
-        else:
+        if not own:
             expected = _reach(expected_errors(judged, between)) if judged else found["documented"]
-            found[name] = max(expected, found["usual"])
+            found[name] = max(expected, everything)
     return {name: max(reach, 0.0) / _UPPER for name, reach in found.items()}
 
 
@@ -157,9 +161,7 @@ def likeliest_share(rows: Sequence[Prediction], evidence: Evidence) -> float:
     return min(KNOWN_SHARES, key=surprise)
 
 
-def _drawn(
-    groups: Groups, everything: Sequence[Prediction], evidence: Evidence, covered: float
-) -> dict[str, float]:
+def _drawn(groups: Groups, everything: Sequence[Prediction], evidence: Evidence, covered: float) -> dict[str, float]:
     """Return the quantile of the error of each class, drawn towards that of more rows as far as its own say little."""
     found = {}
     for name, (rows, more) in groups.items():

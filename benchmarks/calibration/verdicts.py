@@ -139,8 +139,8 @@ def _edge(prediction: Prediction) -> float:
 
 def _allowed(prediction: Prediction) -> Floats:
     """Return 1 for the errors of GRID that a row's verdict leaves, else 0."""
-    edge = _edge(prediction)
-    return np.asarray(GRID >= edge if prediction.row.out_of_memory else GRID <= edge, dtype=float)
+    beyond = _edge(prediction) - GRID
+    return np.asarray(beyond <= 0.0 if prediction.row.out_of_memory else beyond >= 0.0, dtype=float)
 
 
 def _groups(rows: Sequence[Prediction]) -> dict[tuple[str, str], list[Prediction]]:
