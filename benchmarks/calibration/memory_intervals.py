@@ -80,7 +80,7 @@ def upper_sigmas(
 
     A framework that fits have seen is drawn towards all that they have seen; what is documented towards frameworks
     other than Transformers that they have not. One without a measured peak has the spread that its verdicts leave.
-    What is less well known is never more certain: at least as wide as all that were seen, the unknown as the documented.
+    What is less well known is no more certain: at least as wide as all that were seen, the unknown as the documented.
     """
     profiled = [p for p in _measured(known) if _class_of(p) is None]
     usual, others = _by_accounting(profiled)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.accuracy.measurements import Row
-from benchmarks.accuracy.predictions import Comparison, Prediction
-from benchmarks.calibration.evidence import weighted_quantile
+from benchmarks.accuracy.measurements import Row, read_measurements
+from benchmarks.accuracy.predictions import Comparison, Prediction, Predictor
+from benchmarks.calibration.evidence import Evidence, weighted_quantile
+from benchmarks.calibration.memory_intervals import upper_sigmas
 from benchmarks.calibration.verdicts import (
     GRID,
     Errors,
@@ -22,6 +25,7 @@ from benchmarks.calibration.verdicts import (
     surprise,
 )
 from planner.estimates.uncertainty import MemorySpread
+from planner.library.reading import read_library
 
 SCATTER = Scatter(between=0.2, within=0.1)
 
@@ -104,3 +108,32 @@ def test_a_verdict_that_contradicts_everything_keeps_its_side() -> None:
     found = errors_of([measured(0.0), *[measured(0.0)] * 50, far], np.ones(52), SCATTER)
     assert found.weights[51:][GRID > -1.89].sum() == 0.0
     assert found.weights[51:].sum() > 0.9
+
+
+def test_what_is_less_well_known_is_never_more_certain() -> None:
+    """InternEvo as a stranger, llm-foundry by its verdicts alone, and small runs that decide little."""
+    library = read_library()
+    table = read_measurements(Path(__file__).parents[2] / "benchmarks" / "validation.csv")
+    rows = [p for p in Predictor(library).predict(table) if p.peak is not None or has_verdict(p)]
+    strange = [p for p in rows if p.row.text("framework") in ("internevo", "llm-foundry")]
+    known = [p for p in rows if p not in strange]
+    forgotten = Predictor(library).predict([p.row for p in strange], as_unknown=True)
+    found = upper_sigmas(known, strange, forgotten, library, Evidence(of_sources=True))
+    assert found["unknown"] >= found["documented"] >= found["usual"] > 0.0
+    assert found["internevo"] >= found["usual"] and found["llm-foundry"] >= found["usual"]
+
+
+def test_runs_that_leave_their_card_empty_decide_no_margin() -> None:
+    """Thirty runs that took five times their estimate: they count where they fill their card, else not."""
+    library = read_library()
+    table = read_measurements(Path(__file__).parents[2] / "benchmarks" / "validation.csv")
+    rows = [p for p in Predictor(library).predict(table) if p.peak is not None or has_verdict(p)]
+    one = next(p for p in rows if p.peak is not None and p.row.text("framework") == "hf")
+    assert one.peak is not None
+    off = replace(one, peak=replace(one.peak, measured=5.0 * one.peak.predicted))
+    full, empty = (replace(off, usable_bytes=off.peak.predicted * room) for room in (1.0, 1e9) if off.peak)
+    margins = [
+        upper_sigmas([*rows, *[more] * 30], [], rows, library, Evidence(of_sources=True))["usual"]
+        for more in (full, empty)
+    ]
+    assert margins[0] > margins[1] + 0.1
