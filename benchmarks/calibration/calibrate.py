@@ -32,6 +32,9 @@ from planner.library.reading import read_library
 SPREAD_FILES = {"memory": (), "throughput": ("uncertainty",)}
 """Where the spreads of an estimate are, if not among its coefficients."""
 
+LEFT_OUT_SOURCE = "from published runs of organisations left out of the fit"
+UPPER_SOURCE = "from published runs that a fit has not seen: what they took, and whether they ran"
+
 
 def judgement(table: Table) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the figures of each split on rows outside the fit, and the groups with the largest errors."""
@@ -76,12 +79,13 @@ def calibration(table: Table) -> dict[str, Found]:
         else:
             basis = "kernels" if one.key in kernels else "prior"
             found[one.key] = Found(value, None, None, basis, f"{one.why}; the runs of the fit hardly inform it")
-    stated = spreads(table, parts_judged(table, everything, "organisation"), of_sources=True)
+    parts, inner = (parts_judged(table, everything, split) for split in ("organisation", "configuration"))
+    stated = spreads(table, parts, of_sources=True, inner=inner)
     files = {key_of(name, "") for figure in table.fitted_figures for name in (*FILES[figure], *SPREAD_FILES[figure])}
     for key in estimated_keys(stated):
         if not key.startswith(tuple(files)):
             continue
-        source = "from published runs of organisations left out of the fit"
+        source = UPPER_SOURCE if key_of("memory", "sigma_over_") in key else LEFT_OUT_SOURCE
         found[key] = Found(stated[key], None, None, "measured", source, None if key in table.fixed else "ln")
     return found
 

@@ -16,9 +16,10 @@ from benchmarks.accuracy.splits import family, inner_side, organisation, side
 from benchmarks.calibration.evidence import Evidence
 from benchmarks.calibration.fitting import Fit, Loss, fitted, read_free, values_at
 from benchmarks.calibration.intervals import Timed, time_spreads
-from benchmarks.calibration.memory_intervals import fit_spread, memory_sigma, memory_spreads
+from benchmarks.calibration.memory_intervals import JudgedRows, fit_spread, memory_sigma, memory_spreads
 from benchmarks.calibration.stacking import MemoryRows, SpeedRows
 from benchmarks.calibration.traced import key_of, shipped_values, traced_library
+from benchmarks.calibration.verdicts import has_verdict
 from planner.library.schema import Library
 
 MEMORY_FILES = ("memory", "bytes")
@@ -131,14 +132,24 @@ def with_spreads(predictions: Sequence[Prediction], values: Mapping[str, float],
     return found
 
 
-def unfitted(table: Table) -> list[Prediction]:
-    """Return the predictions with every free coefficient at its prior: what was believed, without any row."""
+def unfitted(table: Table, forgotten: frozenset[int] = frozenset()) -> list[Prediction]:
+    """Return the predictions with every free coefficient at its prior: what was believed, without any row.
+
+    Rows of the indices `forgotten` have their framework treated as unknown, as their organisation's split judges them.
+    """
     free = (*table.free[MEMORY_FILES], *table.free[TIME_FILES])
     values = values_at(free, np.zeros((1, len(free))), table.fixed)
     keys = [one.key for one in free]
     nothing = dict.fromkeys(keys, 0.0)
     prior = Fit({key: float(values[key].flat[0]) for key in keys}, nothing, nothing, dict.fromkeys(keys, 0))
-    return judged(table, prior, table.known)
+    either = [(table.unknown if i in forgotten else table.known)[i] for i in range(len(table.rows))]
+    return judged(table, prior, either)
+
+
+def strangers(table: Table, chosen: NDArray[np.bool_], part: NDArray[np.bool_]) -> frozenset[int]:
+    """Return the rows of a part with a framework that no other chosen row informs."""
+    seen = frameworks(table, chosen & ~part)
+    return frozenset(i for i in np.flatnonzero(part).tolist() if table.rows[i].text("framework") not in seen)
 
 
 def folds(table: Table, chosen: NDArray[np.bool_], split: str) -> list[NDArray[np.bool_]]:
@@ -176,10 +187,13 @@ def parts_judged(table: Table, chosen: NDArray[np.bool_], split: str) -> list[Pa
             dict(zip(places.tolist(), judged(table, fit, [rows[i] for i in places]), strict=True))
             for rows in (table.known, table.unknown)
         )
-        seen = frameworks(table, chosen & ~part)
-        strangers = frozenset(i for i in named if table.rows[i].text("framework") not in seen)
-        found.append(Part(named, forgotten, strangers))
+        found.append(Part(named, forgotten, strangers(table, chosen, part)))
     return found
+
+
+def _judges(prediction: Prediction) -> bool:
+    """Return whether a row of the headline says by its verdict what its missing peak does not."""
+    return headline(prediction, "memory") and has_verdict(prediction)
 
 
 def frameworks(table: Table, chosen: NDArray[np.bool_]) -> frozenset[str]:
@@ -188,19 +202,26 @@ def frameworks(table: Table, chosen: NDArray[np.bool_]) -> frozenset[str]:
     return frozenset(p.row.text("framework") for p in rows if any(counts(p, figure) for figure in FIGURES))
 
 
-def spreads(table: Table, parts: Sequence[Part], of_sources: bool) -> dict[str, float]:
+def spreads(table: Table, parts: Sequence[Part], of_sources: bool, inner: Sequence[Part] = ()) -> dict[str, float]:
     """Return the spreads that these judged rows show; `of_sources` where new rows come from new organisations.
 
-    Those of an unknown framework come from strangers, where there are any.
+    Those of an unknown framework come from strangers, where there are any. What a fit is worth that has the framework
+    of a stranger, `inner` says: parts within organisations.
     """
     named = [p for part in parts for p in part.named.values()]
-    forgotten = [p for part in parts for i, p in part.forgotten.items() if i in part.strangers]
+    strange = [(i, part) for part in parts for i in part.strangers]
+    forgotten = [part.forgotten[i] for i, part in strange]
     forgotten = forgotten or [p for part in parts for p in part.forgotten.values()]
     evidence = Evidence(of_sources=of_sources)
-    memory, speed = ([[p for p in rows if counts(p, figure)] for rows in (named, forgotten)] for figure in FIGURES)
+    there = {i for i, _ in strange}
+    known = [p for part in parts for i, p in part.named.items() if i not in there]
+    known += [part.named[i] for part in inner for i in part.named if i in there and i not in part.strangers]
+    several = (named, known, [part.named[i] for i, part in strange], forgotten)
+    judged_rows = JudgedRows(*([p for p in rows if counts(p, "memory") or _judges(p)] for rows in several))
+    timed = ([p for p in rows if counts(p, "throughput")] for rows in (named, forgotten))
     return {
-        **time_spreads(*speed, table.fixed, table.library, evidence),
-        **memory_spreads(*memory, table.library, evidence),
+        **time_spreads(*timed, table.fixed, table.library, evidence),
+        **memory_spreads(judged_rows, table.library, evidence),
     }
 
 
@@ -211,12 +232,13 @@ def split_predictions(table: Table) -> dict[str, list[Prediction]]:
     """
     everything = np.ones(len(table.rows), dtype=bool)
     parts = parts_judged(table, everything, "organisation")
+    inner = parts_judged(table, everything, "configuration")
     left_out: dict[str, list[Prediction]] = {"organisation": [], "organisation_unknown": []}
     for part in parts:
         # The residuals of the others come from fits that have seen this part, as in cross-conformal prediction: fits
         # without both would be as many as pairs of organisations.
         others = [other for other in parts if other is not part]
-        values = {**table.fixed, **spreads(table, others, of_sources=True)}
+        values = {**table.fixed, **spreads(table, others, of_sources=True, inner=inner)}
         for split, rows in zip(left_out, (part.honest(), list(part.forgotten.values())), strict=True):
             left_out[split] += with_spreads(rows, values, table.library)
     return {**left_out, "configuration": _halves(table)}

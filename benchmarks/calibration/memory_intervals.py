@@ -10,12 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.accuracy.predictions import KNOWN_SHARES, USUAL_CONFIDENCE, Prediction
 from benchmarks.calibration.evidence import MEASURES, Evidence, weighted_quantile
 from benchmarks.calibration.traced import key_of
+from benchmarks.calibration.verdicts import Errors, errors_of, expected_errors, has_verdict, scatter_of
 from planner.arrays import Floats
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, MemorySpread, memory_spread
 from planner.library.schema import Library
@@ -30,47 +32,114 @@ Groups = Mapping[str, tuple[Sequence[Prediction], Sequence[Prediction]]]
 """By class: its rows, and those that it is drawn towards."""
 
 
-def memory_spreads(
-    known: Sequence[Prediction], unknown: Sequence[Prediction], library: Library, evidence: Evidence
-) -> dict[str, float]:
+class JudgedRows(NamedTuple):
+    """Rows that a fit without them has judged, measured or with a verdict alone."""
+
+    named: Sequence[Prediction]  # with their framework named, whether the fit has other rows of it or not
+    known: Sequence[Prediction]  # by a fit that has
+    strangers: Sequence[Prediction]  # by a fit that has none: what documentation is worth
+    forgotten: Sequence[Prediction]  # the strangers with their framework treated as unknown
+
+
+def memory_spreads(rows: JudgedRows, library: Library, evidence: Evidence) -> dict[str, float]:
     """Return the spreads and known shares by full key; nothing where there are no rows.
 
     By kind of figure for Transformers, by name for each other profiled framework, together for those that are
-    documented and were not measured. `unknown` are the same rows with their framework forgotten.
+    documented and were not measured.
     """
-    profiled = [p for p in known if p.configuration is not None and p.configuration.profiled]
+    profiled = [p for p in _measured(rows.named) if p.configuration is not None and p.configuration.profiled]
+    unknown = _measured(rows.forgotten)
     if not profiled or not unknown:
         return {}
-    share, share_unknown = (likeliest_share(rows, evidence) for rows in (profiled, unknown))
+    share, share_unknown = (likeliest_share(some, evidence) for some in (profiled, unknown))
     profiled, unknown = _with_share(profiled, share), _with_share(unknown, share_unknown)
     usual, others = _by_accounting(profiled)
     allocated = [p for p in usual if p.row.peak_kind == "allocated"]
+    documented = _with_share([p for p in _measured(rows.named) if _class_of(p) == "documented"], share)
     groups = {"allocated": (allocated, usual), "reserved": ([p for p in usual if p not in allocated], usual)}
-    groups |= {name: ([p for p in others if _framework(p) == name], others) for name in own_classes(library)}
-    documented = [p for p in known if _class_of(p) == "documented"]
-    documented = _with_share(documented, share)
+    groups |= {name: (own, others) for name, own in _own(others, library).items()}
     groups |= {"documented": (documented, others), "unknown": (unknown, unknown)}
     values = {}
     for suffix, covered, reach in MEASURES:
-        for name, size in _drawn(groups, profiled, evidence, covered, upper=False).items():
+        for name, size in _drawn(groups, profiled, evidence, covered).items():
             values[key_of("memory", f"{suffix}_{name}")] = size / reach
-    over = _upper_sigmas(_upper_groups(profiled, library), profiled, evidence)
-    more: Groups = {"documented": (documented, others), "unknown": (unknown, unknown)}
-    over |= _upper_sigmas(more, profiled, evidence)
+    known, strangers = _with_share(rows.known, share), _with_share(rows.strangers, share)
+    over = upper_sigmas(known, strangers, _with_share(rows.forgotten, share_unknown), library, evidence)
     values |= {key_of("memory", f"sigma_over_{name}"): sigma for name, sigma in over.items()}
     return {**values, key_of("memory", "known_share"): share, key_of("memory", "known_share_unknown"): share_unknown}
+
+
+def upper_sigmas(
+    known: Sequence[Prediction],
+    strangers: Sequence[Prediction],
+    unknown: Sequence[Prediction],
+    library: Library,
+    evidence: Evidence,
+) -> dict[str, float]:
+    """Return the spread of each class whose margin at the usual confidence holds that share of its errors.
+
+    A framework that fits have seen is drawn towards all that they have seen; what is documented towards frameworks
+    other than Transformers that they have not. One without a measured peak has the spread that its verdicts leave.
+    What is less well known is no more certain: at least as wide as all that were seen, the unknown as the documented.
+    """
+    profiled = [p for p in _measured(known) if _class_of(p) is None]
+    usual, others = _by_accounting(profiled)
+    strange = _by_accounting(strangers)[1] or others
+    documented = [p for p in (*known, *strangers) if _class_of(p) == "documented"]
+    everything, between = _reach(_exact(profiled, evidence)), scatter_of(_measured(strange))
+    found = {"usual": _reach(_exact(usual, evidence))}
+    believed = evidence.believed(_measured(documented))
+    drawn = believed * _reach(_all_errors(documented, evidence)) if documented else 0.0
+    found["documented"] = max(drawn + (1.0 - believed) * _reach(_all_errors(strange, evidence)), everything)
+    found["unknown"] = max(_reach(_all_errors(unknown, evidence)), found["documented"])
+    for name, own in _own(others, library).items():
+        believed = evidence.believed(own)
+        found[name] = believed * _reach(_exact(own, evidence)) + (1.0 - believed) * everything
+        either = ([p for p in some if _framework(p) == name] for some in (strangers, known))
+        judged = next((some for some in either if some), [])
+        if not own:
+            expected = _reach(expected_errors(judged, between)) if judged else found["documented"]
+            found[name] = max(expected, everything)
+    return {name: max(reach, 0.0) / _UPPER for name, reach in found.items()}
+
+
+def _exact(rows: Sequence[Prediction], evidence: Evidence) -> Errors:
+    values: Floats = np.array([p.peak.spread_error for p in rows if p.peak is not None])
+    return Errors(values, evidence.weights(rows) * _fills(rows))
+
+
+def _fills(rows: Sequence[Prediction]) -> Floats:
+    """Return what share of its card each row is predicted to take, at most 1: as far as that, it decides a fit.
+
+    Runs that take a tenth of a card are further off in relation, by what does not grow, and would have fitted anyway.
+    """
+    taken = [p.peak.predicted / p.usable_bytes if p.peak is not None else 1.0 for p in rows]
+    fills: Floats = np.minimum(np.array(taken), 1.0)
+    return fills if fills.any() else np.ones(fills.shape)
+
+
+def _all_errors(rows: Sequence[Prediction], evidence: Evidence) -> Errors:
+    """Return measured errors, and what verdicts leave of the others."""
+    some = [p for p in rows if p.peak is not None or has_verdict(p)]
+    return errors_of(some, evidence.weights(some) * _fills(some), scatter_of(_measured(some)))
+
+
+def _reach(errors: Errors) -> float:
+    return weighted_quantile(errors.values, USUAL_CONFIDENCE, errors.weights)
+
+
+def _measured(rows: Sequence[Prediction]) -> list[Prediction]:
+    return [p for p in rows if p.peak is not None]
+
+
+def _own(others: Sequence[Prediction], library: Library) -> dict[str, list[Prediction]]:
+    """Return the rows of each framework with a spread of its own."""
+    return {name: [p for p in others if _framework(p) == name] for name in own_classes(library)}
 
 
 def _by_accounting(profiled: Sequence[Prediction]) -> tuple[list[Prediction], list[Prediction]]:
     usual = [p for p in profiled if _framework(p) in USUAL_FRAMEWORKS]
     return usual, [p for p in profiled if _framework(p) not in USUAL_FRAMEWORKS]
-
-
-def _upper_groups(profiled: Sequence[Prediction], library: Library) -> Groups:
-    """Return the classes of the upper side: Transformers, and each other profiled framework."""
-    usual, others = _by_accounting(profiled)
-    groups: dict[str, tuple[Sequence[Prediction], Sequence[Prediction]]] = {"usual": (usual, usual)}
-    return groups | {name: ([p for p in others if _framework(p) == name], others) for name in own_classes(library)}
 
 
 def likeliest_share(rows: Sequence[Prediction], evidence: Evidence) -> float:
@@ -92,26 +161,24 @@ def likeliest_share(rows: Sequence[Prediction], evidence: Evidence) -> float:
     return min(KNOWN_SHARES, key=surprise)
 
 
-def _upper_sigmas(groups: Groups, everything: Sequence[Prediction], evidence: Evidence) -> dict[str, float]:
-    """Return the spread of each class whose margin at the usual confidence holds that share of the rows."""
-    sizes = _drawn(groups, everything, evidence, USUAL_CONFIDENCE, upper=True)
-    return {name: max(size, 0.0) / _UPPER for name, size in sizes.items()}
-
-
-def _drawn(
-    groups: Groups, everything: Sequence[Prediction], evidence: Evidence, covered: float, upper: bool
-) -> dict[str, float]:
+def _drawn(groups: Groups, everything: Sequence[Prediction], evidence: Evidence, covered: float) -> dict[str, float]:
     """Return the quantile of the error of each class, drawn towards that of more rows as far as its own say little."""
     found = {}
     for name, (rows, more) in groups.items():
         believed = evidence.believed(rows)
-        size = believed * _size(rows, covered, evidence, upper)
-        found[name] = size + (1.0 - believed) * _size(more or everything, covered, evidence, upper)
+        size = believed * _size(rows, covered, evidence)
+        found[name] = size + (1.0 - believed) * _size(more or everything, covered, evidence)
     return found
 
 
 def _with_share(rows: Sequence[Prediction], share: float) -> list[Prediction]:
-    return [replace(p, peak=replace(p.peak, known_share=share)) if p.peak is not None else p for p in rows]
+    """Return rows whose errors and margins are of what this share of their states leaves uncertain."""
+    found = []
+    for p in rows:
+        peak = p.peak and replace(p.peak, known_share=share)
+        spread = p.fit_spread and p.fit_spread._replace(known_share=share)
+        found.append(replace(p, peak=peak, fit_spread=spread))
+    return found
 
 
 def own_classes(library: Library) -> list[str]:
@@ -151,6 +218,6 @@ def _framework(prediction: Prediction) -> str:
     return prediction.configuration.framework
 
 
-def _size(rows: Sequence[Prediction], share: float, evidence: Evidence, upper: bool) -> float:
+def _size(rows: Sequence[Prediction], share: float, evidence: Evidence) -> float:
     errors: Floats = np.array([p.peak.spread_error for p in rows if p.peak is not None])
-    return weighted_quantile(errors if upper else np.abs(errors), share, evidence.weights(rows))
+    return weighted_quantile(np.abs(errors), share, evidence.weights(rows))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from benchmarks.accuracy.benchmark import FIGURES, summary
 from benchmarks.accuracy.splits import SPLITS, organisation
 from benchmarks.accuracy.text import percent
 from benchmarks.calibration.files import Found, plain
-from benchmarks.calibration.held_out import Table, counts, unfitted
+from benchmarks.calibration.held_out import Table, counts, folds, strangers, unfitted
 from benchmarks.calibration.targets import COLUMNS, table_of
 
 WORST = 15
@@ -56,12 +58,15 @@ def _verdict(share: Mapping[str, Any], asked: float) -> str:
 
 def _priors(table: Table) -> str:
     """Return what the held-out figures have to be read against."""
-    predictions = unfitted(table)
+    everything = np.ones(len(table.rows), dtype=bool)
+    alone = [strangers(table, everything, part) for part in folds(table, everything, "organisation")]
     lines = [f"{'Nothing fitted, priors alone, %':<{_NAME}}{'n':>6}{'median':>9}{'MAPE':>8}{'p90':>8}"]
+    either = {"as organisations left out": frozenset[int]().union(*alone), "every framework named": frozenset[int]()}
     for figure in FIGURES:
-        found = summary([p for p in predictions if counts(p, figure)], figure)
-        shown = f"{percent(found['median_ape']):>9}{percent(found['mape']):>8}{percent(found['p90_ape']):>8}"
-        lines.append(f"{figure:<{_NAME}}{found['n']:>6}{shown}")
+        for said, forgotten in either.items():
+            found = summary([p for p in unfitted(table, forgotten) if counts(p, figure)], figure)
+            shown = f"{percent(found['median_ape']):>9}{percent(found['mape']):>8}{percent(found['p90_ape']):>8}"
+            lines.append(f"{f'{figure}, {said}':<{_NAME}}{found['n']:>6}{shown}")
     lines.append(
         "The priors were written with published runs in view: where they do as well as a\nfit, held out is not blind."
     )
