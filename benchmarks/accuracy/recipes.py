@@ -58,7 +58,8 @@ FRAMEWORK_NAMES = {
     "llmboost (mlperf)": "nemo",
     "optimum-habana (mlperf)": "optimum-habana",
 }
-"""Names of trainers whose steps are those of another profile: they wrap Transformers' Trainer or Megatron-core."""
+"""Names of trainers whose steps are those of another profile: they wrap Transformers' Trainer or Megatron-core.
+FlagScale is based on Megatron-LM (its README)."""
 
 RECIPE_DECIDES = ("nemo",)
 """Frameworks whose published recipes each choose their checkpointing: a blank is too little to judge a fit by."""
