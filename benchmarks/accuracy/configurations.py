@@ -16,6 +16,7 @@ from benchmarks.accuracy.recipes import (
     checkpointing_of_row,
     checkpointing_open,
     degree,
+    first_flash_share,
     framework_of_row,
     in_host_memory,
     keeps_inputs_on_card,
@@ -325,6 +326,7 @@ def _kernels(row: Row, framework: str, like: str, kernels: Kernels, library: Lib
     if row.text("sharding") == "yafsdp":
         exposed = values.value("yafsdp.exposed_share") * (1.0 - kernels.overlap)
         kernels = replace(kernels, overlap=1.0 - exposed)
-    if framework == "llm-foundry" and row.text("attention") == "flash":
-        kernels = replace(kernels, attention_factor=values.value("flash_1.attention_factor"))
+    if (share := first_flash_share(row, framework)) > 0.0:
+        first = values.value("flash_1.attention_factor")
+        kernels = replace(kernels, attention_factor=first / (share + (1.0 - share) * first))
     return kernels
