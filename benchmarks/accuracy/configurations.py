@@ -16,6 +16,7 @@ from benchmarks.accuracy.recipes import (
     checkpointing_of_row,
     checkpointing_open,
     degree,
+    first_flash_share,
     framework_of_row,
     in_host_memory,
     keeps_inputs_on_card,
@@ -30,7 +31,7 @@ from benchmarks.accuracy.recipes import (
     weights_dtype,
     zero_group,
 )
-from planner.configurations.coefficients import recipe_coefficients
+from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
 from planner.configurations.recipe import GpuClass, Recipe, framework_of
 from planner.estimates.adapters import with_modules
 from planner.estimates.inputs import (
@@ -57,6 +58,9 @@ ONE_STEP_BY_DEFAULT = ("maxtext",)
 
 BATCH_DECIDES = ("neuronx",)
 """Frameworks whose runs accumulate over hundreds of micro-batches: without the global batch no step can be told."""
+
+MOVED_BYTES = ("adapter_pass_bytes", "reduced_bytes", "optimizer_traffic_bytes")
+"""Fields of `States` that count traffic alone: no memory depends on them."""
 
 CHUNK_LAYERS = 2
 """Layers per chunk of interleaved pipelines in NeMo's published recipes, where the stage divides into such."""
@@ -102,10 +106,10 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
     if profile.compiled and row.text("compile") == "no":
         stated = "eager"
     if stated is not None:
-        setup = replace(
-            setup, kernels=recipe_coefficients(replace(recipe, framework=stated), job, network, library).kernels
+        setup = _as_stated(
+            setup, recipe_coefficients(replace(recipe, framework=stated), job, network, library), profile.unknown
         )
-    layout = _layout(row, recipe, framework, network)
+    layout = _layout(row, recipe, stated or framework, network)
     states = _states(row, recipe, setup.states)
     activations = _activations(row, network, setup.activations, states, library)
     host = host_of_row(row, library, recipe.precision) if card else None
@@ -120,7 +124,7 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
         states=states,
         activations=_shares(row, activations),
         stack=setup.stack,
-        kernels=_kernels(row, framework, setup.kernels, library),
+        kernels=_kernels(row, framework, stated or framework, setup.kernels, library),
         host=host,
         lengths_assumed=bool(row.lengths and not row.lengths.full),
     )
@@ -161,6 +165,22 @@ def _with_named_modules(network: Network, targets: str | tuple[str, ...], librar
     names = [] if isinstance(targets, str) else [name for name in targets if name in table.names]
     family = table.family_of(names) if names and not network.linears else None
     return with_modules(network, table.modules[family]) if family else network
+
+
+def _as_stated(setup: RecipeCoefficients, stated: RecipeCoefficients, unknown: bool) -> RecipeCoefficients:
+    """Return the setup with the kernels of a framework whose kernels its row states.
+
+    An unknown framework that runs them also checkpoints as they do, and moves the bytes that they move.
+    """
+    if not unknown:
+        return replace(setup, kernels=stated.kernels)
+    moved = {name: getattr(stated.states, name) for name in MOVED_BYTES}
+    return replace(
+        setup,
+        kernels=stated.kernels,
+        states=replace(setup.states, **moved),
+        activations=replace(setup.activations, checkpointing=stated.activations.checkpointing),
+    )
 
 
 def _job(row: Row, framework: str) -> Job:
@@ -297,14 +317,16 @@ def _shares(row: Row, activations: Activations) -> tuple[tuple[float, Activation
     return ((share, replace(activations, checkpointing=CHECKPOINT_FULL)), (1.0 - share, activations))
 
 
-def _kernels(row: Row, framework: str, kernels: Kernels, library: Library) -> Kernels:
+def _kernels(row: Row, framework: str, like: str, kernels: Kernels, library: Library) -> Kernels:
+    """Return the kernels of a row; `like` is the framework whose kernels they are."""
     values = library.calibrations["kernels"]
     # The published mixtures trained under Transformers 4, which looped over experts; its release 5 groups them.
-    profile = library.techniques.frameworks[framework].kernels
+    profile = library.techniques.frameworks[like].kernels
     kernels = replace(kernels, naive_experts=values.value(f"{profile}.naive_experts"))
     if row.text("sharding") == "yafsdp":
         exposed = values.value("yafsdp.exposed_share") * (1.0 - kernels.overlap)
         kernels = replace(kernels, overlap=1.0 - exposed)
-    if framework == "llm-foundry" and row.text("attention") == "flash":
-        kernels = replace(kernels, attention_factor=values.value("flash_1.attention_factor"))
+    if (share := first_flash_share(row, framework)) > 0.0:
+        first = values.value("flash_1.attention_factor")
+        kernels = replace(kernels, attention_factor=first / (share + (1.0 - share) * first))
     return kernels

@@ -134,6 +134,16 @@ def recipe_of_row(row: Row, card: GpuClass | None, framework: str) -> Recipe:
     )
 
 
+def first_flash_share(row: Row, framework: str) -> float:
+    """Return the share of a run's attention that its first release computed: the mean where the row leaves it open.
+
+    Rows of the second release say so (`flash2`). llm-foundry's runs are from before it.
+    """
+    if not re.fullmatch(r"flash( \(.*\))?", row.text("attention")):
+        return 0.0
+    return 1.0 if framework == "llm-foundry" else 0.5
+
+
 def degree(row: Row, column: str) -> int:
     """Return a degree of parallelism: blank is 1, unless the sharding names that kind of parallelism."""
     value = row.count(column)

@@ -19,8 +19,8 @@ from benchmarks.accuracy.predictions import Prediction, Predictor
 from benchmarks.accuracy.scores import quantile
 from benchmarks.accuracy.splits import family
 from benchmarks.calibration.files import CALIBRATIONS, Found, write_calibration
-from benchmarks.calibration.fitting import Fit, Free, fitted, read_free
-from benchmarks.calibration.held_out import LOSSES, TIME_FILES, counts
+from benchmarks.calibration.fitting import Fit, Free, Loss, fitted, read_free
+from benchmarks.calibration.held_out import TIME_FILES, counts
 from benchmarks.calibration.stacking import SpeedRows
 from benchmarks.calibration.traced import key_of, shipped_values, traced_library
 from planner.documents.files import data_folder
@@ -30,6 +30,8 @@ from planner.library.schema import Library
 
 NORMAL_90 = 1.645
 """Deviations within which 90 % of a normal lie: how tails are stated."""
+LOSS = Loss(0.1, 0.05)
+"""As LOSSES of held_out.py measures errors, each run by itself: few of these rows have twins."""
 LEAST_ROWS = 5
 """Rows from which on a kernel set or a chip has a spread of its own."""
 KERNELS = {"maxtext": "xla", "neuronx": "xla", "optimum-habana": "habana"}
@@ -50,7 +52,7 @@ def _chip(prediction: Prediction) -> object | None:
 def fit_of(rows: Sequence[Prediction], free: Sequence[Free], fixed: Mapping[str, float]) -> Fit:
     """Return the free coefficients as these rows have them; all others as fixed."""
     speeds = SpeedRows.of(rows)
-    return fitted(speeds.predicted, speeds.measured, [family(p.row) for p in rows], free, fixed, LOSSES[TIME_FILES])
+    return fitted(speeds.predicted, speeds.measured, [family(p.row) for p in rows], free, fixed, LOSS)
 
 
 def left_out(rows: Sequence[Prediction], free: Sequence[Free], fixed: Mapping[str, float]) -> list[float]:

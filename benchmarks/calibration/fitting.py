@@ -65,6 +65,7 @@ class Loss(NamedTuple):
 
     scale: float  # up to it a row counts by its square, beyond by its size; also what priors are weighed against
     source_spread: float  # of the offsets of sources
+    weight: float = 1.0  # of a row against the priors: below 1 where rows of one source tell the same thing
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def fitted(
     scale = loss.scale
     moving = np.array([one.sd > 0 for one in free])
     count = int(moving.sum())
-    root = np.sqrt(source_weights(sources))
+    root = np.sqrt(loss.weight * source_weights(sources))
     names = list(dict.fromkeys(sources))
     belongs = np.array([[float(one == name) for name in names] for one in sources]).reshape(len(sources), len(names))
     offsets = (loss.source_spread / scale) * belongs

@@ -25,8 +25,10 @@ from planner.library.schema import Library
 MEMORY_FILES = ("memory", "bytes")
 TIME_FILES = ("time", "kernels", "gpu_efficiency")
 FILES = {"memory": MEMORY_FILES, "throughput": TIME_FILES}
-LOSSES = {MEMORY_FILES: Loss(0.05, 0.08), TIME_FILES: Loss(0.1, 0.05)}
-"""Chosen on fits within the sides, both sides' results in view; figures hardly depend on them."""
+LOSSES = {MEMORY_FILES: Loss(0.05, 0.08), TIME_FILES: Loss(0.1, 0.1, weight=0.25)}
+"""Scales and spreads were chosen on fits within the sides, both sides' results in view; figures hardly depend on them.
+Four runs count as one in throughput: of weights of 1, 0.5, 0.25 and 0.12 the other organisations choose 0.12 for eleven
+of thirteen left out and 0.25 for two; the two are equal in the end, and the configuration split is better at 0.25."""
 
 
 class Table:

@@ -146,7 +146,8 @@ def time_spreads(
         forgotten = Timed.of(unknown, library)
         its_weights = evidence.weights(unknown)
         values[f"unknown.{suffix}"] = weighted_quantile(np.abs(forgotten.errors), share, its_weights) / reach
-        _scale(values, [f"unknown.{suffix}"], forgotten, its_weights, which)
+        # Never less than its own: where sizes have wider classes the rest of its rows would be left without any.
+        _scale(values, [f"unknown.{suffix}"], forgotten, its_weights, which, least=1.0)
     values |= _differences(known)
     return {prefix + key: value for key, value in values.items()}
 
@@ -163,8 +164,10 @@ def profile_classes(library: Library) -> list[str]:
     return list(dict.fromkeys(facts.kernels for facts in table.values() if not facts.unknown))
 
 
-def _scale(values: dict[str, float], keys: Sequence[str], rows: Timed, weights: Floats, which: int) -> None:
-    """Multiply these keys by the factor with which the range covers its share of the rows."""
+def _scale(
+    values: dict[str, float], keys: Sequence[str], rows: Timed, weights: Floats, which: int, least: float = 0.2
+) -> None:
+    """Multiply these keys by the factor, `least` or more, with which the range covers its share of the rows."""
     _, share, reach = MEASURES[which]
     before = {key: values[key] for key in keys}
 
@@ -173,7 +176,7 @@ def _scale(values: dict[str, float], keys: Sequence[str], rows: Timed, weights: 
         within = np.abs(rows.errors) <= reach * rows.sigmas(values)[which]
         return float(np.average(within, weights=weights))
 
-    _bisect(covered, share)
+    _bisect(covered, share, least)
 
 
 def _bisect(covered: Callable[[float], float], share: float, low: float = 0.2, high: float = 5.0) -> None:

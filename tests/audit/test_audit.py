@@ -38,7 +38,8 @@ jobs:
     global_batch: 64
     deadline: 2d
     techniques:
-      {penalty_usd: {four_bit: 3, lora: 1}, weight_bits: [4, 16], method: lora, sharding: [ddp, zero3]}
+      {penalty_usd: {four_bit: 3, lora: 1}, weight_bits: [4, 16], method: lora, sharding: [ddp, zero3],
+       activation_checkpointing: [selective, full]}
   - name: wide
     architecture: tinyllama-1.1b
     work: {tokens: 1e9}

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.accuracy.configurations import configuration_of
 from benchmarks.accuracy.hosts import ASSUMED_NETWORK
 from benchmarks.accuracy.measurements import Row
+from planner.estimates.inputs import CHECKPOINT_MEGATRON_SELECTIVE
 from planner.library.reading import read_library
 from planner.library.schema import Library
 
@@ -58,6 +59,39 @@ def test_an_unknown_framework_has_the_kernels_that_its_row_states(cells: dict[st
     assert found.framework == "unknown" and not found.profiled
     assert found.kernels.launch_seconds == expected.kernels.launch_seconds
     assert found.kernels.element_traffic == expected.kernels.element_traffic
+
+
+def test_kernels_of_transformer_engine_come_with_what_its_recipes_do() -> None:
+    """Grouped experts, two layers per chunk of 4 stages of 8 layers, 16-bit adapters; the bytes held stay unknown."""
+    stated = {"framework": "", "attention": "cuDNN fused (TE)"}
+    staged = {"sharding": "tp+pp", "tp": "1", "pp": "4", "grad_accum": "8"}
+    assert set_up(**stated, **staged).layout.interleave == set_up(framework="nemo", **staged).layout.interleave == 4
+    assert set_up(framework="", **staged).layout.interleave == 1
+    assert set_up(**stated, model="Qwen3-30B-A3B").kernels.naive_experts == 0
+    assert set_up(framework="", model="Qwen3-30B-A3B").kernels.naive_experts == 1
+    tuned = {"method": "lora", "lora_rank": "16"}
+    known, unknown, forgotten = (set_up(**cells, **tuned).states for cells in ({"framework": "nemo"}, stated, {}))
+    assert unknown.adapter_pass_bytes == known.adapter_pass_bytes < forgotten.adapter_pass_bytes
+    assert unknown.adapter_bytes == forgotten.adapter_bytes
+
+
+def test_selective_checkpointing_is_that_of_the_kernels_stated() -> None:
+    """Beside Megatron's softmax only the core of attention is computed again (arXiv 2205.05198)."""
+    cells = {"act_ckpt": "selective", "attention": "eager (Megatron)"}
+    ((_, stated),) = set_up(framework="", **cells).activations
+    ((_, known),) = set_up(framework="megatron", **cells).activations
+    assert stated.checkpointing == known.checkpointing == CHECKPOINT_MEGATRON_SELECTIVE
+
+
+@pytest.mark.parametrize(
+    ("framework", "attention", "share"),
+    [("llm-foundry", "flash", 1.0), ("", "flash", 0.5), ("hf", "flash (module replace)", 0.5), ("", "flash2", 0.0)],
+)
+def test_flash_attention_without_its_release_is_half_of_each(framework: str, attention: str, share: float) -> None:
+    """The seconds of both releases are averaged: factor 1 / (share / f + 1 - share), f that of the first."""
+    first = library().calibrations["kernels"].value("flash_1.attention_factor")
+    found = set_up(framework=framework, attention=attention).kernels.attention_factor
+    assert found == pytest.approx(1.0 / (share / first + 1.0 - share))
 
 
 def test_a_limit_of_power_slows_products_and_attention() -> None:

@@ -146,6 +146,17 @@ def test_a_fit_finds_the_numbers_that_made_the_rows() -> None:
 
 
 @pytest.mark.slow
+def test_rows_of_less_weight_leave_more_to_the_prior() -> None:
+    """A quarter of the weight is as many rows fewer: the fit stays nearer to what was believed and knows less."""
+    predict, measured, sources = synthetic()
+    full, quarter = (
+        fitted(predict, measured, sources, free_pair(), {}, Loss(0.5, 0.05, weight)) for weight in (1.0, 0.25)
+    )
+    assert 1.0 < quarter.values["t:a"] < full.values["t:a"]
+    assert quarter.known["t:a"] < full.known["t:a"]
+
+
+@pytest.mark.slow
 def test_rows_that_say_nothing_leave_the_prior() -> None:
     """A coefficient that no row depends on stays what was believed, and is not called known."""
     predict, measured, sources = synthetic()

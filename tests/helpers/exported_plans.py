@@ -26,13 +26,16 @@ SETTINGS: dict[str, tuple[str, tuple[str, ...]]] = {
             "jobs.quickstart.techniques.activation_checkpointing=selective",
         ),
     ),
-    "secure": ("quickstart", ("limits.providers=[aws, lambda, nebius, runpod-secure, verda]", "limits.spot=false")),
+    "secure": (
+        "quickstart",
+        ("limits.providers=[aws, lambda, nebius, runpod-secure, verda]", "limits.gpus=[A5000]", "limits.spot=false"),
+    ),
     "fsdp": (
         "llama-2-7b-full-vs-lora",
         (f"{FULL}.method=full", f"{FULL}.sharding=zero3", f"{FULL}.activation_checkpointing=full"),
     ),
     "zero2": ("llama-2-7b-full-vs-lora", (f"{FULL}.method=full", f"{FULL}.sharding=zero2")),
-    "spot": ("spot-heavy", ()),
+    "spot": ("spot-heavy", ("jobs.spot-heavy.framework=[hf, hf-fused]",)),
 }
 """Name of a plan -> shipped scenario and what is changed in it."""
 INSTALL = "pip install --extra-index-url https://download.pytorch.org/whl/cu128 torch==2.11.0"

@@ -394,7 +394,8 @@ def step(x: Facts, sequence: float, away: float) -> float:
     overlap = coefficients("kernels")[f"{x.frame['kernels']}.overlap"]
     if x.t["sharding"] == "yafsdp":
         overlap = 1 - coefficients("kernels")["yafsdp.exposed_share"] * (1 - overlap)
-    each = (work**3 + (overlap * sharding) ** 3) ** (1 / 3) + (1 - overlap) * sharding
+    longer = (work**3 + sharding**3) ** (1 / 3)
+    each = longer + (1 - overlap) * work * sharding / longer
     each += tokens * x.h / across if x.pp > 1 else 0.0
     modules = 10 + x.g + (4 * x.adapted_linears if x.lora else 0)
     hook = coefficients("kernels").get(f"{x.frame['kernels']}.hook_seconds", 0.0)

@@ -129,7 +129,11 @@ AREA.add(
     "rounds = layout.accumulation + (layout.pipeline - 1.0) / layout.interleave",
     "rounds = layout.accumulation",
 )
-AREA.add("sharding hides altogether", "+ (parts.sharding - hidden)", "+ 0.0 * hidden")
+AREA.add(
+    "sharding hides altogether",
+    "return longer + (1.0 - kernels.overlap) * work * parts.sharding / longer",
+    "return longer",
+)
 AREA.add(
     "optimizer work is not sharded",
     "np.greater(layout.zero_stage, 0), copies, shards)",

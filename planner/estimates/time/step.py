@@ -109,8 +109,8 @@ def _overlap_seconds(parts: _MicroBatch, kernels: Kernels) -> Any:
     if all(_is_zero(one) for one in (parts.sharding, parts.tensor, parts.expert, parts.context)):
         return np.cbrt(cubed)
     work = np.cbrt(cubed) + parts.tensor + parts.expert + parts.context
-    hidden = kernels.overlap * parts.sharding
-    return np.cbrt(_cube(work) + _cube(hidden)) + (parts.sharding - hidden)
+    longer = np.cbrt(_cube(work) + _cube(parts.sharding))
+    return longer + (1.0 - kernels.overlap) * work * parts.sharding / longer
 
 
 class _VisibleShares(NamedTuple):
@@ -134,14 +134,14 @@ def _visible_shares(parts: _MicroBatch, kernels: Kernels) -> _VisibleShares:
     device = parts.device.total
     busy = np.cbrt(_cube(device) + _cube(parts.launch))
     work = busy + parts.tensor + parts.expert + parts.context
-    hidden = kernels.overlap * parts.sharding
-    outer = np.square(work / np.cbrt(_cube(work) + _cube(hidden)))
-    overlapped = kernels.overlap * np.square(hidden / np.cbrt(_cube(work) + _cube(hidden)))
+    longer = np.cbrt(_cube(work) + _cube(parts.sharding))
+    of_work, of_sharding = np.square(work / longer), np.square(parts.sharding / longer)
+    outer = of_work + (1.0 - kernels.overlap) * np.square(of_sharding)
     return _VisibleShares(
         device=outer * np.square(device / busy),
         launch=outer * np.square(parts.launch / busy),
         exchange=outer,
-        sharding=overlapped + (1.0 - kernels.overlap),
+        sharding=of_sharding + (1.0 - kernels.overlap) * np.square(of_work),
     )
 
 

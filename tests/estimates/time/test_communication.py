@@ -44,6 +44,24 @@ def test_links_across_nodes_share_the_network() -> None:
     )
 
 
+@pytest.mark.parametrize(("row", "exposed"), [("m0252", 0.35), ("m0859", 0.71)])
+def test_of_gathers_and_products_a_share_of_the_shorter_is_seen(row: str, exposed: float) -> None:
+    """The longer of the two takes its time, whichever it is, and 1 - o of the shorter is seen beside it."""
+    for network in (1.0, 0.05):
+        case = case_of(GOLDEN[row])
+        slower = {"network": case.hardware.network * network, "pcie": case.hardware.pcie * network}
+        case = replace(case, hardware=replace(case.hardware, **slower))
+        time = case.time()
+        whole = {cause: float(seconds) for cause, seconds in time.parts.items()}
+        device = sum(whole[cause] for cause in ("matmul", "head", "elementwise", "attention", "dequantisation"))
+        work, gathers = (device**3 + whole["launch"] ** 3) ** (1 / 3), whole["sharding"]
+        longer = (work**3 + gathers**3) ** (1 / 3)
+        seen = longer + exposed * work * gathers / longer
+        rest = sum(whole[cause] for cause in ("hooks", "data_parallel", "optimizer", "fixed", "node_loss"))
+        assert float(time.seconds) == pytest.approx(seen + rest)
+        assert sum(float(seconds) for seconds in time.visible.values()) == pytest.approx(float(time.seconds))
+
+
 def test_gradient_reduction_by_hand() -> None:
     """Two RTX 4090 reduce LoRA gradients over PCIe: half of 2 x 2 bytes x parameters x 1/2 is visible."""
     seconds = 0.5 * 2 * 2 * 142.6e6 * 0.5 / (0.23 * 24e9)
