@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plan, a log of its run, and one of a run that will be late."""
     made = tmp_path_factory.mktemp("track")
     (made / "plan.json").write_text(json_text(solved("quickstart").model_dump(mode="json", by_alias=True)))
-    (made / "run.log").write_text(run_logs.torchtitan(range(10, 301, 10), 26.0))
+    (made / "run.log").write_text(run_logs.torchtitan(range(10, 301, 10), 28.0))
     (made / "late.log").write_text(run_logs.torchtitan(range(10, 301, 10), 260.0))
     return made
 
@@ -34,7 +34,7 @@ def test_the_first_line_says_how_it_will_end(folder: Path) -> None:
     """Share, hours, dollars and the deadline; then what was observed against what was planned."""
     result = run(str(folder / "plan.json"), str(folder / "run.log"))
     assert result.exit_code == 0
-    assert result.stdout.startswith("quickstart: 42 % done, ends after 5.3 h for $3.")
+    assert result.stdout.startswith("quickstart: 42 % done, ends after 5.6 h for $3.")
     for label in ("Done", "Speed", "Memory", "End", "Because", "Logs", "Notes"):
         assert f"\n  {label}" in result.stdout
     assert "slower steps" in result.stdout and "tokens/s observed" in result.stdout
@@ -70,7 +70,7 @@ def test_bad_input_is_exit_code_2(folder: Path) -> None:
 def test_watching_reads_the_logs_again_until_the_run_is_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that is gone for a moment is told on standard error; the last step ends it."""
     log = folder / "growing.log"
-    log.write_text(run_logs.torchtitan(range(10, 301, 10), 26.0))
+    log.write_text(run_logs.torchtitan(range(10, 301, 10), 28.0))
     states = iter(["", run_logs.torchtitan(range(10, 501, 10), 26.0), run_logs.torchtitan(range(4, 709, 4), 26.0)])
     waited: list[float] = []
 
