@@ -190,9 +190,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--traces", nargs="*", default=[], help="folders or files of recorded markets")
     _add_group_options(parser)
     asked = parser.parse_args(arguments)
+    if asked.bounds and not asked.together:
+        parser.error("--bounds needs recorded zones: --together TRACES")
+    if asked.windows < 1:
+        parser.error(f"--windows: {asked.windows} is not a number of windows, 1 or more")
     found = report(asked.zones, asked.markets, asked.traces, asked.processes)
     found["groups"] = group_tables(asked)
-    if asked.bounds and asked.together:
+    if asked.bounds:
         jobs = tuple(job for job in JOBS if job[0] in asked.work and job[1] in asked.restarts)
         found["bounds"] = bound_rows(_recorded(asked), BoundRun(jobs, asked.windows), asked.processes, asked.progress)
     print(json.dumps(found, indent=2) if asked.json else text_of(found))

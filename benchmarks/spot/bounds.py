@@ -114,8 +114,10 @@ def bound_rows(
                     "percent_of_on_demand": mean,
                     "points_above_optimum": dict(zip(FIGURES, above.mean(axis=0).tolist(), strict=False)),
                     "standard_error": dict(zip(FIGURES, standard_error(above).tolist(), strict=False)),
-                    "closed": (mean["sticky"] - mean["planned"]) / distance,
-                    "closable": {name: 1 - mean[name] / distance for name in ("guarantee", "future")},
+                    "closed": (mean["sticky"] - mean["planned"]) / distance if distance > 0 else 0.0,
+                    "closable": {
+                        name: 1 - mean[name] / distance if distance > 0 else 0.0 for name in ("guarantee", "future")
+                    },
                 }
             )
     return rows

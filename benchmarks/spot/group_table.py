@@ -42,6 +42,8 @@ def halved_targets(title: str, rows: list[Row]) -> list[tuple[str, bool]]:
 
 def group_text(title: str, rows: list[Row]) -> list[str]:
     """Return the table as text, in percent of the cost on demand."""
+    if not rows:
+        return []
     lines = [f"{title}; percent of on demand (+- standard error), n = {rows[0]['n']} groups and halves"]
     names = "".join(f"{name:>16}" for name in COLUMNS)
     lines += [f"zones  work restart deadline{names}  planned - sticky  closed"]

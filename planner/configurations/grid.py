@@ -104,9 +104,9 @@ def grid_inputs(
     library: Library,
     known: dict[Recipe, RecipeCoefficients] | None = None,
 ) -> TimedSetup:
-    """Return the inputs of the estimates for recipes (R, 1) on machines (H,) of one class of GPU.
+    """Return the inputs of the estimates for recipes (R, 1) on machines (H,) that run all of them.
 
-    `known` keeps the coefficients of recipes from one class to the next: most of them are tried on many.
+    `known` keeps the coefficients of recipes from one grid to the next: most of them are tried on many.
     """
     known = {} if known is None else known
     known |= {one: recipe_coefficients(one, job, shape.network, library) for one in recipes if one not in known}

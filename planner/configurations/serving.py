@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.estimates.inference.inputs import ServedModel, ServingHardware, ServingStack
-from planner.library.inference.engines import Engine, WeightFormat, read_engines
+from planner.library.inference.engines import GROWING_SHARE, WeightFormat, read_engines
 from planner.units import GB, TERA
 
 if TYPE_CHECKING:
@@ -135,24 +135,15 @@ def serving_of(
         "wait_share": ("wait_share",),
         "sequences": by_engine("sequences"),
     }  # fmt: skip
-    return Serving(
-        served_model(architecture, form), *division, form.bytes, kv_bits / 8.0, held_share(profile), base, keys
-    )
-
-
-def held_share(engine: Engine | None) -> float:
-    """Return the share of an answer whose cache a request in flight holds in the mean.
-
-    A cache that grows with the text is half full of the answer in the mean; an engine that reserves it holds all.
-    Example: 1,000 + 1,000 tokens hold 2,000 in TensorRT-LLM and 1,500 in vLLM.
-    """
-    return 1.0 if engine is not None and engine.reserves else 0.5
+    held = GROWING_SHARE if profile is None else profile.held_share
+    return Serving(served_model(architecture, form), *division, form.bytes, kv_bits / 8.0, held, base, keys)
 
 
 def has_peer_access(gpu: GpuSpec) -> bool:
-    """Return whether GPUs reach the memory of one another over PCIe; what GeForce exchange goes through the host.
+    """Return whether GPUs reach the memory of one another over PCIe; GeForce GPUs exchange through host memory.
 
-    NVIDIA's driver offers no peer access on GeForce since Ampere (its answer on the RTX 4090 in the developer forum).
+    NVIDIA's driver offers no peer access on GeForce since Ampere (its answer on the RTX 4090 in the developer forum);
+    the one older GeForce that ships is treated alike.
     """
     return not any(name.startswith("GeForce") for name in gpu.aliases)
 

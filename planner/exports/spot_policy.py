@@ -47,9 +47,9 @@ def expected_rest(zone: dict[str, Any], hours: float) -> float:
     rest, alive = 0.0, 1.0
     for begin, end, rate in zip(begins, [*begins[1:], math.inf], rates, strict=True):
         width = max(min(end, hours + _DAY_HOURS) - max(begin, hours), 0.0)
-        survives = math.exp(-rate * width)
-        rest += alive * (width if rate == 0 else (1 - survives) / rate)
-        alive *= survives
+        ended = -math.expm1(-rate * width)
+        rest += alive * (width if rate == 0 else ended / rate)
+        alive *= 1 - ended
     return rest
 
 

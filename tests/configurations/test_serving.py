@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from planner.configurations.serving import ServingColumns, coefficient_factors, served_model, serving_of
+from planner.configurations.serving import (
+    ServingColumns,
+    coefficient_factors,
+    has_peer_access,
+    served_model,
+    serving_of,
+)
 from planner.library.inference.engines import read_engines
 from planner.library.reading import read_library
 from planner.library.schema import Library
@@ -79,6 +87,13 @@ def test_geforce_exchange_through_the_host(library: Library) -> None:
         for gpu in ("RTX4090", "L40S", "H100-80GB")
     }
     assert [keys[0] for keys in links.values()] == ["link_seconds.host", "link_seconds.pcie", "link_seconds.nvlink"]
+
+
+def test_every_geforce_is_known_as_one(library: Library) -> None:
+    """Peer access follows from a name, so each card of the series that is sold as GeForce has it."""
+    series = [gpu for name, gpu in library.gpus.items() if re.match(r"RTX[2-5]0[6-9]0", name)]
+    assert len(series) >= 12 and not any(has_peer_access(gpu) for gpu in series)
+    assert has_peer_access(library.gpu("RTX6000Ada")) and has_peer_access(library.gpu("A5000"))
 
 
 def test_tensorrt_llm_reserves_the_cache_of_an_answer(library: Library) -> None:

@@ -165,8 +165,8 @@ def _longest_answer(given: Given) -> int:
     if work.lengths:
         return longest
     (card,) = read_library([given.job.architecture]).architectures.values()
-    share = 1.0 if read_engines().engines[made.engine].reserves else 0.5
-    cached = int(made.requests_that_fit * (made.input_tokens + made.output_tokens * share))
+    held = made.output_tokens * read_engines().engines[made.engine].held_share
+    cached = int(made.requests_that_fit * (made.input_tokens + held))
     room = min(card.max_sequence, max(cached, prompt + longest)) - prompt
     return max(longest, min(LONGER_ANSWERS * longest, room))
 

@@ -31,6 +31,10 @@ class WeightFormat(Row):
     source: str
 
 
+GROWING_SHARE = 0.5
+"""`held_share` of an engine whose cache grows with the text, and of one without a profile."""
+
+
 class Engine(Row):
     """What an inference engine takes; the keys are explained in `engines.yaml`."""
 
@@ -47,6 +51,15 @@ class Engine(Row):
     reserves: bool = False
     names: tuple[str, ...]
     source: str
+
+    @property
+    def held_share(self) -> float:
+        """The share of an answer whose cache a request in flight holds in the mean.
+
+        A cache that grows with the text is half full of the answer in the mean; an engine that reserves it holds all.
+        Example: 1,000 + 1,000 tokens hold 2,000 in TensorRT-LLM and 1,500 in vLLM.
+        """
+        return 1.0 if self.reserves else GROWING_SHARE
 
 
 class EngineTable(Row):

@@ -16,6 +16,7 @@ from planner.decode.inputs import build_service_inputs
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.fleet.problem import cycle_of
 from planner.formulation.fleet.rooms import in_least_room
+from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
 from planner.results.plan_parts import Hours, Spread
 from planner.results.ways.considered import CandidateCounts
@@ -154,8 +155,10 @@ def _explained(asked: _Asked, found: SharedFleets) -> Infeasible:
     if len(found.alone) == 1:
         return first
     others = sum(_gpus_needed(asked, found, lacking.get(one), one) for one in found.alone if one != name)
-    relax = tuple(_next_to(one, name, others) if one.limit == LIMIT_OF_GPUS else one for one in first.relax)
-    return first.model_copy(update={"relax": relax})
+    changes = (_next_to(one, others) if one.limit == LIMIT_OF_GPUS else one for one in first.relax)
+    solved = (_solved_together(asked, one) for one in changes)
+    relax = (one.model_copy(update={"way": way}) for way, one in enumerate(filter(None, solved), 1))
+    return first.model_copy(update={"relax": tuple(relax)})
 
 
 def _gpus_needed(asked: _Asked, found: SharedFleets, lacking: Infeasible | None, name: str) -> float:
@@ -167,11 +170,23 @@ def _gpus_needed(asked: _Asked, found: SharedFleets, lacking: Infeasible | None,
     return sum(one.change_to for one in relax if one.limit == LIMIT_OF_GPUS and isinstance(one.change_to, float))
 
 
-def _next_to(change: Relaxation, name: str, others: float) -> Relaxation:
-    """Return a limit on GPUs with which a service stands and the others as well."""
+def _next_to(change: Relaxation, others: float) -> Relaxation:
+    """Return a limit on GPUs that leaves room for a service and for the others."""
     most = others + (change.change_to if isinstance(change.change_to, float) else 0.0)
-    words = {"then": f"{change.then} for {name}", "setting": f"{LIMIT_OF_GPUS}={most:g}"}
-    return change.model_copy(update={"change_to": most, **words})
+    return change.model_copy(update={"change_to": most, "setting": f"{LIMIT_OF_GPUS}={most:g}"})
+
+
+def _solved_together(asked: _Asked, change: Relaxation) -> Relaxation | None:
+    """Return a change with the dollars of all services, which are solved with it; None where it does not suffice."""
+    try:
+        scenario = change_scenario(asked.scenario, [change.setting or f"{change.limit}=null"])
+    except ScenarioError:  # a limit that cannot be left out
+        return None
+    plan = solve_services(scenario, asked.library, asked.options, perf_counter(), explains=False)
+    if plan.cost_usd is None:
+        return None
+    usd = plan.cost_usd.expected
+    return change.model_copy(update={"then": f"${usd:,.2f} for all services", "cost_usd": usd})
 
 
 def figures(services: tuple[Service, ...], shared_bound_usd: float | None = None) -> dict[str, Any]:

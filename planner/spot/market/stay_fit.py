@@ -65,10 +65,10 @@ def fit_falling_rate(runs: Sequence[UpTimes], gap_hours: float) -> FallingRate:
     if not hours.sum() > 0:
         return FallingRate(MAX_SCALE_HOURS, PRIOR_ENDS)
     scales = np.geomspace(gap_hours, max(MAX_SCALE_HOURS, gap_hours), SCALES)
-    exposed = np.log1p(hours[:, None] / scales).sum(axis=0)
+    exposed = np.array([np.log1p(hours / scale).sum() for scale in scales])
     ends = max(float(ended.sum()), PRIOR_ENDS)
     factors = ends / exposed
-    likelihood = ends * np.log(factors) - np.log(hours[ended, None] + scales).sum(axis=0)
+    likelihood = ends * np.log(factors) - np.array([np.log(hours[ended] + scale).sum() for scale in scales])
     best = int(likelihood.argmax())
     return FallingRate(float(scales[best]), float(factors[best]))
 

@@ -100,27 +100,36 @@ def _dates_as_seconds(body: Rows, file: str) -> Rows:
 def _periods_as_run_lengths(body: Rows, file: str) -> Rows:
     """Return one row per zone from rows of a period each; `InputError` where one does not begin where another ended."""
     faults: list[Fault] = []
-    zones: dict[str, tuple[int, dict[str, str]]] = {}
+    zones: dict[str, tuple[int, str]] = {}
     ends: dict[str, int] = {}
+    pieces: dict[str, list[str]] = {}
     for line, cells in body:
         name, gap, first, steps, count = (cells.get(column, "") for column in _PERIODS)
-        begin, length = _number(first), _number(steps)
-        known = zones.setdefault(name, (line, dict(zip(_RLE, (name, gap, ""), strict=True))))[1]
+        begin, length, machines = _number(first), _number(steps), _number(count)
+        if name not in zones:
+            number = _number(gap)
+            faults += _gap_faults(gap or None if number is None else number, file, line, "gap_seconds")
+        known = zones.setdefault(name, (line, gap))[1]
         at = ends.get(name, 0)
         if length is None or length < 1 or length != int(length):
             what = f"{_abbreviate(steps)} is not a number of steps"
             faults.append(Fault(file, line, "steps", what, "whole numbers of 1 or more"))
+        elif machines is None or not 0 <= machines <= MAX_MACHINES or machines != int(machines):
+            what = f"{_abbreviate(count)} is not a number of machines"
+            faults.append(Fault(file, line, "available", what, "whole numbers of 0 or more"))
         elif begin != at:
             what = f"begins at step {_abbreviate(first)}, but {at} steps of {name or 'it'} came before"
             faults.append(Fault(file, line, "first_step", what, "give the periods of a zone in order, without a gap"))
-        elif known["step_s"] != gap:
-            what = f"{_abbreviate(gap)} s, but {known['step_s']} s above"
+        elif known != gap:
+            what = f"{_abbreviate(gap)} s, but {_abbreviate(known)} s above"
             faults.append(Fault(file, line, "gap_seconds", what, "one step for all rows of a zone"))
         else:
             ends[name] = at + int(length)
-            known["availability_rle"] += f"{';' if at else ''}{count}x{steps}"
+            pieces.setdefault(name, []).append(f"{int(machines)}x{int(length)}")
     raise_faults(faults)
-    return list(zones.values())
+    return [
+        (line, dict(zip(_RLE, (name, gap, ";".join(pieces[name])), strict=True))) for name, (line, gap) in zones.items()
+    ]
 
 
 def _run_lengths(body: Rows, file: str) -> list[Trace]:

@@ -83,9 +83,9 @@ def expected_rest(ages: Ages, hours: Floats, within_hours: float = DAY_HOURS) ->
         if rate == 0:
             rest += np.where(width > 0, alive * width, 0.0)
         else:
-            survives = np.exp(-rate * width)
-            rest += alive * (1 - survives) / rate
-            alive *= survives
+            ended = -np.expm1(-rate * width)
+            rest += alive * ended / rate
+            alive *= 1 - ended
     return rest
 
 

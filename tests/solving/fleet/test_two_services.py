@@ -124,6 +124,13 @@ def test_limits_that_no_hour_keeps_are_infeasible_with_what_suffices(plan: Plan)
         assert solved(two(change.setting)).services
 
 
+def test_a_limit_is_named_only_where_it_suffices() -> None:
+    """More GPUs help the first service, but nothing reaches the latency of the second: no change is named."""
+    poor = solve(two("limits.max_gpus=1", "jobs.night.latency.ttft=1ms"))
+    assert poor.status == "infeasible" and poor.infeasible is not None
+    assert not poor.infeasible.relax
+
+
 def test_a_service_does_not_wait_for_a_service() -> None:
     """One line, at the job that waits."""
     with pytest.raises(ScenarioError, match="waits for a service, which does not end") as error:

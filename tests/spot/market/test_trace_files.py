@@ -197,13 +197,18 @@ def test_a_row_per_period_is_a_format(tmp_path: Path) -> None:
     one, two = read_traces(path)
     assert (one.name.rpartition("/")[2], one.gap_seconds, one.available.tolist()) == ("a", 600.0, [1] * 3 + [0] * 17)
     assert two.available.tolist() == [0] * 20
+    path.write_text("\n".join([head, "a,600,0,3.0,1e0", "a,600,3,17,0"]))  # whole numbers, however they are written
+    assert read_traces(path)[0].available.tolist() == [1] * 3 + [0] * 17
     for row, what in (
         ("a,600,4,17,0", "zones.csv:4: first_step: begins at step '4', but 3 steps of a came before"),
         ("a,600,2,17,0", "begins at step '2', but 3 steps of a came before"),
-        ("a,300,3,17,0", "zones.csv:4: gap_seconds: '300' s, but 600 s above"),
+        ("a,300,3,17,0", "zones.csv:4: gap_seconds: '300' s, but '600' s above"),
         ("a,600,3,many,0", "zones.csv:4: steps: 'many' is not a number of steps"),
         ("a,600,3,0,0", "'0' is not a number of steps"),
-        ("a,600,3,17,x", "zones.csv:2: a: availability_rle"),
+        ("a,600,3,17,x", "zones.csv:4: available: 'x' is not a number of machines"),
+        ("a,600,3,17,1x5;0", "zones.csv:4: available: '1x5;0' is not a number of machines"),
+        ("a,600,3,17,-1", "'-1' is not a number of machines"),
+        ("c,soon,0,17,1", "zones.csv:4: gap_seconds: 'soon' is not a time"),
     ):
         path.write_text("\n".join([head, "a,600,0,3,1", "b,600,0,20,0", row]))
         with pytest.raises(InputError) as found:
