@@ -121,6 +121,8 @@ def _techniques(context: AuditContext) -> Iterator[Broken]:
     if recipe.is_hybrid and not (plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1):
         yield "sharding", f"more than {HYBRID_ABOVE_GPUS} GPUs on several machines", recipe.sharding
     yield from _host_memory(context)
+    if plan.spot_share > 0 and not recipe.resumes and not context.observed:
+        yield "spot_share", f"0: {recipe.framework} cannot go on with adapters from a checkpoint", plan.spot_share
     reason = find_incompatibility(recipe, card, library)
     if reason is not None or recipe not in allowed:
         yield "recipe", "techniques that work together", reason

@@ -204,10 +204,16 @@ class MachineCandidates:
         return np.where(self.observed, 0.0, data.ingested_here * np.asarray(seconds, dtype=float) / HOUR)
 
     def _spot_hours(self, run: Floats, restart: Floats) -> tuple[Floats, Floats]:
-        """Return paid and wall hours (n,) of the run on spot; nan where there is no spot market worth planning on."""
+        """Return paid and wall hours (n,) of the run on spot; nan where no market is worth planning on, or no loss is.
+
+        A run that cannot go on from a checkpoint would begin again after each loss.
+        """
         columns = self.columns
         paid, wall = np.full(len(run), np.nan), np.full(len(run), np.nan)
-        has = ~np.isnan(columns.spot_usd[self.offer])
+        resumes = np.asarray([recipe.resumes for recipe in self.physics.ways.recipes], dtype=bool)
+        has = ~np.isnan(columns.spot_usd[self.offer]) & (
+            resumes[self.recipe] | self.run_hours.observed[self.configuration]
+        )
         if has.any():
             offer = self.offer[has]
             found = self.run_hours.interrupt(

@@ -72,6 +72,11 @@ class Recipe:
         return self.latents is not None and read_techniques().values.latents.values[self.latents].cached
 
     @property
+    def resumes(self) -> bool:
+        """Whether its training can go on from a checkpoint, as it must after the loss of a spot machine."""
+        return self.method != "lora" or read_techniques().frameworks[self.framework].resumes_adapters
+
+    @property
     def method_label(self) -> str:
         """The rung of the ladder: full, LoRA 16-bit, LoRA 8-bit, QLoRA."""
         values = read_techniques().values

@@ -50,6 +50,7 @@ class FrameworkProfile(Row):
     frozen_quantised_factor: bool = False
     load_whole: bool = False
     no_sync: bool = False
+    resumes_adapters: bool = True
     working_factor: float = 0.0
     context_parallel: Literal["", "gather", "ring"] = ""
     expert_parallel: bool = False

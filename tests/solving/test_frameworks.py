@@ -6,6 +6,7 @@ import datetime
 
 import pytest
 
+from planner.audit.audit import audit
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.library.framework_profile import LEAST_RUNS
 from planner.library.reading import read_library
@@ -133,3 +134,30 @@ def test_a_method_that_is_allowed_again_brings_back_its_frameworks() -> None:
     solve_prepared(first, OPTIONS)
     again = solve_prepared(prepare(asked(setting), LIBRARY, first), OPTIONS)
     assert again.jobs[0].frameworks == solved(setting).jobs[0].frameworks
+
+
+SPOT = ("jobs.j.techniques.method=lora", "jobs.j.deadline=60h", "limits.providers.allow=[b]")
+
+
+def test_what_cannot_go_on_from_a_checkpoint_is_not_planned_on_spot() -> None:
+    """LitGPT saves adapters without their optimizer: on demand alone, while Transformers takes spot; in full both do."""
+    shares = {
+        (name, method): solved(*SPOT, f"jobs.j.framework={name}", f"jobs.j.techniques.method={method}")
+        .jobs[0]
+        .spot_share
+        for name in ("hf", "litgpt")
+        for method in ("lora", "full")
+    }
+    assert shares["litgpt", "lora"] == 0
+    assert all(share > 0.5 for key, share in shares.items() if key != ("litgpt", "lora"))
+
+
+def test_the_audit_knows_what_cannot_go_on() -> None:
+    """A plan on spot whose framework is changed to LitGPT is refused for its share of spot, too."""
+    plan = solved(*SPOT, "jobs.j.framework=[hf, litgpt]")
+    (job,) = plan.jobs
+    techniques = job.techniques.model_copy(update={"framework": "litgpt"})
+    changed = plan.model_copy(update={"jobs": (job.model_copy(update={"techniques": techniques}),)})
+    assert job.spot_share > 0 and job.techniques.framework == "hf"
+    violations = audit(changed, asked(*SPOT, "jobs.j.framework=[hf, litgpt]"), LIBRARY)
+    assert any("cannot go on with adapters" in str(one) for one in violations)

@@ -40,6 +40,11 @@ class ServingRecipe(Recipe):
         return f"{self.engine.label} {self.weight_bits}-bit{cache}"
 
     @property
+    def resumes(self) -> bool:
+        """Whether a lost machine costs no more than its requests in flight: always."""
+        return True
+
+    @property
     def engine(self) -> Engine:
         """The facts of the engine."""
         return read_engines().engines[self.framework]
