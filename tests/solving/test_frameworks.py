@@ -140,7 +140,7 @@ SPOT = ("jobs.j.techniques.method=lora", "jobs.j.deadline=60h", "limits.provider
 
 
 def test_what_cannot_go_on_from_a_checkpoint_is_not_planned_on_spot() -> None:
-    """LitGPT saves adapters without their optimizer: on demand alone. Transformers takes spot, and so do both in full."""
+    """LitGPT saves adapters without their optimizer, so on demand alone. Transformers takes spot, both do in full."""
 
     def share(name: str, method: str) -> float:
         return solved(*SPOT, f"jobs.j.framework={name}", f"jobs.j.techniques.method={method}").jobs[0].spot_share
