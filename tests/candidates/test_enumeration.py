@@ -231,7 +231,7 @@ def test_whole_hours_are_billed_on_demand() -> None:
 
 def test_whole_hours_are_billed_in_each_market() -> None:
     """With spot at 0.5 $/h all on demand, all on spot with a switch of whole hours, and whole hours between."""
-    found = prepared({"work": {"tokens": 2.4e7}}, [{**HOURLY, "spot_usd_per_hour": 0.5}])
+    found = prepared({"work": {"tokens": 2.4e7}, "framework": "hf"}, [{**HOURLY, "spot_usd_per_hour": 0.5}])
     screened, (candidates,) = found.screened[0], found.candidates
     table = screened.table
     uncut = candidates.table.rows(screened.rows)
@@ -250,7 +250,7 @@ def test_whole_hours_are_billed_in_each_market() -> None:
 
 def test_no_share_between_the_points_is_cheaper_and_no_later() -> None:
     """Each share of a fine grid, billed in whole hours by hand, is matched by a point that ends no later."""
-    found = prepared({"work": {"tokens": 2.4e7}}, [{**HOURLY, "spot_usd_per_hour": 0.5}])
+    found = prepared({"work": {"tokens": 2.4e7}, "framework": "hf"}, [{**HOURLY, "spot_usd_per_hour": 0.5}])
     screened, (candidates,) = found.screened[0], found.candidates
     points = screened.table
     for row in sorted(set(screened.rows.tolist())):
