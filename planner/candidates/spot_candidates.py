@@ -100,23 +100,30 @@ class SpotCandidates(SpotRows):
         spans = spans_up_to(run, longest)
         first, last = np.asarray(spans, dtype=float).reshape(-1, 2).T
         edges = np.linspace(first, last, SPAN_PARTS + 1, axis=1)
-        begin, end = edges[:, :-1].ravel(), edges[:, 1:].ravel()
-        of_row = np.full(len(begin), row)
-        most = least(policy_late_hours(self.hours.rows(of_row), begin))
+        begin, end = edges[:, :-1], edges[:, 1:]
+        of_row = np.full(begin.size, row)
+        most = least(policy_late_hours(self.hours.rows(of_row), begin.ravel())).reshape(begin.shape)
+        may = self.bound(end.ravel(), of_row).reshape(begin.shape) < most
         outside, policies = float(self.outside_usd[row] + self.worth[row]), self.candidates.policies
-        useful: set[int] = set()
-        for part in np.flatnonzero(self.bound(end, of_row) < most).tolist():
-            span = part // SPAN_PARTS
-            if span not in useful and outside + policies.usd_bound(run, states, float(end[part])) < most[part]:
-                useful.add(span)
-        return [spans[span] for span in sorted(useful)]
 
-    def value_curves(self, which: Sequence[int], spans: Sequence[Sequence[Span]]) -> list[tuple[Floats, Floats]]:
-        """Return the guaranteed hours, and the least value of a policy within them, in some spans of each row."""
+        def is_below(hours: Floats, usd: Floats) -> bool:
+            """Return whether the closer bound by some time is below the cost there."""
+            each = zip(hours.tolist(), usd.tolist(), strict=True)
+            return any(outside + policies.usd_bound(run, states, time) < cost for time, cost in each)
+
+        # What the whole span may save at most spares the parts of most spans.
+        return [
+            span
+            for span, ends, costs, here in zip(spans, end, most, may, strict=True)
+            if here.any() and is_below(ends[-1:], costs[:1]) and is_below(ends[here], costs[here])
+        ]
+
+    def value_curves(self, which: Sequence[int], spans: Sequence[Sequence[Span]]) -> list[list[tuple[Floats, Floats]]]:
+        """Return guaranteed hours, and the least value of a policy within them, in each span of each row."""
         asked = [(*self.run_of(row), one) for row, one in zip(which, spans, strict=True)]
         outside = (self.outside_usd + self.worth)[list(which)].tolist()
         curves = self.candidates.policies.usd_curves(asked)
-        return [(hours, usd + more) for (hours, usd), more in zip(curves, outside, strict=True)]
+        return [[(hours, usd + more) for hours, usd in several] for several, more in zip(curves, outside, strict=True)]
 
     def pieces(self, row: int, spans: Sequence[Span]) -> list[SpotPiece]:
         """Return the curve of a row in some spans as straight pieces, those within the bounds on the spot share."""

@@ -236,8 +236,7 @@ class _Frontier(_Search):
         for code in np.unique(self.method).tolist():
             which = (self.method == code) & np.isfinite(late) & np.isfinite(self.on_demand)
             self.least[code] = LeastCost(late[which], self.on_demand[which])
-        self.curves: dict[int, tuple[Floats, Floats]] = {}
-        self.spans: dict[int, list[Span]] = {}
+        self.curves: dict[tuple[int, Span], tuple[Floats, Floats]] = {}  # the hours begin with those of the span
         self.priced = np.zeros(len(work.table), dtype=bool)
         self.mattering: Flags | None = None  # what was known when it was computed
 
@@ -258,25 +257,27 @@ class _Frontier(_Search):
         return found
 
     def price(self, which: Sequence[int]) -> None:
-        """Compute the curve of each row in dollars."""
+        """Compute the curve of each row in dollars, span by span."""
         spans = [self.work.useful_spans(row, self.least[int(self.method[row])].by) for row in which]
-        self.spans.update(zip(which, spans, strict=True))
-        for row, (hours, values) in zip(which, self.work.value_curves(which, spans), strict=True):
-            late = policy_late_hours(self.work.hours.rows(np.asarray([row])), hours)
-            self.curves[row] = late, values
-            self.least[int(self.method[row])].add(late, values)
+        for row, several, curves in zip(which, spans, self.work.value_curves(which, spans), strict=True):
+            hours, least = self.work.hours.rows(np.asarray([row])), self.least[int(self.method[row])]
+            for span, (times, values) in zip(several, curves, strict=True):
+                late = policy_late_hours(hours, np.append(span[0], times))
+                self.curves[row, span] = late, values
+                least.add(late[1:], values)
             self.priced[row] = True
         self.mattering = None
 
     def pieces(self) -> list[tuple[int, SpotPiece]]:
-        """Return all pieces of the rows whose curves may be the cheapest at some time.
+        """Return the pieces of all curves in the spans in which they may be the cheapest at some time.
 
         Between two ticks a curve costs no less than at the second, and what is known at the first is no less than the
-        least cost then: a row that is the cheapest only between two ticks is not missed.
+        least cost then: a curve that is the cheapest only between two ticks is not missed. Where limits are shared,
+        one that is never the cheapest may be needed.
         """
         return [
             (row, piece)
-            for row, (late, values) in self.curves.items()
-            if np.any(values <= self.least[int(self.method[row])].by(np.append(0.0, late[:-1])))
-            for piece in self.work.pieces(row, self.spans[row])
+            for (row, span), (late, values) in self.curves.items()
+            if self.work.target.shared or np.any(values <= self.least[int(self.method[row])].by(late[:-1]))
+            for piece in self.work.pieces(row, [span])
         ]

@@ -82,14 +82,17 @@ def check_run(run: SpotRun, longest_hours: float) -> None:
 def build_chain_for(requests: Sequence[CurveRequest], ticks: int, points: int) -> MarkovChain:
     """Return the chain of several runs, each with its guaranteed time divided into `ticks`."""
     hours = np.array([request.guaranteed_hours for request in requests])
-    # The points of an axis must differ, even where the time allows on demand only.
-    most = [max(one.slack_hours, one.run.restart_hours + 1e-6 * one.guaranteed_hours) for one in requests]
-    slack = np.array(
-        [slack_points(one.run.restart_hours, end, points) for one, end in zip(requests, most, strict=True)]
-    )
+    slack = np.array([slack_axis(request, points) for request in requests])
     return build_markov_chain(
-        [request.run for request in requests], [request.states for request in requests], hours / ticks, np.array(slack)
+        [request.run for request in requests], [request.states for request in requests], hours / ticks, slack
     )
+
+
+def slack_axis(request: CurveRequest, points: int) -> Floats:
+    """Return the slack axis of a pass for a request, hours, shape (points,)."""
+    # The points of an axis must differ, even where the time allows on demand only.
+    restart = request.run.restart_hours
+    return slack_points(restart, max(request.slack_hours, restart + 1e-6 * request.guaranteed_hours), points)
 
 
 def slack_points(restart_hours: float, most_hours: float, points: int) -> Floats:

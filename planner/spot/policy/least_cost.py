@@ -10,23 +10,27 @@ is at most the price on demand and, for each band of the up-time, which ends at 
 
     c <= (spot + q (move + r R)) / (progress - q L).
 
-So no policy costs less than Phi. Where the market is down from the start until the slack is too short for a start on
-spot, all work is on demand; with the chance of that its dollars count instead. A pass on too coarse a grid may err to
-below the bound: where starts take longer than machines mostly last, and nothing is saved on spot.
+So no policy costs less than Phi, and two facts raise the bound. A start on spot needs slack: where the grid has too
+little of it from the beginning, all work is on demand. And while the market is down from the beginning, waiting takes
+slack: what an outage lasts beyond the slack that may be spent is worked on demand, at its price and not at c, after a
+start on demand. A pass on too coarse a grid may err to below the bound: where starts take longer than machines mostly
+last, and nothing is saved on spot, or thrice as long as the work.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.spot.policy.checkpointing import max_lost_hours, progress_on_spot
 from planner.spot.policy.deadline_guard import required_slack
-from planner.spot.policy.discretisation import build_chain_for
+from planner.spot.policy.discretisation import SLACK_POINTS, build_chain_for, slack_axis
 from planner.spot.policy.markov_chain import DOLLARS, USD, mean_lost_work, transition_probabilities
+from planner.spot.policy.run import ROUNDING_HOURS
 from planner.spot.policy.start_table import StartRecord, StartTable
 from planner.spot.policy.stretches import Between, StretchedPass
 
@@ -98,8 +102,9 @@ def usd_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> lis
 
 
 def usd_bound(request: CurveRequest, ticks: int, guaranteed_hours: float) -> float:
-    """Return dollars below which no policy within a guaranteed time stays, on the grid of `usd_tables`.
+    """Return dollars below which no policy on spot within a guaranteed time stays, on the grid of `usd_tables`.
 
+    inf where the time allows no start on spot.
     `request` has the horizon of the pass, which is no less than the guaranteed time. 2 h of work at 1 $/h on spot that
     nothing interrupts, and a start of 0.1 h: 2.1 dollars, less the margin.
     """
@@ -108,39 +113,69 @@ def usd_bound(request: CurveRequest, ticks: int, guaranteed_hours: float) -> flo
 
 @dataclass(frozen=True)
 class DollarBound:
-    """What the bounds of all guaranteed times of one pass share."""
+    """What the bounds of all guaranteed times of one pass share; the figures are those of one part of the run."""
 
     request: CurveRequest
     tick: float  # hours
-    least_usd: float  # of one part of the run, whatever the time
-    needed_hours: float  # of slack for a start on spot
-    down: Floats  # (ages,), shares of the time in an outage of each age
-    stays: Floats  # (ages, ages), from one tick to the next of an outage
+    usd_per_hour: float  # of work on spot, at least
+    least_usd: float  # whatever the time
+    useless: float  # hours of slack up to which no start on spot is allowed
+    cell: float  # hours from there to the next point of slack
 
     @classmethod
     def of(cls, request: CurveRequest, ticks: int) -> DollarBound:
         """Return the bound of a request, whose hours are the horizon of the pass."""
         run, states, tick = request.part.run, request.states, request.part.guaranteed_hours / ticks
+        per_hour = _least_usd_per_hour(run, states, tick)
         start = run.restart_hours * progress_on_spot(run)
-        least = _least_usd_per_hour(run, states, tick) * run.work_hours
-        least += run.spot_usd_per_hour * run.restart_hours + run.standing_usd_per_hour * (run.work_hours + start)
-        stalls = tick * (1 - progress_on_spot(run))
-        *_, needed = required_slack(run.restart_hours, max_lost_hours(run) + run.hop_hours, stalls, tick)
-        leave, older = transition_probabilities(states.down, tick)
-        stays = np.diag(1 - leave - older) + np.diag(older[:-1], 1)
-        return cls(request, tick, least, needed, states.shares()[1], stays)
+        least = per_hour * run.work_hours + run.spot_usd_per_hour * run.restart_hours
+        least += run.standing_usd_per_hour * (run.work_hours + start)
+        return cls(request, tick, per_hour, least, *_useless_slack(request.part, tick))
+
+    @cached_property
+    def beyond(self) -> Floats:
+        """Return mean dollars (n,) above the least by the ticks that waiting for the end of an outage may take."""
+        run = self.request.part.run
+        down = _still_down(
+            self.request.states, self.tick, math.ceil(self.request.part.guaranteed_hours / self.tick) + 1
+        )
+        # What a tick on demand costs more, added up over the ticks that the work would take there.
+        more = np.cumsum(np.append(0.0, down)) * (run.on_demand_usd_per_hour - self.usd_per_hour) * self.tick
+        work = int(run.work_hours / self.tick)
+        waits = np.arange(len(down) - work)
+        # The start on demand counts only where the slack is a point below what spot needs: the pass interpolates.
+        start = max(run.on_demand_usd_per_hour - run.spot_usd_per_hour, 0.0) * run.restart_hours
+        started = down[np.minimum(waits + math.ceil(self.cell / self.tick) + 1, len(down) - 1)] * start
+        return np.asarray(more[waits + work] - more[waits] + started)
 
     def within(self, guaranteed_hours: float) -> float:
-        """Return dollars below which no policy within a guaranteed time stays."""
-        run, parts = self.request.part.run, self.request.parts
-        more = max(run.on_demand_usd - self.least_usd, 0.0)
-        return BOUND_MARGIN * parts * (self.least_usd + self._chance_of_no_start(guaranteed_hours / parts) * more)
+        """Return dollars below which no policy within a guaranteed time stays; inf where it allows on demand only."""
+        parts, run = self.request.parts, self.request.part.run
+        spare = guaranteed_hours / parts - run.work_hours - self.useless
+        if spare <= 0:
+            return math.inf
+        beyond = float(self.beyond[min(math.ceil(spare / self.tick) + 1, len(self.beyond) - 1)])
+        return BOUND_MARGIN * parts * min(self.least_usd + beyond, run.on_demand_usd)
 
-    def _chance_of_no_start(self, hours: float) -> float:
-        """Return the chance that the market is down until the slack is too short for a start, or the work done."""
-        # Waiting takes slack. Work on demand takes none, so the slack lasts for as many hours longer.
-        ticks = max(0, math.ceil((hours - self.needed_hours) / self.tick) + 1)
-        return float(self.down @ np.linalg.matrix_power(self.stays, ticks).sum(axis=1))
+
+def _useless_slack(part: CurveRequest, tick: float) -> tuple[float, float]:
+    """Return the last point of slack at which no start on spot is allowed, and the hours to the next point."""
+    run = part.run
+    stalls = tick * (1 - progress_on_spot(run))
+    *_, needed = required_slack(run.restart_hours, max_lost_hours(run) + run.hop_hours, stalls, tick)
+    axis = slack_axis(part, SLACK_POINTS)
+    last = max(int(np.searchsorted(axis, needed - ROUNDING_HOURS)) - 1, 0)
+    return float(axis[last]), float(axis[min(last + 1, len(axis) - 1)] - axis[last])
+
+
+def _still_down(states: SpotStates, tick: float, ticks: int) -> Floats:
+    """Return the chance that the market is down at the start and for each number of ticks after it, shape (ticks,)."""
+    leave, older = transition_probabilities(states.down, tick)
+    stays = np.diag(1 - leave - older) + np.diag(older[:-1], 1)
+    found = states.shares()[1][None, :]
+    while len(found) < ticks:  # twice as many ticks each time
+        found, stays = np.concatenate([found, found @ stays]), stays @ stays
+    return np.asarray(found[:ticks].sum(axis=1))
 
 
 def _least_usd_per_hour(run: SpotRun, states: SpotStates, tick: float) -> float:

@@ -90,7 +90,10 @@ class PolicyCache:
         self._rules: dict[Key, WaitingRule] = {}
 
     def usd_bound(self, run: SpotRun, states: SpotStates, hours: float) -> float:
-        """Return dollars below which no policy within `hours` stays, on the grid of `least_usd`: without a pass."""
+        """Return dollars below which no policy on spot within `hours` stays, as `least_usd` finds them: without a pass.
+
+        inf where the time allows no start on spot.
+        """
         key = (run, states, hours)
         if key not in self._bounds:
             horizon = _horizon_key(*key)
@@ -139,15 +142,17 @@ class PolicyCache:
             check_run(run, hours)
         return _look_up(self._rules, keys, waiting_rules, pass_of)
 
-    def usd_curves(self, asked: Sequence[tuple[SpotRun, SpotStates, Sequence[Span]]]) -> list[tuple[Floats, Floats]]:
-        """Return the ticks in some spans of each run on a market, and the dollars of the best policy within them."""
+    def usd_curves(
+        self, asked: Sequence[tuple[SpotRun, SpotStates, Sequence[Span]]]
+    ) -> list[list[tuple[Floats, Floats]]]:
+        """Return the ticks in each span of each run on a market, and the dollars of the best policy within them."""
         keys = [[_horizon_key(run, states, end) for _, end in spans] for run, states, spans in asked]
         _look_up(self._usd, [one for several in keys for one in several], usd_tables, tick_count_of)
         found = []
         for (_, _, spans), several in zip(asked, keys, strict=True):
-            hours = [self._usd[key].hours_in(*span) for key, span in zip(several, spans, strict=True)]
-            usd = [self._usd[key].at(one) for key, one in zip(several, hours, strict=True)]
-            found.append((np.concatenate([np.zeros(0), *hours]), np.concatenate([np.zeros(0), *usd])))
+            tables = [self._usd[key] for key in several]
+            hours = [table.hours_in(*span) for table, span in zip(tables, spans, strict=True)]
+            found.append([(times, table.at(times)) for table, times in zip(tables, hours, strict=True)])
         return found
 
     def pieces(self, run: SpotRun, states: SpotStates, spans: Sequence[Span]) -> list[CurvePiece]:

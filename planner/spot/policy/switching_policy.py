@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Floats, Integers
     from planner.spot.market.states import SpotStates
+    from planner.spot.policy.markov_chain import MarkovChain
 
 POLICY_TICKS = 200
 """Ticks of the pass that finds a policy; more are taken where the market changes faster."""
@@ -158,9 +159,8 @@ def policies_of_pass(
         for number in range(1, steps + 1):
             moment = backward.step()
             if (steps - number) % every == 0:  # the last row is the whole time
-                for at, table in enumerate(found):
-                    rows = _rows(moment, at, chain.slack[at], ups, len(keys))
-                    table.append((float(f"{moment.hours_left[at]:.6g}"), rows))
+                for table, left, rows in zip(found, moment.hours_left, _rows(moment, chain, len(keys)), strict=True):
+                    table.append((float(f"{left:.6g}"), rows))
     else:
         found = [[(one.guaranteed_hours, [((-np.inf, Action.ON_DEMAND),)] * len(keys))] for one in requests]
     return [
@@ -206,19 +206,27 @@ def _band(begins: Iterable[float], age_hours: Floats) -> Integers:
     return np.searchsorted(np.asarray(list(begins)[1:]), age_hours + ROUNDING_HOURS, side="right")
 
 
-def _rows(moment: TimeSlice, at: int, slack: Floats, ups: int, count: int) -> list[Row]:
-    """Return the actions of one run at a time left: rows of the first states in the order idle, on demand, on spot."""
-    idle = moment.idle[at]
-    alive = max(1, int(np.count_nonzero(slack < moment.hours_left[at] - ROUNDING_HOURS)))
-    if count <= len(idle):
-        return [_row(actions[:alive], slack) for actions in idle[:count]]
-    demand = np.where(moment.leaves_demand[at], idle, Action.ON_DEMAND)
-    spot = np.where(moment.leaves_spot[at], idle[:ups], Action.SPOT)
-    return [_row(actions[:alive], slack) for actions in (*idle, *demand, *spot)[:count]]
+def _rows(moment: TimeSlice, chain: MarkovChain, count: int) -> list[list[Row]]:
+    """Return the actions of each run at a time left, by slack.
 
-
-def _row(actions: Integers, slack: Floats) -> Row:
-    """Return the slack at which the action changes: halfway between two points of the axis."""
-    changes = np.flatnonzero(np.diff(actions)) + 1
-    middles = [round(float(slack[at - 1] + slack[at]) / 2, TABLE_DIGITS) for at in changes]
-    return ((-np.inf, int(actions[0])), *zip(middles, (int(actions[at]) for at in changes), strict=True))
+    Rows of the first `count` states, in the order idle, on demand, on spot; an action changes halfway between two
+    points of the slack axis.
+    """
+    actions, slack = moment.idle, chain.slack
+    if count > actions.shape[1]:
+        demand = np.where(moment.leaves_demand, actions, Action.ON_DEMAND)
+        spot = np.where(moment.leaves_spot, actions[:, : chain.ups], Action.SPOT)
+        actions = np.concatenate([actions, demand, spot], axis=1)
+    actions = actions[:, :count]
+    axis = slack[:, : actions.shape[2]]
+    alive = axis < moment.hours_left[:, None] - ROUNDING_HOURS
+    changes = (actions[..., 1:] != actions[..., :-1]) & alive[:, None, 1:]
+    found: list[list[list[tuple[float, int]]]] = [
+        [[(-math.inf, action)] for action in run] for run in actions[..., 0].tolist()
+    ]
+    run, row, at = np.nonzero(changes)
+    middles = (slack[run, at] + slack[run, at + 1]) / 2
+    places = zip(run.tolist(), row.tolist(), middles.tolist(), actions[run, row, at + 1].tolist(), strict=True)
+    for of_run, of_row, middle, action in places:
+        found[of_run][of_row].append((round(middle, TABLE_DIGITS), action))
+    return [[tuple(one) for one in rows] for rows in found]
