@@ -19,7 +19,7 @@ from planner.candidates.replicas.run_hours import compute_replica_hours
 from planner.candidates.run_hours import RunHours, compute_run_hours
 from planner.candidates.shipping.placement import find_fitting, place_exports
 from planner.candidates.stage_placement import Placement, enumerate_placements
-from planner.configurations.configuration_table import technique_penalties
+from planner.configurations.configuration_table import concatenate_configurations, technique_penalties
 from planner.configurations.enumeration import JobConfigurations, enumerate_configurations
 from planner.configurations.recipe import is_allowed
 from planner.configurations.replicas.enumeration import enumerate_replicas
@@ -138,46 +138,67 @@ def enumerate_candidates(
     )
 
 
-def candidates_of_framework(
+def candidates_of_frameworks(
     candidates: JobCandidates,
-    framework: str,
+    frameworks: tuple[str, ...],
     gpu: str,
     market: Market,
     library: Library,
     confidence: Confidence | None = None,
 ) -> JobCandidates:
-    """Return the candidates on one GPU that may be the best under one framework, whether the job uses it or not.
+    """Return the candidates on one GPU that may be the best under each framework, whether the job uses it or not.
 
     `confidence` replaces that of the job.
     """
-    update = {"framework": (framework,), **({} if confidence is None else {"confidence_given": confidence})}
+    update = {"framework": frameworks, **({} if confidence is None else {"confidence_given": confidence})}
     job = candidates.job.model_copy(update=update)
     # Of a job with another deadline, or within another budget, they are the same: only the screening reads these.
-    key, same = ("candidates", framework, gpu, confidence), job.model_copy(update={"deadline_hours": None})
+    key, same = ("candidates", frameworks, gpu, confidence), job.model_copy(update={"deadline_hours": None})
     given, columns, made = candidates.kept.get(key, (None, None, {}))
     if columns is not candidates.columns or given != same:
-        made = _made_for_framework(candidates, job, framework, gpu, market, library)
+        made = _made_for_frameworks(candidates, job, frameworks, gpu, market, library)
         candidates.kept[key] = same, candidates.columns, made
     return replace(candidates, job=job, kept={}, left_out=0, **made)
 
 
-def _made_for_framework(
-    candidates: JobCandidates, job: Job, framework: str, gpu: str, market: Market, library: Library
+def _made_for_frameworks(
+    candidates: JobCandidates, job: Job, frameworks: tuple[str, ...], gpu: str, market: Market, library: Library
 ) -> dict[str, Any]:
-    """Return what differs for a job of one framework on one GPU, by the name of the field."""
+    """Return what differs for a job of some frameworks on one GPU, by the name of the field."""
+    parts = [_best_ways(candidates, job, framework, gpu, market, library) for framework in frameworks]
+    physics = replace(candidates.physics, ways=concatenate_configurations([ways for ways, _ in parts]))
+    run_hours = RunHours.joined([hours for _, hours in parts])
+    which = np.ones(len(physics.ways), dtype=bool)
+    machines = _join_placements(job, physics, run_hours, candidates.columns, candidates.placements, market, which)
+    hours = machines.hours()
+    return {
+        "physics": physics,
+        "table": price_machines(machines, hours, market, candidates.table.jobs),
+        "configuration": machines.configuration,
+        "placement": machines.placement,
+        "hours": hours,
+        "run_hours": run_hours,
+    }
+
+
+def _best_ways(
+    candidates: JobCandidates, job: Job, framework: str, gpu: str, market: Market, library: Library
+) -> tuple[Configurations, RunHours]:
+    """Return the configurations of one framework on one GPU that may be the best, and their hours."""
     physics, run_hours = candidates.physics, candidates.run_hours
     has_same_confidence = job.confidence_given == candidates.job.confidence_given
     if has_same_confidence and any(one.framework == framework for one in physics.ways.recipes):
         burden = candidates.burden()
         of = np.asarray([one.framework == framework for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
     else:
-        architecture = candidates.architecture
+        architecture, headroom = candidates.architecture, candidates.headroom
         machines = tuple(machine for machine in market.distinct_machines if machine.gpu == gpu)
-        allowed, headroom = (job.techniques.method, job.techniques.weight_bits), candidates.headroom
+        allowed, alone = (job.techniques.method, job.techniques.weight_bits), (framework,)
         key = ("physics", framework, allowed, job.confidence_given, machines)
         if key not in candidates.kept:
-            found = enumerate_configurations(job, architecture, machines, library, headroom, only_allowed=True)
-            hours = compute_run_hours(job, architecture, found, library, run_hours.budget_confidence)
+            one = job.model_copy(update={"framework": alone})
+            found = enumerate_configurations(one, architecture, machines, library, headroom, only_allowed=True)
+            hours = compute_run_hours(one, architecture, found, library, run_hours.budget_confidence)
             candidates.kept[key] = found, hours
         physics, run_hours = candidates.kept[key]
         burden = burden_of(physics.ways, run_hours, technique_penalties(job, physics.ways))
@@ -186,17 +207,8 @@ def _made_for_framework(
     on_gpu = np.asarray([one.gpu == gpu for one in physics.ways.machines], dtype=bool)[physics.ways.machine]
     which = of & is_used & on_gpu
     which[which] = ~beaten_on_machine(physics.ways.rows(which), burden[:, which])
-    columns, placements = candidates.columns, candidates.placements
-    machines_ = _join_placements(job, physics, run_hours, columns, placements, market, which)
-    hours_ = machines_.hours()
-    return {
-        "physics": physics,
-        "table": price_machines(machines_, hours_, market, candidates.table.jobs),
-        "configuration": machines_.configuration,
-        "placement": machines_.placement,
-        "hours": hours_,
-        "run_hours": run_hours,
-    }
+    ways, recipes = physics.ways.rows(which).with_used_lists()
+    return ways, run_hours.rows(which, recipes)
 
 
 def _reuse_or_compute(

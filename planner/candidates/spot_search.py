@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BATCH_SIZE = 12
 """Candidates whose policies are priced at a time, at most."""
 FIRST_BATCH = 2
-"""Those priced first where only the best is wanted, then twice as many each time: dollars spare most others."""
+"""Those of a method priced first where only the best is wanted, then twice as many: dollars spare most others."""
 MAX_RUNNERS_UP = 2
 """Other GPUs or providers that a plan names as alternatives: their spot plans must be known too."""
 MAX_TRIED_PER_METHOD = 2
@@ -61,9 +61,12 @@ def find_policies(work: SpotCandidates, able: Flags, scope: SearchScope) -> Foun
 class _Search:
     """Rows in the order of their bounds; each is priced unless it cannot matter or one of its kind dominates it."""
 
-    def __init__(self, work: SpotCandidates, able: Flags) -> None:
+    def __init__(self, work: SpotCandidates, able: Flags, scope: SearchScope) -> None:
         self.work = work
-        self.names, code = distinct_names([one.method_label for one in work.candidates.recipes])
+        by_framework = scope.best_of == "frameworks"
+        self.names, code = distinct_names(
+            [one.framework if by_framework else one.method_label for one in work.candidates.recipes]
+        )
         self.method: Integers = code[work.table.recipe]
         self.able = np.flatnonzero(able & (work.guarantee > work.work + work.hours.restart) & (work.work > MIN_HOURS))
         self.bounds = work.bound()
@@ -77,17 +80,27 @@ class _Search:
         done: dict[tuple[object, ...], list[Floats]] = {}
         left = self.able[np.lexsort((self.work.table.lossiness[self.able], self.bounds[self.able]))]
         while len(left := left[self.may_matter(left)]):  # what is known changes with each batch alone
-            waiting: list[int] = []
+            # Of every method so many: one pass prices all of them.
+            room, waiting, later = dict.fromkeys(self.method[left].tolist(), self.batch), list[int](), list[int]()
             for row in left.tolist():
-                key, size = (*self.work.kind(row), self.method[row]), self.work.sizes[row]
+                method = int(self.method[row])
+                if not room[method]:
+                    later.append(row)
+                    continue
+                key, size = (*self.work.kind(row), method), self.work.sizes[row]
                 if any(bool(np.all(other <= size)) for other in done.get(key, ())) or not self.may_still_matter(row):
                     continue
                 done.setdefault(key, []).append(size)
                 waiting.append(row)
-                if len(waiting) == self.batch:
+                room[method] -= 1
+                if len(waiting) == BATCH_SIZE or not any(room.values()):
                     break
             self.price(waiting)
-            left, self.batch = left[np.flatnonzero(left == row)[0] + 1 :], min(2 * self.batch, BATCH_SIZE)
+            rest = left[np.flatnonzero(left == row)[0] + 1 :]
+            left, self.batch = (
+                np.concatenate([np.asarray(later, dtype=np.int64), rest]),
+                min(2 * self.batch, BATCH_SIZE),
+            )
         return self
 
     def may_matter(self, rows: Integers) -> Flags:
@@ -112,7 +125,7 @@ class _Best(_Search):
     """
 
     def __init__(self, work: SpotCandidates, able: Flags, scope: SearchScope, checks_share: bool = False) -> None:
-        super().__init__(work, able)
+        super().__init__(work, able, scope)
         self.every_place, self.checks_share = scope.every_place, checks_share
         self.best_of = "places" if work.target.shared else scope.best_of  # a shared limit may bar the best
         self.batch = BATCH_SIZE if self.best_of == "places" else FIRST_BATCH
@@ -226,7 +239,7 @@ class _Frontier(_Search):
     """
 
     def __init__(self, work: SpotCandidates, able: Flags, scope: SearchScope) -> None:
-        super().__init__(work, able)
+        super().__init__(work, able, scope)
         if scope.every_place:
             self.method, _ = work.places()
         elif not scope.by_method:

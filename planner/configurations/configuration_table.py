@@ -49,6 +49,13 @@ class Configurations:
         """Return the configurations that a mask or an index array selects."""
         return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
 
+    def with_used_lists(self) -> tuple[Configurations, Integers]:
+        """Return the same configurations with none but their recipes and machines, and the places of these recipes."""
+        (recipes, recipe), (machines, machine) = distinct(self.recipe), distinct(self.machine)
+        used = tuple(self.recipes[place] for place in recipes.tolist())
+        rented = tuple(self.machines[place] for place in machines.tolist())
+        return replace(self, recipes=used, machines=rented, recipe=recipe, machine=machine), recipes
+
 
 COLUMNS = tuple(field.name for field in fields(Configurations))[2:]
 """The fields of `Configurations` with an element per configuration."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.enumeration import Margins, candidates_of_framework, enumerate_candidates
+from planner.candidates.enumeration import Margins, candidates_of_frameworks, enumerate_candidates
 from planner.candidates.screening import screen
-from planner.candidates.spot.scope import BEST
+from planner.candidates.spot.scope import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.results.plan_parts import Option
@@ -37,14 +37,18 @@ def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[O
     used, profiles = frameworks_of(candidates.job, library), library.techniques.frameworks
     if candidates.job.kind == "pretrain" and len(used) == 1:
         return ()
-    objective, options = CandidateObjective.of(prepared.scenario), []
-    for name in (*used, *unnamed_frameworks(candidates.job, library)):
-        one = candidates_of_framework(candidates, name, gpu, prepared.market, library)
-        screened = screen(one, prepared.market, prepared.scenario.limits, library, True, objective.waiting_usd, BEST)
-        value, share = objective.best(screened.table)
-        if not len(value) or not np.isfinite(value).any():
+    objective, names = CandidateObjective.of(prepared.scenario), (*used, *unnamed_frameworks(candidates.job, library))
+    every = candidates_of_frameworks(candidates, names, gpu, prepared.market, library)
+    limits, waiting_usd = prepared.scenario.limits, objective.waiting_usd
+    screened = screen(every, prepared.market, limits, library, True, waiting_usd, BEST_OF_FRAMEWORKS)
+    value, share = objective.best(screened.table)
+    framework = np.asarray([one.framework for one in every.recipes], dtype=str)[screened.table.recipe]
+    options = []
+    for name in names:
+        rows = np.flatnonzero((framework == name) & np.isfinite(value))
+        if not len(rows):
             continue
-        best = int(np.argmin(value))
+        best = int(rows[np.argmin(value[rows])])
         figures = figures_of(screened.table, best, float(share[best]), prepared.market)
         options.append(Option(label=profiles[name].label, allowed=name in used, prior=name not in used, **figures))
     return tuple(options)
@@ -63,7 +67,7 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
     if limits.vram_headroom is not None or taken not in library.techniques.frameworks or given.memory <= LEAST_SURE:
         return ()
     objective, less_sure = CandidateObjective.of(prepared.scenario), given.model_copy(update={"memory": LEAST_SURE})
-    one = candidates_of_framework(candidates, taken, gpu, prepared.market, library, less_sure)
+    one = candidates_of_frameworks(candidates, (taken,), gpu, prepared.market, library, less_sure)
     goal = float(objective.values(table.rows(np.asarray([chosen])), share)[0]) * (1 - MIN_RISK_GAIN)
     scope = replace(BEST, below=goal)
     screened = screen(one, prepared.market, limits, library, True, objective.waiting_usd, scope)
