@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from planner.candidate_table import concatenate
-from planner.candidates.job_candidates import JobCandidates, beaten_on_machine, burden_of, without_rows
-from planner.candidates.machine_candidates import MachineCandidates
+from planner.candidates.job_candidates import JobCandidates, without_rows
+from planner.candidates.machine_candidates import join_placements
 from planner.candidates.managed_service import find_services
 from planner.candidates.offer_columns import OfferColumns
 from planner.candidates.offer_terms import spot_markets
-from planner.candidates.pricing import are_of, hours_and_table, of_job, price_machines
+from planner.candidates.pricing import are_of, hours_and_table, of_job
 from planner.candidates.replicas.market import market_of
 from planner.candidates.replicas.run_hours import compute_replica_hours
 from planner.candidates.run_hours import RunHours, compute_run_hours
-from planner.candidates.shipping.placement import find_fitting, place_exports
+from planner.candidates.shipping.placement import place_exports
 from planner.candidates.stage_placement import Placement, enumerate_placements
-from planner.configurations.configuration_table import concatenate_configurations, technique_penalties
 from planner.configurations.enumeration import JobConfigurations, enumerate_configurations
-from planner.configurations.recipe import is_allowed
 from planner.configurations.replicas.enumeration import enumerate_replicas
 from planner.scenario.inference import InferenceJob
 from planner.scenario.job import DEFAULT_CONFIDENCE
@@ -31,12 +28,10 @@ from planner.spot.policy.policy_cache import PolicyCache
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.arrays import Flags, Integers
     from planner.candidates.market import Market
-    from planner.configurations.configuration_table import Configurations
     from planner.configurations.grid import Machine
     from planner.library.schema import Architecture, Library
-    from planner.scenario.job import Confidence, Job
+    from planner.scenario.job import Job
 
 IGNORED_FIELDS = {
     "name": "",
@@ -109,7 +104,7 @@ def enumerate_candidates(
     columns = OfferColumns.of(market, job, spot, library)
     kept = before.kept if before is not None and run_hours is before.run_hours else {}
     outdone, beaten = without_rows(job, physics.ways, run_hours, kept)
-    machines = _join_placements(job, physics, run_hours, columns, placements, market, ~outdone)
+    machines = join_placements(job, physics, run_hours, columns, placements, market, ~outdone)
     made = ~beaten[machines.configuration]
     machines = machines.rows(made)
     services = find_services(job, architecture, physics.shape, market, library)
@@ -136,79 +131,6 @@ def enumerate_candidates(
         market.offers,
         int(np.sum(~made)),
     )
-
-
-def candidates_of_frameworks(
-    candidates: JobCandidates,
-    frameworks: tuple[str, ...],
-    gpu: str,
-    market: Market,
-    library: Library,
-    confidence: Confidence | None = None,
-) -> JobCandidates:
-    """Return the candidates on one GPU that may be the best under each framework, whether the job uses it or not.
-
-    `confidence` replaces that of the job.
-    """
-    update = {"framework": frameworks, **({} if confidence is None else {"confidence_given": confidence})}
-    job = candidates.job.model_copy(update=update)
-    # Of a job with another deadline, or within another budget, they are the same: only the screening reads these.
-    key, same = ("candidates", frameworks, gpu, confidence), job.model_copy(update={"deadline_hours": None})
-    given, columns, made = candidates.kept.get(key, (None, None, {}))
-    if columns is not candidates.columns or given != same:
-        made = _made_for_frameworks(candidates, job, frameworks, gpu, market, library)
-        candidates.kept[key] = same, candidates.columns, made
-    return replace(candidates, job=job, kept={}, left_out=0, **made)
-
-
-def _made_for_frameworks(
-    candidates: JobCandidates, job: Job, frameworks: tuple[str, ...], gpu: str, market: Market, library: Library
-) -> dict[str, Any]:
-    """Return what differs for a job of some frameworks on one GPU, by the name of the field."""
-    parts = [_best_ways(candidates, job, framework, gpu, market, library) for framework in frameworks]
-    physics = replace(candidates.physics, ways=concatenate_configurations([ways for ways, _ in parts]))
-    run_hours = RunHours.joined([hours for _, hours in parts])
-    which = np.ones(len(physics.ways), dtype=bool)
-    machines = _join_placements(job, physics, run_hours, candidates.columns, candidates.placements, market, which)
-    hours = machines.hours()
-    return {
-        "physics": physics,
-        "table": price_machines(machines, hours, market, candidates.table.jobs),
-        "configuration": machines.configuration,
-        "placement": machines.placement,
-        "hours": hours,
-        "run_hours": run_hours,
-    }
-
-
-def _best_ways(
-    candidates: JobCandidates, job: Job, framework: str, gpu: str, market: Market, library: Library
-) -> tuple[Configurations, RunHours]:
-    """Return the configurations of one framework on one GPU that may be the best, and their hours."""
-    physics, run_hours = candidates.physics, candidates.run_hours
-    has_same_confidence = job.confidence_given == candidates.job.confidence_given
-    if has_same_confidence and any(one.framework == framework for one in physics.ways.recipes):
-        burden = candidates.burden()
-        of = np.asarray([one.framework == framework for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
-    else:
-        architecture, headroom = candidates.architecture, candidates.headroom
-        machines = tuple(machine for machine in market.distinct_machines if machine.gpu == gpu)
-        allowed, alone = (job.techniques.method, job.techniques.weight_bits), (framework,)
-        key = ("physics", framework, allowed, job.confidence_given, machines)
-        if key not in candidates.kept:
-            one = job.model_copy(update={"framework": alone})
-            found = enumerate_configurations(one, architecture, machines, library, headroom, only_allowed=True)
-            hours = compute_run_hours(one, architecture, found, library, run_hours.budget_confidence)
-            candidates.kept[key] = found, hours
-        physics, run_hours = candidates.kept[key]
-        burden = burden_of(physics.ways, run_hours, technique_penalties(job, physics.ways))
-        of = np.ones(len(physics.ways), dtype=bool)
-    is_used = np.asarray([is_allowed(one, job) for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
-    on_gpu = np.asarray([one.gpu == gpu for one in physics.ways.machines], dtype=bool)[physics.ways.machine]
-    which = of & is_used & on_gpu
-    which[which] = ~beaten_on_machine(physics.ways.rows(which), burden[:, which])
-    ways, recipes = physics.ways.rows(which).with_used_lists()
-    return ways, run_hours.rows(which, recipes)
 
 
 def _reuse_or_compute(
@@ -249,31 +171,6 @@ def _hours(
     return compute_run_hours(job, architecture, physics, library, budget_confidence)
 
 
-def _join_placements(
-    job: Job,
-    physics: JobConfigurations,
-    run_hours: RunHours,
-    columns: OfferColumns,
-    placements: tuple[Placement, ...],
-    market: Market,
-    which: Flags,
-) -> MachineCandidates:
-    """Return the rows of configurations x offers x placements, without the last placement, which is for observed runs.
-
-    Observed runs have a row per placement too, all of them alike: the hours of the whole job are known.
-    """
-    configuration, offer = _join_offers(physics.ways, market, which)
-    count = len(placements) - 1
-    placement = np.tile(np.arange(count), len(configuration))
-    configuration, offer = np.repeat(configuration, count), np.repeat(offer, count)
-    observed = run_hours.observed[configuration]
-    fits = observed | find_fitting(placements, run_hours, physics.ways.recipe[configuration], placement)
-    placement = np.where(observed, count, placement)
-    return MachineCandidates(
-        job, physics, run_hours, columns, placements, configuration[fits], offer[fits], placement[fits]
-    )
-
-
 def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, machines: tuple[Machine, ...]) -> bool:
     """Return whether memory and step times of the configurations are those of `before`."""
     if before.architecture != architecture or before.physics.machines != machines:
@@ -293,17 +190,3 @@ def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, m
 def _has_same_hours(before: Job, job: Job) -> bool:
     """Return whether hours of the configurations are those of `before`."""
     return all(getattr(before, field) == getattr(job, field) for field in TIMING_FIELDS)
-
-
-def _join_offers(ways: Configurations, market: Market, which: Flags) -> tuple[Integers, Integers]:
-    """Return index pairs (configuration, offer) of offers that rent the machine of a configuration in `which`."""
-    pairs = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
-    chosen = np.flatnonzero(which)
-    by_machine = chosen[np.argsort(ways.machine[chosen], kind="stable")]
-    ends = np.searchsorted(ways.machine[by_machine], np.arange(len(ways.machines) + 1))
-    for position in np.flatnonzero(np.diff(ends)).tolist():
-        here = by_machine[ends[position] : ends[position + 1]]
-        offers = market.offers_by_machine[ways.machines[position]]
-        pairs.append((np.repeat(here, len(offers)), np.tile(offers, len(here))))
-    configuration, offer = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    return configuration, offer

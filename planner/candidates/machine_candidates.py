@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.offer_terms import disk_gb
+from planner.candidates.shipping.placement import find_fitting
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.candidates.stage_placement import Placement, ingested_tokens, prepared_gb
 from planner.estimates.time.data_stages import ingest_seconds, machine_cores
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Flags, Floats, Integers
+    from planner.candidates.market import Market
     from planner.candidates.offer_columns import OfferColumns
     from planner.candidates.run_hours import RunHours
+    from planner.configurations.configuration_table import Configurations
     from planner.configurations.enumeration import JobConfigurations
     from planner.scenario.job import Job
 
@@ -246,3 +249,42 @@ class MachineCandidates:
         work = columns.export_seconds[np.asarray(run_hours.adapts, dtype=np.int64)[self.recipe], self.offer]
         seconds = transfer_seconds(sent * GB, line) + np.where(away, 0.0, work)
         return np.where(self.observed, 0.0, np.asarray(seconds / HOUR, dtype=float)), sent, np.where(away, 0.0, result)
+
+
+def join_placements(
+    job: Job,
+    physics: JobConfigurations,
+    run_hours: RunHours,
+    columns: OfferColumns,
+    placements: tuple[Placement, ...],
+    market: Market,
+    which: Flags,
+) -> MachineCandidates:
+    """Return the rows of configurations x offers x placements, without the last placement, which is for observed runs.
+
+    Observed runs have a row per placement too, all of them alike: the hours of the whole job are known.
+    """
+    configuration, offer = _join_offers(physics.ways, market, which)
+    count = len(placements) - 1
+    placement = np.tile(np.arange(count), len(configuration))
+    configuration, offer = np.repeat(configuration, count), np.repeat(offer, count)
+    observed = run_hours.observed[configuration]
+    fits = observed | find_fitting(placements, run_hours, physics.ways.recipe[configuration], placement)
+    placement = np.where(observed, count, placement)
+    return MachineCandidates(
+        job, physics, run_hours, columns, placements, configuration[fits], offer[fits], placement[fits]
+    )
+
+
+def _join_offers(ways: Configurations, market: Market, which: Flags) -> tuple[Integers, Integers]:
+    """Return index pairs (configuration, offer) of offers that rent the machine of a configuration in `which`."""
+    pairs = [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
+    chosen = np.flatnonzero(which)
+    by_machine = chosen[np.argsort(ways.machine[chosen], kind="stable")]
+    ends = np.searchsorted(ways.machine[by_machine], np.arange(len(ways.machines) + 1))
+    for position in np.flatnonzero(np.diff(ends)).tolist():
+        here = by_machine[ends[position] : ends[position + 1]]
+        offers = market.offers_by_machine[ways.machines[position]]
+        pairs.append((np.repeat(here, len(offers)), np.tile(offers, len(here))))
+    configuration, offer = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    return configuration, offer

@@ -6,9 +6,9 @@ One array element per configuration, or per candidate.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -133,27 +133,6 @@ class RunHours:
         """Return the seconds to write a checkpoint from `nodes` to storage that outlives them. Arguments broadcast."""
         saved = self.saved_bytes[configuration]
         return checkpoint_seconds(saved, nodes, self.disk_bytes_per_second, math.inf, self.stages)
-
-    def rows(self, which: Flags, recipes: Integers) -> Self:
-        """Return the columns of some configurations, and the figures of the recipes that they use."""
-
-        def selected(value: Any) -> Any:
-            if isinstance(value, np.ndarray):
-                return value[which]
-            return tuple(value[place] for place in recipes.tolist()) if isinstance(value, tuple) else value
-
-        return replace(self, **{name: selected(value) for name, value in vars(self).items()})
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return the columns of all configurations of parts of one job, and the figures of all their recipes."""
-
-        def together(values: Sequence[Any]) -> Any:
-            if isinstance(values[0], np.ndarray):
-                return np.concatenate(values)
-            return sum(values, ()) if isinstance(values[0], tuple) else values[0]
-
-        return replace(parts[0], **{name: together([getattr(one, name) for one in parts]) for name in vars(parts[0])})
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from planner.arrays import distinct_names
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
 from planner.candidates.spot.billing_steps import apply_billing_steps, has_coarse_billing
+from planner.candidates.spot.candidates import FoundPolicies, SpotCandidates, policy_rows
 from planner.candidates.spot.rows import SearchTarget
 from planner.candidates.spot.scope import DEFAULT_SCOPE, SearchScope
-from planner.candidates.spot_candidates import FoundPolicies, SpotCandidates, policy_rows
-from planner.candidates.spot_search import find_policies
+from planner.candidates.spot.search import find_policies
 from planner.configurations.recipe import is_allowed
 from planner.scenario.inference import InferenceJob
 from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours, max_run_hours

@@ -12,7 +12,7 @@ from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import max_spot_share
 from planner.candidates.screening import screen
 from planner.candidates.spot.scope import BEST_OF_METHODS, SearchScope
-from planner.candidates.spot_search import MAX_RUNNERS_UP
+from planner.candidates.spot.search import MAX_RUNNERS_UP
 from planner.configurations.recipe import is_allowed
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.plan_parts import Option

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.enumeration import Margins, candidates_of_frameworks, enumerate_candidates
+from planner.candidates.enumeration import Margins, enumerate_candidates
+from planner.candidates.frameworks import candidates_of_frameworks
 from planner.candidates.screening import screen
 from planner.candidates.spot.scope import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks

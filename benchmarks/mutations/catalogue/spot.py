@@ -31,7 +31,7 @@ AREA.add(
     "0 * self.on_demand[which]",
     equivalent="a lower bound that is lower leaves more policies to compute and the same cheapest one",
 )
-AREA.of("planner/candidates/spot_candidates.py", ROWS, LIMITS, CANDIDATES)
+AREA.of("planner/candidates/spot/candidates.py", ROWS, LIMITS, CANDIDATES)
 AREA.add(
     "spot that costs more than on demand is a policy",
     "np.where(usd < on_demand, usd, np.inf)",

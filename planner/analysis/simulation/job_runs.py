@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.analysis.simulation.zone_advice import ZoneStay, zones_to_rent
+from planner.candidates.spot.candidates import SpotCandidates
 from planner.candidates.spot.rows import SearchTarget
-from planner.candidates.spot_candidates import SpotCandidates
 from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours

@@ -13,7 +13,7 @@ from planner.candidates.spot.rows import MIN_HOURS
 
 if TYPE_CHECKING:
     from planner.arrays import Flags
-    from planner.candidates.spot_candidates import SpotCandidates
+    from planner.candidates.spot.candidates import SpotCandidates
 
 FIRST, MOST = 2, 8
 """Policies that are computed first, and at most, before bounds are compared with the least again."""

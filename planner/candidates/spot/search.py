@@ -10,18 +10,18 @@ import numpy as np
 from planner.arrays import distinct, distinct_names
 from planner.candidate_table import ON_DEMAND
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
+from planner.candidates.spot.candidates import FoundPolicies, only_dollars, rows_of
 from planner.candidates.spot.least_late import find_least_late
 from planner.candidates.spot.rows import MIN_HOURS
-from planner.candidates.spot_candidates import FoundPolicies, only_dollars, rows_of
 from planner.spot.policy.curve_pieces import LeastCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Flags, Floats, Integers
+    from planner.candidates.spot.candidates import SpotCandidates
     from planner.candidates.spot.choices import SpotChoice, SpotPiece
     from planner.candidates.spot.scope import SearchScope
-    from planner.candidates.spot_candidates import SpotCandidates
     from planner.spot.policy.policy_cache import Span
 
 BATCH_SIZE = 12
