@@ -195,8 +195,11 @@ def _vram(chosen: ChosenCandidate, limits: Limits, library: Library) -> Vram:
     """Return the memory of one configuration by part, with the probability that it fits."""
     physics, recipe, machine, job = chosen.candidates.physics, chosen.recipe, chosen.machine, chosen.job
     batch, fit_gib = chosen.candidates.batch(chosen.row), float(physics.ways.fit_gib[chosen.configuration])
-    probe = MemoryEvaluator.of(job, physics.shape, recipe, machine, limits.vram_headroom, library, physics.learned)
-    vram = probe.vram(probe.at(*batch))
+    key, kept = ("vram", chosen.configuration, limits.vram_headroom), chosen.candidates.kept
+    if key not in kept:  # the plans of a frontier mostly differ in their hours alone
+        probe = MemoryEvaluator.of(job, physics.shape, recipe, machine, limits.vram_headroom, library, physics.learned)
+        kept[key] = probe.vram(probe.at(*batch))
+    vram: Vram = kept[key]
     if chosen.candidates.observed[chosen.row]:
         return vram.model_copy(update={"peak": fit_gib, "fit_probability": 1.0})  # the observed run did fit
     seen = physics.learned.has_run(recipe, machine, *batch, physics.shape.sequence)
