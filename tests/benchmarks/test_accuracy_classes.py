@@ -33,7 +33,7 @@ def library() -> Library:
 def set_up(**cells: str) -> tuple[States, Activations]:
     """States and activations of the row above with other cells; an empty one is unknown."""
     found: Any = configuration_of(Row(2, {k: v for k, v in {**SANTACODER, **cells}.items() if v}), library())
-    return found.states, found.activations[0][1]
+    return found.states, found.settings[0].activations
 
 
 @pytest.mark.parametrize(
