@@ -21,7 +21,6 @@ from benchmarks.accuracy.recipes import (
     framework_of_row,
     in_host_memory,
     keeps_16bit,
-    keeps_inputs_on_card,
     lora_targets,
     loss_stays_16bit,
     optimizer_bytes,
@@ -34,7 +33,7 @@ from benchmarks.accuracy.recipes import (
     weights_dtype,
     zero_group,
 )
-from benchmarks.accuracy.releases import losses_of_row, pipelined_batch
+from benchmarks.accuracy.releases import keeps_inputs_on_card, losses_of_row, pipelined_batch
 from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
 from planner.configurations.recipe import GpuClass, Recipe, framework_of
 from planner.estimates.adapters import with_modules

@@ -221,14 +221,6 @@ def keeps_16bit(row: Row) -> bool:
     return _repository(row) in PREPARES_ITSELF
 
 
-def keeps_inputs_on_card(row: Row) -> bool:
-    """Return whether unsloth ran as before April 2024: plain checkpointing, and a loss that works on whole logits.
-
-    Its rows say `full + CPU offload` where inputs of layers lie in host memory.
-    """
-    return row.text("act_ckpt") == "full"
-
-
 def precision_known(row: Row) -> bool:
     """Return whether a row of full training says how many bytes its weights take, or its framework decides it."""
     open_to_user = row.text("framework") not in (*FP32_BY_DEFAULT, "nemo", "internevo", "deepspeed")

@@ -1,4 +1,4 @@
-"""The loss kernels that a row allows: its column names one, its framework's release decides, or two are left open."""
+"""What the release of a framework decides where no column says it: loss, batches of a pipeline, where checkpoints lie."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Release(NamedTuple):
 RELEASES = {
     # Its recipes use a loss in chunks since pull request 1390; before, fp32 logits and a shifted copy of them, as
     # Transformers' classes did.
-    "torchtune": Release("2024-09", "hf", "chunked-compiled", ""),
+    "torchtune": Release("2024-09", "hf", "chunked", ""),
     # The loss is compiled with the model since pull request 1033; until then the line that did it was commented out.
     "torchtitan": Release("2025-04", "fp32-eager", "fp32-compiled", "fp32"),
 }
@@ -38,13 +38,19 @@ STATED_MONTHS = {
 _MONTH = re.compile(r"(?:_|@)(20\d\d)-?(\d\d)")
 _NOW = "9999-99"
 ONE_SEQUENCE_SINCE = "2025-04"
+"""torchtitan, pull request 1073."""
+OFFLOADS_SINCE = "2024-04"
+"""unsloth."""
 
 
 def losses_of_row(row: Row) -> tuple[str, ...]:
     """Return the loss kernels that a row allows, equally likely; an empty word where it says nothing."""
+    return tuple(_as_compiled(row, kernel) for kernel in _allowed(row))
+
+
+def _allowed(row: Row) -> tuple[str, ...]:
+    """Return the kernels that the column names, or that releases of the framework leave open."""
     text, framework = row.text("loss_kernel"), row.text("framework")
-    if framework == "torchtune" and text == "chunked" and row.text("compile") == "yes":
-        return ("chunked-compiled",)
     release = RELEASES.get(framework)
     if release is None or text != release.named:
         return (text,)
@@ -52,6 +58,12 @@ def losses_of_row(row: Row) -> tuple[str, ...]:
     if (framework == "torchtitan" and row.text("compile") == "no") or (month and month < release.month):
         return (release.before,)
     return (release.since,) if month else (release.before, release.since)
+
+
+def _as_compiled(row: Row, kernel: str) -> str:
+    """Return the kernel as a compiler leaves it: torchtune compiles its chunks where it compiles the model."""
+    chunks = row.text("framework") == "torchtune" and kernel == "chunked" and row.text("compile") == "yes"
+    return "chunked-compiled" if chunks else kernel
 
 
 def _month(row: Row) -> str | None:
@@ -77,3 +89,12 @@ def pipelined_batch(row: Row, batch: int, pipeline: int) -> tuple[int, int]:
     if month and month < ONE_SEQUENCE_SINCE and batch % pipeline == 0:
         return batch // pipeline, pipeline
     return 1, batch
+
+
+def keeps_inputs_on_card(row: Row) -> bool:
+    """Return whether unsloth ran as before April 2024: plain checkpointing, and a loss that works on whole logits.
+
+    Its rows say `full + CPU offload` where inputs of layers lie in host memory; where they say nothing, the month does.
+    """
+    month = _month(row)
+    return row.text("act_ckpt") == "full" or (not row.text("act_ckpt") and month is not None and month < OFFLOADS_SINCE)
