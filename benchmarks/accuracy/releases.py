@@ -1,4 +1,4 @@
-"""What the release of a framework decides where no column says it: loss, batches of a pipeline, where checkpoints lie."""
+"""What a framework's release decides where no column says it: loss, batches of a pipeline, where checkpoints lie."""
 
 from __future__ import annotations
 
