@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.accuracy.hosts import Host, gpu_of_row, host_of_row
 from benchmarks.accuracy.lengths import longest_sample, typical_share
@@ -19,11 +20,12 @@ from benchmarks.accuracy.recipes import (
     first_flash_share,
     framework_of_row,
     in_host_memory,
-    keeps_inputs_on_card,
+    keeps_16bit,
     lora_targets,
     loss_stays_16bit,
     optimizer_bytes,
     partial_share,
+    precisions_of_row,
     recipe_of_row,
     stated_kernels,
     trains_embeddings,
@@ -31,6 +33,7 @@ from benchmarks.accuracy.recipes import (
     weights_dtype,
     zero_group,
 )
+from benchmarks.accuracy.releases import keeps_inputs_on_card, losses_of_row, pipelined_batch
 from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
 from planner.configurations.recipe import GpuClass, Recipe, framework_of
 from planner.estimates.adapters import with_modules
@@ -66,11 +69,19 @@ CHUNK_LAYERS = 2
 """Layers per chunk of interleaved pipelines in NeMo's published recipes, where the stage divides into such."""
 
 
+class Setting(NamedTuple):
+    """One way to run that a row allows."""
+
+    share: float
+    states: States
+    activations: Activations
+
+
 @dataclass(frozen=True)
 class Configuration:
     """One row in the units of the estimates.
 
-    `activations` holds (share of the layers, setup): two of them where only some layers are checkpointed.
+    `settings` share a run: two of them where only some layers are checkpointed, or where a row leaves a choice open.
     `host` is None where the row names no card: then there is no speed, and nothing caps the memory.
     """
 
@@ -81,7 +92,7 @@ class Configuration:
     network: Network
     layout: Layout
     states: States
-    activations: tuple[tuple[float, Activations], ...]
+    settings: tuple[Setting, ...]
     stack: Stack
     kernels: Kernels
     host: Host | None
@@ -93,6 +104,12 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
 
     Raises Incomplete (a column is blank) or NotExpressible (the estimate has no word for it).
     """
+    each = [_configuration(one, library, as_unknown) for one in precisions_of_row(row)]
+    settings = [one._replace(share=one.share / len(each)) for found in each for one in found.settings]
+    return replace(each[0], row=row, settings=tuple(settings))
+
+
+def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuration:
     network = as_framework_builds(network_of_row(row, library), row.text("framework"))
     framework = framework_of_row(row, library, as_unknown)
     card = _card_class(row, library)
@@ -110,8 +127,10 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
             setup, recipe_coefficients(replace(recipe, framework=stated), job, network, library), profile.unknown
         )
     layout = _layout(row, recipe, stated or framework, network)
+    if profile.unknown and recipe.method == "lora" and "pure" in row.text("precision"):
+        setup = _in_16_bit(setup, library)
     states = _states(row, recipe, setup.states)
-    activations = _activations(row, network, setup.activations, states, library)
+    each = [_activations(row, network, setup.activations, states, loss, library) for loss in losses_of_row(row)]
     host = host_of_row(row, library, recipe.precision) if card else None
     nodes = host.gpus_per_node if host else 8
     return Configuration(
@@ -122,7 +141,7 @@ def configuration_of(row: Row, library: Library, as_unknown: bool = False) -> Co
         network=network,
         layout=replace(layout, gpus_per_node=min(nodes, layout.gpus)),
         states=states,
-        activations=_shares(row, activations),
+        settings=_settings(row, states, each),
         stack=setup.stack,
         kernels=_kernels(row, framework, stated or framework, setup.kernels, library),
         host=host,
@@ -183,6 +202,13 @@ def _as_stated(setup: RecipeCoefficients, stated: RecipeCoefficients, unknown: b
     )
 
 
+def _in_16_bit(setup: RecipeCoefficients, library: Library) -> RecipeCoefficients:
+    """Return the setup with all weights in 16 bit, those of the adapters and the residual stream among them."""
+    adapters = library.techniques.bytes.adapters["bf16"].model_dump()
+    states, activations = replace(setup.states, **adapters), replace(setup.activations, residual_bytes=2.0)
+    return replace(setup, states=states, activations=activations)
+
+
 def _job(row: Row, framework: str) -> Job:
     """Return the part of a job that a recipe's coefficients read: framework, rank and targets."""
     lora = {}
@@ -209,7 +235,7 @@ def _layout(row: Row, recipe: Recipe, framework: str, network: Network) -> Layou
         raise NotExpressible("degrees of parallelism that do not divide the GPUs")
     micro, rounds = _batches(row, int(ranks))
     if row.text("framework") == "torchtitan" and recipe.pipeline_parallel > 1 and rounds == 1:
-        micro, rounds = 1, micro  # its batch per rank runs through the pipeline one sequence at a time
+        micro, rounds = pipelined_batch(row, micro, recipe.pipeline_parallel)
     if "layer split" in row.text("sharding"):
         rounds = 1  # stages take turns: nothing is in flight behind a micro-batch, and more of them hide nothing
     interleave = 1
@@ -256,7 +282,7 @@ def _one_step(row: Row) -> bool:
 def _states(row: Row, recipe: Recipe, states: States) -> States:
     weights = weights_dtype(row)
     changes: dict[str, Any] = optimizer_bytes(row) | in_host_memory(row, recipe.zero_stage)
-    if recipe.quant in ("nf4", "nf4_dq") and weights in ("bf16", "fp16"):
+    if recipe.quant in ("nf4", "nf4_dq") and (weights in ("bf16", "fp16") or keeps_16bit(row)):
         # A base loaded in 16 bit without the k-bit preparation; plugins that load it so quantise the scales too.
         changes |= {"weight_bytes": 0.5159, "embedding_bytes": 2.0, "gathered_bytes": 0.5159}
     if recipe.method == "lora" and recipe.quant == "none" and weights == "fp32":
@@ -272,9 +298,11 @@ def _states(row: Row, recipe: Recipe, states: States) -> States:
     return replace(states, **changes)
 
 
-def _activations(row: Row, network: Network, activations: Activations, states: States, library: Library) -> Activations:
+def _activations(
+    row: Row, network: Network, activations: Activations, states: States, loss: str, library: Library
+) -> Activations:
     prepared = bool(states.quantised and states.embedding_bytes == 4.0)
-    changes = _loss(row, network, prepared, library)
+    changes = _loss(row, network, prepared, loss, library)
     if states.quantised and not prepared and activations.residual_bytes == 4.0 and row.count("num_gpus") == 1:
         changes["residual_bytes"] = 2.0
     if casts_each_product(row):
@@ -297,9 +325,9 @@ def _activations(row: Row, network: Network, activations: Activations, states: S
     return replace(activations, **changes)
 
 
-def _loss(row: Row, network: Network, prepared: bool, library: Library) -> dict[str, Any]:
-    """Return the bytes of the loss kernel that a row names, as changes of `Activations`."""
-    kernel, losses = row.text("loss_kernel"), library.techniques.bytes.loss
+def _loss(row: Row, network: Network, prepared: bool, kernel: str, library: Library) -> dict[str, Any]:
+    """Return the bytes of the loss kernel that a row allows, as changes of `Activations`."""
+    losses = library.techniques.bytes.loss
     if row.text("framework") == "unsloth" and not keeps_inputs_on_card(row):
         kernel = "liger"
     if kernel == "hf" and (prepared or casts_each_product(row)):
@@ -310,11 +338,15 @@ def _loss(row: Row, network: Network, prepared: bool, library: Library) -> dict[
     return {"logit_bytes": loss.logit_bytes, "logits_materialised": int(loss.materialised)} if loss else {}
 
 
-def _shares(row: Row, activations: Activations) -> tuple[tuple[float, Activations], ...]:
+def _settings(row: Row, states: States, each: Sequence[Activations]) -> tuple[Setting, ...]:
+    """Return the settings that a row allows; `each` are equally likely."""
     share = 0.5 if checkpointing_open(row) else partial_share(row)
-    if share is None:
-        return ((1.0, activations),)
-    return ((share, replace(activations, checkpointing=CHECKPOINT_FULL)), (1.0 - share, activations))
+    shares = [(1.0, None)] if share is None else [(share, CHECKPOINT_FULL), (1.0 - share, None)]
+    return tuple(
+        Setting(part / len(each), states, one if code is None else replace(one, checkpointing=code))
+        for part, code in shares
+        for one in each
+    )
 
 
 def _kernels(row: Row, framework: str, like: str, kernels: Kernels, library: Library) -> Kernels:

@@ -13,7 +13,8 @@ from benchmarks.accuracy.configurations import Configuration, configuration_of, 
 from benchmarks.accuracy.hosts import gpu_of_row
 from benchmarks.accuracy.measurements import Lengths, Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
-from benchmarks.accuracy.recipes import checkpointing_known, checkpointing_open, precision_known
+from benchmarks.accuracy.recipes import checkpointing_known, checkpointing_open, precision_known, precision_open
+from benchmarks.accuracy.releases import losses_of_row
 from planner.configurations.memory_margin import framework_spread
 from planner.configurations.recipe import framework_of
 from planner.estimates.inputs import Setup, TimedSetup
@@ -167,9 +168,9 @@ class Predictor:
         usable = float(found.host.hardware.usable_bytes) if found.host else math.inf
         estimates = [
             (share, estimate_memory(
-                Setup(found.network, found.layout, found.states, activations, found.stack), self.memory, usable
+                Setup(found.network, found.layout, states, activations, found.stack), self.memory, usable
             ))
-            for share, activations in found.activations
+            for share, states, activations in found.settings
         ]  # fmt: skip
         measured = prediction.row.peak_bytes
         peak = None
@@ -230,11 +231,8 @@ class Predictor:
             layout = replace(layout, sequence=float(processed(together, layout.longest_sequence)))
         parts = (found.stack, found.kernels, found.host.hardware)
         each = [
-            (
-                share,
-                float(step_seconds(TimedSetup(found.network, layout, found.states, activations, *parts), self.time)),
-            )
-            for share, activations in found.activations
+            (share, float(step_seconds(TimedSetup(found.network, layout, states, activations, *parts), self.time)))
+            for share, states, activations in found.settings
         ]
         seconds = sum(share * one for share, one in each)
         per_step = float(tokens_per_step(layout)) * real / float(layout.sequence)
@@ -269,7 +267,7 @@ def _mean(estimates: Sequence[tuple[float, MemoryEstimate]], name: str) -> float
 
 def _open_spread(row: Row, each: Sequence[tuple[float, float]]) -> float:
     """Return the standard deviation of ln over shares of settings; 0 where the row leaves none open."""
-    if not checkpointing_open(row):
+    if not (checkpointing_open(row) or precision_open(row) or len(losses_of_row(row)) > 1):
         return 0.0
     mean = sum(share * math.log(value) for share, value in each)
     return math.sqrt(sum(share * (math.log(value) - mean) ** 2 for share, value in each))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.accuracy.measurements import Row
@@ -40,6 +41,12 @@ CHECKPOINTING_OF_REPOSITORIES = {"hiyouga/llama-factory": "full", "modelscope/ms
 LLaMA-Factory checkpoints unless `disable_gradient_checkpointing` is set, ms-swift's `gradient_checkpointing` is true
 (both documentations, arguments of training)."""
 
+PREPARES_ITSELF = ("hiyouga/llama-factory",)
+"""Trainers whose own preparation of a 4-bit base leaves embedding and head in 16 bit, and which quantise the scales.
+
+LLaMA-Factory, `prepare_model_for_training`: norms and logits in fp32 only where `upcast_layernorm` and
+`upcast_lmhead_output` are set; `double_quantization` is true."""
+
 FRAMEWORK_NAMES = {
     "llama-factory": "hf",
     "llamafactory": "hf",
@@ -70,11 +77,17 @@ SHARDING_BY_DEFAULT = {"maxtext": "zero3", "neuronx": "zero1", "nemo-rocm (mlper
 MaxText: base.yml, ici_fsdp_parallelism -1, the rest 1; Neuron: ZeRO-1 of its tutorials; MLPerf LoRA on AMD: its
 configuration with tensor, pipeline and context parallelism of 1 keeps a copy of the network on each GPU."""
 
+DEEPSPEED_ON_ONE_GPU = {"qwenlm/qwen": ("full", "qlora")}
+"""Methods that a repository's own scripts train with DeepSpeed's ZeRO-2 on one GPU, too, where no column says so.
+
+Qwen: finetune_qlora_single_gpu.sh and finetune_ds.sh name finetune/ds_config_zero2.json, finetune_lora_single_gpu.sh
+names none."""
+
 CORES_PER_CHIP = {"neuronx": 2}
 """Frameworks whose degrees of parallelism count cores, not chips."""
 
 FP32_BY_DEFAULT = ("megatron", "megatron-deepspeed")
-"""Frameworks that train in fp32 unless a flag says otherwise."""
+"""Frameworks that train in fp32 unless a flag says otherwise: a row that states no precision may be of either kind."""
 
 SINGLE_GPU_OPTIMIZERS = {"torchtune": "paged adamw 8bit (optimizer step into backward)"}
 """Optimizer of a framework's own recipes for full training on one GPU (torchtune: `full_finetune_single_device`
@@ -195,16 +208,17 @@ def _usual_checkpointing(row: Row) -> str | None:
         return "full"
     if row.text("method") == "qlora" and FRAMEWORK_NAMES.get(named, named) in ("hf", "hf-fused"):
         return "full"  # the k-bit preparation turns it on
-    published = row.source.split()[0].partition(":")[0].casefold() if row.source else ""
-    return CHECKPOINTING_OF_REPOSITORIES.get(published, CHECKPOINTING_BY_DEFAULT.get(named))
+    return CHECKPOINTING_OF_REPOSITORIES.get(_repository(row), CHECKPOINTING_BY_DEFAULT.get(named))
 
 
-def keeps_inputs_on_card(row: Row) -> bool:
-    """Return whether unsloth ran as before April 2024: plain checkpointing, and a loss that works on whole logits.
+def _repository(row: Row) -> str:
+    """Return the repository that published a row, in lower case."""
+    return row.source.split()[0].partition(":")[0].casefold() if row.source else ""
 
-    Its rows say `full + CPU offload` where inputs of layers lie in host memory.
-    """
-    return row.text("act_ckpt") == "full"
+
+def keeps_16bit(row: Row) -> bool:
+    """Return whether the trainer of a row leaves embedding and head of a 4-bit base in 16 bit."""
+    return _repository(row) in PREPARES_ITSELF
 
 
 def precision_known(row: Row) -> bool:
@@ -212,6 +226,18 @@ def precision_known(row: Row) -> bool:
     open_to_user = row.text("framework") not in (*FP32_BY_DEFAULT, "nemo", "internevo", "deepspeed")
     full = row.text("method") in ("full", "pretrain")
     return bool(row.text("precision") or row.text("weights_dtype")) or not (full and open_to_user)
+
+
+def precisions_of_row(row: Row) -> tuple[Row, ...]:
+    """Return a row once for each precision that it allows, equally likely: fp32 and 16 bit where a flag decides."""
+    if not precision_open(row):
+        return (row,)
+    return tuple(replace(row, cells={**row.cells, "precision": text}) for text in ("fp32", "fp16 mixed"))
+
+
+def precision_open(row: Row) -> bool:
+    """Return whether a row states no precision, and a flag of its framework decides between fp32 and 16 bit."""
+    return row.text("framework") in FP32_BY_DEFAULT and not (row.text("precision") or row.text("weights_dtype"))
 
 
 def partial_share(row: Row) -> float | None:
@@ -226,12 +252,14 @@ def partial_share(row: Row) -> float | None:
 
 
 def loss_stays_16bit(row: Row, network: Network) -> bool:
-    """Return whether a Transformers class evaluated its loss on 16-bit logits, as far as the dimensions tell.
+    """Return whether a Transformers class evaluated its loss on 16-bit logits, as far as dimensions and name tell.
 
     Up to 4.45 the classes with gated feed-forwards (Llama, Mistral, Gemma, Qwen2, Phi-3 ...) and none of the plain ones
-    (GPT-2, GPTBigCode, GPT-NeoX, OPT, BLOOM, Falcon) cast logits to fp32; autocast does it for all.
+    (GPT-2, GPTBigCode, GPT-NeoX, OPT, BLOOM, Falcon) cast logits to fp32, nor does the first Qwen (its
+    modeling_qwen.py). Autocast does it for all; DeepSpeed computes without autocast.
     """
-    return not network.gated and "pure" in row.text("precision")
+    casts = network.gated and not row.text("model").startswith("qwen-")
+    return not casts and ("pure" in row.text("precision") or "zero" in _sharding(row))
 
 
 def _quant(row: Row) -> str:
@@ -246,7 +274,7 @@ def _quant(row: Row) -> str:
 
 def _precision(row: Row, card: GpuClass | None, lora: bool) -> str:
     text, weights = row.text("precision"), weights_dtype(row)
-    if text.startswith("fp32") or (not text and row.text("framework") in FP32_BY_DEFAULT):
+    if text.startswith("fp32"):
         return "tf32" if card is not None and card.bf16 else "fp32"
     half = "fp16_mixed" if ("fp16" in text and "bf16" not in text) or (card and not card.bf16) else "bf16_mixed"
     if lora:
@@ -278,7 +306,7 @@ def _sharding(row: Row) -> str:
     if gpus is None:
         raise Incomplete("the number of GPUs")
     if gpus == 1:
-        return "none"
+        return "zero2" if row.text("method") in DEEPSPEED_ON_ONE_GPU.get(_repository(row), ()) else "none"
     usual = usual_sharding(row)
     if not text and usual is not None:
         return usual

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.accuracy.benchmark import FIGURES, compared, headline, lengths_known
 from benchmarks.accuracy.measurements import Row
 from benchmarks.accuracy.predictions import KNOWN_SHARES, Comparison, Prediction, Predictor
-from benchmarks.accuracy.splits import family, inner_side, organisation, side
+from benchmarks.accuracy.splits import DOCUMENTED, family, inner_side, organisation, side
 from benchmarks.calibration.evidence import Evidence
 from benchmarks.calibration.fitting import Fit, Loss, fitted, read_free, values_at
 from benchmarks.calibration.intervals import Timed, time_spreads
@@ -235,13 +235,14 @@ def split_predictions(table: Table) -> dict[str, list[Prediction]]:
     everything = np.ones(len(table.rows), dtype=bool)
     parts = parts_judged(table, everything, "organisation")
     inner = parts_judged(table, everything, "configuration")
-    left_out: dict[str, list[Prediction]] = {"organisation": [], "organisation_unknown": []}
+    left_out: dict[str, list[Prediction]] = {"organisation": [], "organisation_unknown": [], DOCUMENTED: []}
     for part in parts:
         # The residuals of the others come from fits that have seen this part, as in cross-conformal prediction: fits
         # without both would be as many as pairs of organisations.
         others = [other for other in parts if other is not part]
         values = {**table.fixed, **spreads(table, others, of_sources=True, inner=inner)}
-        for split, rows in zip(left_out, (part.honest(), list(part.forgotten.values())), strict=True):
+        either = (part.honest(), list(part.forgotten.values()), list(part.named.values()))
+        for split, rows in zip(left_out, either, strict=True):
             left_out[split] += with_spreads(rows, values, table.library)
     return {**left_out, "configuration": _halves(table)}
 

@@ -154,9 +154,9 @@ def _peak(one: Prediction, scale: float, coefficients: MemoryCoefficients) -> fl
     assert found is not None
     name = {"device": "device_used"}.get(one.row.peak_kind, one.row.peak_kind)
     total = 0.0
-    for share, activations in found.activations:
+    for share, states, activations in found.settings:
         scaled = replace(activations, scale=scale)
-        setup = Setup(found.network, found.layout, found.states, scaled, found.stack)
+        setup = Setup(found.network, found.layout, states, scaled, found.stack)
         told = estimate_memory(setup, coefficients, one.usable_bytes)
         total += share * float(getattr(told, name))
     return max(total, 1.0 / GIB)

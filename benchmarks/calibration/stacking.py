@@ -129,8 +129,8 @@ class MemoryRows:
         for index, prediction in enumerate(predictions):
             found = prediction.configuration
             assert found is not None
-            for share, activations in found.activations:
-                states = traced_states(found.states, found.framework, library)
+            for share, plain, activations in found.settings:
+                states = traced_states(plain, found.framework, library)
                 parts = (found.layout, states, activations, found.stack)
                 items.append(Item(index, share, found.network, parts))
         measured = [p.peak.measured if p.peak is not None else np.nan for p in predictions]
@@ -200,8 +200,8 @@ class SpeedRows:
             assert found is not None and found.host is not None and prediction.speed is not None
             measured.append(prediction.speed.measured)
             tokens.append(float(tokens_per_step(found.layout)))
-            for share, activations in found.activations:
-                parts = (found.layout, found.states, activations, found.kernels, found.host.hardware)
+            for share, states, activations in found.settings:
+                parts = (found.layout, states, activations, found.kernels, found.host.hardware)
                 items.append(Item(index, share, found.network, parts))
         return cls(tuple(predictions), np.array(measured), np.array(tokens), tuple(batches(items)))
 

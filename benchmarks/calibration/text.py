@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.benchmark import FIGURES, summary
-from benchmarks.accuracy.splits import SPLITS, organisation
+from benchmarks.accuracy.splits import DOCUMENTED, SPLITS, organisation
 from benchmarks.accuracy.text import percent
 from benchmarks.calibration.files import Found, plain
 from benchmarks.calibration.held_out import Table, counts, folds, strangers, unfitted
@@ -22,7 +22,13 @@ def text_of(
     splits: Mapping[str, Any], groups: Mapping[str, Any], found: Mapping[str, Found], table: Table, name: str
 ) -> str:
     """Return the whole report; `found` is empty where nothing is calibrated for shipping."""
-    parts = [_head(table, name), table_of(splits), _classes(splits["organisation"]), _priors(table)]
+    parts = [
+        _head(table, name),
+        table_of(splits),
+        _documented(splits),
+        _classes(splits["organisation"]),
+        _priors(table),
+    ]
     if found:
         parts += [_measured(found), _rest(found)]
     parts += [_worst(groups[split][figure], split, figure) for split in SPLITS for figure in FIGURES]
@@ -39,6 +45,26 @@ def _head(table: Table, name: str) -> str:
         "Each row is judged by a fit without it, with spreads from other rows: without\n"
         "its whole organisation, or without its half of the configurations."
     )
+
+
+def _documented(splits: Mapping[str, Any]) -> str:
+    """Return memory where a framework that only the organisation left out has is forgotten, and where it is named."""
+    lines = [f"{'Memory, organisation left out':<{_NAME}}{'n':>6}{'forgotten':>14}{'documented':>14}"]
+    either = [splits[name] for name in ("organisation", DOCUMENTED)]
+    means = [figures["memory"]["organisations"] for figures in either]
+    named = {
+        "mean over organisations, MAPE, %": (means, "mape", "n"),
+        "mean over organisations, median, %": (means, "median_ape", "n"),
+        "median, %": ([figures["memory"] for figures in either], "median_ape", "n"),
+        "MAPE, %": ([figures["memory"] for figures in either], "mape", "n"),
+        "p90, %": ([figures["memory"] for figures in either], "p90_ape", "n"),
+        "false fit, %": ([figures["fit"] for figures in either], "false_fit", "n_oom"),
+        "false reject, %": ([figures["fit"] for figures in either], "false_reject", "n_ok"),
+    }
+    for said, (found, key, count) in named.items():
+        lines.append(f"{said:<{_NAME}}{found[0][count]:>6}" + "".join(f"{percent(one[key]):>14}" for one in found))
+    lines.append("A framework that nobody else has is forgotten, or has its documented accounting alone.")
+    return "\n".join(lines)
 
 
 def _classes(figures: Mapping[str, Any]) -> str:

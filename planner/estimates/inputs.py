@@ -175,7 +175,7 @@ class Activations:
     rope_factor: Numbers = 2  # 2: unfused rope, 1: fused or none
     ffn_units: Numbers = 4  # 4 gated, 3 fused SwiGLU, 2 plain
     sequence_parallel: Numbers = 0
-    quantised_no_checkpoint_factor: Numbers = 0  # 1: use k_frzq for a frozen quantised base (litgpt only)
+    quantised_no_checkpoint_factor: Numbers = 0  # 1: quantised linears keep their inputs (bitsandbytes): k_frzq
     compiled: Numbers = 0
     megatron_kernels: Numbers = 0  # 1: k_mws in place of k_ws
     working_factor: Numbers = 0.0  # >0 overrides k_ws (Unsloth 1.1)

@@ -47,7 +47,7 @@ class FrameworkProfile(Row):
     offloaded_checkpoints: bool = False
     selective: Literal["operators", "attention", "scores"] = "operators"
     fsdp_adapters_fp32_residual: bool = False
-    frozen_quantised_factor: bool = False
+    frozen_quantised_factor: bool = True
     load_whole: bool = False
     no_sync: bool = False
     resumes_adapters: bool = True

@@ -33,7 +33,7 @@ def library() -> Library:
 def set_up(**cells: str) -> tuple[States, Activations]:
     """States and activations of the row above with other cells; an empty one is unknown."""
     found: Any = configuration_of(Row(2, {k: v for k, v in {**SANTACODER, **cells}.items() if v}), library())
-    return found.states, found.activations[0][1]
+    return found.states, found.settings[0].activations
 
 
 @pytest.mark.parametrize(
@@ -117,3 +117,50 @@ def test_a_blank_precision_leaves_a_fit_open_where_it_decides() -> None:
     assert ("fit", "the precision") in blank.missing
     assert predictor.one(Row(2, {**cells, "precision": "bf16 pure", "weights_dtype": "bf16"})).fits
     assert not predictor.one(Row(2, {**cells, "precision": "bf16 mixed"})).fits
+
+
+NF4 = {"method": "qlora", "weight_quant": "nf4", "precision": "", "weights_dtype": "", "optimizer": "adamw"}
+
+
+def test_llama_factory_leaves_embedding_and_head_in_16_bit() -> None:
+    """Its own preparation casts neither, so a 4-bit base has 2 bytes there, no fp32 residuals and a plain loss."""
+    states, activations = set_up(**NF4, source="somebody/else:README.md")
+    assert (states.embedding_bytes, activations.residual_bytes, activations.logit_bytes) == (4.0, 4.0, 16.0)
+    states, activations = set_up(**NF4, source="hiyouga/LLaMA-Factory wiki")
+    assert (states.embedding_bytes, activations.residual_bytes, activations.logit_bytes) == (2.0, 2.0, 14.0)
+    assert states.weight_bytes == pytest.approx(0.5159)
+
+
+def test_a_frozen_bitsandbytes_base_keeps_inputs_whoever_trains_it() -> None:
+    """Its kernels save them (MatMul4Bit); torchao's, which torchtune quantises with, do not."""
+    kept = [
+        set_up(**NF4, act_ckpt="none", framework=name)[1].quantised_no_checkpoint_factor
+        for name in ("hf", "litgpt", "", "torchtune")
+    ]
+    assert kept == [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(("method", "bytes_per_logit"), [("qlora", 8.0), ("full", 8.0), ("lora", 14.0)])
+def test_scripts_of_qwen_with_deepspeed_have_no_autocast(method: str, bytes_per_logit: float) -> None:
+    """Its class casts no logits, and only the script for LoRA on one GPU runs without DeepSpeed."""
+    cells = {"model": "Qwen-7B", "params_b": "7.721", "layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "32"}
+    cells |= {"ffn": "11008", "vocab": "151936", "method": method, "precision": "bf16 mixed", "weights_dtype": ""}
+    cells |= {"weight_quant": "int4-gptq" if method == "qlora" else "none"}
+    assert set_up(**cells, source="QwenLM/Qwen:README.md")[1].logit_bytes == bytes_per_logit
+    assert set_up(**cells, source="somebody/else:README.md")[1].logit_bytes == 14.0
+
+
+def test_adapters_of_a_run_in_pure_16_bit_are_of_16_bit() -> None:
+    """Where no framework says otherwise: PEFT keeps them in fp32."""
+    lora = {"method": "lora", "precision": "bf16 pure"}
+    assert set_up(**lora, framework="")[0].adapter_bytes == 2.0
+    assert set_up(**lora, framework="hf")[0].adapter_bytes == 4.0
+
+
+def test_an_open_number_format_is_averaged() -> None:
+    """Megatron trains in fp32 unless a flag says otherwise, so a blank may be either."""
+    cells = {"framework": "megatron-deepspeed", "precision": "", "weights_dtype": "", "loss_kernel": "megatron"}
+    row = Row(2, {k: v for k, v in {**SANTACODER, **cells}.items() if v})
+    found = configuration_of(row, library())
+    assert [(one.share, one.activations.element_bytes) for one in found.settings] == [(0.5, 4), (0.5, 2)]
+    assert len(configuration_of(Row(2, {**row.cells, "precision": "bf16"}), library()).settings) == 1

@@ -78,8 +78,8 @@ def test_kernels_of_transformer_engine_come_with_what_its_recipes_do() -> None:
 def test_selective_checkpointing_is_that_of_the_kernels_stated() -> None:
     """Beside Megatron's softmax only the core of attention is computed again (arXiv 2205.05198)."""
     cells = {"act_ckpt": "selective", "attention": "eager (Megatron)"}
-    ((_, stated),) = set_up(framework="", **cells).activations
-    ((_, known),) = set_up(framework="megatron", **cells).activations
+    ((_, _, stated),) = set_up(framework="", **cells).settings
+    ((_, _, known),) = set_up(framework="megatron", **cells).settings
     assert stated.checkpointing == known.checkpointing == CHECKPOINT_MEGATRON_SELECTIVE
 
 

@@ -177,18 +177,20 @@ def test_partial_checkpointing_lies_between_none_and_full() -> None:
 
 def test_the_loss_kernel_of_the_row_replaces_that_of_the_profile() -> None:
     """Bytes per logit as the column says: 14, 8, 0.3, 4."""
-    sizes = [set_up(loss_kernel=name).activations[0][1].logit_bytes for name in ("hf", "fused", "liger", "fused-16bit")]
+    sizes = [
+        set_up(loss_kernel=name).settings[0].activations.logit_bytes for name in ("hf", "fused", "liger", "fused-16bit")
+    ]
     assert sizes == [14, 8, 0.3, 4]
     offloaded = {"framework": "unsloth", "loss_kernel": "fused", "act_ckpt": "full + cpu offload"}
-    assert set_up(**offloaded).activations[0][1].logit_bytes == 0.3
-    assert set_up(**{**offloaded, "act_ckpt": "full"}).activations[0][1].logit_bytes == 8  # before April 2024
+    assert set_up(**offloaded).settings[0].activations.logit_bytes == 0.3
+    assert set_up(**{**offloaded, "act_ckpt": "full"}).settings[0].activations.logit_bytes == 8  # before April 2024
 
 
 def test_checkpointing_words_reach_their_codes() -> None:
     """Kinds that a scenario cannot name are still told apart."""
 
     def code(**cells: str) -> Any:
-        return set_up(**cells).activations[0][1].checkpointing
+        return set_up(**cells).settings[0].activations.checkpointing
 
     assert code(act_ckpt="selective (every 2nd layer)") == setup.CHECKPOINT_EVERY_2ND
     assert code(act_ckpt="full + CPU offload") == setup.CHECKPOINT_OFFLOAD
@@ -337,9 +339,9 @@ def test_adapters_of_a_network_without_a_card_have_the_names_of_its_family() -> 
 def test_a_trainer_that_publishes_its_own_runs_does_what_it_does_by_default() -> None:
     """LLaMA-Factory and ms-swift checkpoint unless told otherwise; of other users of Transformers a blank is open."""
     blank = {"act_ckpt": "", "method": "lora", "framework": "hf"}
-    assert len(set_up(**blank, source="somebody/else:README.md").activations) == 2
+    assert len(set_up(**blank, source="somebody/else:README.md").settings) == 2
     for source in ("hiyouga/LLaMA-Factory wiki", "modelscope/ms-swift:docs/benchmark.md"):
-        ((share, found),) = set_up(**blank, source=source).activations
+        ((share, _, found),) = set_up(**blank, source=source).settings
         assert (share, found.checkpointing) == (1.0, setup.CHECKPOINT_FULL)
 
 

@@ -328,11 +328,11 @@ def test_the_techniques_in_use_are_those_of_the_recipe() -> None:
     "job", [PADDED, {"framework": "hf", "techniques": {"penalty_usd": {"eight_bit_optimizer": 3.0}}}]
 )
 def test_beaten_rows_are_never_the_best_of_their_method(job: Data) -> None:
-    """On no offer, in dollars, in hours and late, in either market; and they are most rows."""
+    """On no offer, in dollars, in hours and late, in either market; and they are many rows."""
     candidates = prepared(job).candidates[0]
     table, kept = candidates.table, ~candidates.beaten()
     label = np.asarray([recipe.method_label for recipe in candidates.recipes])[table.recipe]
-    assert 0 < kept.sum() < len(table) / 2
+    assert 0 < kept.sum() < 0.6 * len(table)
     for share in (0.0, 1.0):
         usd, late_usd = (one + table.penalty_usd for one in (table.cost_usd(share), table.late_cost_usd(share)))
         for figure in (usd, late_usd, table.hours(share), table.late_hours(share)):

@@ -311,13 +311,15 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     autocast = not x.lora and x.z == 0 and x.row["cast"] > 0
     boundary = x.h * (4 if x.prepared or x.wide or fsdp_residual or autocast else 2) * t / sp
     share = k["k_frz"] if x.lora else k["k_act"]
-    if x.quantised and x.frame.get("frozen_quantised_factor") and x.t["quant"] in ("nf4", "nf4_dq", "int8"):
+    if x.quantised and x.frame.get("frozen_quantised_factor", True) and x.t["quant"] in ("nf4", "nf4_dq", "int8"):
         share = k["k_frzq"]
     stored = (
         layers
         * {
             "none": share * compiled + 0.5 * inputs + k["e_sto"] * eager,
-            "selective": max(k["k_sel"] * compiled, boundary),
+            "selective": boundary
+            + (4 if x.wide else 2) * t * (2 * x.q + x.kv + x.f * x.routed()) / x.tp
+            + ((4 if x.wide else 2) * t * x.h / sp if x.arch["gated"] else 0.0),
             "megatron": layer,
             "full": boundary,
             "attention": boundary + (4 if x.wide else 2) * t * x.q / x.tp,

@@ -18,7 +18,12 @@ from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
-JOB = {"architecture": "mistral-7b", "work": {"tokens": "20M"}, "techniques": {"method": "lora", "weight_bits": 4}}
+JOB = {
+    "architecture": "mistral-7b",
+    "framework": "hf",
+    "work": {"tokens": "20M"},
+    "techniques": {"method": "lora", "weight_bits": 4},
+}
 
 
 def scenario(prices: dict[str, tuple[int, float]], **others: Any) -> Scenario:

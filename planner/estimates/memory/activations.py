@@ -53,6 +53,7 @@ class _Layer:
     scores: Numbers  # E, elements
     boundary: Numbers  # K, the input that full checkpointing keeps
     attention: Numbers  # the outputs of attention
+    products: Numbers  # the outputs of every second matrix product
 
 
 def activation_terms(
@@ -118,7 +119,18 @@ def _layer(
         scores=scores,
         boundary=network.hidden * activations.residual_bytes * tokens / split,
         attention=activations.element_bytes * tokens * q / layout.tensor,
+        products=activations.element_bytes * tokens * _every_second_product(network, layout, routed, split),
     )
+
+
+def _every_second_product(network: Network, layout: Layout, routed: int, split: Numbers) -> Numbers:
+    """Return the width of the outputs of every second matrix product of a layer, from the first on.
+
+    Of queries, keys, values, output, gate, up and down, in this order, those of queries, values, gate (without one: up)
+    and down (torchtitan, per-op selective checkpointing: `mm_count % 2`).
+    """
+    down = network.hidden / split if network.gated else 0.0
+    return (network.query_width + network.kv_width + network.ffn * routed) / layout.tensor + down
 
 
 def _exchanged_keys(network: Network, layout: Layout, activations: Activations, tokens: Numbers) -> Numbers:
@@ -161,7 +173,7 @@ def _stored(layer: _Layer, states: States, activations: Activations, k: MemoryCo
     bnb = bnb & np.not_equal(activations.quantised_no_checkpoint_factor, 0)
     share = np.where(bnb, k.k_frzq, np.where(frozen, k.k_frz, k.k_act))
     kept = share * layer.activations + 0.5 * layer.adapter_inputs + k.e_sto * layer.scores
-    selective = np.maximum(k.k_sel * layer.activations, layer.boundary)
+    selective = layer.boundary + layer.attention + layer.products
     stored = np.where(code == CHECKPOINT_FULL, layer.boundary, kept)
     stored = np.where(code == CHECKPOINT_KEEP_ATTENTION, layer.boundary + layer.attention, stored)
     stored = np.where(code == CHECKPOINT_SELECTIVE, selective, stored)

@@ -25,9 +25,8 @@ class MemoryCoefficients(Coefficients):
     k_ws: float  # working set of one layer, share of its activations
     k_act: float  # stored activations without checkpointing, all weights trained
     k_frz: float  # the same over a frozen base
-    k_frzq: float  # the same over a frozen 4-bit base, one framework only
+    k_frzq: float  # the same over a frozen base whose quantised linears keep their inputs
     k_comp: float  # compiled kernels, factor on stored activations
-    k_sel: float  # share of a layer kept by selective checkpointing
     c_in: float  # copies of adapter inputs
     e_att: float  # bytes per attention score in the working set of eager attention
     e_sto: float  # bytes per attention score kept for the backward pass

@@ -13,6 +13,7 @@ from planner.estimates.inputs import (
     CHECKPOINT_KEEP_ATTENTION,
     CHECKPOINT_MEGATRON_SELECTIVE,
     CHECKPOINT_NONE,
+    CHECKPOINT_SELECTIVE,
     Stack,
 )
 from planner.estimates.memory.activations import activation_terms
@@ -67,6 +68,20 @@ CHANGES = [
         {"activations": {**UNSAVED, "quantised_no_checkpoint_factor": 1}, "states": {**FROZEN, "quantised": 1}},
     ),
     ("stored_last", 132_000, {"activations": {**UNSAVED, "attention": ATTENTION_EAGER}}),  # 4 B per score
+    # Beside its input each layer keeps the outputs of attention, q, v, gate and down: (4 * 100 + 400) * 10 * 2 B.
+    ("stored_last", 4_000 + 2 * 16_000, {"activations": {"checkpointing": CHECKPOINT_SELECTIVE}}),
+    # Without a gate it ends with up: down would be the sixth.
+    (
+        "stored_last",
+        4_000 + 2 * 14_000,
+        {"activations": {"checkpointing": CHECKPOINT_SELECTIVE}, "network": {"gated": False}},
+    ),
+    # Cut over two ranks but for its input and the output of down.
+    (
+        "stored_last",
+        4_000 + 2 * 9_000,
+        {"activations": {"checkpointing": CHECKPOINT_SELECTIVE}, "layout": {"tensor": 2, "gpus": 2}},
+    ),
     (
         "stored_last",
         4_000 + 4_000,
