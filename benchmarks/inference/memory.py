@@ -23,7 +23,7 @@ the last prints MB of 10^6 bytes (premAI-io/benchmarks, common/memory_tracker.py
 WHOLE_GPU, POOL = "nvidia-smi", "reserved"
 CONTEXT_BYTES = 1343.0 * MIB
 """What kernels take once a first tensor is on a GPU (documentation of Transformers: model training anatomy). None of
-the engines here captures graphs."""
+the engines that are read so captures graphs."""
 EARLIER_RUNS = {
     ("autogptq", "gptq-int4 (compute fp32)"): {"weight_format": "gptq-int4 (compute fp16)"},
     ("litgpt", "fp32"): {"weight_format": "fp16", "weight_bits": "16"},
@@ -31,7 +31,8 @@ EARLIER_RUNS = {
 }
 """Engine and weights whose whole-GPU reading contains a run before it -> cells of that run. One process ran both, and
 held the first model until the second was loaded (premAI-io/benchmarks: `make_report` of common/utils.py, and the order
-in bench.py of each engine; Transformers and AutoAWQ drop the model first, CTranslate2 and llama.cpp give it back)."""
+in bench.py of each engine; Transformers and AutoAWQ drop the model first, CTranslate2 and llama.cpp give it back). The
+8 bits of LitGPT, third in that order, read less than its 16 bits, so that they were run by themselves."""
 ARENAS = ("onnxruntime",)
 """Engines whose arena grows to powers of two (ONNX Runtime: `arena_extend_strategy` is kNextPowerOfTwo by default)."""
 ROUNDED_ON_GPU = ("torchao (gpt-fast style)",)
