@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.serving import Serving
-from planner.library.schema import GpuSpec
+from planner.estimates.inference.inputs import ServedModel
+from planner.library.schema import Architecture, GpuSpec
 
 RENEWED = {"vllm": ((0, 8), "2025-03")}
 """First version of the present generation of an engine, and its month where a row names no version: the rewritten core
@@ -52,6 +53,16 @@ CACHES_8_BIT = (("trt-llm", "fp8"), ("trt-llm", "nvfp4"))
 """Engines and weights whose cache has 8 bits where a row does not say: the checkpoints that NVIDIA publishes in these
 formats set an FP8 cache (`kv_cache_quant_algo` of hf_quant_config.json), which TensorRT-LLM follows, and its table of
 speeds names them (docs/source/performance/perf-overview.md)."""
+KEPT_IN_16_BIT = (("vllm", "llama-3.1-405b", "fp8", "NVIDIA"),)
+"""Engine, model, format and vendor whose released checkpoint keeps attention and the first and last layer in 16 bit:
+Meta's FP8 weights of its largest model (arXiv:2407.21783, section 6.2). They weigh 61 GB on each of eight GPUs (log of
+vLLM in dstackai/benchmarks, gpu-usage.md: 56.77 GiB); AMD publishes one with all layers in 8 bit."""
+WHOLE_PROMPTS = ("vllm",)
+"""Engines whose earlier generation tries its longest text in one pass and gives the cache what is left. vLLM cut
+prompts into chunks by itself only on NVIDIA's GPUs and for models of more than 32,768 tokens (`EngineArgs`, 0.6), and
+its script for batches switched that off unless told otherwise (`benchmark_throughput.py`, 0.6)."""
+CHUNKED_FROM = 32_768.0
+"""Tokens of the longest text beyond which it did."""
 _VERSION = re.compile(r"(\d{1,2})\.(\d+)")
 
 
@@ -63,6 +74,33 @@ def as_run(serving: Serving, engine: str, version: str, gpu: GpuSpec) -> Serving
     if engine in UNWINDOWED and stated is not None and stated < UNWINDOWED[engine]:
         return replace(serving, model=replace(serving.model, window=0, window_share=0.0))
     return serving
+
+
+def kept_in_16_bit(architecture: Architecture, model: ServedModel, weight_bytes: float) -> ServedModel:
+    """Return a model whose attention and whose first and last layers weigh 16 bit, in weights of `weight_bytes`.
+
+    Example: 126 layers of 570 million weights of attention and two of 2.6 thousand million: 77 GB more at 8 bit.
+    """
+    a = architecture
+    attention = 2.0 * a.hidden * (a.heads + a.kv_heads) * a.head_dim
+    more = (a.layers * attention + 2.0 * 3.0 * a.hidden * a.ffn) * (2.0 / weight_bytes - 1.0)
+    return replace(model, dense_weights=model.dense_weights + more, stored_weights=model.stored_weights + more)
+
+
+def tries_whole_prompts(engine: str, older: bool, mode: str, gpu: GpuSpec, longest: float) -> bool:
+    """Return whether the engine's trial pass before it sizes the cache takes in its longest text at once."""
+    chunked = gpu.vendor == "NVIDIA" and longest > CHUNKED_FROM and mode != "fixed-batch"
+    return engine in WHOLE_PROMPTS and older and not chunked
+
+
+def trial_bytes(each: float, cached: float, room: float, longest: float) -> float:
+    """Return the bytes on one GPU of a trial pass over the longest text, given those of one token in the pass.
+
+    Where memory does not hold that text's pass and its cache (`cached` bytes a token), the longest text is shortened
+    until it does: the engine refuses to start otherwise. Example: 13 GB of room, 171 and 65 kB a token: 56,000 tokens,
+    whose pass takes 9.5 GB.
+    """
+    return each * min(longest, max(room, 0.0) / (each + cached))
 
 
 def version_of(text: str) -> tuple[int, int] | None:

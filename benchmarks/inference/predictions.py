@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.inference.rows import FIGURES, Measured
+from benchmarks.inference.rows import FIGURES, RESERVED_BYTES, Measured
 from planner.arrays import Flags, Floats
 from planner.configurations.serving import QUANTITIES, ServingColumns
 from planner.estimates.inference.batching import cycle_seconds, in_flight_at_rate
@@ -18,10 +18,6 @@ from planner.estimates.inference.inputs import ServedModel, ServingHardware, Ser
 from planner.estimates.inference.kv_cache import kv_bytes_per_token, mean_seen_tokens, requests_that_fit
 from planner.estimates.inference.latency import first_token_seconds, seconds_per_token
 from planner.estimates.inference.prefill import prefill_seconds, prompt_seconds
-from planner.units import GIB
-
-RESERVED_BYTES = 2.0 * GIB
-"""Activations and context of the device, in addition to weights and cache, where memory caps a batch: rounded."""
 
 
 def _rectangle(parts: Sequence[Sequence[int]]) -> NDArray[np.intp]:
@@ -49,6 +45,7 @@ class Table:
         self.most = np.array([r.most for r in rows])
         self.pool = np.array([r.pool for r in rows])
         self.usable = np.array([r.usable for r in rows])
+        self.trial = np.array([r.trial for r in rows])
         self.measured = {name: np.array([r.figures.get(name, np.nan) for r in rows]) for name in FIGURES}
 
     def depends(self, keys: Sequence[str]) -> Flags:
@@ -111,7 +108,7 @@ class Table:
         """Return the sequences in flight of one replica: stated, by arrivals, or what cap and memory allow."""
         gpus = hardware.tensor * hardware.pipeline
         weights = model.stored_weights * stack.weight_bytes / gpus
-        room = np.maximum(self.usable - weights - RESERVED_BYTES, 0.02 * self.usable)
+        room = np.maximum(self.usable - weights - RESERVED_BYTES - self.trial, 0.02 * self.usable)
         per_token = kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)
         fit = np.maximum(1.0, requests_that_fit(room, per_token, model, self.prompt + self.output * stack.held_share))
         stated = self.batch / self.replicas

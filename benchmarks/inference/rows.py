@@ -8,12 +8,26 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.accuracy.measurements import Row, read_table
-from benchmarks.inference.engine_facts import BARE_LABELS, CACHES_8_BIT, LIKE, OF_A_GENERATION, as_run, is_older
+from benchmarks.inference.engine_facts import (
+    BARE_LABELS,
+    CACHES_8_BIT,
+    KEPT_IN_16_BIT,
+    LIKE,
+    OF_A_GENERATION,
+    as_run,
+    is_older,
+    kept_in_16_bit,
+    trial_bytes,
+    tries_whole_prompts,
+)
+from planner.configurations.replicas.memory import widest_values
 from planner.configurations.serving import OTHER_ENGINE, Serving, serving_of
+from planner.estimates.inference.activations import activation_bytes
+from planner.estimates.inference.kv_cache import kv_bytes_per_token
 from planner.library.inference.engines import read_engines
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.units import GIB
@@ -33,6 +47,8 @@ CONFIGURATION_COLUMNS = (
     "model", "gpu", "num_gpus", "tp", "pp", "engine", "weight_bits", "weight_format", "kv_bits", "input_tokens",
     "output_tokens", "batch", "request_rate_per_s", "mode",
 )  # fmt: skip
+RESERVED_BYTES = 2.0 * GIB
+"""Activations and context of the device, in addition to weights and cache, where memory caps a batch: rounded."""
 FREE_SHARE = 0.3
 """Of a GPU that weights leave for the cache where a row does not say over how many GPUs the model is divided."""
 
@@ -54,6 +70,7 @@ class Measured:
     requests: float  # of the whole run, where all come at once; nan: not stated, as good as endless
     most: float  # in flight of one replica, where the row does not say: the default of the engine
     pool: bool
+    trial: float  # bytes of one GPU that a trial pass takes from the cache, beside what all engines keep free
     figures: Mapping[str, float]
 
     @property
@@ -142,27 +159,42 @@ def measured(row: Row, library: Library) -> Measured:
         architecture, gpu, library, engine=like, weights=weights, kv_bits=kv_bits, division=(tensor, pipeline)
     )
     serving = as_run(serving, row.text("engine"), row.text("engine_version"), gpu)
+    if (engine, architecture.name, weights, gpu.vendor) in KEPT_IN_16_BIT:
+        serving = replace(serving, model=kept_in_16_bit(architecture, serving.model, serving.weight_bytes))
     weight_bytes = serving.model.stored_weights * serving.weight_bytes / (tensor * pipeline)
     if weight_bytes > gpu.usable_gib * GIB:
         raise Unpredictable("weights larger than the memory of the GPUs, as with offloading")
     prompt, output = _lengths(row)
     single = row.text("mode") == "single-stream"
+    older = is_older(engine, row.text("engine_version"), row.text("date"))
+    usable = gpu.usable_gib * GIB * (profile.share if profile and profile.pool else 1.0)
+    trial = 0.0
+    if tries_whole_prompts(engine, older, row.text("mode"), gpu, architecture.max_sequence):
+        trial = _trial(serving, architecture, usable - weight_bytes - RESERVED_BYTES)
     return Measured(
         row=row,
         engine=engine,
         serving=serving,
-        usable=gpu.usable_gib * GIB * (profile.share if profile and profile.pool else 1.0),
+        usable=usable,
         replicas=max(1, gpus // (tensor * pipeline)),
         prompt=prompt,
         output=output,
         batch=row.positive("batch") or (1.0 if single else float("nan")),
         rate=_rate(row),
-        older=is_older(engine, row.text("engine_version"), row.text("date")),
+        older=older,
         requests=row.positive("requests") or float("nan"),
         most=float(profile.sequences) if profile else OTHER_SEQUENCES,
         pool=profile is not None and profile.pool,
+        trial=trial,
         figures=figures,
     )
+
+
+def _trial(serving: Serving, architecture: Architecture, room: float) -> float:
+    a = architecture
+    each = float(activation_bytes(a.hidden, widest_values(a), 1.0, 0.0, 0.0, serving.tensor))
+    cached = float(kv_bytes_per_token(serving.model, serving.kv_bytes, serving.tensor, serving.pipeline))
+    return trial_bytes(each, cached, room, a.max_sequence)
 
 
 def _named(row: Row, library: Library) -> tuple[Architecture, GpuSpec]:

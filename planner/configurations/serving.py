@@ -49,15 +49,19 @@ class Serving:
     keys: Mapping[str, tuple[str, ...]]  # quantity -> coefficients that multiply it
 
 
-def served_model(architecture: Architecture, weights: WeightFormat) -> ServedModel:
-    """Return the dimensions of an architecture; embeddings kept in another format than the rest weigh in its bytes."""
+def served_model(architecture: Architecture, weights: WeightFormat, rounds_head: bool = False) -> ServedModel:
+    """Return the dimensions of an architecture; embeddings kept in another format than the rest weigh in its bytes.
+
+    `rounds_head`: the output head has the format of the rest where it is a matrix of its own.
+    """
     a = architecture
     table = float(a.vocab * a.hidden)
     matrices = 2 if a.gated else 1
     each_expert = (matrices + 1.0) * a.hidden * a.ffn
     experts = a.experts * each_expert * (a.layers - a.dense_layers) if a.experts else 0.0
     scale = weights.head / 8.0 / weights.bytes if weights.head else 1.0  # bytes of the head over those of a weight
-    head, extra = table * scale, 0.0 if a.tied_embeddings else table * scale
+    extra = 0.0 if a.tied_embeddings else table * scale
+    head = table if rounds_head and not a.tied_embeddings else table * scale
     body = a.parameters - experts - table * (1 if a.tied_embeddings else 2)
     met = a.active_parameters - table * (1 if a.tied_embeddings else 2) + table
     return ServedModel(
@@ -106,7 +110,7 @@ def serving_of(
     loops = profile is not None and profile.loops_experts
     base = dict.fromkeys(QUANTITIES, 1.0) | {
         "bandwidth": reach * form.bytes / (form.moved or form.bytes),
-        "cache_bandwidth": reach,
+        "cache_bandwidth": reach / (cache_moves(architecture) if profile is not None and profile.copies_cache else 1.0),
         "flops": peak,
         "attention_flops": attention,
         "link_bytes_per_second": per_link,
@@ -136,7 +140,19 @@ def serving_of(
         "sequences": by_engine("sequences"),
     }  # fmt: skip
     held = GROWING_SHARE if profile is None else profile.held_share
-    return Serving(served_model(architecture, form), *division, form.bytes, kv_bits / 8.0, held, base, keys)
+    model = served_model(architecture, form, profile is not None and profile.rounds_head)
+    return Serving(model, *division, form.bytes, kv_bits / 8.0, held, base, keys)
+
+
+def cache_moves(architecture: Architecture) -> float:
+    """Return how often the cache passes through memory in a step of an engine that copies it.
+
+    Read and written one token longer, read once more by attention; with fewer heads of keys than of queries also read
+    to be repeated for each query head, and then written and read as often as they are. Example: 32 query heads on 8:
+    2 + 1 + 2 * 4 = 11 times; 3 times where each query head has its own.
+    """
+    repeats = 1.0 if architecture.kv_lora_rank else architecture.heads / architecture.kv_heads
+    return 3.0 + 2.0 * repeats if repeats > 1.0 else 3.0
 
 
 def has_peer_access(gpu: GpuSpec) -> bool:

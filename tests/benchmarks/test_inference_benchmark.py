@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.inference.benchmark import main
-from benchmarks.inference.engine_facts import as_run, is_older
+from benchmarks.inference.engine_facts import as_run, is_older, kept_in_16_bit, trial_bytes
 from benchmarks.inference.files import calibration_text
 from benchmarks.inference.fitting import disjoint, fit
 from benchmarks.inference.judge import Judged, figures, gpu_pairs, judged, known_for, spreads
@@ -122,7 +123,45 @@ def test_kernels_without_a_path_for_few_rows_move_more_bytes(tmp_path: Path) -> 
     rows, _ = collected(tmp_path / "t.csv", *({**cells, "weight_bits": b, "weight_format": f} for b, f in wanted))
     reach = LIBRARY.gpu("H100-80GB").memory_bandwidth_gb_s * 1e9
     shares = [row.serving.base["bandwidth"] / reach for row in rows]
-    assert shares == pytest.approx([1 / 9, 0.52 / 4.52, 1.0])
+    assert shares == pytest.approx([1 / 9, 0.5625 / 4.5625, 1.0])
+
+
+def test_an_earlier_vllm_gives_its_cache_what_a_trial_pass_leaves(tmp_path: Path) -> None:
+    """Batches of 0.6 try 131,072 tokens of (4 * 4,096 + 3 * 14,336) * 2 bytes; servers cut them on NVIDIA's GPUs.
+
+    Where 10 GB are left the longest text is what fits with its cache of 131,072 bytes a token.
+    """
+    old = {"engine_version": "0.6.3", "mode": "fixed-batch", "batch": 4}
+    cells = (
+        {**old},
+        {**old, "mode": "server"},
+        {**old, "mode": "server", "gpu": "MI300X"},
+        {**old, "engine_version": "1"},
+    )
+    rows, _ = collected(tmp_path / "t.csv", *cells)
+    assert [row.trial for row in rows] == pytest.approx([131_072 * 118_784.0, 0.0, 131_072 * 118_784.0, 0.0])
+    assert trial_bytes(118_784.0, 131_072.0, 10e9, 131_072) == pytest.approx(10e9 * 118_784 / (118_784 + 131_072))
+    assert trial_bytes(1.0, 1.0, -5.0, 131_072) == 0.0
+
+
+def test_a_trial_pass_leaves_room_for_fewer_requests(tmp_path: Path) -> None:
+    """On an H100 the batch of 256 long requests shrinks with the room."""
+    cells = {"engine_version": "0.6.3", "mode": "fixed-batch", "batch": 256, "input_tokens": 3000}
+    rows, _ = collected(tmp_path / "t.csv", cells)
+    without = [replace(row, trial=0.0) for row in rows]
+    values = OTHERS | TRUTH
+    assert Table(rows).predict(values)["throughput"] < Table(without).predict(values)["throughput"]
+
+
+def test_the_largest_llama_keeps_attention_in_16_bit() -> None:
+    """126 layers of attention and two layers of three matrices once more: 61 GB on each of eight GPUs, as logged."""
+    library = read_library(["llama-3.1-405b"])
+    card, gpu = library.architecture("llama-3.1-405b"), library.gpu("H100-80GB")
+    model = serving_of(card, gpu, library, engine="vllm", weights="fp8", division=(8, 1)).model
+    kept = kept_in_16_bit(card, model, 1.0)
+    attention = 2 * 16_384 * (128 + 8) * 128
+    assert kept.stored_weights - model.stored_weights == 126 * attention + 2 * 3 * 16_384 * 53_248
+    assert float(kept.stored_weights) / 8 == pytest.approx(56.7677 * 2**30, rel=0.002)
 
 
 def test_engines_without_a_profile_launch_as_what_they_build_on(tmp_path: Path) -> None:

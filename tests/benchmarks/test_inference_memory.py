@@ -47,11 +47,12 @@ def test_the_peak_is_that_of_the_prompts_or_of_the_last_token(tmp_path: Path) ->
     assert early.predicted == pytest.approx(weights + 2 * 4000 * TOKEN + 2 * 4000 * hidden * 2 + logits)
 
 
-def test_what_a_whole_gpu_shows_has_the_overhead_and_allocators_count_in_powers_of_ten(tmp_path: Path) -> None:
-    """2 GiB of context in the coefficients; 16 GB are not 16 GiB."""
+def test_what_a_whole_gpu_shows_has_the_kernels_and_units_are_those_of_the_reading(tmp_path: Path) -> None:
+    """1,343 MiB of kernels; 16 GB are not 16 GiB, and megabytes of 10^6 bytes are over 1,024."""
     rows = read_rows(table(tmp_path / "t.csv", {}, {"mem_kind": "nvidia-smi"}, {"mem_kind": "reserved"}))
     (tensors, whole, pool), _ = collect_peaks(rows, LIBRARY)
-    assert whole.predicted - tensors.predicted == pytest.approx(2 * GIB)
+    assert whole.predicted - tensors.predicted == pytest.approx(1343 * 2**20)
+    assert whole.measured == 16 * 1024e6
     assert pool.measured == 16e9 and pool.predicted == tensors.predicted
 
 
@@ -94,3 +95,47 @@ def test_the_cache_of_the_longest_text_is_taken_at_once_by_exllamav2(tmp_path: P
     hidden = 4 * 4096 + 3 * 14336
     activations = 2 * 1000 * hidden * 2 + 2 * 128256 * 8
     assert whole.predicted - grown.predicted == pytest.approx(2 * (131_072 - 4_000) * TOKEN + activations)
+
+
+def test_a_pool_keeps_what_rounding_widening_and_tuning_took(tmp_path: Path) -> None:
+    """torchao: 256 MB of tuning in all formats; of the head of 525 million weights 2, 6 or 9 bytes each."""
+    torchao = {"engine": "torchao (gpt-fast style)", "mode": "single-stream", "batch": 1, "gpu": "H100-80GB"}
+    wanted = ((16, "bf16"), (8, "int8wo"), (8, "float8wo"), (4, "uintx-4-64-hqq"))
+    changes = [{**torchao, "weight_bits": bits, "weight_format": form} for bits, form in wanted]
+    pools = read_rows(table(tmp_path / "t.csv", *({**one, "mem_kind": "reserved"} for one in changes)))
+    tensors = read_rows(table(tmp_path / "u.csv", *changes))
+    kept = [
+        pool.predicted - tensor.predicted
+        for pool, tensor in zip(collect_peaks(pools, LIBRARY)[0], collect_peaks(tensors, LIBRARY)[0], strict=True)
+    ]
+    head = 128_256 * 4_096
+    assert kept == pytest.approx([256e6, 256e6 + 2 * head, 256e6 + 6 * head, 256e6 + 9 * head])
+
+
+def test_a_reading_of_a_process_that_held_two_models_has_both(tmp_path: Path) -> None:
+    """ExLlamaV2 in 8 bits after 4 bits: the tensors of both runs and kernels once."""
+    cells = {"engine": "exllamav2", "mem_kind": "nvidia-smi", "gpu": "H200", "batch": 1}
+    eight, four = ({**cells, "weight_bits": bits, "weight_format": f"int{bits}"} for bits in (8, 4))
+    (both, first), _ = collect_peaks(read_rows(table(tmp_path / "t.csv", eight, four)), LIBRARY)
+    (alone, _), _ = collect_peaks(
+        read_rows(table(tmp_path / "u.csv", {**eight, "mem_kind": "allocated"}, four)), LIBRARY
+    )
+    assert both.predicted == pytest.approx(alone.predicted + first.predicted)
+
+
+def test_an_arena_grows_to_a_power_of_two(tmp_path: Path) -> None:
+    """16.1 GB of weights and more take 17.2 GB in ONNX Runtime, and kernels."""
+    cells = {"engine": "onnxruntime", "mem_kind": "nvidia-smi", "batch": 1, "input_tokens": 100, "output_tokens": 100}
+    (one,), _ = collect_peaks(read_rows(table(tmp_path / "t.csv", cells)), LIBRARY)
+    assert one.predicted == pytest.approx(2**34 + 1343 * 2**20)
+
+
+def test_autoawq_takes_a_cache_of_2048_tokens_where_no_lengths_are_stated(tmp_path: Path) -> None:
+    """A short prompt of unknown length, and 128 tokens of answer: 2,048 tokens of cache in place of 128."""
+    four = {"weight_bits": 4, "weight_format": "awq", "mode": "single-stream", "batch": 1, "output_tokens": ""}
+    rows = read_rows(table(tmp_path / "t.csv", *({**four, "engine": "autoawq", "input_tokens": t} for t in ("", 1))))
+    (default, stated), _ = collect_peaks(rows, LIBRARY)
+    hidden, logits, scores = 4 * 4096 + 3 * 14336, 128256 * 8, 8 * 32
+    assert default.predicted - stated.predicted == pytest.approx(
+        2048 * TOKEN + 2 * hidden + logits + scores - max(129 * TOKEN, TOKEN + 2 * hidden + logits + scores)
+    )

@@ -66,9 +66,9 @@ def _usd(plan: Plan) -> float:
 @pytest.mark.long
 def test_what_if_adds_up_and_has_the_keys_of_either_alone(scenario: str, plan: Plan) -> None:
     """The dollars of jobs and service together are the difference, each side is the plan of solve."""
-    changes = ("--set", "jobs.tune.work.tokens=40e6", "--set", "jobs.chat.latency.tpot=60ms")
+    changes = ("--set", "jobs.tune.work.tokens=40e6", "--set", "jobs.chat.latency.tpot=30ms")
     found = answer("what-if", scenario, *changes)
-    after = solve(both("jobs.tune.work.tokens=40e6", "jobs.chat.latency.tpot=60ms"))
+    after = solve(both("jobs.tune.work.tokens=40e6", "jobs.chat.latency.tpot=30ms"))
     assert after.cost_usd is not None
     assert found["after"]["cost_usd"]["expected"] == pytest.approx(after.cost_usd.expected)
     assert found["before"]["cost_usd"]["expected"] == pytest.approx(_usd(plan))
@@ -80,7 +80,7 @@ def test_what_if_adds_up_and_has_the_keys_of_either_alone(scenario: str, plan: P
     assert found["delta"]["cost_usd"] == pytest.approx(whole)
     assert {"bill", "changes", "delta"} <= job.keys() and {"changes", "proven_usd_per_month"} <= service.keys()
     text = "\n".join(lines_of("what-if", scenario, *changes))
-    assert "in all" in text.split("\n")[0] and "\ntune\n" in text and "less a month" in text
+    assert "in all" in text.split("\n")[0] and "\ntune\n" in text and "more a month" in text
 
 
 @pytest.mark.slow
@@ -96,11 +96,11 @@ def test_what_does_not_change_is_named(scenario: str, plan: Plan) -> None:
 @pytest.mark.slow
 def test_a_row_of_vary_is_a_plan_of_both(scenario: str, plan: Plan) -> None:
     """Dollars in all, the machines of the job, and the fleet of the service with its dollars of a month."""
-    found = answer("what-if", scenario, "--vary", "jobs.chat.latency.tpot=[40ms, 60ms]")
-    same, looser = found["cells"]
+    found = answer("what-if", scenario, "--vary", "jobs.chat.latency.tpot=[40ms, 30ms]")
+    same, tighter = found["cells"]
     assert same["cost_usd"] == pytest.approx(_usd(plan))
-    assert looser["cost_usd"] < same["cost_usd"] and looser["jobs"] == same["jobs"]
-    assert looser["services"][0]["usd_per_month"] < same["services"][0]["usd_per_month"]
+    assert tighter["cost_usd"] > same["cost_usd"] and tighter["jobs"] == same["jobs"]
+    assert tighter["services"][0]["usd_per_month"] > same["services"][0]["usd_per_month"]
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ import pytest
 
 from planner.configurations.serving import (
     ServingColumns,
+    cache_moves,
     coefficient_factors,
     has_peer_access,
     served_model,
@@ -62,6 +63,31 @@ def test_an_engine_that_loops_over_experts_launches_the_kernels_of_each(library:
         for engine, name in (("hf", "mixtral-8x7b"), ("hf", "llama-3.1-8b"), ("vllm", "mixtral-8x7b"))
     }
     assert list(launches.values()) == [3.0, 1.0, 1.0]
+
+
+def test_an_engine_that_copies_its_cache_moves_it_several_times(library: Library) -> None:
+    """Mixtral and Llama 3.1 have 8 heads of keys for 32 of queries: 3 + 2 * 4 times; two for fourteen: 3 + 2 * 7."""
+    reach = library.gpu("A100-80GB").memory_bandwidth_gb_s * 1e9
+    moves = [
+        reach
+        / serving_of(library.architecture(name), library.gpu("A100-80GB"), library, engine=engine, weights="bf16").base[
+            "cache_bandwidth"
+        ]
+        for engine, name in (("hf", "mixtral-8x7b"), ("hf", "qwen2.5-0.5b"), ("vllm", "mixtral-8x7b"))
+    ]
+    assert moves == pytest.approx([11.0, 17.0, 1.0])
+    every = library.architecture("llama-3.1-8b").model_copy(update={"kv_heads": 32})
+    assert cache_moves(every) == 3.0
+
+
+def test_a_head_that_an_engine_rounds_weighs_as_the_rest(library: Library) -> None:
+    """gpt-fast rounds the head and leaves the table of embeddings in 16 bit; a tied head is that table."""
+    fp8 = read_engines().formats["fp8"]
+    table = 128_256 * 4_096
+    model = served_model(library.architecture("llama-3.1-8b"), fp8, rounds_head=True)
+    assert model.stored_weights == 8_030_261_248 - 2 * table + (1 + 2) * table
+    tied = library.architecture("qwen2.5-0.5b")
+    assert served_model(tied, fp8, rounds_head=True) == served_model(tied, fp8)
 
 
 def test_products_of_4_bits_need_a_gpu_that_has_them(library: Library) -> None:

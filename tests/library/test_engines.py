@@ -17,9 +17,19 @@ def test_each_engine_loads_formats_that_exist() -> None:
 
 
 def test_formats_take_at_least_their_bits() -> None:
-    """Scales come on top of the bits that give a format its name."""
-    for form in read_engines().formats.values():
+    """Scales come on top of the bits that give a format its name; of pairs one weight and its place are kept."""
+    formats = dict(read_engines().formats)
+    sparse = formats.pop("int4-sparse")
+    for form in formats.values():
         assert form.bits / 8 <= form.bytes <= 1.25 * form.bits / 8
+    assert sparse.bytes == (4 + 2) / 8 / 2 + 16 / 8 / 64
+
+
+def test_formats_by_groups_have_a_scale_and_a_zero_for_each() -> None:
+    """Two 16-bit numbers for 32 or 64 weights of 4 bits: 5 and 4.5 bits."""
+    formats = read_engines().formats
+    assert [formats[name].bytes for name in ("int4-g32", "int4-g64")] == [5 / 8, 4.5 / 8]
+    assert read_engines().format_behind("int4wo-64") == "int4-g64"
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ class Engine(Row):
     capability: float
     loops_experts: bool = False
     reserves: bool = False
+    copies_cache: bool = False
+    rounds_head: bool = False
     names: tuple[str, ...]
     source: str
 
