@@ -159,7 +159,7 @@ def _evaluation_options(
     tokens = evaluated_tokens(job, shape)
     weights = architecture.download_gb
     for label, offer in zip(market.separate_labels, market.separate_offers, strict=True):
-        worked = _evaluation_seconds(job, architecture, shape.network, offer, library, tokens)
+        worked = _evaluation_seconds(job, architecture, shape.network, offer, library, tokens, stages)
         if worked is None:
             continue
         pull = download_rate(offer, library)
@@ -174,25 +174,31 @@ def _evaluation_options(
 
 
 def _evaluation_seconds(
-    job: Job, architecture: Architecture, network: Network, offer: Offer, library: Library, tokens: float
+    job: Job,
+    architecture: Architecture,
+    network: Network,
+    offer: Offer,
+    library: Library,
+    tokens: float,
+    stages: StageCoefficients,
 ) -> float | None:
     """Return the seconds in which an offer evaluates one run; None where it cannot."""
     wanted = job.stages.evaluation
     if wanted is None or wanted.requests is None:
-        rate = _forward_rate(job, network, offer, library)
+        rate = _forward_rate(job, network, offer, library, stages)
         return None if rate is None else tokens / rate
     if "one_gpu" not in wanted.on or not offer.rents_gpus or offer.gpus != 1 or offer.usd_per_hour is None:
         return None
     answering = generating_on(job, architecture, offer.card, 1, library, only_16_bits=True)
-    compiling = StageCoefficients.of(library.calibrations["stages"].values).compile_seconds
-    return None if answering is None else answering.seconds(1) + compiling
+    return None if answering is None else answering.seconds(1) + stages.compile_seconds
 
 
-def _forward_rate(job: Job, network: Network, offer: Offer, library: Library) -> float | None:
+def _forward_rate(
+    job: Job, network: Network, offer: Offer, library: Library, stages: StageCoefficients
+) -> float | None:
     """Return the tokens per second that an offer evaluates; None where it cannot."""
     wanted = job.stages.evaluation
     assert wanted is not None
-    stages = StageCoefficients.of(library.calibrations["stages"].values)
     if offer.is_cpu:
         ram = (offer.ram_gb or 0.0) * GB
         if "cpu" not in wanted.on or not evaluation_fits(network.parameters, ram, stages):

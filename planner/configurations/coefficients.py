@@ -6,7 +6,7 @@ This is the one place where names become coefficients; candidates and audit both
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.configurations.latents import latent_cache
 from planner.configurations.memory_margin import framework_spread
@@ -58,34 +58,43 @@ class RecipeCoefficients:
     kernels: Kernels
 
 
-def recipe_coefficients(recipe: Recipe, job: Job, network: Network, library: Library) -> RecipeCoefficients:
-    """Return the numbers of one recipe under its framework, whatever GPU it runs on."""
+def recipe_coefficients(
+    recipe: Recipe, job: Job, network: Network, library: Library, shared: dict[object, Any] | None = None
+) -> RecipeCoefficients:
+    """Return the numbers of one recipe under its framework, whatever GPU it runs on.
+
+    `shared` keeps, from one recipe of the job to the next, what many of them have in common.
+    """
+    shared = {} if shared is None else shared
     framework = framework_of(library, recipe.framework)
     table = library.techniques
-    prepared = _is_kbit_prepared(recipe, framework, table)
+    prepared, where = _is_kbit_prepared(recipe, framework, table), _where_states_are(recipe, framework, table)
     if recipe.method == "full":
-        states = _full_training_states(recipe, network, framework, table)
+        states = _full_training_states(recipe, network, framework, table, where)
     else:
-        states = _lora_states(recipe, job, network, framework, table, prepared)
-    fully_sharded = recipe.zero_stage == 3
+        states = _lora_states(recipe, job, network, framework, table, prepared, where)
     activations = _activations(recipe, network, framework, table, prepared, states)
     if recipe.caches_latents and (cache := latent_cache(job, library.architecture(job.architecture))):
         activations = replace(activations, token_share=cache.token_share)
-    hosted = table.values.offload.values[recipe.offload]
-    states = replace(
-        states,
-        no_sync_full_gradients=int(framework.no_sync and fully_sharded),
-        load_whole=int(framework.load_whole and fully_sharded),
-        host_weights=int(hosted.weights),
-        host_optimizer=int(hosted.optimizer),
-        paged_optimizer=int(table.values.optimizer.values[recipe.optimizer].paged),
-    )
-    return RecipeCoefficients(
-        states=states,
-        activations=activations,
-        stack=_stack(recipe, job, network, library),
-        kernels=_kernels(recipe, framework, table, library.calibrations["kernels"], network),
-    )
+    of_stack = (recipe.framework, recipe.caches_latents)
+    if of_stack not in shared:
+        shared[of_stack] = _stack(recipe, job, network, library)
+    of_kernels = (recipe.framework, recipe.sharding, recipe.attention, recipe.weight_bits, recipe.quant)
+    if of_kernels not in shared:
+        shared[of_kernels] = _kernels(recipe, framework, table, library.calibrations["kernels"], network)
+    return RecipeCoefficients(states, activations, shared[of_stack], shared[of_kernels])
+
+
+def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> dict[str, int]:
+    """Return the fields of `States` that say what stays whole, and what is in host memory."""
+    fully_sharded, hosted = recipe.zero_stage == 3, table.values.offload.values[recipe.offload]
+    return {
+        "no_sync_full_gradients": int(framework.no_sync and fully_sharded),
+        "load_whole": int(framework.load_whole and fully_sharded),
+        "host_weights": int(hosted.weights),
+        "host_optimizer": int(hosted.optimizer),
+        "paged_optimizer": int(table.values.optimizer.values[recipe.optimizer].paged),
+    }
 
 
 def _is_kbit_prepared(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> bool:
@@ -95,7 +104,13 @@ def _is_kbit_prepared(recipe: Recipe, framework: FrameworkProfile, table: Techni
 
 
 def _lora_states(
-    recipe: Recipe, job: Job, network: Network, framework: FrameworkProfile, table: TechniqueTable, prepared: bool
+    recipe: Recipe,
+    job: Job,
+    network: Network,
+    framework: FrameworkProfile,
+    table: TechniqueTable,
+    prepared: bool,
+    where: dict[str, int],
 ) -> States:
     adapters = table.bytes.adapters[framework.adapters].model_dump()
     try:
@@ -127,6 +142,7 @@ def _lora_states(
         adapted_linears=float(count.linears_per_layer),
         gathered_bytes=weight if quantised else 2.0,
         **adapters,
+        **where,
     )
 
 
@@ -162,7 +178,7 @@ def _scheme_row(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTab
 
 
 def _full_training_states(
-    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable
+    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable, where: dict[str, int]
 ) -> States:
     row = table.bytes.training[_scheme_row(recipe, framework, table)].model_dump()
     optimizer = table.bytes.optimizers.get(recipe.optimizer)
@@ -175,7 +191,8 @@ def _full_training_states(
         row["step_bytes"] = 0.0
     if optimizer:  # the largest matrix is the embedding; as bytes per trained weight
         row["step_bytes"] = optimizer.largest_bytes * network.vocab * network.hidden / network.parameters
-    return States(frozen=0, quantised=0, embedding_bytes=row["weight_bytes"], trainable=network.parameters, **row)
+    trained = network.parameters
+    return States(frozen=0, quantised=0, embedding_bytes=row["weight_bytes"], trainable=trained, **row, **where)
 
 
 def _activations(

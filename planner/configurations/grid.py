@@ -109,7 +109,8 @@ def grid_inputs(
     `known` keeps the coefficients of recipes from one grid to the next: most of them are tried on many.
     """
     known = {} if known is None else known
-    known |= {one: recipe_coefficients(one, job, shape.network, library) for one in recipes if one not in known}
+    shared: dict[object, Any] = {}
+    known |= {one: recipe_coefficients(one, job, shape.network, library, shared) for one in recipes if one not in known}
     setups = [known[recipe] for recipe in recipes]
 
     def column(values: Sequence[float]) -> Any:
