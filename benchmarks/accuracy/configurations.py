@@ -57,7 +57,7 @@ LOSS_ROWS = {"fused-16bit": "chunked"}
 """Loss kernels that a table names otherwise than models/techniques: logits in 16 bit and one chunk."""
 
 ONE_STEP_BY_DEFAULT = ("maxtext",)
-"""Frameworks that take a global batch in one micro-step unless told otherwise."""
+"""Frameworks that take a global batch in one micro-step by default."""
 
 BATCH_DECIDES = ("neuronx",)
 """Frameworks whose runs accumulate over hundreds of micro-batches: without the global batch no step can be told."""

@@ -9,7 +9,7 @@ LONGEST_OVER_MEAN = 14.0
 predictions.py assumes: exp(4.107 * 0.703 - 0.703^2 / 2)."""
 
 DEFAULT_MEANS = {"torchtune": 1304 / LONGEST_OVER_MEAN, "litgpt": 1304 / LONGEST_OVER_MEAN}
-"""Mean tokens of the set that a framework's recipes train on unless told otherwise: both take Alpaca, whose longest
+"""Mean tokens of the set that a framework's recipes train on by default: both take Alpaca, whose longest
 sample has 1,304 Llama-2 tokens (litgpt's tables of resources)."""
 
 

@@ -33,7 +33,7 @@ STATED_MONTHS = {
     (f"{_AO}/workflows/training.md", "b200 (power limited)"): "2025-08",
     (f"{_AO}/eager_tutorials/pretraining.rst", "h100-sxm"): "2025-06",
 }
-"""Months of runs that a document states beside its tables (releases, nightly builds or the lines of a log), by GPU."""
+"""Months of runs that a document states next to its tables (releases, nightly builds or the lines of a log), by GPU."""
 
 _MONTH = re.compile(r"(?:_|@)(20\d\d)-?(\d\d)")
 _NOW = "9999-99"

@@ -60,7 +60,7 @@ vLLM in dstackai/benchmarks, gpu-usage.md: 56.77 GiB); AMD publishes one with al
 WHOLE_PROMPTS = ("vllm",)
 """Engines whose earlier generation tries its longest text in one pass and gives the cache what is left. vLLM cut
 prompts into chunks by itself only on NVIDIA's GPUs and for models of more than 32,768 tokens (`EngineArgs`, 0.6), and
-its script for batches switched that off unless told otherwise (`benchmark_throughput.py`, 0.6)."""
+its script for batches switched that off by default (`benchmark_throughput.py`, 0.6)."""
 CHUNKED_FROM = 32_768.0
 """Tokens of the longest text beyond which it did."""
 _VERSION = re.compile(r"(\d{1,2})\.(\d+)")

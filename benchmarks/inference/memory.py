@@ -46,7 +46,7 @@ TUNING_BYTES = 256e6
 """Engines that try variants of compiled kernels (`coordinate_descent_tuning`), and what Triton fills to empty the cache
 of the GPU before each try (`do_bench` of triton/testing.py)."""
 FUSED_BESIDE, SCORED = ("autoawq",), ("autoawq",)
-"""Engines that keep the projections to queries, keys and values beside their fused copy, and engines that write out the
+"""Engines that keep the projections to queries, keys and values next to their fused copy, and those that write out the
 scores of a prompt's attention (AutoAWQ 0.1: fused blocks, attention without a fused kernel)."""
 SCORE_BYTES = 8.0
 """Of one score at the peak: in 16 bit, its softmax in 32 bit, and that in 16 bit again."""

@@ -70,7 +70,7 @@ class Measured:
     requests: float  # of the whole run, where all come at once; nan: not stated, as good as endless
     most: float  # in flight of one replica, where the row does not say: the default of the engine
     pool: bool
-    trial: float  # bytes of one GPU that a trial pass takes from the cache, beside what all engines keep free
+    trial: float  # bytes of one GPU that a trial pass takes from the cache, next to what all engines keep free
     figures: Mapping[str, float]
 
     @property

@@ -337,7 +337,7 @@ def test_adapters_of_a_network_without_a_card_have_the_names_of_its_family() -> 
 
 
 def test_a_trainer_that_publishes_its_own_runs_does_what_it_does_by_default() -> None:
-    """LLaMA-Factory and ms-swift checkpoint unless told otherwise; of other users of Transformers a blank is open."""
+    """LLaMA-Factory and ms-swift checkpoint by default; of other users of Transformers a blank is open."""
     blank = {"act_ckpt": "", "method": "lora", "framework": "hf"}
     assert len(set_up(**blank, source="somebody/else:README.md").settings) == 2
     for source in ("hiyouga/LLaMA-Factory wiki", "modelscope/ms-swift:docs/benchmark.md"):

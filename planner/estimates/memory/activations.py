@@ -149,7 +149,7 @@ def _exchanged_keys(network: Network, layout: Layout, activations: Activations, 
 def _kept_cache(network: Network, layout: Layout, activations: Activations, tokens: Numbers) -> Numbers:
     """Return the bytes of one layer's keys and values that the outputs of a Transformers class keep until the backward.
 
-    Its classes fill a cache for generation unless told otherwise. Their own checkpointing switches it off; a loop that
+    Its classes fill a cache for generation by default. Their own checkpointing switches it off; a loop that
     wraps layers with PyTorch's checkpointing does not (transformers, `use_cache` of the configuration: true).
     """
     each = 2 * network.kv_width * np.multiply(activations.element_bytes, tokens) / layout.tensor
