@@ -63,7 +63,7 @@ def _documented(splits: Mapping[str, Any]) -> str:
     }
     for said, (found, key, count) in named.items():
         lines.append(f"{said:<{_NAME}}{found[0][count]:>6}" + "".join(f"{percent(one[key]):>14}" for one in found))
-    lines.append("A framework of one organisation alone is forgotten, or has its documented accounting alone.")
+    lines.append("A framework of one organisation is forgotten, or has its documented facts alone.")
     return "\n".join(lines)
 
 
