@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from benchmarks.accuracy.measurements import Row
 
 DOCUMENTED = "organisation_documented"
-"""Beside the splits, of memory alone: an organisation left out, its framework named. Nothing that a fit has taken from
-its rows is known, so what is left of a framework of one organisation alone is its documented accounting."""
+"""In addition to the splits, of memory alone: an organisation left out, its framework named. Nothing that a fit has
+taken from its rows is known, so what is left of a framework of one organisation alone is its documented accounting."""
 HALVES = ("configuration", "source", "source_unknown")
 """By configuration; by whole source, its framework profiled; by whole source, its framework treated as unknown."""
 SPLITS = ("organisation", "organisation_unknown", "configuration")

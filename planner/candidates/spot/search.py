@@ -80,7 +80,7 @@ class _Search:
         done: dict[tuple[object, ...], list[Floats]] = {}
         left = self.able[np.lexsort((self.work.table.lossiness[self.able], self.bounds[self.able]))]
         while len(left := left[self.may_matter(left)]):  # what is known changes with each batch alone
-            # Of every method so many: one pass prices all of them.
+            # Of every method, or framework, so many: one pass prices all of them.
             room, waiting, later = dict.fromkeys(self.method[left].tolist(), self.batch), list[int](), list[int]()
             for row in left.tolist():
                 method = int(self.method[row])
@@ -97,10 +97,8 @@ class _Search:
                     break
             self.price(waiting)
             rest = left[np.flatnonzero(left == row)[0] + 1 :]
-            left, self.batch = (
-                np.concatenate([np.asarray(later, dtype=np.int64), rest]),
-                min(2 * self.batch, BATCH_SIZE),
-            )
+            left = np.concatenate([np.asarray(later, dtype=np.int64), rest])
+            self.batch = min(2 * self.batch, BATCH_SIZE)
         return self
 
     def may_matter(self, rows: Integers) -> Flags:
