@@ -36,6 +36,8 @@ class Commands(click.Group):
         gc.set_threshold(200_000, 20, 20)
         # For the same reason Python is not to look for garbage among them when the process ends.
         atexit.register(gc.freeze)
+        # Products of matrices are small here: starting more threads for them costs a short command a tenth of its CPU.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         _open_closed_streams()
         given = list(sys.argv[1:] if args is None else args)
         settings = {"prog_name": "planner", **settings, "standalone_mode": False}
