@@ -7,7 +7,9 @@ import contextlib
 import gc
 import os
 import sys
+from collections import UserDict
 from dataclasses import asdict
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +26,15 @@ BROKEN_PIPE = 141
 
 DEBUG = "PLANNER_DEBUG"
 """Environment variable that shows the traceback of an unexpected error."""
+
+
+class LazyCommands(UserDict[str, Any]):
+    """Commands by name, each loaded from its module when it is asked for; made from names and modules."""
+
+    def __getitem__(self, key: str) -> click.Command:
+        """Import the module of a command, which costs a millisecond or two."""
+        command: click.Command = getattr(import_module(super().__getitem__(key)), key.replace("-", "_"))
+        return command
 
 
 class Commands(click.Group):
@@ -109,6 +120,9 @@ def _code_of(error: BaseException, as_json: bool) -> int:
         return error.exit_code
     if isinstance(error, InputError):
         return _bad_input(error.faults, as_json)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
+        error.show()
+        return BAD_INPUT
     if isinstance(error, click.ClickException):
         if as_json:
             context = getattr(error, "ctx", None)
