@@ -201,8 +201,8 @@ def _hidden_by_deadline(prepared: PreparedScenario) -> Iterator[HiddenByLimit]:
         scope = replace(LEAST_DOLLARS, below=goal)
         later = screen(free, prepared.market, longer, prepared.library, waiting_usd=NO_VALUE_OF_TIME, scope=scope)
         whole = build_segments(later.table, limits.budget_usd)
-        least = int(np.argmin(whole.usd_to))
-        if float(whole.usd_to[least]) < goal:
+        if np.min(whole.usd_to, initial=np.inf) < goal:
+            least = int(np.argmin(whole.usd_to))
             hours = float(whole.hours_to[least])
             limit = f"jobs.{one.job.name}.deadline" if by_deadline else "limits.max_hours"
             yield HiddenByLimit(
