@@ -185,7 +185,7 @@ def undominated_on_machine(ways: Configurations, burden: Floats) -> Flags:
     """Return the configurations (n,) that no other of their machine and method is nowhere worse than.
 
     The others are joined with no offer: on none and at no spot share is one of them the best. Methods are compared
-    apart, because a job allows or excludes the whole of one. Of configurations that are equal the first stays.
+    apart, because a job allows or excludes the whole of one. Of equal ones that with the most free memory stays.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def undominated_on_machine(ways: Configurations, burden: Floats) -> Flags:
     names, label = distinct_names([recipe.method_label for recipe in ways.recipes])
     group = ways.machine * len(names) + label[ways.recipe]
     left = np.flatnonzero(~_beaten_by_fastest(group, burden))
-    left = left[np.argsort(group[left], kind="stable")]
+    left = left[np.lexsort(((ways.fit_gib - ways.usable_gib)[left], group[left]))]
     keep = np.zeros(len(ways), dtype=bool)
     _, starts, sizes = np.unique(group[left], return_index=True, return_counts=True)
     for size in set(sizes.tolist()):  # all groups of one size at once: (groups, size, size)
