@@ -50,6 +50,10 @@ class Commands(click.Group):
         # Products of matrices are small here: starting more threads for them costs a short command a tenth of its CPU.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         _open_closed_streams()
+        if "planner.documents.files" in sys.modules:  # not the first command of this process
+            from planner.documents.files import forget_read
+
+            forget_read()
         given = list(sys.argv[1:] if args is None else args)
         settings = {"prog_name": "planner", **settings, "standalone_mode": False}
         inner = super().main
