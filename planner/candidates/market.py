@@ -129,7 +129,7 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     """
     places = places_that_matter(scenario)
     facts, terms = itemgetter(*places, *TERM_FIELDS), dict[tuple[object, ...], int]()
-    groups: dict[tuple[object, ...], list[tuple[str, Offer]]] = {}
+    groups: dict[tuple[bool, int, str, float | None, float | None], list[tuple[str, Offer]]] = {}
     every = scenario.labelled_offers()
     for label, offer in every:
         if not offer.is_cpu and not offer.zones:

@@ -41,13 +41,16 @@ class SweepRange:
         return tuple(f"{self.path}={value}" for value in self.values)
 
 
-def parse_range(text: str) -> SweepRange:
-    """Return the range of a text; the last value is included if the step hits it. Raises ScenarioError."""
+def parse_range(text: str, most: int = MAX_CELLS) -> SweepRange:
+    """Return the range of a text, of at most so many values; the last is one if the step hits it.
+
+    Raises ScenarioError.
+    """
     path, equals, written = (part.strip() for part in text.partition("="))
     try:
         if not equals or not all(path.split(".")):
             raise Refused("is not PATH=A:B:STEP", _EXAMPLE)
-        return _parse_list(path, written) if written.startswith("[") else _parse_steps(path, written)
+        return _parse_list(path, written) if written.startswith("[") else _parse_steps(path, written, most)
     except Refused as error:
         raise ScenarioError([Fault(range_name(text), 0, path if equals else "", *error.args)]) from None
 
@@ -60,7 +63,7 @@ def parse_ranges(
     found: list[SweepRange] = []
     for text in texts:
         with collect_faults(faults):
-            found.append(parse_range(text))
+            found.append(parse_range(text, most_cells))
     if not faults:
         faults = _check_combination(texts, found, most_ranges, most_cells)
     raise_faults(faults, ScenarioError)
@@ -108,7 +111,7 @@ def _number(part: str) -> tuple[Decimal, str]:
     return Decimal(match[1].replace("_", "")), match[2]
 
 
-def _parse_steps(path: str, written: str) -> SweepRange:
+def _parse_steps(path: str, written: str, most: int) -> SweepRange:
     parts = written.split(":")
     if len(parts) != 3:
         raise Refused(f"{written or 'nothing'} is not A:B:STEP", _EXAMPLE)
@@ -126,9 +129,9 @@ def _parse_steps(path: str, written: str) -> SweepRange:
         what = f"a step of {_format_number(width, unit)} leads away from {_format_number(end, unit)}"
         raise Refused(what, fix)
     steps = (end - start) / width
-    if steps >= MAX_CELLS:
+    if steps >= most:
         count = f"{int(steps) + 1:,}" if steps < 10**12 else "far too many"
-        raise Refused(f"{count} plans to solve", _TOO_MANY.format(MAX_CELLS))
+        raise Refused(f"{count} plans to solve", _TOO_MANY.format(most))
     numbers = [start + width * index for index in range(int(steps) + 1)]
     values = tuple(_format_number(number, unit) for number in numbers)
     return SweepRange(path, values, tuple(map(float, numbers)), unit)

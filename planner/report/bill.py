@@ -41,7 +41,10 @@ def bill(job: Assignment, room: int) -> list[str]:
         # Keep the order of the bill and drop its smallest items.
         kept = sorted(range(len(paid)), key=lambda i: -paid[i].usd)[: max(1, space - 1)]  # the largest is always shown
         rest = rounding([paid[i].usd for i in kept], total)
-        others = _amount(f"{len(paid) - len(kept)} smaller items", "--json lists them", rest)
+        left = [one for i, one in enumerate(paid) if i not in kept]
+        others = _amount(f"{len(left)} smaller items", "--json lists them", rest)
+        if len(left) == 1:
+            others = _amount(item_name(left[0], job.gpu), "and rounding", rest)
         return [*(bill_line(paid[i], job.gpu) for i in sorted(kept)), others, *tail]
     lines = [bill_line(item, job.gpu) for item in paid]
     return [*lines, *([_amount("rounding", "", rest)] if rest else []), *tail]

@@ -144,7 +144,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
-    ages = dict.fromkeys(parts.prices(job)[0] for job in plan.jobs)
+    ages = dict.fromkeys(words.shorten(parts.price_text(job), line_room()) for job in plan.jobs)
     lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
     binds = words.wrap_lines(binding or "no limit of a single job binds", line_room(), 2)
     lines += words.section("Limits", [*parts.budget(plan), *binds])

@@ -39,8 +39,7 @@ def format_method(option: Option, job: Assignment) -> str:
     other = (option.gpu, option.gpus) != (job.gpu, job.gpus)
     count = f"{option.gpus:,} x " if option.gpus > 1 else ""
     on = f" on {count}{option.gpu}" if other and option.gpu else ""
-    why = option.note or ("excluded" if job.inference else "excluded by `techniques.method`")
-    mark = "" if option.allowed else f" ({why})"
+    mark = "" if option.allowed else f" ({option.note or 'excluded'})"
     return f"{option.label} {words.usd(option.cost_usd)}{on}{mark}"
 
 

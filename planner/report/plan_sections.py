@@ -292,8 +292,14 @@ def commitment(job: Assignment) -> list[str]:
 
 def prices(job: Assignment) -> list[str]:
     """Return the age and the source of the price."""
+    return words.wrap_lines(price_text(job), line_room(), 4)
+
+
+def price_text(job: Assignment) -> str:
+    """Return the age and the source of the price as one line."""
     days = job.price_age_days
     age = "of unknown age" if days is None else f"{days:,} day{'' if days == 1 else 's'} old"
+    age = "newer than the date asked for" if days is not None and days < 0 else age
     date = f" ({job.price_date})" if job.price_date else ""
     source = f"; {job.price_source.removesuffix(f', {job.price_date}')}" if job.price_source else ""
-    return words.wrap_lines(f"{age}{date}{source}", line_room(), 4)
+    return f"{age}{date}{source}"

@@ -11,7 +11,7 @@ from planner.report.infeasible import limit_name
 from planner.report.inference.plan import engine_name
 from planner.report.notes import render_notes
 from planner.report.plan_alternatives import further_ways_of_all
-from planner.report.plan_sections import budget, format_optimality, format_place, prices
+from planner.report.plan_sections import budget, format_optimality, format_place, price_text
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
@@ -35,7 +35,7 @@ def render_timetable(plan: Plan) -> list[str]:
     lines += words.section("Idle", _idle(plan))
     lines += words.section("Baseline", _baseline(plan))
     lines += words.section("Limits", [*_shared(plan), *budget(plan)])
-    ages = dict.fromkeys(prices(job)[0] for job in plan.jobs)
+    ages = dict.fromkeys(words.shorten(price_text(job), line_room()) for job in plan.jobs)
     lines += words.section("Prices", list(ages)[:2])
     lines += words.section("Else", further_ways_of_all(plan))
     return [*lines, *render_notes(plan.warnings, 4)]

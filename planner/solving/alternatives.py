@@ -13,7 +13,7 @@ from planner.candidates.deadline import max_spot_share
 from planner.candidates.screening import screen
 from planner.candidates.spot.scope import BEST_OF_METHODS, SearchScope
 from planner.candidates.spot.search import MAX_RUNNERS_UP
-from planner.configurations.recipe import is_allowed
+from planner.configurations.recipe import excluding_key, is_allowed
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.plan_parts import Option
 from planner.scenario.inference import InferenceJob
@@ -72,12 +72,14 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
     row_labels = np.asarray([recipe.method_label for recipe in recipes], dtype=str)[table.recipe]
     options = []
     for label in method_labels(candidates):
-        allowed = any(is_allowed(recipe, candidates.job) for recipe in recipes if recipe.method_label == label)
+        alike = [recipe for recipe in recipes if recipe.method_label == label]
+        allowed = any(is_allowed(recipe, candidates.job) for recipe in alike)
         rows = np.flatnonzero((row_labels == label) & np.isfinite(value))
         if len(rows):
             best = int(rows[np.argmin(value[rows])])
             figures = figures_of(table, best, float(share[best]), prepared.market)
-            options.append(Option(label=label, allowed=allowed, **figures))
+            note = "" if allowed else f"excluded by `techniques.{excluding_key(alike[0], candidates.job)}`"
+            options.append(Option(label=label, allowed=allowed, note=note, **figures))
         else:
             note = "not observed there" if _are_all_observed(candidates) else "no configuration within the limits"
             nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
@@ -157,8 +159,8 @@ def find_runners_up(prepared: PreparedScenario, job: int, chosen: int, share: fl
     return tuple(found)
 
 
-FASTER = {"half the time": 0.5, "a quarter": 0.25}
-"""Trades that a plan of least cost shows, as shares of its hours at the confidence."""
+FASTER = {"half the time": 0.55, "a quarter": 0.275}
+"""Trades that a plan of least cost shows, as shares of its hours at the confidence: each to within a tenth."""
 
 
 def find_faster(prepared: PreparedScenario, hours: float) -> tuple[Option, ...]:

@@ -35,6 +35,13 @@ def test_range_goes_from_first_to_last_in_exact_steps(text: str, values: tuple[s
     assert parse_range(text).values == values
 
 
+def test_a_range_has_as_many_values_as_all_ranges_together_may_have() -> None:
+    """A sweep into a file allows more of them than one that is drawn."""
+    assert len(parse_ranges(("a.b=1:2501:1",), 1, 2501)[0].values) == 2501
+    with pytest.raises(ScenarioError, match="2,501 plans to solve; at most 2,500"):
+        parse_ranges(("a.b=1:2501:1",))
+
+
 def test_list_of_values_is_taken_as_it_is() -> None:
     """Names need no quotes, other values are written so that they read back the same."""
     found = parse_range("limits.gpus.allow=[A100-80GB, [H100-80GB, H200], '12']")

@@ -51,6 +51,7 @@ LADDER: tuple[dict[str, Any], ...] = (
         "cost_usd": 5.21,
         "hours": 1.7,
         "allowed": False,
+        "note": "excluded by `techniques.method`",
     },
 )
 

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.report.bill import bill
 from planner.report.format import WIDTH
 from planner.report.plan import LINES, colorize, render
+from planner.report.plan_sections import price_text
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 
 GOLDEN = """\
@@ -147,6 +149,18 @@ def test_a_long_bill_keeps_its_largest_items_and_the_total() -> None:
     assert any("item 29" in line for line in lines)
     assert any("smaller items" in line for line in lines)
     assert any(line.lstrip().startswith("total") for line in lines)
+
+
+def test_a_single_small_item_keeps_its_name() -> None:
+    """A line that only counts it would take as much room; what rounding lacks is in its dollars."""
+    job = make_assignment(bill=[{"item": name, "usd": usd} for name, usd in (("gpu spot", 0.104), ("start", 0.054))])
+    job = job.model_copy(update={"cost": job.cost.model_copy(update={"expected": 0.158})})
+    assert [line.split() for line in bill(job, 3)][1] == ["start", "and", "rounding", "0.06"]
+
+
+def test_a_price_after_the_date_asked_for_has_no_age() -> None:
+    """Ages count to `--as-of`, which may lie before the price."""
+    assert price_text(make_assignment(price_age_days=-3)).startswith("newer than the date asked for")
 
 
 def test_warnings_that_do_not_fit_are_counted() -> None:

@@ -40,5 +40,7 @@ def test_the_ladder_prices_methods_that_the_job_excludes_and_says_so() -> None:
     rungs = {rung.label: rung for rung in job.ladder}
     assert set(rungs) == {"QLoRA", "LoRA", "full"}
     assert [rungs[name].allowed for name in ("QLoRA", "LoRA", "full")] == [False, True, False]
+    assert rungs["QLoRA"].note == "excluded by `techniques.weight_bits`"
+    assert rungs["full"].note == "excluded by `techniques.method`"
     cost = rungs["LoRA"].cost_usd
     assert cost is not None and cost - 0.01 < job.cost_usd < cost * 1.015  # the plan may wait less for 1 % more

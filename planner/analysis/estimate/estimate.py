@@ -96,7 +96,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
     job, recipe, machine, shape = resolved.job, resolved.recipe, resolved.machine, resolved.shape
     image = resolved.architecture.image
     memory = resolved.memory_evaluator.at(resolved.micro_batch, resolved.accumulation)
-    capacity = _capacity(resolved, memory, library.gpu(machine.gpu).vram_gib)
+    capacity = _capacity(resolved, memory)
     time = TimeCoefficients.of(library.calibrations["time"].values)
     step = estimate_step(job, shape, resolved.memory_evaluator, resolved.micro_batch, resolved.accumulation, time)
     seconds = as_scalar(step.seconds)
@@ -146,7 +146,7 @@ def _percentage(probability: float) -> int:
     return math.floor(probability * 100 + 1e-9)
 
 
-def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate, vram_gib: float) -> Capacity:
+def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate) -> Capacity:
     evaluator = resolved.memory_evaluator
     vram = evaluator.vram(memory)
     margin = as_scalar(memory.margin) / GIB
@@ -155,7 +155,7 @@ def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate, vram_gib:
         fits=vram.peak <= vram.usable,
         reserved=as_scalar(memory.reserved) / GIB,
         # A monitor cannot show more memory than the GPU has.
-        device_used=min(as_scalar(memory.device_used) / GIB, max(vram_gib, vram.peak)),
+        device_used=min(as_scalar(memory.device_used) / GIB, max(vram.usable, vram.peak)),
         set_aside={
             "margin": margin,
             "fragmentation": vram.peak - vram.allocated - margin - evaluator.context_gib,
