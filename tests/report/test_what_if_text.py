@@ -115,13 +115,21 @@ def test_before_and_after_stand_side_by_side() -> None:
 
 
 def test_the_lines_of_the_bill_add_up_to_the_cost() -> None:
-    """What did not change is one line, without a difference."""
+    """What is not shown by itself, and what rounding lacks, is one line without a difference."""
+    lines = fits(render_what_if(made()))
+    first, last = (next(at for at, line in enumerate(lines) if line.startswith(start)) for start in ("GPU", "cost "))
+    assert lines[last - 1].split()[:2] == ["all", "else"]
+    shown = [[float(one) for one in re.findall(r"(?<= )[\d.]+\b", line)] for line in lines[first:last]]
+    cost = [float(one) for one in re.findall(r" \$([\d.]+)", lines[last])]
+    assert [round(sum(column), 2) for column in zip(*shown, strict=True)] == cost
+
+
+def test_a_line_of_the_bill_has_its_name_in_a_plan() -> None:
+    """A plan calls starts and losses what they are: the names fit their column."""
     (job,) = made().jobs
-    rest = BillDelta(item="unchanged", before_usd=0.1, after_usd=0.07)
-    lines = fits(render_what_if(made(jobs=(job.model_copy(update={"bill_unchanged": rest}),))))
-    (row,) = (line for line in lines if line.startswith("unchanged"))
-    assert row.split() == ["unchanged", "0.10", "0.07"]
-    assert lines[lines.index(row) + 1].startswith("cost ")
+    bill = (BillDelta(item="starts and losses", before_usd=0.1, after_usd=0.2),)
+    lines = fits(render_what_if(made(jobs=(job.model_copy(update={"bill": bill}),))))
+    assert any(line.startswith("restarts, lost work  0.10") for line in lines)
 
 
 def test_a_difference_is_that_of_the_figures_shown() -> None:

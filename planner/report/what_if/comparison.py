@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report import plan_sections as parts
+from planner.report.bill import ITEM_NAMES, rounding
 from planner.report.infeasible import render_infeasible
 from planner.report.serving.comparison import render_service_what_if, service_lines, shares
 from planner.report.what_if.differences import (
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from planner.results.plan_parts import Hours
     from planner.results.what_if import BillDelta, JobDelta, WhatIf
 
-ROW_LABEL, BEFORE, AFTER = 14, 31, 35
+ROW_LABEL, BEFORE, AFTER = 20, 29, 31
 """Columns of the label and of either side; together 80."""
 
 
@@ -174,10 +175,8 @@ def _block(old: Assignment | None, new: Assignment, delta: JobDelta | None) -> l
     """Return one job: machines, techniques, changed lines of the bill, cost, hours, probability to be in time."""
     lines = _row("plan", _machines(old), _machines(new))
     lines += _row("techniques", parts.techniques(old, brief=True) if old else "", parts.techniques(new, brief=True))
-    for line in delta.bill if delta else ():
-        lines += _bill(line)
-    if delta and delta.bill_unchanged:
-        lines += _bill(delta.bill_unchanged)
+    if delta and old:
+        lines += _bill(delta, old.cost_usd, new.cost_usd)
     lines += _cost_and_hours(old.cost_usd if old else None, new.cost_usd, old.hours if old else None, new.hours)
     return lines + (_row("in time", _in_time(old), _in_time(new)) if _in_time(new) != _in_time(old) else [])
 
@@ -196,13 +195,26 @@ def _cost_and_hours(
     return _row("cost", *dollars) + _row("hours", *times)
 
 
-def _bill(line: BillDelta) -> list[str]:
+def _bill(delta: JobDelta, before_usd: float, after_usd: float) -> list[str]:
+    """Return the lines of the bill that change, and all others as one that makes either column add up to its cost."""
+    lines = [row for line in delta.bill for row in _bill_line(line)]
+    rests = (
+        rounding([line.before_usd or 0.0 for line in delta.bill], before_usd),
+        rounding([line.after_usd or 0.0 for line in delta.bill], after_usd),
+    )
+    if any(rests):
+        lines += _row("all else", *(f" {words.usd(usd).replace('$', '')}" for usd in rests))
+    return lines
+
+
+def _bill_line(line: BillDelta) -> list[str]:
+    """Return a line of the bill before and after."""
     old, new = (
         words.usd(usd).replace("$", "") if usd is not None else "-" for usd in (line.before_usd, line.after_usd)
     )
-    label = words.shorten(line.item.replace("gpu ", "GPU "), ROW_LABEL - 1)
     change = format_difference(shown_difference(line.before_usd or 0.0, line.after_usd or 0.0)).replace("$", "")
-    return _row(label, f" {old}", f" {new}" if line.item == "unchanged" else f" {new}  ({change})")
+    name = ITEM_NAMES.get(line.item, line.item).replace("gpu ", "GPU ")
+    return _row(words.shorten(name, ROW_LABEL - 1), f" {old}", f" {new}  ({change})")
 
 
 def _machines(job: Assignment | None) -> str:
