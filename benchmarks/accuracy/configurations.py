@@ -62,7 +62,7 @@ ONE_STEP_BY_DEFAULT = ("maxtext",)
 BATCH_DECIDES = ("neuronx",)
 """Frameworks whose runs accumulate over hundreds of micro-batches: without the global batch no step can be told."""
 
-MOVED_BYTES = ("adapter_pass_bytes", "reduced_bytes", "optimizer_traffic_bytes")
+MOVED_BYTES = ("adapter_pass_bytes", "reduced_bytes", "optimizer_traffic_bytes", "added_bytes", "handed_bytes")
 """Fields of `States` that count traffic alone: no memory depends on them."""
 
 CHUNK_LAYERS = 2

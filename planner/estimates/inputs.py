@@ -148,6 +148,10 @@ class States:
     gathered_bytes: Numbers = 2  # per weight gathered under z=3 (w16, B_w)
     reduced_bytes: Numbers = 4  # per gradient reduced (B_g)
     optimizer_traffic_bytes: Numbers = 30  # b of t_opt, per trained parameter
+    # Per trained parameter: moved to add the gradient of a micro-step to the sum of those before, 0 where the product of
+    # the gradient does it; and to hand the gradient of a gathered unit to its reduction, in every micro-step.
+    added_bytes: Numbers = 0
+    handed_bytes: Numbers = 0
     no_sync_full_gradients: Numbers = 0  # 1: accumulation under FSDP keeps full gradients and weights
     gradients_in_forward: Numbers = 0  # 1: G is alive in forward as well (ga > 1 counts by itself)
     load_whole: Numbers = 0  # 1: the loader materialises all weights on each rank first
