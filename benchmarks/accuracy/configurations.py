@@ -19,6 +19,7 @@ from benchmarks.accuracy.recipes import (
     degree,
     first_flash_share,
     framework_of_row,
+    fuses_adapters,
     in_host_memory,
     keeps_16bit,
     lora_targets,
@@ -130,6 +131,8 @@ def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuratio
     if profile.unknown and recipe.method == "lora" and "pure" in row.text("precision"):
         setup = _in_16_bit(setup, library)
     states = _states(row, recipe, setup.states)
+    if recipe.method == "lora" and fuses_adapters(row, network):
+        states = replace(states, adapter_pass_bytes=library.techniques.bytes.adapters["fused"].adapter_pass_bytes)
     each = [_activations(row, network, setup.activations, states, loss, library) for loss in losses_of_row(row)]
     host = host_of_row(row, library, recipe.precision) if card else None
     nodes = host.gpus_per_node if host else 8
