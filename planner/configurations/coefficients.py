@@ -286,6 +286,8 @@ def _kernels(
         values["element_traffic"] = kernels.value(plain)
     if hooks in kernels.coefficients:
         values["hook_seconds"] = kernels.value(hooks)
+    if (handed := f"{profile}.gradient_launch_seconds") in kernels.coefficients:
+        values["gradient_launch_seconds"] = kernels.value(handed)
     return Kernels(
         **values,
         quantised_bytes=kernels.value(f"quantised_bytes.{recipe.quant}") if recipe.weight_bits < 16 else 0.0,

@@ -224,6 +224,7 @@ class Kernels:
     fused: Numbers = 0  # 1: tensor-parallel traffic x 0.38
     attention_factor: Numbers = 1.0  # cuDNN x1.47, FlashAttention-1 x0.64
     hook_seconds: Numbers = 0.0  # c_hook, per module and pass
+    gradient_launch_seconds: Numbers = 0.0  # per gradient that ZeRO-1 or 2 reduces, where DeepSpeed runs them
     overlaps_reduction: Numbers = 1  # 0: gradients are reduced when the last backward pass is over
 
 
