@@ -123,6 +123,8 @@ def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuratio
     stated = stated_kernels(row) if profile.unknown else None
     if profile.compiled and row.text("compile") == "no":
         stated = "eager"
+    if profile.kernels == "eager" and row.text("compile") == "yes":
+        stated = "compiled"
     if stated is not None:
         setup = _as_stated(
             setup, recipe_coefficients(replace(recipe, framework=stated), job, network, library), profile.unknown
