@@ -50,7 +50,7 @@ LLaMA-Factory, `prepare_model_for_training`: norms and logits in fp32 only where
 FUSES_ADAPTERS = ("foundation-model-stack/fms-acceleration",)
 """Repositories whose fused kernels include those of adapters, on a quantised base of a gated network.
 
-fms-acceleration, plugins/fused-ops-and-kernels: `fast_quantized_peft` loads unsloth's LoRA for bitsandbytes and GPTQ, of
+fms-acceleration, framework_plugin_fast_kernels.py (fused_lora only required for quant-peft): unsloth's LoRA kernels, of
 attention and gated feed-forwards; `fast_kernels`, for all else, replaces norms, rotation and loss alone."""
 
 FRAMEWORK_NAMES = {

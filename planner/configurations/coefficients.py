@@ -45,8 +45,8 @@ _SELECTIVE_CODES = {
     "attention": CHECKPOINT_KEEP_ATTENTION,
     "scores": CHECKPOINT_MEGATRON_SELECTIVE,
 }
-# Of a 16-bit gradient under FSDP: put into its flat parameter, and divided before it is scattered, 2 read and 2 written each
-# (PyTorch: the views of FlatParameter, `_div_if_needed` in `_reduce_grad` of fsdp/_runtime_utils.py).
+# Of a 16-bit gradient under FSDP: put into its flat parameter, and divided before it is scattered, 2 bytes read each time
+# and 2 written (PyTorch: the views of FlatParameter; `_div_if_needed` in `_reduce_grad` of fsdp/_runtime_utils.py).
 _HANDED_BYTES = 8.0
 _ATTENTION = {"mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER, "sparse": ATTENTION_SPARSE}
 
@@ -194,11 +194,12 @@ def _full_training_states(
         row["step_bytes"] = 0.0
     if optimizer:  # the largest matrix is the embedding; as bytes per trained weight
         row["step_bytes"] = optimizer.largest_bytes * network.vocab * network.hidden / network.parameters
-    if recipe.zero_stage == 3 or framework.compiles_graphs:
+    sharded = recipe.zero_stage == 3
+    if sharded or framework.compiles_graphs:
         row["added_bytes"] = 0.0  # shards alone are added; a graph adds in the product
-    handed = _HANDED_BYTES if recipe.zero_stage == 3 and not framework.compiles_graphs else 0.0
+    row["handed_bytes"] = _HANDED_BYTES if sharded and not framework.compiles_graphs else 0.0
     trained = network.parameters
-    return States(frozen=0, handed_bytes=handed, quantised=0, embedding_bytes=row["weight_bytes"], trainable=trained, **row, **where)
+    return States(frozen=0, quantised=0, embedding_bytes=row["weight_bytes"], trainable=trained, **row, **where)
 
 
 def _activations(

@@ -148,8 +148,8 @@ class States:
     gathered_bytes: Numbers = 2  # per weight gathered under z=3 (w16, B_w)
     reduced_bytes: Numbers = 4  # per gradient reduced (B_g)
     optimizer_traffic_bytes: Numbers = 30  # b of t_opt, per trained parameter
-    # Per trained parameter: moved to add the gradient of a micro-step to the sum of those before, 0 where the product of
-    # the gradient does it; and to hand the gradient of a gathered unit to its reduction, in every micro-step.
+    # Moved per trained parameter and micro-step, to add its gradient to the sum of those before (0 where its product
+    # does that), and to hand it to the reduction of its gathered unit.
     added_bytes: Numbers = 0
     handed_bytes: Numbers = 0
     no_sync_full_gradients: Numbers = 0  # 1: accumulation under FSDP keeps full gradients and weights

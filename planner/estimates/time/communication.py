@@ -149,9 +149,9 @@ def hybrid_group(layout: Layout) -> Any:
 def pipeline_seconds(network: Network, layout: Layout, reached: Links) -> Any:
     """Return the seconds in which a stage hands on one micro-batch: 16-bit activations, and their gradients (t_pp).
 
-    Tensor-parallel ranks send a part each, which the next stage gathers. Stages share the network where there are several
-    nodes. Sources: Megatron-LM (arXiv 2104.04473), section 4.1; DeepSpeed, `PartitionedTensor` of runtime/pipe/engine.py.
+    Tensor-parallel ranks send a part each, which the next stage gathers. On several nodes stages share the network.
     8,192 tokens of 14,336 wide over 8 ranks: 4 * 8,192 * 14,336 / 8 = 58.7 MB, 12.6 ms at 4.64 GB/s.
+    Sources: Megatron-LM (arXiv 2104.04473), section 4.1; `PartitionedTensor` of DeepSpeed's pipe/engine.py.
     """
     if np.all(np.equal(layout.pipeline, 1)):
         return 0.0
