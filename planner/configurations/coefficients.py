@@ -45,8 +45,8 @@ _SELECTIVE_CODES = {
     "attention": CHECKPOINT_KEEP_ATTENTION,
     "scores": CHECKPOINT_MEGATRON_SELECTIVE,
 }
-# Of a 16-bit gradient under FSDP: put into its flat parameter, and divided before it is scattered; each time 2 bytes are
-# read and 2 written (PyTorch: the views of FlatParameter; `_div_if_needed` in `_reduce_grad`, fsdp/_runtime_utils.py).
+# Of a 16-bit gradient under FSDP: put into its flat parameter, and divided before it is scattered, 2 bytes read and 2
+# written each time (PyTorch: views of FlatParameter; `_div_if_needed` in `_reduce_grad`, fsdp/_runtime_utils.py).
 _HANDED_BYTES = 8.0
 _ATTENTION = {"mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER, "sparse": ATTENTION_SPARSE}
 
