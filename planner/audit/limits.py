@@ -253,21 +253,22 @@ def limits_of_plan(
         if wanted[name] != placed[name]:
             yield "times placed", f"{name}: {wanted[name]}", f"{name}: {placed[name]}"
     yield from times_of_plan(plan, scenario, tolerance)
-    limits, machines = scenario.limits, dict.fromkeys((label for label, _ in scenario.labelled_offers()), 0.0)
+    limits, rented = scenario.limits, {job.offer for job in plan.jobs}
     gpus = dict.fromkeys((job.provider for job in plan.jobs), 0.0)
     hours: dict[str, float] = defaultdict(float)
     for job, used in zip(plan.jobs, used_hours, strict=True):
         hours[job.offer] += used
     for provider in gpus:
         gpus[provider] = peak([one for one in plan.jobs if one.provider == provider], gpus_of)
-    for label in machines:
-        # A service has no machines; what it has in stock is places for one run.
-        machines[label] = peak([one for one in plan.jobs if one.offer == label], machines_of)
     yield from at_most("limits.max_gpus", limits.max_gpus, peak(plan.jobs, gpus_of))
     for provider, count in gpus.items():
         yield from at_most(f"limits.quota.{provider}", limits.quota.get(provider), count)
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
-        yield from at_most(f"stock of {label}", offer.stock, machines.get(label, 0.0))
+        if label not in rented:
+            continue
+        # A service has no machines; what it has in stock is places for one run.
+        machines = peak([one for one in plan.jobs if one.offer == label], machines_of)
+        yield from at_most(f"stock of {label}", offer.stock, machines)
         left = offer.committed_hours
         yield from at_most(f"hours left of {label}", left, hours[label], tolerance.hours * (left or 0.0))
     yield from at_most("limits.budget_usd", limits.budget_usd, plan.cost_at_confidence or 0.0, tolerance.usd)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from planner.candidate_table import concatenate
-from planner.candidates.job_candidates import JobCandidates, without_rows
+from planner.candidates.job_candidates import JobCandidates, kept_undominated
 from planner.candidates.machine_candidates import join_placements
 from planner.candidates.managed_service import find_services
 from planner.candidates.offer_columns import OfferColumns
@@ -103,10 +103,8 @@ def enumerate_candidates(
     spot = spot_markets(market.offers, library)
     columns = OfferColumns.of(market, job, spot, library)
     kept = before.kept if before is not None and run_hours is before.run_hours else {}
-    outdone, beaten = without_rows(job, physics.ways, run_hours, kept)
-    machines = join_placements(job, physics, run_hours, columns, placements, market, ~outdone)
-    made = ~beaten[machines.configuration]
-    machines = machines.rows(made)
+    which = kept_undominated(kept, job, physics.ways, run_hours)
+    machines = join_placements(job, physics, run_hours, columns, placements, market, which)
     services = find_services(job, architecture, physics.shape, market, library)
     hours, table = hours_and_table(machines, market, jobs, before)
     if count := len(services.offer):
@@ -129,7 +127,6 @@ def enumerate_candidates(
         before.policies if before is not None else PolicyCache(),
         kept,
         market.offers,
-        int(np.sum(~made)),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidates.job_candidates import JobCandidates, beaten_on_machine, burden_of
+from planner.candidates.job_candidates import JobCandidates, burden_of, undominated_on_machine
 from planner.candidates.machine_candidates import join_placements
 from planner.candidates.pricing import price_machines
 from planner.candidates.run_hours import RunHours, compute_run_hours
@@ -45,7 +45,7 @@ def candidates_of_frameworks(
     if columns is not candidates.columns or given != same:
         made = _made_for_frameworks(candidates, job, frameworks, gpu, market, library)
         candidates.kept[key] = same, candidates.columns, made
-    return replace(candidates, job=job, kept={}, left_out=0, **made)
+    return replace(candidates, job=job, kept={}, **made)
 
 
 def _made_for_frameworks(
@@ -93,7 +93,7 @@ def _best_ways(
     is_used = np.asarray([is_allowed(one, job) for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
     on_gpu = np.asarray([one.gpu == gpu for one in physics.ways.machines], dtype=bool)[physics.ways.machine]
     which = of & is_used & on_gpu
-    which[which] = ~beaten_on_machine(physics.ways.rows(which), burden[:, which])
+    which[which] = undominated_on_machine(physics.ways.rows(which), burden[:, which])
     ways, recipes = physics.ways.rows(which).with_used_lists()
     return ways, _selected(run_hours, which, recipes)
 

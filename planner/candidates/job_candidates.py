@@ -11,7 +11,6 @@ import numpy as np
 from planner.arrays import distinct_names
 from planner.configurations.configuration_table import technique_penalties
 from planner.configurations.recipe import is_allowed
-from planner.scenario.inference import InferenceJob
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.units import GB, HOUR
 
@@ -52,12 +51,6 @@ class JobCandidates:
     policies: PolicyCache = field(default_factory=PolicyCache, compare=False)  # of spot markets, computed when needed
     kept: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False)  # follows from job and physics
     offers: tuple[Offer, ...] = field(default=(), compare=False)  # of the market
-    left_out: int = 0  # rows that are counted and not made: of excluded methods, and beaten by others of their method
-
-    @property
-    def made(self) -> int:
-        """Return how many candidates there are, those included that have no row."""
-        return len(self.table) + self.left_out
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -132,14 +125,6 @@ class JobCandidates:
         allowed = np.asarray([is_allowed(one, self.job) for one in self.recipes], dtype=bool)[self.table.recipe]
         return bool(allowed.any() and self.lacks_export_memory()[allowed].all())
 
-    def beaten(self) -> Flags:
-        """Return the rows (n,) whose configuration is in nothing better than the fastest of its machine and method.
-
-        Compared is all that hours and dollars depend on: on no offer and at no spot share is such a row the best.
-        """
-        # The last element is that of managed services.
-        return np.append(beaten_on_machine(self.physics.ways, self.burden()), False)[self.configuration]
-
     def burden(self) -> Floats:
         """Return `burden_of` all configurations."""
         return kept_burden(self.kept, self.job, self.physics.ways, self.run_hours)
@@ -169,13 +154,15 @@ def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Float
         run.latent_hours,
         run.confidence_factor,
         run.budget_factor,
-        run.stall_seconds,
+        run.exposure_hours(np.arange(len(ways))),
         run.saved_bytes,
         ~run.observed,
     )
-    of_recipe = np.asarray([run.trained_gb, run.export_gb, run.kept_gb, run.adapts, run.latent_gb])[:, ways.recipe]
+    begins_again = [not one.resumes for one in ways.recipes]  # after a loss, so that spot is no choice
+    sizes = run.trained_gb, run.export_gb, run.kept_gb, run.adapts, run.latent_gb
     # What rounds never outdoes an equal configuration that does not.
-    return np.stack([*hours, *restarts, *of_recipe, penalty_usd, ways.lossiness[ways.recipe]])
+    of_recipe = np.asarray([*sizes, begins_again, ways.lossiness])[:, ways.recipe]
+    return np.stack([*hours, *restarts, *of_recipe, penalty_usd])
 
 
 def kept_burden(kept: dict[tuple[object, ...], Any], job: Job, ways: Configurations, run: RunHours) -> Floats:
@@ -186,51 +173,52 @@ def kept_burden(kept: dict[tuple[object, ...], Any], job: Job, ways: Configurati
     return np.asarray(kept[key])
 
 
-def beaten_on_machine(ways: Configurations, burden: Floats) -> Flags:
-    """Return the configurations (n,) that are in nothing better than the fastest of their machine and method."""
-    names, label = distinct_names([recipe.method_label for recipe in ways.recipes])
-    group = ways.machine * len(names) + label[ways.recipe]
-    order = np.lexsort((*burden[::-1], group))
-    _, first, group = np.unique(group[order], return_index=True, return_inverse=True)
-    burden = burden[:, order] - burden[:, order[first[group]]]
-    beaten = np.zeros(len(ways), dtype=bool)
-    beaten[order] = np.all(burden >= 0, axis=0) & np.any(burden > 0, axis=0)
-    return beaten
+def kept_undominated(kept: dict[tuple[object, ...], Any], job: Job, ways: Configurations, run: RunHours) -> Flags:
+    """Return `undominated_on_machine` of all configurations, found once for a plan and what it is compared with."""
+    key = ("undominated", job.techniques.penalties_usd)
+    if key not in kept:
+        kept[key] = undominated_on_machine(ways, kept_burden(kept, job, ways, run))
+    return np.asarray(kept[key])
 
 
-def outdone_by_other_frameworks(job: Job, ways: Configurations, burden: Floats) -> Flags:
-    """Return the configurations (n,) that another framework on the same machine, method and bits is nowhere worse than.
+def undominated_on_machine(ways: Configurations, burden: Floats) -> Flags:
+    """Return the configurations (n,) that no other of their machine and method is nowhere worse than.
 
-    They are joined with no offer: on none and at no spot share is such a configuration better than the other. Of two
-    that are equal in everything the framework that comes first stays.
+    The others are joined with no offer: on none and at no spot share is one of them the best. Methods are compared
+    apart, because a job allows or excludes the whole of one. Of equal ones that with the most free memory stays.
+
+    Parameters
+    ----------
+    burden
+        What `burden_of` returns, (k, n).
     """
-    outdone, order = np.zeros(len(ways), dtype=bool), list(dict.fromkeys(one.framework for one in ways.recipes))
-    if len(order) < 2 or isinstance(job, InferenceJob):  # whose engines are methods of their own
-        return outdone
-    framework = np.asarray([order.index(recipe.framework) for recipe in ways.recipes])[ways.recipe]
-    names, label = distinct_names([recipe.method_label for recipe in ways.recipes])
     burden = burden[(burden != burden[:, :1]).any(axis=1)]  # what is the same everywhere tells none apart
+    names, label = distinct_names([recipe.method_label for recipe in ways.recipes])
     group = ways.machine * len(names) + label[ways.recipe]
-    by_group = np.argsort(group, kind="stable")
-    _, starts, sizes = np.unique(group[by_group], return_index=True, return_counts=True)
+    left = np.flatnonzero(~_beaten_by_fastest(group, burden))
+    left = left[np.lexsort(((ways.fit_gib - ways.usable_gib)[left], group[left]))]
+    keep = np.zeros(len(ways), dtype=bool)
+    _, starts, sizes = np.unique(group[left], return_index=True, return_counts=True)
     for size in set(sizes.tolist()):  # all groups of one size at once: (groups, size, size)
-        members = by_group[starts[sizes == size][:, None] + np.arange(size)]
-        of = framework[members]
-        no_worse, better = of[:, :, None] != of[:, None, :], of[:, :, None] < of[:, None, :]
+        members = left[starts[sizes == size][:, None] + np.arange(size)]
+        no_worse = np.ones((len(members), size, size), dtype=bool)
+        better = no_worse & np.triu(np.ones((size, size), dtype=bool), 1)  # the first, if nothing else differs
         for one in burden[:, members]:
-            no_worse = no_worse & (one[:, :, None] <= one[:, None, :])
-            better = better | (one[:, :, None] < one[:, None, :])
-        outdone[members] = np.any(no_worse & better, axis=1)
-    return outdone
+            no_worse &= one[:, :, None] <= one[:, None, :]
+            better |= one[:, :, None] < one[:, None, :]
+        keep[members] = ~np.any(no_worse & better, axis=1)
+    return keep
 
 
-def without_rows(job: Job, ways: Configurations, run: RunHours, kept: dict[tuple[object, ...], Any]) -> list[Flags]:
-    """Return the configurations (n,) that another framework outdoes, and those beaten in a method that is excluded.
+def _beaten_by_fastest(group: Integers, burden: Floats) -> Flags:
+    """Return the configurations (n,) that are in nothing better than the fastest of their group, and worse somewhere.
 
-    What a plan says of an excluded method is said of its best configurations: the second are counted, and have no rows.
+    These are most of them, found without a comparison of every pair.
     """
-    burden = kept_burden(kept, job, ways, run)
-    if (outdone := ("outdone", job.techniques.penalties_usd)) not in kept:
-        kept[outdone] = outdone_by_other_frameworks(job, ways, burden)
-    excluded = np.asarray([not is_allowed(recipe, job) for recipe in ways.recipes], dtype=bool)[ways.recipe]
-    return [kept[outdone], excluded & beaten_on_machine(ways, burden) if excluded.any() else excluded]
+    order = np.lexsort((*burden[::-1], group))
+    _, first, place = np.unique(group[order], return_index=True, return_inverse=True)
+    fastest = order[first[place]]
+    beaten = np.zeros(len(group), dtype=bool)
+    no_better, worse = burden[:, order] >= burden[:, fastest], burden[:, order] > burden[:, fastest]
+    beaten[order] = np.all(no_better, axis=0) & np.any(worse, axis=0)
+    return beaten

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,13 +56,6 @@ class MachineCandidates:
     configuration: Integers
     offer: Integers
     placement: Integers
-
-    def rows(self, which: Flags) -> MachineCandidates:
-        """Return the rows that a mask (n,) selects."""
-        if which.all():
-            return self
-        index = {name: getattr(self, name)[which] for name in ("configuration", "offer", "placement")}
-        return replace(self, **index)
 
     @property
     def recipe(self) -> Integers:

@@ -128,23 +128,23 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     that differ only in region, instance and prices, the ones that another replaces at no higher price are left out.
     """
     places = places_that_matter(scenario)
-    compared = ["instance", *(set(places) - {"instance"}), *PRICE_FIELDS, *TERM_FIELDS]
-    facts = itemgetter(*compared)
+    facts, terms = itemgetter(*places, *TERM_FIELDS), dict[tuple[object, ...], int]()
     groups: dict[tuple[object, ...], list[tuple[str, Offer]]] = {}
     every = scenario.labelled_offers()
     for label, offer in every:
         if not offer.is_cpu and not offer.zones:
-            key = (scenario.limits.is_outdated(offer), facts(offer.__dict__))
+            its = terms.setdefault(facts(offer.__dict__), len(terms))  # a number is compared sooner than 40 facts
+            key = scenario.limits.is_outdated(offer), its, offer.instance, offer.usd_per_hour, offer.spot_usd_per_hour
             groups.setdefault(key, []).append((label, offer))
     firsts = [min(group, key=itemgetter(0)) for group in groups.values()]
-    is_outdated = np.asarray([old for old, _ in groups], dtype=bool)
+    is_outdated = np.asarray([old for old, *_ in groups], dtype=bool)
     merged = [len({offer.region for _, offer in group}) for group in groups.values()]
     labels, found = [label for label, _ in firsts], [offer for _, offer in firsts]
     several = [one for one in every if one[1].zones]
     is_outlier = flag_spot_outliers([*found, *(offer for _, offer in several)])
     keep = list(range(len(found) + len(several)))
     if has_comparable_prices(scenario):
-        keep = find_undominated_offers(found, labels, is_outlier, is_outdated, places)
+        keep = find_undominated_offers(found, labels, is_outlier, is_outdated, [its for _, its, *_ in groups])
         left = undominated_groups([one for _, one in several], is_outlier[len(found) :].tolist(), bool(places))
         keep += [len(found) + place for place in left]
     labels, found = labels + [label for label, _ in several], found + [offer for _, offer in several]
@@ -206,15 +206,14 @@ def has_comparable_prices(scenario: Scenario) -> bool:
 
 
 def find_undominated_offers(
-    offers: Sequence[Offer], labels: Sequence[str], is_outlier: Flags, is_outdated: Flags, places: Sequence[str]
+    offers: Sequence[Offer], labels: Sequence[str], is_outlier: Flags, is_outdated: Flags, terms: Sequence[int]
 ) -> list[int]:
     """Return the places of the offers that no other dominates; of equal ones the first name stays.
 
-    An outlying spot price dominates only outliers, an old price only old ones: a plan says what it costs without or
-    with them.
+    Only offers of equal `terms` are compared. An outlying spot price dominates only outliers, an old price only old
+    ones: a plan says what it costs without or with them.
     """
     keep: list[int] = []
-    terms = itemgetter(*places, *TERM_FIELDS)
     classes: dict[tuple[object, ...], list[tuple[float, float, str, int]]] = {}
     for index, (offer, label) in enumerate(zip(offers, labels, strict=True)):
         if offer.gpu is None or offer.stock is not None or offer.is_reservation or offer.committed_hours is not None:
@@ -222,7 +221,7 @@ def find_undominated_offers(
             continue
         on_demand = np.inf if offer.usd_per_hour is None else offer.usd_per_hour
         spot = offer.spot_usd_per_hour if offer.has_spot else None
-        key = (offer.usd_per_hour is None, bool(is_outlier[index]), bool(is_outdated[index]), terms(offer.__dict__))
+        key = (offer.usd_per_hour is None, bool(is_outlier[index]), bool(is_outdated[index]), terms[index])
         classes.setdefault(key, []).append((on_demand, np.inf if spot is None else spot, label, index))
     for members in classes.values():
         least = None

@@ -6,6 +6,7 @@ Facts that an offer does not state come from `models/calibration/stages.yaml`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.configurations.grid import Machine
@@ -62,14 +63,16 @@ def spot_markets(offers: Sequence[Offer], library: Library) -> tuple[SpotMarket,
     up, share = stages.value("spot_mean_up_hours"), stages.value("spot_availability")
     basis = f"prior: up {up:g} h, available {share:.0%} of the time"
     coefficients = NodeGroupCoefficients.of(stages.values)
+
+    @cache
+    def prior(hosts: int) -> SpotMarket:
+        """Return the market of a slice: all its hosts are lost with any of them, like a group of so many machines."""
+        group = node_group_market(up, share, hosts, coefficients)
+        return SpotMarket(float(group.availability), float(group.mean_up), float(group.mean_outage), basis)
+
     found = []
     for offer in offers:
-        if offer.spot is None:
-            # All hosts of a slice are lost with any of them: to the prior it is a group of so many machines.
-            group = node_group_market(up, share, hosts_of(offer, library), coefficients)
-            one = SpotMarket(float(group.availability), float(group.mean_up), float(group.mean_outage), basis)
-        else:
-            one = _single_machine_statistics(offer.spot, library)
+        one = prior(hosts_of(offer, library)) if offer.spot is None else _single_machine_statistics(offer.spot, library)
         count = len(offer.zones)
         found.append(replace(one, basis=_basis_of_zones(one, count), zones=count) if count > 1 else one)
     return tuple(found)

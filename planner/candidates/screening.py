@@ -188,7 +188,6 @@ def _apply_filters(candidates: JobCandidates, market: Market, limits: Limits, me
     if method_filter and candidates.recipes:
         allowed = np.asarray([is_allowed(recipe, job) for recipe in candidates.recipes], dtype=bool)
         found.reject(~allowed[table.recipe], METHOD_NOT_ALLOWED)
-        found.reasons += Counter({METHOD_NOT_ALLOWED: candidates.left_out})
     if any(lists != AllowForbid() for lists in (limits.providers, limits.gpus, limits.regions, limits.tiers)):
         found.reject(~market.permitted(limits)[table.offer], "its provider, GPU, region or tier is not allowed")
     if market.is_outdated.any() and limits.max_price_age_hours is not None:

@@ -7,7 +7,9 @@ import contextlib
 import gc
 import os
 import sys
+from collections import UserDict
 from dataclasses import asdict
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +28,15 @@ DEBUG = "PLANNER_DEBUG"
 """Environment variable that shows the traceback of an unexpected error."""
 
 
+class LazyCommands(UserDict[str, Any]):
+    """Commands by name, each loaded from its module when it is asked for; made from names and modules."""
+
+    def __getitem__(self, key: str) -> click.Command:
+        """Import the module of a command, which costs a millisecond or two."""
+        command: click.Command = getattr(import_module(super().__getitem__(key)), key.replace("-", "_"))
+        return command
+
+
 class Commands(click.Group):
     """The top command: each error becomes a message and an exit code, none a traceback."""
 
@@ -36,7 +47,13 @@ class Commands(click.Group):
         gc.set_threshold(200_000, 20, 20)
         # For the same reason Python is not to look for garbage among them when the process ends.
         atexit.register(gc.freeze)
+        # Products of matrices are small here: starting more threads for them costs a short command a tenth of its CPU.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         _open_closed_streams()
+        if "planner.documents.files" in sys.modules:  # not the first command of this process
+            from planner.documents.files import forget_read
+
+            forget_read()
         given = list(sys.argv[1:] if args is None else args)
         settings = {"prog_name": "planner", **settings, "standalone_mode": False}
         inner = super().main
@@ -107,6 +124,9 @@ def _code_of(error: BaseException, as_json: bool) -> int:
         return error.exit_code
     if isinstance(error, InputError):
         return _bad_input(error.faults, as_json)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
+        error.show()
+        return BAD_INPUT
     if isinstance(error, click.ClickException):
         if as_json:
             context = getattr(error, "ctx", None)

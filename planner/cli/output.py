@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.terminal import count_columns, wants_color
-from planner.errors import printable
+from planner.errors import Fault, InputError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,13 +42,26 @@ class Output:
         """Refuse a file that cannot be written before the answer is computed."""
         from planner.documents.files import check_writable
 
-        for path in (self.path, self.plot):
-            if path is not None and path not in STANDARD_OUTPUT:
-                check_writable(path)
+        for path in self._files():
+            check_writable(path)
+        self._check_apart()
         if self.plot is not None:
             from planner.report.plots.style import checked_suffix
 
             checked_suffix(self.plot)
+
+    def _files(self) -> list[str]:
+        """Return the files that are written."""
+        return [path for path in (self.path, self.plot) if path is not None and path not in STANDARD_OUTPUT]
+
+    def _check_apart(self) -> None:
+        """Refuse a file that the command has read, and one file for both the answer and its picture."""
+        from planner.documents.files import check_unread
+
+        for path in self._files():
+            check_unread(path)
+        if len({os.path.realpath(path) for path in self._files()}) < len(self._files()):
+            raise InputError([Fault(self.path or "", 0, "", "is both the answer and its picture", "name two files")])
 
     def write(
         self,
@@ -73,6 +86,7 @@ class Output:
         color
             Mark the summary and the labels where a terminal shows the text.
         """
+        self._check_apart()
         written = document(answer) if self.path is not None and document is not None else None
         if written is not None and self.path is not None and self.path not in STANDARD_OUTPUT:
             from planner.documents.files import write_text_atomically

@@ -10,7 +10,7 @@ import tempfile
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from planner.errors import Fault, InputError
 
@@ -43,6 +43,29 @@ def _data_folder(package: Path, kind: str) -> Path:
     return packaged if packaged.is_dir() else package.parent / kind
 
 
+_read: set[tuple[int, int]] = set()
+"""Device and number of every file that the running command has read, so that no answer replaces its own question."""
+
+
+def forget_read() -> None:
+    """Forget what was read: a command begins."""
+    _read.clear()
+
+
+def note_read(stream: BinaryIO) -> None:
+    """Remember that the file of an open stream is read."""
+    found = os.fstat(stream.fileno())
+    _read.add((found.st_dev, found.st_ino))
+
+
+def check_unread(path: str | Path) -> None:
+    """Raise `InputError` where an answer would replace a file that the running command has read."""
+    with suppress(OSError, ValueError):
+        found = os.stat(path)
+        if (found.st_dev, found.st_ino) in _read:
+            raise _refused(str(path), "is read by this command", "write to another file")
+
+
 def file_name(path: str | Path) -> str:
     """Return the name of a file in a fault; `-` is standard input."""
     return "standard input" if str(path) == "-" else str(path)
@@ -62,6 +85,7 @@ def read_text(path: str | Path, most: int = MAX_BYTES, lossy: bool = False) -> s
             if size > most:
                 raise _refused(file, f"too large: {size / 1e6:.0f} MB", f"at most {most / 1e6:.0f} MB")
             with open(path, "rb") as stream:
+                note_read(stream)
                 raw = stream.read(most + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or str(error)

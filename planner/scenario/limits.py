@@ -53,6 +53,8 @@ class AllowForbid(StrictModel):
 
     def permits(self, name: str) -> bool:
         """Return whether the name may be used; a zone (`us-east-1/use1-az4`) has the name of its region too."""
+        if self.allow is None and not self.forbid:
+            return True
         names = (name, name.partition("/")[0])
         is_allowed = self.allow is None or any(one in self.allow for one in names)
         return is_allowed and not any(one in self.forbid for one in names)

@@ -52,7 +52,6 @@ def describe_outdated_prices(prepared: PreparedScenario, job: int, row: int, sha
     if not len(old.table):
         return ()
     open_, scope = limits.model_copy(update={"max_price_age_hours": None}), replace(BEST, below=goal)
-    old = old.rows(~old.beaten())
     table = screen(old, market, open_, prepared.library, True, objective.waiting_usd, scope).table
     value, shares = objective.best(table)
     if not np.min(value, initial=np.inf) <= goal:

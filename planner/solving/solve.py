@@ -280,7 +280,7 @@ def count_candidates(prepared: PreparedScenario, dominated: int) -> CandidateCou
         reasons += candidates.physics.rejected + screened.rejected
     outdated = sum(prepared.scenario.limits.is_outdated(offer) for offer in prepared.scenario.offers)
     return CandidateCounts(
-        made=sum(one.made for one in prepared.candidates) + sum(one.dropped for one in prepared.screened),
+        made=sum(len(one.table) for one in prepared.candidates) + sum(one.dropped for one in prepared.screened),
         rejected=sum(reasons.values()),
         dominated=dominated + sum(one.dominated for one in prepared.screened),
         offers=len(prepared.scenario.offers) - outdated,

@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.candidate_table import ON_DEMAND, SPOT
-from planner.candidates.job_candidates import JobCandidates
+from planner.candidates import enumeration
+from planner.candidates.job_candidates import JobCandidates, undominated_on_machine
+from planner.configurations.configuration_table import Configurations
 from planner.configurations.grid import grid_inputs
 from planner.configurations.recipe import GpuClass, enumerate_recipes
 from planner.estimates.memory.fit import memory_lines
@@ -201,8 +205,8 @@ def test_screened_rows_are_kept_or_counted_with_their_reason(limits: Data, job: 
     found = prepared(job, **limits)
     (candidates,), (screened,) = found.candidates, found.screened
     assert set(screened.rejected) == {reason}
-    assert 0 < screened.rejected[reason] < candidates.made
-    assert screened.rejected[reason] + len(set(screened.rows.tolist())) == candidates.made
+    assert 0 < screened.rejected[reason] < len(candidates.table)
+    assert screened.rejected[reason] + len(set(screened.rows.tolist())) == len(candidates.table)
     assert bool(np.any(screened.lateness > 0)) is (reason == "it ends after the deadline")
 
 
@@ -214,7 +218,7 @@ HOURLY: Data = {
 
 def test_whole_hours_are_billed_on_demand() -> None:
     """At 1 $/h and whole hours the bill is the hours rounded up: an hour and a bit costs 2 $."""
-    found = prepared({"work": {"tokens": 2.4e7}}, [HOURLY])
+    found = prepared({"work": {"tokens": 3e7}}, [HOURLY])
     table, (candidates,) = found.screened[0].table, found.candidates
     assert len(table) and found.screened[0].rounded.all()
     hours = table.start_h + table.run_h[:, ON_DEMAND]
@@ -323,34 +327,83 @@ def test_the_techniques_in_use_are_those_of_the_recipe() -> None:
         assert bool(uses[4]) is bool(ways.accumulation[candidates.configuration[index]] > 1)
 
 
+def _every_row(monkeypatch: pytest.MonkeyPatch, *args: Data) -> JobCandidates:
+    """Return the candidates of a job with a row for each configuration, the dominated ones included."""
+    with monkeypatch.context() as patch:
+        patch.setattr(enumeration, "kept_undominated", lambda kept, job, ways, run: np.ones(len(ways), dtype=bool))
+        return prepared(*args).candidates[0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "job", [PADDED, {"framework": "hf", "techniques": {"penalty_usd": {"eight_bit_optimizer": 3.0}}}]
+    "job",
+    [
+        PADDED,
+        {"framework": "hf", "techniques": {"penalty_usd": {"eight_bit_optimizer": 3.0}}},
+        {"framework": ["litgpt", "hf"], "techniques": {"method": "lora"}},
+    ],
 )
-def test_beaten_rows_are_never_the_best_of_their_method(job: Data) -> None:
+def test_configurations_without_rows_are_never_the_best_of_their_method(
+    job: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On no offer, in dollars, in hours and late, in either market; and they are many rows."""
-    candidates = prepared(job).candidates[0]
-    table, kept = candidates.table, ~candidates.beaten()
-    label = np.asarray([recipe.method_label for recipe in candidates.recipes])[table.recipe]
-    assert 0 < kept.sum() < 0.6 * len(table)
+    every, made = _every_row(monkeypatch, job), prepared(job).candidates[0]
+    assert 0 < len(made.table) < 0.6 * len(every.table)
     for share in (0.0, 1.0):
-        usd, late_usd = (one + table.penalty_usd for one in (table.cost_usd(share), table.late_cost_usd(share)))
-        for figure in (usd, late_usd, table.hours(share), table.late_hours(share)):
-            for offer, method in {*zip(table.offer.tolist(), label.tolist(), strict=True)}:
-                here = (table.offer == offer) & (label == method) & ~np.isnan(figure)
-                if here.any():
-                    assert figure[here & kept].min() <= figure[here].min()
+        best = _best_figures(every, share)
+        assert best and _best_figures(made, share) == best
+
+
+def _best_figures(candidates: JobCandidates, share: float) -> dict[tuple[int, str, str], float]:
+    """Return the least dollars and hours at a spot share, expected and late, of each offer and method."""
+    table, found = candidates.table, {}
+    label = np.asarray([recipe.method_label for recipe in candidates.recipes])[table.recipe]
+    usd, late_usd = (one + table.penalty_usd for one in (table.cost_usd(share), table.late_cost_usd(share)))
+    figures = {"usd": usd, "late usd": late_usd, "hours": table.hours(share), "late hours": table.late_hours(share)}
+    for name, figure in figures.items():
+        for offer, method in {*zip(table.offer.tolist(), label.tolist(), strict=True)}:
+            here = (table.offer == offer) & (label == method) & ~np.isnan(figure)
+            if here.any():
+                found[offer, method, name] = float(figure[here].min())
+    return found
 
 
 @pytest.mark.slow
-def test_of_an_excluded_method_only_rows_that_no_other_beats_are_made() -> None:
-    """They are the rows that the job has without the exclusion, and the others are counted and rejected."""
+def test_an_excluded_method_has_the_rows_that_it_has_without_the_exclusion() -> None:
+    """They are counted as rejected for their method."""
     free, bound = (prepared(job) for job in ({}, {"techniques": {"method": "lora", "weight_bits": 4}}))
     every, left = free.candidates[0], bound.candidates[0]
     label = np.asarray([recipe.method_label for recipe in every.recipes])[every.table.recipe]
-    kept = (label == "QLoRA") | ~every.beaten()
-    assert every.left_out == 0 and left.left_out == np.sum(~kept) > 0
-    assert left.made == every.made == len(every.table)
-    assert bound.screened[0].rejected["its method is not allowed"] == np.sum(label != "QLoRA")
+    assert bound.screened[0].rejected["its method is not allowed"] == np.sum(label != "QLoRA") > 0
     for name in ("offer", "run_h", "run_usd", "fixed_usd", "gpus"):
-        np.testing.assert_array_equal(getattr(left.table, name), getattr(every.table, name)[kept])
+        np.testing.assert_array_equal(getattr(left.table, name), getattr(every.table, name))
+
+
+@given(st.data())
+def test_undominated_configurations_are_those_of_every_pair_compared(data: st.DataObject) -> None:
+    """Of two on one machine, by one method, the one goes that is nowhere better; of equal ones that with less room."""
+    ways = _some_ways()
+    free = ways.usable_gib - ways.fit_gib
+    labels = [ways.recipes[one].method_label for one in ways.recipe.tolist()]
+    count = data.draw(st.integers(1, 4))
+    drawn = st.lists(st.sampled_from([0.0, 1.0, 2.0, np.inf]), min_size=len(ways), max_size=len(ways))
+    burden = np.asarray([data.draw(drawn) for _ in range(count)])
+    expected = [
+        not any(
+            ways.machine[i] == ways.machine[j]
+            and labels[i] == labels[j]
+            and (burden[:, i] <= burden[:, j]).all()
+            and ((burden[:, i] < burden[:, j]).any() or (-free[i], i) < (-free[j], j))
+            for i in range(len(ways))
+        )
+        for j in range(len(ways))
+    ]
+    np.testing.assert_array_equal(undominated_on_machine(ways, burden), expected)
+
+
+@functools.cache
+def _some_ways() -> Configurations:
+    """Return 24 configurations of several machines and methods."""
+    ways = prepared().candidates[0].physics.ways
+    assert len({*ways.machine.tolist()}) > 1
+    return ways.rows(np.linspace(0, len(ways) - 1, 24).astype(int))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -306,6 +307,45 @@ def test_help_and_version_are_everywhere() -> None:
     for words in ([], ["solve"], ["check"], ["architectures"], ["gpus", "show"], ["offers", "list"], ["schema"]):
         result = run(*words, "--help")
         assert result.exit_code == 0 and result.stdout.startswith("Usage: ")
+
+
+@pytest.mark.parametrize("group", [[], ["market"]])
+def test_a_group_alone_shows_its_help_and_exits_2(group: list[str]) -> None:
+    """As typed help, with its line breaks, on standard error."""
+    result = run(*group)
+    assert result.exit_code == 2 and result.stdout == ""
+    assert result.stderr.strip() == run(*group, "--help").stdout.strip()
+
+
+def test_a_misspelt_command_is_no_internal_error() -> None:
+    """No module is looked for; newer versions of click name the nearest command."""
+    result = run("solv")
+    assert result.exit_code == 2 and "No such command 'solv'" in result.stderr
+
+
+def test_a_command_is_loaded_when_it_is_asked_for() -> None:
+    """The version needs none of them; `gpus` alone needs its own, which has `architectures`, too."""
+    code = (
+        "import sys\nfrom planner.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'planner.cli.catalog', 'planner.cli.solve', 'planner.cli.frontier'} & set(sys.modules)))"
+    )
+    for words, loaded in (["--version"], "[]"), (["gpus", "--help"], "['planner.cli.catalog']"):
+        command = [sys.executable, "-c", code, *words]
+        found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+        assert found.stdout.splitlines()[-1] == loaded
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, "1"), ("3", "3")])
+def test_a_command_multiplies_matrices_on_one_thread_unless_told(
+    given: str | None, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The matrices are small: the start of more threads would cost more than they bring."""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", given or "")
+    if given is None:
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    assert run("--version").exit_code == 0
+    assert os.environ["OPENBLAS_NUM_THREADS"] == used
 
 
 def test_a_closed_pipe_ends_quietly() -> None:

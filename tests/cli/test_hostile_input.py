@@ -141,3 +141,38 @@ def test_of_thousands_of_faults_the_first_hundred_are_reported(tmp_path: Path) -
     path.write_text(json.dumps({"scenario": "quickstart", "status": "optimal", "jobs": [1] * 20_000}))
     lines = answer("check", str(path), "quickstart")
     assert len(lines) == 101 and any(" more faults; correct those above first" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("solve", "{file}", "-o", "{file}"),
+        ("solve", "{file}", "-o", "{link}"),
+        ("solve", "{link}", "--plot", "{file}"),
+        ("frontier", "{file}", "--plot", "{file}"),
+        ("report", "{file}", "-o", "{file}"),
+        ("architectures", "import", "{config}", "-o", "{config}"),
+        ("calibrate", "{state}", *CALIBRATE[2:], "-o", "{state}"),
+        ("market", "fit", "{trace}", "-o", "{trace}"),
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_no_answer_replaces_what_the_command_has_read(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """A scenario, log, trace or configuration stays as it is, also where another name leads to it."""
+    files = {"file": "x.svg", "link": "y.svg", "config": "config.yaml", "state": "state.json", "trace": "trace.json"}
+    paths = {kind: tmp_path / name for kind, name in files.items()}
+    paths["file"].write_text(GOOD)
+    paths["link"].symlink_to(paths["file"])
+    for kind, data in (("config", CONFIG), ("state", STATE), ("trace", TRACE)):
+        paths[kind].write_text(json.dumps(data))
+    before = {path: path.read_bytes() for path in paths.values()}
+    (line,) = answer(*(word.format(**paths) for word in command))
+    assert line.endswith("is read by this command; write to another file")
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_an_answer_and_its_picture_are_two_files(tmp_path: Path) -> None:
+    """One would replace the other."""
+    path = tmp_path / "x.svg"
+    (line,) = answer("solve", "quickstart", "-o", str(path), "--plot", str(tmp_path / "." / "x.svg"))
+    assert line.endswith("is both the answer and its picture; name two files") and not path.exists()

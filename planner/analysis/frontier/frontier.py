@@ -14,7 +14,7 @@ import numpy as np
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.trace import FrontierTracer
 from planner.candidates.screening import ScreenedCandidates, screen
-from planner.candidates.spot.scope import SearchScope
+from planner.candidates.spot.scope import LEAST_DOLLARS, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
@@ -197,12 +197,12 @@ def _hidden_by_deadline(prepared: PreparedScenario) -> Iterator[HiddenByLimit]:
         by_deadline = one.job.deadline_hours is not None and one.job.deadline_hours <= latest
         free = replace(_without_penalties(one), job=one.job.model_copy(update={"deadline_hours": None}))
         longer = limits if by_deadline else limits.model_copy(update={"max_hours": UNLIMITED_HOURS})
-        seen = build_segments(screened.table, limits.budget_usd)
-        scope = SearchScope(only_dollars=True)
+        goal = float(build_segments(screened.table, limits.budget_usd).usd_to.min()) - NOTICEABLE_USD
+        scope = replace(LEAST_DOLLARS, below=goal)
         later = screen(free, prepared.market, longer, prepared.library, waiting_usd=NO_VALUE_OF_TIME, scope=scope)
         whole = build_segments(later.table, limits.budget_usd)
-        least = int(np.argmin(whole.usd_to))
-        if float(whole.usd_to[least]) < float(seen.usd_to.min()) - NOTICEABLE_USD:
+        if np.min(whole.usd_to, initial=np.inf) < goal:
+            least = int(np.argmin(whole.usd_to))
             hours = float(whole.hours_to[least])
             limit = f"jobs.{one.job.name}.deadline" if by_deadline else "limits.max_hours"
             yield HiddenByLimit(

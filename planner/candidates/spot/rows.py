@@ -158,8 +158,9 @@ class SpotRows:
         found, offer = np.zeros((len(self.table), 2)), self.table.offer
         saved_gb = self.candidates.run_hours.saved_bytes[self.configuration] / GB
         pull = self.candidates.columns.pull_bytes_per_second[offer]
-        for place, sold in enumerate(self.market.offers):
-            if sold.zones and len(at := np.flatnonzero(offer == place)):
+        for place in np.unique(offer).tolist():
+            if (sold := self.market.offers[place]).zones:
+                at = np.flatnonzero(offer == place)
                 one = moves_of(sold, saved_gb[at], self.candidates.job.data_gb, pull[at])
                 found[at, 0] = one.usd * self.nodes[at] / self.gang[at]  # machines that move each copy all
                 found[at, 1] = one.hours

@@ -24,7 +24,7 @@ def import_architecture(model: str, path: str | None, name: str | None) -> None:
     Try: planner architectures import Qwen/Qwen2.5-7B -o my-model.yaml
     """
     from planner.catalogs.model_config import import_architecture as read_model
-    from planner.documents.files import check_writable, write_text_atomically
+    from planner.documents.files import check_unread, check_writable, write_text_atomically
     from planner.documents.yaml_text import yaml_text
     from planner.errors import printable
 
@@ -40,6 +40,7 @@ def import_architecture(model: str, path: str | None, name: str | None) -> None:
     if target is None:
         show(text.rstrip("\n"))
     else:
+        check_unread(target)
         write_text_atomically(target, text)
     show(f"{found.card.name}: {found.card.family}, {found.card.parameters:,} parameters", err=True)
     if found.card.notes:

@@ -65,9 +65,10 @@ def import_offers(
 
 def _write(path: str | None, text: str) -> None:
     """Write to a file, or to standard output where there is none."""
-    from planner.documents.files import write_text_atomically
+    from planner.documents.files import check_unread, write_text_atomically
 
     if path is None:
         show(text.rstrip("\n"))
     else:
+        check_unread(path)
         write_text_atomically(path, text)

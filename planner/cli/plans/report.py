@@ -64,7 +64,7 @@ def report(
 
     Try: planner report quickstart -o report.html
     """
-    from planner.documents.files import check_writable
+    from planner.documents.files import check_unread, check_writable
     from planner.report.html.facts import headline
 
     context = click.get_current_context()
@@ -76,6 +76,7 @@ def report(
     _check_installed(path, kind)
     wanted = _wanted(figure, without)
     scenario, plan, locating = _asked(load, settings, context)
+    check_unread(path)
     with show_progress(f"reporting on {scenario.name}"), locating:
         # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
         from planner.analysis.overview.overview import overview

@@ -57,6 +57,8 @@ def zone_groups(offers: Iterable[Offer], limits: Limits) -> list[Offer]:
             classes.setdefault(key, []).extend(_zones_of(offer, limits))
     found: list[Offer] = []
     for every in classes.values():
+        if len(every) == 1:
+            continue  # as in most classes
         zones, regions = _each_once(every), dict[str, list[_Zone]]()
         for zone in zones:
             regions.setdefault(zone.region, []).append(zone)

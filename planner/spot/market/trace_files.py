@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.documents.files import MAX_BYTES, read_text
+from planner.documents.files import MAX_BYTES, note_read, read_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.spot.market.trace_formats import read_counts_json, read_table
 
@@ -72,6 +72,7 @@ def _text(path: Path) -> str:
     """Return the text of a file, unpacked where it is compressed; `InputError` above a size of `MAX_BYTES`."""
     try:
         with open(path, "rb") as stream:
+            note_read(stream)
             packed = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     except (OSError, ValueError):
         packed = False  # the ordinary reader reports it

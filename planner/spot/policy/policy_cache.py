@@ -17,13 +17,14 @@ from planner.spot.policy.curve_pieces import JUST_AFTER, CurvePiece, straight_pi
 from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, check_run
 from planner.spot.policy.least_cost import DollarBound, usd_tables
 from planner.spot.policy.run import SpotRun
-from planner.spot.policy.switching_policy import WaitingRule, pass_of, waiting_rules
+from planner.spot.policy.switching_policy import WaitingRule, pass_of, starting_policies, waiting_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from planner.arrays import Floats
     from planner.spot.policy.start_table import StartTable
+    from planner.spot.policy.switching_policy import SwitchingPolicy
 
 GRID_TICKS = 256
 """Ticks of a horizon: within half a percent of a grid many times finer (see tests)."""
@@ -87,6 +88,7 @@ class PolicyCache:
         self._figures: dict[Key, StartTable] = {}
         self._of_horizon: dict[Key, DollarBound] = {}
         self._bounds: dict[Key, float] = {}
+        self._starting: dict[Key, SwitchingPolicy] = {}
         self._rules: dict[Key, WaitingRule] = {}
 
     def usd_bound(self, run: SpotRun, states: SpotStates, hours: float) -> float:
@@ -140,7 +142,11 @@ class PolicyCache:
         """
         for run, _, hours in keys:
             check_run(run, hours)
-        return _look_up(self._rules, keys, waiting_rules, pass_of)
+        policies = _look_up(self._starting, [_horizon_key(*key) for key in keys], starting_policies, pass_of)
+        for key, policy in zip(keys, policies, strict=True):
+            if key not in self._rules:
+                self._rules[key] = waiting_rule(CurveRequest(*key), policy)
+        return [self._rules[key] for key in keys]
 
     def usd_curves(
         self, asked: Sequence[tuple[SpotRun, SpotStates, Sequence[Span]]]

@@ -177,13 +177,16 @@ def policies_of_pass(
     ]
 
 
-def waiting_rules(requests: Sequence[CurveRequest], alike: PolicyPass, points: int) -> list[WaitingRule]:
-    """Return when the best policies of one pass take a spot machine while nothing is rented and nothing is done."""
-    policies = policies_of_pass(requests, alike, points, only_starts=True)
-    return [_rule(*both) for both in zip(requests, policies, strict=True)]
+def starting_policies(requests: Sequence[CurveRequest], alike: PolicyPass, points: int) -> list[SwitchingPolicy]:
+    """Return the policies of one pass as far as they say what starts while nothing is rented on a market that is up."""
+    return policies_of_pass(requests, alike, points, only_starts=True)
 
 
-def _rule(request: CurveRequest, policy: SwitchingPolicy) -> WaitingRule:
+def waiting_rule(request: CurveRequest, policy: SwitchingPolicy) -> WaitingRule:
+    """Return when the policy takes a spot machine while nothing is rented and nothing is done.
+
+    The policy may be that of a longer time: what is best at some time left and slack depends on no more than these.
+    """
     run, up = request.run, request.states.up
     latest = request.guaranteed_hours - run.work_hours - run.restart_hours
     now = np.linspace(0.0, max(latest, 0.0), RULE_MOMENTS, endpoint=False)
