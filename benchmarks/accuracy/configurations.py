@@ -19,6 +19,7 @@ from benchmarks.accuracy.recipes import (
     degree,
     first_flash_share,
     framework_of_row,
+    fuses_adapters,
     in_host_memory,
     keeps_16bit,
     lora_targets,
@@ -62,7 +63,7 @@ ONE_STEP_BY_DEFAULT = ("maxtext",)
 BATCH_DECIDES = ("neuronx",)
 """Frameworks whose runs accumulate over hundreds of micro-batches: without the global batch no step can be told."""
 
-MOVED_BYTES = ("adapter_pass_bytes", "reduced_bytes", "optimizer_traffic_bytes")
+MOVED_BYTES = ("adapter_pass_bytes", "reduced_bytes", "optimizer_traffic_bytes", "added_bytes", "handed_bytes")
 """Fields of `States` that count traffic alone: no memory depends on them."""
 
 CHUNK_LAYERS = 2
@@ -122,6 +123,8 @@ def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuratio
     stated = stated_kernels(row) if profile.unknown else None
     if profile.compiled and row.text("compile") == "no":
         stated = "eager"
+    if profile.kernels == "eager" and row.text("compile") == "yes":
+        stated = "compiled"
     if stated is not None:
         setup = _as_stated(
             setup, recipe_coefficients(replace(recipe, framework=stated), job, network, library), profile.unknown
@@ -130,6 +133,8 @@ def _configuration(row: Row, library: Library, as_unknown: bool) -> Configuratio
     if profile.unknown and recipe.method == "lora" and "pure" in row.text("precision"):
         setup = _in_16_bit(setup, library)
     states = _states(row, recipe, setup.states)
+    if recipe.method == "lora" and fuses_adapters(row, network):
+        states = replace(states, adapter_pass_bytes=library.techniques.bytes.adapters["fused"].adapter_pass_bytes)
     each = [_activations(row, network, setup.activations, states, loss, library) for loss in losses_of_row(row)]
     host = host_of_row(row, library, recipe.precision) if card else None
     nodes = host.gpus_per_node if host else 8

@@ -47,6 +47,12 @@ PREPARES_ITSELF = ("hiyouga/llama-factory",)
 LLaMA-Factory, `prepare_model_for_training`: norms and logits in fp32 only where `upcast_layernorm` and
 `upcast_lmhead_output` are set; `double_quantization` is true."""
 
+FUSES_ADAPTERS = ("foundation-model-stack/fms-acceleration",)
+"""Repositories whose fused kernels include those of adapters, on a quantised base of a gated network.
+
+fms-acceleration, framework_plugin_fast_kernels.py (fused_lora only required for quant-peft): unsloth's LoRA kernels, of
+attention and gated feed-forwards; `fast_kernels`, for all else, replaces norms, rotation and loss alone."""
+
 FRAMEWORK_NAMES = {
     "llama-factory": "hf",
     "llamafactory": "hf",
@@ -219,6 +225,12 @@ def _repository(row: Row) -> str:
 def keeps_16bit(row: Row) -> bool:
     """Return whether the trainer of a row leaves embedding and head of a 4-bit base in 16 bit."""
     return _repository(row) in PREPARES_ITSELF
+
+
+def fuses_adapters(row: Row, network: Network) -> bool:
+    """Return whether the fused kernels of a row include those of its adapters."""
+    fused = row.text("loss_kernel").startswith(("fused", "liger")) and _quant(row) != "none"
+    return fused and network.gated and _repository(row) in FUSES_ADAPTERS
 
 
 def precision_known(row: Row) -> bool:

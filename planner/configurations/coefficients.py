@@ -45,6 +45,9 @@ _SELECTIVE_CODES = {
     "attention": CHECKPOINT_KEEP_ATTENTION,
     "scores": CHECKPOINT_MEGATRON_SELECTIVE,
 }
+# Of a 16-bit gradient under FSDP: put into its flat parameter, and divided before it is scattered, 2 bytes read and 2
+# written each time (PyTorch: views of FlatParameter; `_div_if_needed` in `_reduce_grad`, fsdp/_runtime_utils.py).
+_HANDED_BYTES = 8.0
 _ATTENTION = {"mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER, "sparse": ATTENTION_SPARSE}
 
 
@@ -191,6 +194,10 @@ def _full_training_states(
         row["step_bytes"] = 0.0
     if optimizer:  # the largest matrix is the embedding; as bytes per trained weight
         row["step_bytes"] = optimizer.largest_bytes * network.vocab * network.hidden / network.parameters
+    sharded = recipe.zero_stage == 3
+    if sharded or framework.compiles_graphs:
+        row["added_bytes"] = 0.0  # shards alone are added; a graph adds in the product
+    row["handed_bytes"] = _HANDED_BYTES if sharded and not framework.compiles_graphs else 0.0
     trained = network.parameters
     return States(frozen=0, quantised=0, embedding_bytes=row["weight_bytes"], trainable=trained, **row, **where)
 
@@ -280,6 +287,8 @@ def _kernels(
         values["element_traffic"] = kernels.value(plain)
     if hooks in kernels.coefficients:
         values["hook_seconds"] = kernels.value(hooks)
+    if (handed := f"{profile}.gradient_launch_seconds") in kernels.coefficients:
+        values["gradient_launch_seconds"] = kernels.value(handed)
     return Kernels(
         **values,
         quantised_bytes=kernels.value(f"quantised_bytes.{recipe.quant}") if recipe.weight_bits < 16 else 0.0,

@@ -148,6 +148,10 @@ class States:
     gathered_bytes: Numbers = 2  # per weight gathered under z=3 (w16, B_w)
     reduced_bytes: Numbers = 4  # per gradient reduced (B_g)
     optimizer_traffic_bytes: Numbers = 30  # b of t_opt, per trained parameter
+    # Moved per trained parameter and micro-step, to add its gradient to the sum of those before (0 where its product
+    # does that), and to hand it to the reduction of its gathered unit.
+    added_bytes: Numbers = 0
+    handed_bytes: Numbers = 0
     no_sync_full_gradients: Numbers = 0  # 1: accumulation under FSDP keeps full gradients and weights
     gradients_in_forward: Numbers = 0  # 1: G is alive in forward as well (ga > 1 counts by itself)
     load_whole: Numbers = 0  # 1: the loader materialises all weights on each rank first
@@ -220,6 +224,7 @@ class Kernels:
     fused: Numbers = 0  # 1: tensor-parallel traffic x 0.38
     attention_factor: Numbers = 1.0  # cuDNN x1.47, FlashAttention-1 x0.64
     hook_seconds: Numbers = 0.0  # c_hook, per module and pass
+    gradient_launch_seconds: Numbers = 0.0  # per gradient that ZeRO-1 or 2 reduces, where DeepSpeed runs them
     overlaps_reduction: Numbers = 1  # 0: gradients are reduced when the last backward pass is over
 
 

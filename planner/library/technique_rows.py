@@ -192,6 +192,7 @@ class TrainingBytes(Row):
     cast_bytes: float = Field(alias="cast")
     optimizer_traffic_bytes: float = Field(alias="traffic")
     reduced_bytes: float = Field(alias="reduced")
+    added_bytes: float = Field(alias="added")
     gathered_bytes: float = Field(alias="gathered")
     extra_gradient_bytes: float = Field(default=0.0, alias="extra_gradient")
     extra_sharded_bytes: float = Field(default=0.0, alias="extra_sharded")

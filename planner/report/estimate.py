@@ -35,6 +35,7 @@ PART_NAMES = {
     "head": "head and loss",
     "elementwise": "elementwise traffic",
     "dequantisation": "dequantising weights",
+    "gradients": "adding gradients",
     "launch": "kernel launches",
     "hooks": "waiting for Python",
     "sharding": "sharding traffic",

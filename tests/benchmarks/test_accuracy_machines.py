@@ -141,3 +141,24 @@ def test_a_power_limit_slows_attention_as_it_slows_products() -> None:
     assert limited.attention_efficiency / full.attention_efficiency == pytest.approx(
         limited.efficiency / full.efficiency
     )
+
+
+@pytest.mark.parametrize(
+    ("cells", "bytes_moved"),
+    [
+        ({}, 8),
+        ({"loss_kernel": "liger"}, 8),
+        ({"loss_kernel": "hf"}, 26),
+        ({"method": "lora", "weight_quant": ""}, 26),
+        ({"source": "somebody/else:x"}, 26),
+        ({"model": "GPT2"}, 26),
+    ],
+)
+def test_fms_fuses_the_adapters_of_a_quantised_gated_base(cells: dict[str, str], bytes_moved: float) -> None:
+    """Its plugin for quantised bases has unsloth's LoRA; the one for all else replaces norms, rotation and loss."""
+    row = {
+        "source": "foundation-model-stack/fms-acceleration:x", "framework": "hf-fused", "method": "qlora",
+        "weight_quant": "nf4", "loss_kernel": "fused", "lora_rank": "16", "lora_targets": "all linear", "num_gpus": "1",
+        "sharding": "none",
+    }  # fmt: skip
+    assert set_up(**{**row, **cells}).states.adapter_pass_bytes == bytes_moved

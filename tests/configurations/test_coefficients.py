@@ -58,6 +58,26 @@ def test_classic_megatron_reduces_at_the_end(framework: str, hides: int) -> None
     assert set_up("llama-3.1-8b", framework).kernels.overlaps_reduction == hides
 
 
+@pytest.mark.parametrize(
+    ("framework", "recipe", "added", "handed"),
+    [
+        ("hf", {"precision": "bf16"}, 6, 0),  # PyTorch: reads two, writes one of 2 bytes
+        ("hf", {"precision": "bf16_mixed"}, 12, 0),
+        ("hf", {"precision": "bf16_mixed", "sharding": "zero3"}, 0, 8),
+        ("megatron", {"precision": "bf16_mixed", "sharding": "zero1"}, 0, 0),  # in the product
+        ("megatron-deepspeed", {"precision": "bf16_mixed", "sharding": "zero1"}, 18, 0),
+        ("maxtext", {"precision": "bf16_mixed", "sharding": "zero3"}, 0, 0),  # one graph
+        ("hf", {"method": "lora"}, 0, 0),
+    ],
+)
+def test_gradients_are_added_as_the_framework_does(
+    framework: str, recipe: dict[str, object], added: float, handed: float
+) -> None:
+    """Bytes per parameter and micro-step."""
+    states = set_up("llama-3.1-8b", framework, **recipe).states
+    assert (states.added_bytes, states.handed_bytes) == (added, handed)
+
+
 def test_an_image_network_is_no_plain_decoder() -> None:
     """A U-Net has plain feed-forwards too, but none of the counted decoder layers."""
     images = Job.model_validate(

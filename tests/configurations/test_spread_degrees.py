@@ -72,10 +72,10 @@ def test_speed_of_65536_tokens_over_two_gpus_is_that_of_torchtitan() -> None:
 
 
 def test_seconds_of_gathered_keys_by_hand() -> None:
-    """Of 65,536 tokens 3/4: 4,096 B of keys and values each in 32 layers, four times at 0.737 of 450 GB/s."""
+    """Of 65,536 tokens 3/4: 4,096 B of keys and values each in 32 layers, four times at 0.754 of 450 GB/s."""
     found = told(activation_checkpointing="full", context_parallel=4, sequence_length=65536)
     one = told(activation_checkpointing="full", context_parallel=4, sequence_length=65536, interconnect="pcie")
-    by_hand = 0.75 * 65536 * 4096 * 32 * 4 / (0.737 * 450e9)
+    by_hand = 0.75 * 65536 * 4096 * 32 * 4 / (0.754 * 450e9)
     assert found.step_seconds.parts["context_parallel"] == pytest.approx(by_hand, rel=0.01)
     assert one.step_seconds.parts["context_parallel"] > 3 * by_hand
 

@@ -93,6 +93,7 @@ def kernels_of(profile: str, quant: str | None = None, flash_1: bool = False, sh
         "fused",
         "overlaps_reduction",
         "hook_seconds",
+        "gradient_launch_seconds",
     }
     chosen = {name: values[f"{profile}.{name}"] for name in names}
     chosen["hook_seconds"] = values.get(f"{profile}.hook_seconds", 0.0)

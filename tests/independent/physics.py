@@ -398,7 +398,8 @@ def step(x: Facts, sequence: float, away: float) -> float:
         overlap = 1 - coefficients("kernels")["yafsdp.exposed_share"] * (1 - overlap)
     longer = (work**3 + sharding**3) ** (1 / 3)
     each = longer + (1 - overlap) * work * sharding / longer
-    each += tokens * x.h / across if x.pp > 1 else 0.0
+    # Activations and their gradients, 2 bytes each, a part by each tensor-parallel rank.
+    each += 4 * tokens * x.h / x.tp / (across if nodes > 1 else inside) if x.pp > 1 else 0.0
     modules = 10 + x.g + (4 * x.adapted_linears if x.lora else 0)
     hook = coefficients("kernels").get(f"{x.frame['kernels']}.hook_seconds", 0.0)
     each += hook * modules * (2 + rc) * x.L / x.pp * coefficients("gpu_efficiency").get(f"host.{s.gpu}", 1.0)
@@ -459,15 +460,26 @@ def micro_batch(x: Facts, sequence: float, tokens: float) -> tuple[float, float]
     attention = attention_seconds(x, sequence, rows, rca, peak, E, BW)
     read_bytes = kernels[f"quantised_bytes.{x.t['quant']}"] if x.quantised else 0.0
     dequantised = (2 + rc) * offload * read_bytes * stored / (x.tp * x.pp) * speeds.get(f"dequant.{name}", 1.0) / BW
-    device = matmul + head + moved / BW + attention + dequantised
+    device = matmul + head + moved / BW + attention + dequantised + gradient_bytes(x) / BW
     launch = kernels[f"{profile}.launch_seconds"] * (1 + rc / 3) * (k["frozen_launch_factor"] if x.lora else 1.0)
     launch = (launch + x.adapted_linears * k["adapter_launch_seconds"]) * speeds.get(f"host.{name}", 1.0)
     launch += 7 * k["quantised_launch_seconds"] if x.quantised else 0.0
     launch += kernels[f"{profile}.fsdp_launch_seconds"] if x.z == 3 else 0.0
+    # Matrices and norms whose gradients DeepSpeed takes from a hook each.
+    hooked = 4 + x.g + 2 if x.z in (1, 2) and not x.lora else 0
+    launch += hooked * kernels.get(f"{profile}.gradient_launch_seconds", 0.0)
     grouped = x.frame.get("grouped_experts") == "all" or ("grouped_experts" in x.frame and not x.quantised)
     looped = 0.0 if grouped else kernels[f"{profile}.naive_experts"]
     launch += looped * experts / x.ep * k["expert_launch_seconds"] * (1 + rc / 3)
     return float((device**3 + (launch * x.L / x.pp) ** 3) ** (1 / 3)), attention
+
+
+def gradient_bytes(x: Facts) -> float:
+    """Bytes of one micro-step that add its gradients to those before, or hand them to FSDP's reduction."""
+    if x.lora or x.frame.get("compiles_graphs"):
+        return 0.0
+    each = 8.0 if x.z == 3 else x.row["added"] * (1 - 1 / x.m)
+    return float(each * x.P / (x.tp * x.pp))
 
 
 def attention_seconds(x: Facts, sequence: float, rows: float, rca: float, peak: float, E: float, BW: float) -> float:

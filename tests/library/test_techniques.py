@@ -29,7 +29,9 @@ FP8 = {
         "  16-bit: {peak:": "  8-bit: {peak: [tensor16_tflops], linear_peak: fp8_tflops,"
         " linear_share: linear_share.fp8_torch, element_bytes: 2}\n",
     },
-    "bytes.yaml": {"  tf32: {w: 4": "  fp8: {w: 4, g: 4, o: 8, t: 4, cast: 1, traffic: 30, reduced: 4, gathered: 1}\n"},
+    "bytes.yaml": {
+        "  tf32: {w: 4": "  fp8: {w: 4, g: 4, o: 8, t: 4, cast: 1, traffic: 30, reduced: 4, added: 12, gathered: 1}\n"
+    },
     "rules.yaml": {
         "  - when: {attention: flash": "  - when: {precision: fp8, framework: [hf]}\n    reason: hf has no fp8 recipe\n"
         '    source: "made up"\n'

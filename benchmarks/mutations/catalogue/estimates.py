@@ -1,6 +1,15 @@
 """Bugs in memory, speed and stages: flags, bytes, units and links."""
 
-from benchmarks.mutations.catalogue.tests import DATA_STAGES, HEAD, LIMITS, PHYSICS, STAGE_TIMES, STAGES, UNCERTAINTY
+from benchmarks.mutations.catalogue.tests import (
+    ADAPTERS,
+    DATA_STAGES,
+    HEAD,
+    LIMITS,
+    PHYSICS,
+    STAGE_TIMES,
+    STAGES,
+    UNCERTAINTY,
+)
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
@@ -90,7 +99,7 @@ AREA.add(
 AREA.add("the context is in GB", "context_bytes=context_gib * GIB", "context_bytes=context_gib * 1e9")
 AREA.add("a tight plan is judged like any other", "np.maximum(phi, TIGHT_PHI)), need)", "phi), need)")
 
-AREA.of("planner/estimates/time/device.py", HEAD, PHYSICS)
+AREA.of("planner/estimates/time/device.py", HEAD, ADAPTERS, PHYSICS)
 AREA.add(
     "the head of LoRA has a weight gradient",
     "(entries * 2.0 * network.hidden * passes)",
@@ -101,8 +110,11 @@ AREA.add(
 )
 AREA.add("attention counts the whole square", "(~eager * 0.5) * flop", "(~eager * 1.0) * flop")
 AREA.add("quantised layers are dequantised once", "(2.0 + again.matmul) * offload * kernels", "1.0 * offload * kernels")
+AREA.add("the first gradient is added to nothing", "(1.0 - 1.0 / np.asarray(layout.accumulation))", "1.0")
+AREA.add("adapters have hooks of DeepSpeed", "* (1.0 - setup.states.frozen)", "* 1.0")
 
 AREA.of("planner/estimates/time/communication.py", PHYSICS)
+AREA.add("a stage hands on activations alone", "2.0 * _ACTIVATION_BYTES", "_ACTIVATION_BYTES")
 AREA.add("a GPU receives its own keys", "(np.asarray(layout.context) - 1.0)", "np.asarray(layout.context)")
 AREA.add(
     "weights are gathered once",

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from planner.estimates.time.coefficients import TimeCoefficients
 
 
+_ACTIVATION_BYTES = 2.0  # between pipeline stages
+
+
 class Links(NamedTuple):
     """Bytes per second that a collective reaches per GPU."""
 
@@ -144,10 +147,17 @@ def hybrid_group(layout: Layout) -> Any:
 
 
 def pipeline_seconds(network: Network, layout: Layout, reached: Links) -> Any:
-    """Return the seconds of handing the activations of one micro-batch to the next stage (t_pp)."""
+    """Return the seconds in which a stage hands on one micro-batch: 16-bit activations, and their gradients (t_pp).
+
+    Tensor-parallel ranks send a part each, which the next stage gathers. On several nodes stages share the network.
+    8,192 tokens of 14,336 wide over 8 ranks: 4 * 8,192 * 14,336 / 8 = 58.7 MB, 12.6 ms at 4.64 GB/s.
+    Sources: Megatron-LM (arXiv 2104.04473), section 4.1; `PartitionedTensor` of DeepSpeed's pipe/engine.py.
+    """
     if np.all(np.equal(layout.pipeline, 1)):
         return 0.0
-    return np.greater(layout.pipeline, 1) * micro_batch_tokens(layout) * network.hidden / reached.across
+    sent = 2.0 * _ACTIVATION_BYTES * micro_batch_tokens(layout) * network.hidden / layout.tensor
+    bandwidth = np.where(node_count(layout) > 1, reached.across, reached.inside)
+    return np.greater(layout.pipeline, 1) * sent / bandwidth
 
 
 def reduction_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: Links) -> Any:

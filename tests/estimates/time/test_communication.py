@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.estimates.time.communication import hybrid_group, link_bandwidths
+from planner.estimates.time.communication import hybrid_group, link_bandwidths, pipeline_seconds
 from tests.helpers.time_cases import Case, case_of, golden_cases
 
 GOLDEN = golden_cases()
@@ -122,13 +122,25 @@ def test_tensor_parallel_beyond_a_node_runs_at_network_speed() -> None:
 
 
 def test_pipeline_transfer_and_bubble_by_hand() -> None:
-    """A stage hands M h to the next; 8 stages of 3 chunks idle for 7/3 of a micro-batch."""
+    """A stage hands on M h activations of 2 bytes, an eighth by each of 8 ranks; 8 stages of 3 chunks idle for 7/3."""
     step = case_of(GOLDEN["m1961"]).time()
-    handover = 64 * 2048 * 12288 / (0.74 * 200e9 / 8)
+    handover = 64 * 2 * 2 * 2048 * 12288 / 8 / (0.74 * 200e9 / 8)
     assert float(step.parts["pipeline_transfer"]) == pytest.approx(handover)
     tail = float(step.parts["data_parallel"] + step.parts["optimizer"] + step.parts["fixed"])
     rounds = float(step.seconds - step.parts["node_loss"]) - tail
     assert float(step.parts["bubble"]) == pytest.approx(rounds * (7 / 3) / (64 + 7 / 3))
+
+
+def test_stages_inside_a_node_hand_on_over_its_links() -> None:
+    """8,192 tokens of 14,336 wide: 58.7 MB of each of 8 ranks; two stages of four GPUs each are NVLink apart."""
+    case = case_of(GOLDEN["m1961"])
+    network = replace(case.network, hidden=14336)
+    seconds = []
+    for gpus, tensor in ((64, 8), (8, 4)):
+        layout = replace(case.layout, micro_batch=4, gpus=gpus, tensor=tensor, pipeline=gpus // tensor)
+        reached = link_bandwidths(layout, replace(case.hardware, network=50e9), case.coefficients)
+        seconds.append(float(pipeline_seconds(network, layout, reached)))
+    assert seconds == pytest.approx([58.72e6 / (0.74 * 50e9 / 8), 2 * 58.72e6 / NVLINK], rel=1e-3)
 
 
 def test_node_loss_grows_with_doublings() -> None:
