@@ -79,7 +79,8 @@ def upper_sigmas(
     """Return the spread of each class whose margin at the usual confidence holds that share of its errors.
 
     A framework that fits have seen is drawn towards all that they have seen; what is documented towards frameworks
-    other than Transformers that they have not. One without a measured peak has the spread that its verdicts leave.
+    other than Transformers that they have not. One without a measured peak has the spread that its verdicts leave, an
+    unknown one that of a further group.
     What is less well known is no more certain: at least as wide as all that were seen, the unknown as the documented.
     """
     profiled = [p for p in _measured(known) if _class_of(p) is None]

@@ -58,7 +58,9 @@ def scatter_of(rows: Sequence[Prediction]) -> Scatter:
 
     Medians of absolute values, as shares of a normal's; the mean square between groups, since they are few.
     """
-    groups = [np.array([p.peak.spread_error for p in group if p.peak is not None]) for group in groups_of(rows).values()]
+    groups = [
+        np.array([p.peak.spread_error for p in group if p.peak is not None]) for group in groups_of(rows).values()
+    ]
     groups = [errors for errors in groups if errors.size]
     if not groups:
         return Scatter(LEAST_SPREAD, LEAST_SPREAD)
