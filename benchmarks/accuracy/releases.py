@@ -67,7 +67,7 @@ def _as_compiled(row: Row, kernel: str) -> str:
 
 
 def _as_sharded(row: Row, kernel: str) -> str:
-    """Return the kernel as tensor parallelism has it: torchtitan's logits stay sharded (`disable_loss_parallel`: false)."""
+    """Return the kernel under tensor parallelism: torchtitan's logits stay sharded (`disable_loss_parallel`: false)."""
     return f"{kernel}-sharded" if kernel == "fp32-eager" and (row.count("tp") or 1) > 1 else kernel
 
 
