@@ -298,6 +298,8 @@ def without_contradictions(prediction: Prediction) -> Prediction:
         prediction,
         peak=None if "memory" in names else prediction.peak,
         speed=None if "throughput" in names else prediction.speed,
+        # A run that takes less than what is labelled needs is another one: that it ran judges no fit, either.
+        need_bytes=None if "memory" in names else prediction.need_bytes,
         contradictions=tuple(against),
     )
 

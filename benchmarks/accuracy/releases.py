@@ -45,7 +45,7 @@ OFFLOADS_SINCE = "2024-04"
 
 def losses_of_row(row: Row) -> tuple[str, ...]:
     """Return the loss kernels that a row allows, equally likely; an empty word where it says nothing."""
-    return tuple(_as_compiled(row, kernel) for kernel in _allowed(row))
+    return tuple(_as_sharded(row, _as_compiled(row, kernel)) for kernel in _allowed(row))
 
 
 def _allowed(row: Row) -> tuple[str, ...]:
@@ -64,6 +64,11 @@ def _as_compiled(row: Row, kernel: str) -> str:
     """Return the kernel as a compiler leaves it: torchtune compiles its chunks where it compiles the model."""
     chunks = row.text("framework") == "torchtune" and kernel == "chunked" and row.text("compile") == "yes"
     return "chunked-compiled" if chunks else kernel
+
+
+def _as_sharded(row: Row, kernel: str) -> str:
+    """Return the kernel under tensor parallelism: torchtitan's logits stay sharded (`disable_loss_parallel`: false)."""
+    return f"{kernel}-sharded" if kernel == "fp32-eager" and (row.count("tp") or 1) > 1 else kernel
 
 
 def _month(row: Row) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,39 @@ class Evidence:
             publishers = len({organisation(p.row) for p in predictions})
             return publishers / (publishers + EXTRA_SOURCES)
         return len(predictions) / (len(predictions) + EXTRA_ROWS)
+
+
+BETWEEN, WITHIN = np.geomspace(0.02, 0.5, 15), np.geomspace(0.01, 0.3, 15)
+"""Spreads of the part of an error that runs of a group share, and of the part of a run, that are told apart."""
+ERRORS = np.linspace(-1.5, 1.5, 301)
+"""Shared parts, and errors, that are told apart."""
+
+
+def quantile_of_new_group(groups: Sequence[tuple[Floats, Floats]], share: float) -> float:
+    """Return the error that a run of a further group stays below with probability `share`.
+
+    `groups`: errors in ln of the runs of each group, and their weights. An error is b + n. Runs of a group share b,
+    which is normal around 0. n is of the run, a Student t with 2 degrees of freedom, as errors of speed have it.
+    Spreads of both parts are averaged over by their likelihood, spreads of like ratio alike before any run: a few
+    groups leave the first one wide, and no group decides it alone. No group, or none with runs, gives 0.
+    """
+    groups = [(errors, weights) for errors, weights in groups if errors.size]
+    if not groups:
+        return 0.0
+    shared = np.exp(-0.5 * (ERRORS / BETWEEN[:, None]) ** 2)  # (between, b)
+    shared /= shared.sum(axis=1, keepdims=True)
+    likely = np.zeros((BETWEEN.size, WITHIN.size))
+    below = np.zeros((BETWEEN.size, WITHIN.size, ERRORS.size))
+    for index, within in enumerate(WITHIN):
+        for errors, weights in groups:
+            away = (errors[:, None] - ERRORS) / within
+            found = weights @ (-1.5 * np.log(2.0 + away**2) - math.log(within))  # (b,), ln of the density of t
+            likely[:, index] += found.max() + np.log(shared @ np.exp(found - found.max()))
+        away = (ERRORS - ERRORS[:, None]) / within
+        below[:, index] = shared @ (0.5 + 0.5 * away / np.sqrt(2.0 + away**2))
+    chances = np.exp(likely - likely.max())
+    together = np.tensordot(chances / chances.sum(), below, axes=2)
+    return float(np.interp(share, together, ERRORS))
 
 
 def weighted_quantile(values: Floats, share: float, weights: Floats) -> float:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.accuracy.predictions import KNOWN_SHARES, USUAL_CONFIDENCE, Prediction
-from benchmarks.calibration.evidence import MEASURES, Evidence, weighted_quantile
+from benchmarks.calibration.evidence import MEASURES, Evidence, quantile_of_new_group, weighted_quantile
 from benchmarks.calibration.traced import key_of
-from benchmarks.calibration.verdicts import Errors, errors_of, expected_errors, has_verdict, scatter_of
+from benchmarks.calibration.verdicts import Errors, errors_of, expected_errors, groups_of, has_verdict, scatter_of
 from planner.arrays import Floats
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, MemorySpread, memory_spread
 from planner.library.schema import Library
@@ -79,7 +79,8 @@ def upper_sigmas(
     """Return the spread of each class whose margin at the usual confidence holds that share of its errors.
 
     A framework that fits have seen is drawn towards all that they have seen; what is documented towards frameworks
-    other than Transformers that they have not. One without a measured peak has the spread that its verdicts leave.
+    other than Transformers that they have not. One without a measured peak has the spread that its verdicts leave, an
+    unknown one that of a further group.
     What is less well known is no more certain: at least as wide as all that were seen, the unknown as the documented.
     """
     profiled = [p for p in _measured(known) if _class_of(p) is None]
@@ -91,7 +92,7 @@ def upper_sigmas(
     believed = evidence.believed(_measured(documented))
     drawn = believed * _reach(_all_errors(documented, evidence)) if documented else 0.0
     found["documented"] = max(drawn + (1.0 - believed) * _reach(_all_errors(strange, evidence)), everything)
-    found["unknown"] = max(_reach(_all_errors(unknown, evidence)), found["documented"])
+    found["unknown"] = max(_reach_of_new(_measured(unknown), evidence), found["documented"])
     for name, own in _own(others, library).items():
         believed = evidence.believed(own)
         found[name] = believed * _reach(_exact(own, evidence)) + (1.0 - believed) * everything
@@ -122,6 +123,19 @@ def _all_errors(rows: Sequence[Prediction], evidence: Evidence) -> Errors:
     """Return measured errors, and what verdicts leave of the others."""
     some = [p for p in rows if p.peak is not None or has_verdict(p)]
     return errors_of(some, evidence.weights(some) * _fills(some), scatter_of(_measured(some)))
+
+
+def _reach_of_new(rows: Sequence[Prediction], evidence: Evidence) -> float:
+    """Return the error that a framework of which nobody has run anything stays below at the usual confidence.
+
+    From peaks alone: publishers print what ran, so verdicts would say too little of what fails.
+    """
+    weight_of = {id(p): weight for p, weight in zip(rows, evidence.weights(rows) * _fills(rows), strict=True)}
+    groups = []
+    for some in groups_of(rows).values():
+        errors: Floats = np.array([p.peak.spread_error for p in some if p.peak is not None])
+        groups.append((errors, np.array([weight_of[id(p)] for p in some])))
+    return quantile_of_new_group(groups, USUAL_CONFIDENCE)
 
 
 def _reach(errors: Errors) -> float:

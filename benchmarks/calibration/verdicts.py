@@ -58,7 +58,9 @@ def scatter_of(rows: Sequence[Prediction]) -> Scatter:
 
     Medians of absolute values, as shares of a normal's; the mean square between groups, since they are few.
     """
-    groups = [np.array([p.peak.spread_error for p in group if p.peak is not None]) for group in _groups(rows).values()]
+    groups = [
+        np.array([p.peak.spread_error for p in group if p.peak is not None]) for group in groups_of(rows).values()
+    ]
     groups = [errors for errors in groups if errors.size]
     if not groups:
         return Scatter(LEAST_SPREAD, LEAST_SPREAD)
@@ -75,7 +77,7 @@ def errors_of(rows: Sequence[Prediction], weights: Floats, scatter: Scatter) -> 
     """
     values, shares = [], []
     weight_of = {id(p): weight for p, weight in zip(rows, weights, strict=True)}
-    for group in _groups(rows).values():
+    for group in groups_of(rows).values():
         measured = [p for p in group if p.peak is not None]
         values.append(np.array([p.peak.spread_error for p in measured if p.peak is not None]))
         shares.append(np.array([weight_of[id(p)] for p in measured]))
@@ -143,7 +145,7 @@ def _allowed(prediction: Prediction) -> Floats:
     return np.asarray(beyond <= 0.0 if prediction.row.out_of_memory else beyond >= 0.0, dtype=float)
 
 
-def _groups(rows: Sequence[Prediction]) -> dict[tuple[str, str], list[Prediction]]:
+def groups_of(rows: Sequence[Prediction]) -> dict[tuple[str, str], list[Prediction]]:
     """Return rows by organisation and framework as the row names it."""
     found: dict[tuple[str, str], list[Prediction]] = defaultdict(list)
     for p in rows:

@@ -245,6 +245,7 @@ def test_figures_that_cannot_be_judge_nobody() -> None:
     """A full fine-tune in 4 bytes per parameter, and more FLOP per second than the card has."""
     small = predicted(method="full", peak_mem_gb_per_gpu="29")
     assert small.peak is None and small.contradictions[0][0] == "memory"
+    assert small.need_bytes is None and small.fit_chance is None  # nor does that it ran
     fast = predicted(tokens_per_s_total="30000")
     assert fast.speed is None and fast.contradictions[0][0] == "throughput"
     assert not predicted().contradictions
@@ -270,7 +271,7 @@ def test_a_choice_that_its_user_did_not_state_is_averaged_and_widens_the_range()
 
 def test_a_fit_is_not_judged_where_a_recipe_may_have_checkpointed() -> None:
     """The speed of such a row is predicted as if it had not; whether it fits stays open, and is counted so."""
-    vague = {"framework": "nemo", "method": "full", "act_ckpt": "", "gpu": "H100-SXM"}
+    vague = {"framework": "nemo", "method": "full", "act_ckpt": "", "gpu": "H100-SXM", "peak_mem_gb_per_gpu": "70"}
     found = predicted(**vague)
     assert found.speed is not None and found.need_bytes is None
     assert found.missing == (("fit", "whether activations are checkpointed"),)

@@ -27,7 +27,9 @@ def row_of(**cells: str) -> Row:
     ("source", "cells", "losses"),
     [
         (TITAN, {"compile": "yes"}, ("fp32-eager",)),  # the loss was not compiled yet
+        (TITAN, {"compile": "yes", "tp": "8"}, ("fp32-eager-sharded",)),  # 16 bytes over shards, 12 of the whole
         (TITAN.replace("202412", "202506"), {"compile": "yes"}, ("fp32-compiled",)),
+        (TITAN.replace("202412", "202506"), {"compile": "yes", "tp": "8"}, ("fp32-compiled",)),
         (TITAN.replace("202412", "202506"), {"compile": "no"}, ("fp32-eager",)),
         ("pytorch/torchtitan:docs/performance.md", {"compile": "yes"}, ("fp32-compiled",)),  # its last release
         ("somebody/else:README.md", {"compile": "yes"}, ("fp32-eager", "fp32-compiled")),  # open
@@ -56,6 +58,13 @@ def test_the_loss_of_torchtitan_follows_its_release(
 def test_the_loss_of_torchtune_follows_its_release(source: str, loss: str, losses: tuple[str, ...]) -> None:
     """Its recipes compute it in chunks from September 2024 on."""
     assert losses_of_row(row_of(source=source, framework="torchtune", loss_kernel=loss, compile="yes")) == losses
+
+
+def test_a_sharded_loss_keeps_four_copies() -> None:
+    """Without a compiler 16 bytes per logit with tensor parallelism, 12 without."""
+    facts = {"framework": "torchtitan", "loss_kernel": "fp32", "compile": "no", "num_gpus": "8", "sharding": "fsdp+tp"}
+    found = [configuration_of(row_of(**facts, tp=tp), read_library()).settings for tp in ("1", "8")]
+    assert [one.activations.logit_bytes for settings in found for one in settings] == [12.0, 16.0]
 
 
 def test_an_open_loss_is_averaged() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from benchmarks.accuracy.measurements import Row, read_measurements
 from benchmarks.accuracy.predictions import Comparison, Prediction, Predictor
-from benchmarks.calibration.evidence import Evidence, weighted_quantile
+from benchmarks.calibration.evidence import Evidence, quantile_of_new_group, weighted_quantile
 from benchmarks.calibration.memory_intervals import upper_sigmas
 from benchmarks.calibration.verdicts import (
     GRID,
@@ -24,6 +25,7 @@ from benchmarks.calibration.verdicts import (
     shared_part,
     surprise,
 )
+from planner.arrays import Floats
 from planner.estimates.uncertainty import MemorySpread
 from planner.library.reading import read_library
 
@@ -108,6 +110,43 @@ def test_a_verdict_that_contradicts_everything_keeps_its_side() -> None:
     found = errors_of([measured(0.0), *[measured(0.0)] * 50, far], np.ones(52), SCATTER)
     assert found.weights[51:][GRID > -1.89].sum() == 0.0
     assert found.weights[51:].sum() > 0.9
+
+
+def groups(*shared: float, runs: int = 30) -> list[tuple[Floats, Floats]]:
+    """Groups of runs, off by a part that they share and by up to 0.03 of their own."""
+    own = np.linspace(-0.03, 0.03, runs)
+    return [(one + own, np.ones(runs)) for one in shared]
+
+
+def test_a_new_group_is_as_far_off_as_groups_are() -> None:
+    """Twelve groups with a spread of 0.2: 95 % lie below 1.645 * 0.2 = 0.33, a little more as it is estimated."""
+    shared = [0.2 * NormalDist().inv_cdf((i + 0.5) / 12) for i in range(12)]
+    found = quantile_of_new_group(groups(*shared), 0.95)
+    assert found == pytest.approx(0.33, abs=0.04)
+    assert quantile_of_new_group(groups(*shared), 0.5) == pytest.approx(0.0, abs=1e-6)
+    assert quantile_of_new_group([], 0.95) == quantile_of_new_group([(np.zeros(0), np.zeros(0))], 0.95) == 0.0
+
+
+def test_no_group_decides_the_spread_of_a_new_one_alone() -> None:
+    """One of seven at 0.8: the margin grows, and stays below it, whether five runs say so or fifty."""
+    near = (-0.03, -0.02, -0.01, 0.01, 0.02, 0.03)
+    without, few, many = (
+        quantile_of_new_group([*groups(*near), *groups(*far, runs=runs)], 0.95)
+        for far, runs in (((), 1), ((0.8,), 5), ((0.8,), 50))
+    )
+    assert without + 0.2 < few < 0.7
+    assert many == pytest.approx(few, abs=0.05)
+    assert quantile_of_new_group(groups(*near[:3]), 0.95) > without  # fewer groups leave more open
+
+
+def test_the_margin_of_an_unknown_framework_needs_no_verdicts() -> None:
+    """Runs that ran or failed somewhere change nothing: publishers print what ran."""
+    library, evidence = read_library(), Evidence(of_sources=True)
+    table = read_measurements(Path(__file__).parents[2] / "benchmarks" / "validation.csv")
+    rows = [p for p in Predictor(library).predict(table, as_unknown=True) if p.peak is not None]
+    known = [p for p in Predictor(library).predict(table) if p.peak is not None]
+    either = [upper_sigmas(known, [], some, library, evidence) for some in (rows, [*rows, judged(-0.5), judged(1.0)])]
+    assert either[0]["unknown"] == either[1]["unknown"]
 
 
 def test_what_is_less_well_known_is_never_more_certain() -> None:

@@ -31,6 +31,14 @@ from planner.estimates.memory.states import MemoryCoefficients, stage_layers
 # working set of a recomputed layer (structural constant of the formula, not fitted).
 _WORKING_SHARE_WITHOUT_CHECKPOINTS = 0.25
 
+_LAYER_NORM_UNITS = 6
+"""16-bit elements per token and width that the two LayerNorms of a layer keep, whatever the framework.
+
+Networks with plain feed-forwards (GPT-2, OPT, BLOOM, MPT, Falcon, GPT-NeoX, Phi) have LayerNorms, which are one kernel.
+It keeps its input, which autocast makes fp32 (2 units), and the product that follows keeps its output in 16 bit (1):
+PyTorch, `native_layer_norm` and the operators that autocast to float32. RMSNorms as Transformers writes them keep 4.
+"""
+
 
 @dataclass(frozen=True)
 class ActivationTerms:
@@ -102,6 +110,8 @@ def _layer(
     # gated, sequential blocks are cut to that.
     ffn_units = activations.ffn_units if network.gated else np.minimum(activations.ffn_units, 2)
     norm_units = activations.norm_units
+    if not network.gated:
+        norm_units = np.minimum(norm_units, _LAYER_NORM_UNITS)
     if network.parallel_residual:
         norm_units = np.minimum(norm_units, 5)
     routed = max(network.experts_per_token, 1) if network.experts else 1

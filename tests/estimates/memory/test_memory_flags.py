@@ -43,7 +43,10 @@ CHANGES = [
     ("working_set", 62_000, {}),
     ("working_set", 56_000, {"network": {"parallel_residual": True}}),  # norms 5 instead of 8
     ("working_set", 56_000, {"network": {"rope": False}}),  # 300 instead of 2 * 300
-    ("working_set", 46_000, {"network": {"gated": False}}),  # 2 * 400 instead of 4 * 400
+    # 2 * 400 instead of 4 * 400, and LayerNorms of 6 instead of 8: 2 B * 10 * (600 + 600 + 100 + 800).
+    ("working_set", 42_000, {"network": {"gated": False}}),
+    ("working_set", 38_000, {"network": {"gated": False}, "activations": {"norm_units": 4}}),  # fewer stay
+    ("working_set", 40_000, {"network": {"gated": False, "parallel_residual": True}}),  # one norm: 5
     ("working_set", 94_000, {"network": {"experts": 8, "experts_per_token": 2}}),  # 8 * 400
     # Half of the tokens; keys and values of the other half and their gradients: 4 * 100 * 2 B * 5.
     ("working_set", 35_000, {"layout": {"context": 2, "gpus": 2}}),
