@@ -298,7 +298,8 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     """Bytes of a micro-batch: stored on the first and the last stage, working set, logits, fragments (section 3)."""
     image = x.arch.get("image")
     t = x.mb * (image["memory_tokens_per_image"] if image else x.s.sequence) / x.cp
-    hu = min(x.frame["norm_units"], 8 if x.arch["gated"] else 6)  # networks without gates have LayerNorms
+    # Language models without gates have LayerNorms.
+    hu = min(x.frame["norm_units"], 8 if x.arch["gated"] or image else 6)
     hu = min(hu, 5) if x.arch["parallel_residual"] else hu
     rope = 2 if x.arch["rope"] and not x.frame.get("fused_rope") else 1
     fu = ((3 if x.frame.get("fused_swiglu") else 4) if x.arch["gated"] else 2) * x.f * x.routed()

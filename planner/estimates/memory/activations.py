@@ -110,7 +110,7 @@ def _layer(
     # gated, sequential blocks are cut to that.
     ffn_units = activations.ffn_units if network.gated else np.minimum(activations.ffn_units, 2)
     norm_units = activations.norm_units
-    if not network.gated:
+    if not network.gated and not network.frozen_parameters:  # the U-Net of an image network has other norms
         norm_units = np.minimum(norm_units, _LAYER_NORM_UNITS)
     if network.parallel_residual:
         norm_units = np.minimum(norm_units, 5)

@@ -46,6 +46,7 @@ CHANGES = [
     # 2 * 400 instead of 4 * 400, and LayerNorms of 6 instead of 8: 2 B * 10 * (600 + 600 + 100 + 800).
     ("working_set", 42_000, {"network": {"gated": False}}),
     ("working_set", 38_000, {"network": {"gated": False}, "activations": {"norm_units": 4}}),  # fewer stay
+    ("working_set", 46_000, {"network": {"gated": False, "frozen_parameters": 1.0}}),  # an image network: 8
     ("working_set", 40_000, {"network": {"gated": False, "parallel_residual": True}}),  # one norm: 5
     ("working_set", 94_000, {"network": {"experts": 8, "experts_per_token": 2}}),  # 8 * 400
     # Half of the tokens; keys and values of the other half and their gradients: 4 * 100 * 2 B * 5.
