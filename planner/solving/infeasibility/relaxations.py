@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from planner.errors import ScenarioError
 from planner.results.plan_parts import Relaxation
-from planner.solving.infeasibility.candidate_filters import HEADROOM, CandidateFilter
+from planner.solving.infeasibility.candidate_filters import HEADROOM, MAX_PRICE_AGE, CandidateFilter
 from planner.solving.infeasibility.relaxed_candidates import margin_of
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve, with_settings
+from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
@@ -213,9 +214,12 @@ def round_up(value: float, step: float) -> float:
 
 
 def _extend_list(path: str, filters: list[CandidateFilter], scenario: Scenario) -> LimitChange:
-    """Return the change of a list that lets in the values of some filters."""
+    """Return the change of a list or limit that admits the values of some filters."""
     if path == HEADROOM:
         return LimitChange(path, 0.0, 0.0, f"{HEADROOM}=0")
+    if path == MAX_PRICE_AGE:
+        days = (scenario.limits.max_price_age_hours or 0.0) / DAY_HOURS
+        return LimitChange(path, f"{days:.4g} d", "none", f"{path}=null")
     values = [one.value for one in filters]
     allowed = f"allow also {' and '.join(values)}"
     if filters[0].job >= 0:
