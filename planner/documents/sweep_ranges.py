@@ -14,6 +14,8 @@ from planner.documents.strict_yaml import parse_value
 from planner.errors import Fault, InputError, ScenarioError, collect_faults, raise_faults
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from planner.documents.source_map import Source
 
 MAX_RANGES = 2
@@ -68,6 +70,15 @@ def parse_ranges(
         faults = _check_combination(texts, found, most_ranges, most_cells)
     raise_faults(faults, ScenarioError)
     return tuple(found)
+
+
+def well_formed_ranges(texts: Iterable[str]) -> list[SweepRange]:
+    """Return the ranges of the texts that are one."""
+    found = []
+    for text in texts:
+        with collect_faults([]):
+            found.append(parse_range(text))
+    return found
 
 
 def check_ranges(written: Any, source: Source, faults: list[Fault]) -> None:

@@ -16,12 +16,18 @@ class NotCovered(Exception):
     """A file of a known family that would be counted wrongly; its arguments are key, what and fix."""
 
 
+class NoWholeNumber(NotCovered):
+    """A key that is missing or has no number in range; with another value the rest of the file can be read."""
+
+
 def whole(config: Config, key: str, default: int | None = None) -> int:
-    """Return a positive whole number; `default` where the file has none, or 0 or null; KeyError without either."""
+    """Return a positive whole number; `default` where the file has none, or 0 or null; NoWholeNumber without either."""
+    if default is None and key not in config:
+        raise NoWholeNumber(key, "missing", "")  # the family names the fix
     value = config[key] if default is None else config.get(key) or default
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_DIMENSION:
         fix = f"give a whole number of 1 to {MAX_DIMENSION:,}"
-        raise NotCovered(key, f"{format_value(value)} is out of range or no number", fix)
+        raise NoWholeNumber(key, f"{format_value(value)} is out of range or no number", fix)
     return value
 
 

@@ -10,11 +10,11 @@ from dataclasses import fields
 from typing import Any
 
 from planner.documents.quantities import format_value
-from planner.errors import Fault, LibraryError
+from planner.errors import Fault, LibraryError, raise_faults
 from planner.estimates.parameters import Dimensions, active_parameters, count_parameters
 from planner.library import decoder_families as dense
 from planner.library import mixture_families as mixture
-from planner.library.config_keys import MAX_PARAMETERS, Config, NotCovered
+from planner.library.config_keys import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
 
 _DIMENSIONS = frozenset(field.name for field in fields(Dimensions))
 
@@ -36,7 +36,8 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     """Return the keys of an `Architecture` card for `config`, counts included; the caller validates them.
 
     Multimodal files nest the decoder under `text_config` or the like; that part is read, and the notes say so.
-    Raises LibraryError when the family is unknown or refused, or a key is missing or no positive whole number.
+    Raises LibraryError when the family is unknown or refused, and with every key that is missing or no positive whole
+    number.
     """
     whole, path = config, language_path(config)
     for part in path:
@@ -51,12 +52,7 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     if not isinstance(family, str) or family not in _READERS:
         fix = f"expected one of {', '.join(sorted(_READERS))}"
         raise _fault(name, "model_type", f"unsupported model type {format_value(family)}{_unknown(config)}", fix)
-    try:
-        card = _READERS[family](config)
-    except KeyError as missing:
-        raise _fault(name, str(missing.args[0]), "missing", f"add it: a {family} config.json has it") from missing
-    except NotCovered as refused:
-        raise _fault(name, *refused.args) from refused
+    card = _read_family(family, config, name)
     try:
         dimensions = Dimensions(**{key: value for key, value in card.items() if key in _DIMENSIONS})
     except ValueError as error:
@@ -74,6 +70,36 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
         **card,
         **({"notes": _LANGUAGE_ONLY} if path or any(whole.get(key) is not None for key in _ENCODERS) else {}),
     }
+
+
+def _read_family(family: str, config: Config, name: str) -> dict[str, Any]:
+    """Return the card that the family's reader makes of a file; LibraryError with every number that it cannot use.
+
+    A number that cannot be used is replaced by 1 to find the next. What else is refused after that may follow from the
+    replacement, so it is reported only if it is the first fault.
+    """
+    faults: list[Fault] = []
+    add = f"add it: a {family} config.json has it"
+    while True:
+        try:
+            card = _READERS[family](config)
+            break
+        except NoWholeNumber as wrong:
+            key, what, fix = map(str, wrong.args)
+            if key in (one.where for one in faults):  # read from a part of the file
+                break
+            faults.append(Fault(name, 0, key, what, fix or add))
+            config = {**config, key: 1}
+        except KeyError as missing:
+            if not faults:
+                raise _fault(name, str(missing.args[0]), "missing", add) from missing
+            break
+        except NotCovered as refused:
+            if not faults:
+                raise _fault(name, *refused.args) from refused
+            break
+    raise_faults(faults, LibraryError)
+    return card
 
 
 def count_of_card(card: Mapping[str, Any]) -> int:

@@ -114,11 +114,12 @@ def binding_line(limit: Binding, explanation: Explanation) -> str:
     current = "" if isinstance(limit.current, str) else f" {limit_value(limit.limit, limit.current)}"
     if isinstance(limit.current, str) and limit.current.startswith("default"):
         current = f" ({limit.current})"
-    gains = format_gain(explanation, limit.saving, -limit.saving_usd, -limit.saving_hours)
+    usd = None if limit.saving_usd is None else -limit.saving_usd
+    gains = format_gain(explanation, limit.saving, usd, -limit.saving_hours)
     return f"{name}{current}: without it {', '.join(gains)}"
 
 
-def format_gain(explanation: Explanation, better: float | None, usd: float, hours: float) -> list[str]:
+def format_gain(explanation: Explanation, better: float | None, usd: float | None, hours: float) -> list[str]:
     """Return the differences of another plan, the objective first: `$0.40 less`, `3.0 h later`.
 
     Parameters
@@ -128,14 +129,16 @@ def format_gain(explanation: Explanation, better: float | None, usd: float, hour
     better
         Improvement of the objective; None if unknown.
     usd, hours
-        Expected dollars and hours of the other plan minus those of the plan.
+        Expected dollars and hours of the other plan minus those of the plan; no dollars where they are unknown.
     """
-    money = f"{words.usd(abs(usd))} {'more' if usd > 0 else 'less'}" if abs(usd) >= SHOWN_USD else "the same cost"
+    money = "" if usd is None else "the same cost"
+    if usd is not None and abs(usd) >= SHOWN_USD:
+        money = f"{words.usd(abs(usd))} {'more' if usd > 0 else 'less'}"
     time = f"{words.hours(abs(hours))} {'later' if hours > 0 else 'earlier'}" if abs(hours) >= SHOWN_HOURS else ""
     if explanation.objective == "time":
         if better is not None and hours > -SHOWN_HOURS and better >= SHOWN_HOURS:
             time = f"{words.hours(better)} earlier at the requested confidence"
-        return [time, money] if time else [money]
+        return [text for text in (time, money) if text] or ["less than 1 min earlier"]
     gain = [f"{words.usd(better)} better"] if explanation.compared_by and better is not None and better > 0 else []
     return [*gain, money, *([time] if time else [])]
 

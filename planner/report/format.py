@@ -101,10 +101,15 @@ def duration(value: float) -> str:
     return f"{value / DAY_HOURS:,.4g} days" if value >= FIRST_IN_DAYS else hours(value)
 
 
+MOST_IN_MINUTES = 2.0
+"""Hours from which on the end of an interval is not shown in minutes."""
+
+
 def between(low: float, high: float) -> str:
-    """Return an interval of hours, such as `17.0 to 27.1 h` or `4 min to 0.1 h`."""
-    if low < 0.1:
-        return f"{hours(low)} to {hours(high)}"
+    """Return an interval of hours in one unit, such as `17.0 to 27.1 h`, or `4 to 8 min` where hours are coarse."""
+    if low < 0.1 and high < MOST_IN_MINUTES:
+        least, most = (max(1, round(value * 60)) if value > 0 else 0 for value in (low, high))
+        return f"{least} to {most} min"
     return f"{_hours(low)} to {_hours(high)} h"
 
 

@@ -72,7 +72,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Model", choices.model(job.model)),
         *words.section("Batch", choices.batch(job.model)),
         *words.section("Serve" if job.inference else "Train", parts.train(job)),
-        *words.section("Memory", [*parts.memory(job), *parts.memory_risk(job)]),
+        *words.section("Memory", [*parts.memory(job), *others.memory_risk(plan, job)]),
         *words.section("Speed", parts.speed(job)),
         *words.section("Data", stages.data_path(job)),
         *words.section("Export", stages.export(job)),

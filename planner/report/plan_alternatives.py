@@ -9,7 +9,7 @@ from planner.report.format import line_room
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
-    from planner.results.plan_parts import Option
+    from planner.results.plan_parts import Fallback, Option
 
 
 def methods(job: Assignment) -> list[str]:
@@ -82,6 +82,48 @@ def format_alternatives(job: Assignment) -> list[str]:
         note = f": {option.note}" if option.note else ""
         lines += words.wrap_lines(f"{what}{cost}{took}{note}", line_room(), 2)
     return lines
+
+
+def memory_risk(plan: Plan, job: Assignment) -> list[str]:
+    """Return what to do if it is out of memory after all, and a cheaper plan that only that risk excludes."""
+    lines, fallback = [], job.vram_gib.fallback
+    if fallback is not None and job.vram_gib.fit_probability < SURE_TO_FIT:
+        more = f"+{words.hours(fallback.hours)}, +{words.usd(fallback.usd)}"
+        crossed = crossed_limits(plan, job, fallback)
+        text = f"if out of memory: {fallback.change}, {more}{crossed and f', which {crossed}'}"
+        lines += words.wrap_lines(text, line_room(), 2)
+    for option in job.riskier:
+        what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} with {option.label}"
+        usd = words.usd(option.cost_usd) if option.cost_usd is not None else ""
+        lines += words.wrap_lines(f"cheaper at risk: {what}, {usd}, {option.note}", line_room(), 3)
+    return lines
+
+
+SURE_TO_FIT = 0.995
+"""Probability to fit from which on no fallback is shown: the text says over 99 %."""
+
+
+def crossed_limits(plan: Plan, job: Assignment, fallback: Fallback) -> str:
+    """Return which of deadline and budget the slower run misses or may miss; empty if it keeps both.
+
+    It misses a limit that its expected figure exceeds, and may miss one that only its figure at confidence exceeds.
+    """
+    late = job.hours.at_confidence / job.hours.expected if job.hours.expected > 0 else 1.0
+    wait, hours, cost = job.delay_hours, fallback.hours, plan.cost_usd.expected if plan.cost_usd else 0.0
+    limits = (
+        ("the deadline", job.deadline_hours, job.hours.expected + wait, job.hours.at_confidence + wait, hours),
+        ("the budget", plan.budget_usd, cost, plan.cost_at_confidence, fallback.usd),
+    )
+    misses, may_miss = [], []
+    for what, limit, expected, at_confidence, more in limits:
+        if limit is not None and expected + more > limit:
+            misses.append(what)
+        # A spot policy leaves spot earlier for a slower run, so that its late figure is no sum.
+        elif limit is not None and job.spot is None and (at_confidence or 0.0) + more * late > limit:
+            may_miss.append(what)
+    said = [f"misses {' and '.join(misses)}"] if misses else []
+    said += [f"may miss {' and '.join(may_miss)}"] if may_miss else []
+    return " and ".join(said)
 
 
 def further_ways(job: Assignment) -> list[str]:

@@ -145,23 +145,6 @@ def memory(job: Assignment) -> list[str]:
     return words.join_parts([*head, fits, *shown, f"peak in: {vram.phase}"], "  ", line_room(), 3)
 
 
-def memory_risk(job: Assignment) -> list[str]:
-    """Return what to do if it is out of memory after all, and a cheaper plan that only that risk excludes."""
-    lines, fallback = [], job.vram_gib.fallback
-    if fallback is not None and job.vram_gib.fit_probability < SURE_TO_FIT:
-        more = f"+{words.hours(fallback.hours)}, +{words.usd(fallback.usd)}"
-        lines += words.wrap_lines(f"if out of memory: {fallback.change}, {more}", line_room(), 2)
-    for option in job.riskier:
-        what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} with {option.label}"
-        usd = words.usd(option.cost_usd) if option.cost_usd is not None else ""
-        lines += words.wrap_lines(f"cheaper at risk: {what}, {usd}, {option.note}", line_room(), 3)
-    return lines
-
-
-SURE_TO_FIT = 0.995
-"""Probability to fit from which on no fallback is shown: the text says over 99 %."""
-
-
 def rate(job: Run) -> str:
     """Return tokens or images per second with their interval."""
     low, high = (words.significant(v) for v in (job.tokens_per_second_low, job.tokens_per_second_high))

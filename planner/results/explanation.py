@@ -24,7 +24,8 @@ class Binding(Part):
     current: float | str
     saving: float = 0.0
     """Of the objective: dollars with penalties and the value of time (`compared_by`), or hours at the confidence."""
-    saving_usd: float
+    saving_usd: float | None
+    """None of a timetable with the objective `time`: its least dollars without the limit are not computed."""
     saving_hours: float
 
 

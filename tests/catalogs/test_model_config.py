@@ -83,7 +83,9 @@ def test_a_file_that_is_none_is_told_with_its_line(tmp_path: Path, text: str, ex
     """Cut off, of something else, or with an odd value."""
     path = tmp_path / "config.json"
     path.write_text(text)
-    assert told(path).startswith(f"{path}{expected}")
+    with pytest.raises(InputError) as error:
+        import_architecture(str(path))
+    assert any(str(fault).startswith(f"{path}{expected}") for fault in error.value.faults)
 
 
 def test_without_the_package_a_repository_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -316,3 +316,13 @@ def test_what_cannot_be_read_is_said(config: dict[str, Any], told: str) -> None:
     with pytest.raises(LibraryError, match=told) as caught:
         architecture_from_config(config, "my/config.json")
     assert caught.value.faults[0].file == "my/config.json"
+
+
+def test_every_number_that_cannot_be_used_is_named() -> None:
+    """Also those that are missing."""
+    wrong = {**LLAMA, "hidden_size": 1e30, "num_hidden_layers": -1, "vocab_size": "x"}
+    del wrong["max_position_embeddings"]
+    with pytest.raises(LibraryError) as caught:
+        architecture_from_config(wrong, "my/config.json")
+    named = {"hidden_size", "num_hidden_layers", "vocab_size", "max_position_embeddings"}
+    assert {fault.where for fault in caught.value.faults} == named

@@ -173,6 +173,15 @@ def test_time_comes_first_where_it_counts() -> None:
     assert "4 min earlier at the requested confidence, $1.00 more" in text
 
 
+def test_dollars_that_are_not_computed_are_not_called_the_same() -> None:
+    """A timetable with the objective time says by how much earlier it ends without a limit, and nothing of cost."""
+    bind = {"limit": "limits.max_gpus", "current": 8, "saving": 0.04, "saving_usd": None, "saving_hours": 0.04}
+    text = told(objective="time", binding=[bind])
+    assert "max gpus 8: without it 2 min earlier\n" in text
+    small = {**bind, "saving": 0.01, "saving_hours": 0.01}
+    assert "without it less than 1 min earlier" in told(objective="time", binding=[small])
+
+
 def test_what_plans_are_compared_by_is_said_and_leads() -> None:
     """With a value of time a better plan may cost more: that is never called a negative saving."""
     bind = {"limit": "limits.gpus", "current": "as given", "saving": 0.7, "saving_usd": -5.4, "saving_hours": 4.2}

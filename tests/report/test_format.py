@@ -51,7 +51,7 @@ from planner.report import format as words
         (words.bar(0.557), "###########........."),
         (words.bar(7.0), "#" * 20),
         (words.between(17.0, 27.1), "17.0 to 27.1 h"),
-        (words.between(0.02, 0.05), "1 min to 3 min"),
+        (words.between(0.02, 0.05), "1 to 3 min"),
         (words.usd_between(2.3, 3.6), "$2.30 to 3.60"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.report import plan_alternatives as others
 from planner.report.bill import bill
 from planner.report.format import WIDTH
 from planner.report.plan import LINES, colorize, render
@@ -127,6 +128,37 @@ def test_images_are_not_called_tokens() -> None:
     text = render(make_plan(make_assignment(unit="images", techniques={"method": "full"})))
     assert "images/s" in text and "= 64 images" in text and "full training" in text
     assert "tokens" not in text and "packed" not in text
+
+
+@pytest.mark.parametrize(
+    ("hours", "deadline_hours", "budget_usd", "ending"),
+    [
+        (5.0, 36.0, 5.0, "+5.0 h, +$0.70"),
+        (15.0, 36.0, 5.0, "which misses the deadline"),
+        (10.0, 36.0, 5.0, "which may miss the deadline"),
+        (5.0, None, 3.0, "which misses the budget"),
+        (15.0, 36.0, 3.0, "which misses the deadline and the budget"),
+        (15.0, 36.0, 4.0, "which misses the deadline and may miss the budget"),
+        (15.0, None, None, "+15.0 h, +$0.70"),
+    ],
+)
+def test_a_slower_run_for_less_memory_names_the_limits_that_it_misses(
+    hours: float, deadline_hours: float | None, budget_usd: float | None, ending: str
+) -> None:
+    """21.4 h, at confidence 28 h, and $2.82, at confidence $3.70, with $0.70 more."""
+    fallback = {
+        "change": "full checkpointing",
+        "micro_batch": 1,
+        "accumulation_steps": 64,
+        "activation_checkpointing": "full",
+        "fit_probability": 1.0,
+        "hours": hours,
+        "usd": 0.7,
+    }
+    chance = None if deadline_hours is None else 0.97
+    job = make_assignment(deadline_hours=deadline_hours, deadline_probability=chance, vram_gib={"fallback": fallback})
+    lines = others.memory_risk(make_plan(job, budget_usd=budget_usd, cost_at_confidence=3.7), job)
+    assert " ".join(line.strip() for line in lines).endswith(ending)
 
 
 def test_no_certainty_is_claimed() -> None:

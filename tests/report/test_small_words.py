@@ -19,10 +19,10 @@ SOLD = {"provider": "s", "managed": {"architectures": ["tinyllama-1.1b"], "usd_p
 
 @pytest.mark.parametrize(
     ("low", "high", "said"),
-    [(0.05, 0.12, "3 min to 0.1 h"), (0.02, 0.05, "1 min to 3 min"), (0.4, 1.2, "0.4 to 1.2 h")],
+    [(0.05, 0.12, "3 to 7 min"), (0.02, 0.05, "1 to 3 min"), (0.4, 1.2, "0.4 to 1.2 h"), (0.08, 4.0, "0.1 to 4.0 h")],
 )
-def test_an_interval_begins_with_minutes_where_hours_say_nothing(low: float, high: float, said: str) -> None:
-    """No interval reads as beginning at nothing."""
+def test_an_interval_has_one_unit_which_is_minutes_where_hours_say_nothing(low: float, high: float, said: str) -> None:
+    """No interval of minutes reads as beginning at nothing, and none mixes minutes with hours."""
     assert words.between(low, high) == said
 
 

@@ -119,3 +119,18 @@ def test_a_number_is_the_confidence_of_the_deadline() -> None:
 def test_a_margin_below_one_half_is_no_margin() -> None:
     """At even odds the median itself has to fit."""
     assert math.isclose(confidence_margin(0.1, 0.5), 0.0, abs_tol=1e-12)
+
+
+def test_a_risk_whose_setting_gives_another_plan_is_not_named() -> None:
+    """At the lower confidence the plan on two machines is still taken: it is faster, for five cents more at most."""
+    scenario = """
+name: x
+offers: [{provider: a, gpu: A5000, gpus: 1, usd_per_hour: 0.16}, {provider: a, gpu: A5000, gpus: 2, usd_per_hour: 0.32}]
+jobs: [{name: j, architecture: mistral-7b, work: {tokens: 5M}, techniques: {method: lora, weight_bits: 16}}]
+"""
+    strict = solve(parse_scenario(scenario, set_=["solve.ties=0"]), OPTIONS, LIBRARY)
+    (riskier,) = strict.jobs[0].riskier
+    setting = riskier.note.partition("--set ")[2]
+    with_setting = solve(parse_scenario(scenario, set_=[setting]), OPTIONS, LIBRARY)
+    assert with_setting.jobs[0].gpus != riskier.gpus
+    assert not solve(parse_scenario(scenario), OPTIONS, LIBRARY).jobs[0].riskier

@@ -91,3 +91,13 @@ def test_an_old_price_never_hides_a_new_one() -> None:
     )
     job = planned(asked).jobs[0]
     assert (job.region, job.bill[0].item) == ("b", "gpu on demand")
+
+
+def test_the_limit_on_the_age_of_prices_is_relaxed_like_any_other() -> None:
+    """Where only old prices are left, the setting that admits them is named with the plan that it gives."""
+    asked = scenario("date: 2026-01-15", "{providers: [old]}")
+    found = planned(asked).infeasible
+    assert found is not None
+    (way,) = (one for one in found.relax if one.limit == "limits.max_price_age")
+    assert (way.change_from, way.change_to, way.setting) == ("180 d", "none", "limits.max_price_age=null")
+    assert planned(change_scenario(asked, [way.setting])).jobs[0].cost_usd == pytest.approx(way.cost_usd)

@@ -112,7 +112,7 @@ def read_step_times(table: CsvTable) -> RunLog | None:
             if value <= 0:
                 fix = "seconds of a step are positive; name a column of clock times timestamp"
                 raise fault(table.file, line, f"{value:g} seconds for a step", fix, column)
-        _check_not_elapsed(table, column, seconds)
+        check_not_elapsed(table, column, seconds)
     else:
         seconds = _between(table, str(clock), steps)
     tokens = table.first(TOKEN_COLUMNS)
@@ -124,7 +124,7 @@ def read_step_times(table: CsvTable) -> RunLog | None:
     )
 
 
-def _check_not_elapsed(table: CsvTable, column: str, seconds: Sequence[float]) -> None:
+def check_not_elapsed(table: CsvTable, column: str, seconds: Sequence[float]) -> None:
     """Refuse times that only grow, as much as a sum of steps would: they are not times of single steps."""
     growing = all(after > before for before, after in itertools.pairwise(seconds))
     if growing and len(seconds) >= MIN_TIMED_STEPS and seconds[-1] > seconds[0] * len(seconds) / 2:

@@ -15,6 +15,7 @@ from planner.analysis.calibration.csv_logs import (
     TIME_COLUMNS,
     UNIT_SECONDS,
     CsvTable,
+    check_not_elapsed,
     read_memory_use,
 )
 from planner.analysis.calibration.line_logs import as_number, stamp_seconds
@@ -30,7 +31,10 @@ SINCE_START = ("elapsed_seconds", "elapsed")
 
 
 def read_csv_history(table: CsvTable) -> LogHistory | None:
-    """Return what a table of step times, or of nvidia-smi, says of a run; None where it says neither."""
+    """Return what a table of step times, or of nvidia-smi, says of a run; None where it says neither.
+
+    `InputError` where the column of seconds per step holds times since the start.
+    """
     column, clock = table.first(UNIT_SECONDS), table.first(TIME_COLUMNS)
     step = table.first(STEP_COLUMNS)
     if column is None and (step is None or clock is None):
@@ -54,6 +58,8 @@ def read_csv_history(table: CsvTable) -> LogHistory | None:
                 loss=_loss(table, row),
             )
         )
+    if column:
+        check_not_elapsed(table, column, [point.seconds for point in points if point.seconds is not None])
     remarks = (f"{left_out} rows without a usable step and time are left out",) if left_out else ()
     return LogHistory(table.file, STEP_TIME_CSV, tuple(points), remarks=remarks)
 

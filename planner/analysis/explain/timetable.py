@@ -74,7 +74,7 @@ def _binding(problem: Timetable, plan: Plan) -> Iterator[Binding]:
             continue
         last = max(result.schedule.end(without, index) for index in range(len(without.tasks))) / 60
         hours = (plan.hours.at_confidence if plan.hours else last) - last
-        usd = saving if problem.objective == "cost" else 0.0
+        usd = saving if problem.objective == "cost" else None
         found.append(Binding(limit=name, current=current, saving=saving, saving_usd=usd, saving_hours=hours))
     yield from sorted(found, key=lambda one: -one.saving)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from planner.analysis.what_if.effects import library_of
 from planner.analysis.what_if.variants import VariantSolver
-from planner.documents.sweep_ranges import SweepRange, parse_ranges, range_name
-from planner.errors import Fault, ScenarioError
+from planner.documents.sweep_ranges import SweepRange, parse_ranges, range_name, well_formed_ranges
+from planner.errors import Fault, ScenarioError, collect_faults, raise_faults
 from planner.loading.scenario_file import change_scenario
 from planner.results.differences import method_name
 from planner.results.serving.differences import describe_kinds
@@ -51,12 +51,11 @@ def sweep(
     ScenarioError
         For invalid ranges, settings or values, before anything is solved.
     """
-    ranges = parse_ranges(tuple(vary))
-    if not ranges:
+    if not vary:
         fault = Fault("--vary", 0, "", "nothing to vary", "such as jobs.NAME.deadline=6h:48h:6h")
         raise ScenarioError([fault])
     base = change_scenario(scenario, settings) if settings else scenario
-    scenarios = [[scenario_at(base, one, setting) for setting in one.settings] for one in ranges]
+    ranges, scenarios = _scenarios_of_ranges(base, vary)
     library = library or library_of([base, *(changed for row in scenarios for changed in row)])
     cells: list[Cell] = []
     solver = VariantSolver(library, options)
@@ -78,6 +77,24 @@ def sweep(
     values = tuple(one.values[place] for one, place in zip(ranges, ends, strict=True))
     unsolved = solver.solve(changed, explains=True)
     return answer.model_copy(update={"loosest": values, "unsolved": unsolved})
+
+
+def _scenarios_of_ranges(base: Scenario, vary: Sequence[str]) -> tuple[tuple[SweepRange, ...], list[list[Scenario]]]:
+    """Return the ranges, and the scenario at each value of each; ScenarioError with the faults of all ranges.
+
+    Where a range cannot be read the others are tried at their first value, so that a wrong path is reported as well.
+    """
+    faults: list[Fault] = []
+    ranges: tuple[SweepRange, ...] = ()
+    with collect_faults(faults):
+        ranges = parse_ranges(tuple(vary))
+    scenarios = []
+    for one in ranges or well_formed_ranges(vary):
+        with collect_faults(faults):
+            settings = one.settings if ranges else one.settings[:1]
+            scenarios.append([scenario_at(base, one, setting) for setting in settings])
+    raise_faults(faults, ScenarioError)
+    return ranges, scenarios
 
 
 def _least_restrictive(axis: Axis) -> int:

@@ -88,7 +88,7 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
         ("Price", generation.price(job.inference) if job.inference else []),
         ("Time", parts.time(job)),
         ("Spot", parts.spot(job)),
-        ("Memory risk", parts.memory_risk(job)),
+        ("Memory risk", others.memory_risk(plan, job)),
         ("Term", parts.commitment(job)),
         ("Lossy", others.lossy(job)),
         ("Quality", others.quality(job)),

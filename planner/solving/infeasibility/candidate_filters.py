@@ -24,7 +24,7 @@ LISTS = {"providers": "provider", "gpus": "gpu", "regions": "region", "tiers": "
 TECHNIQUES = ("weight_bits", "precision", "activation_checkpointing", "sharding", "attention", "optimizer", "offload")
 """Techniques that a recipe has under the same name, without the method."""
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
-HEADROOM = "limits.vram_headroom"
+HEADROOM, MAX_PRICE_AGE = "limits.vram_headroom", "limits.max_price_age"
 
 
 @dataclass(frozen=True, order=True)
@@ -32,7 +32,7 @@ class CandidateFilter:
     """A limit that excludes candidates: its path in the scenario, and the value that would have to be admitted."""
 
     path: str
-    value: str = ""  # empty for the VRAM margin
+    value: str = ""  # empty for the VRAM margin and the age of prices
     job: int = -1  # index, if it is a technique of one job
 
 
@@ -56,6 +56,9 @@ class FilterCatalog:
                 for value in values
             ]
             broken.append(self._numbers(filters)[table.offer])
+        too_old = CandidateFilter(MAX_PRICE_AGE)
+        aged = [too_old if limits.is_outdated(offer) else None for offer in self.market.offers]
+        broken.append(self._numbers(aged)[table.offer])
         of_recipe = [_technique_filters(recipe, self.scenario.jobs[job], job) for recipe in piece.recipes]
         for name in ("method", *TECHNIQUES, *DEGREES):
             numbers = self._numbers([filters.get(name) for filters in of_recipe])[table.recipe]

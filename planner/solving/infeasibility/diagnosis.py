@@ -24,7 +24,7 @@ from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, 
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from planner.scenario.scenario import Scenario
     from planner.solving.prepare import PreparedScenario
@@ -63,11 +63,25 @@ def verified_relaxations(
     found: list[tuple[ResolvedPlan, list[LimitChange]]] = []
     for elastic, solution in _elastic_solutions(relaxed):
         verified = verify_relaxation(prepared, build_changes(solution, elastic, prepared), solve)
-        if verified is not None:
+        if verified is not None and not any(_asks_no_less(verified[1], changes) for _, changes in found):
             found.append(verified)
         if len(found) == most:
             break
     return found or _reduce_concurrency(prepared, solve)
+
+
+def _asks_no_less(later: Sequence[LimitChange], earlier: Sequence[LimitChange]) -> bool:
+    """Return whether a relaxation changes every limit that an earlier one changes, and none of them by less."""
+    found = {one.limit: one for one in later}
+    return all(one.limit in found and _moves_as_far(found[one.limit], one) for one in earlier)
+
+
+def _moves_as_far(one: LimitChange, other: LimitChange) -> bool:
+    """Return whether a change of a limit is the same as another or larger."""
+    old, new = one.old, one.new
+    if isinstance(old, str) or isinstance(new, str) or isinstance(other.new, str):
+        return new == other.new
+    return abs(new - old) >= abs(other.new - old)
 
 
 def _other_frameworks(prepared: PreparedScenario, solve: TrySolve) -> list[tuple[ResolvedPlan, list[LimitChange]]]:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from planner.errors import ScenarioError
 from planner.results.plan_parts import Relaxation
-from planner.solving.infeasibility.candidate_filters import HEADROOM, CandidateFilter
+from planner.solving.infeasibility.candidate_filters import HEADROOM, MAX_PRICE_AGE, CandidateFilter
 from planner.solving.infeasibility.relaxed_candidates import margin_of
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve, with_settings
+from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
@@ -62,8 +63,9 @@ def build_changes(found: ElasticSolution, elastic: ElasticProgram, prepared: Pre
 def verify_relaxation(
     prepared: PreparedScenario, changes: Sequence[LimitChange], solve: TrySolve = try_solve
 ) -> tuple[ResolvedPlan, list[LimitChange]] | None:
-    """Return the plan under the changes, and the changes with the greatest certainty of memory that still has a plan.
+    """Return the plan under the changes, and the changes with no larger amounts than it needs.
 
+    Of memory they keep the greatest certainty that still has a plan.
     None if the changed scenario has no plan after all, or is invalid.
     """
     kept = list(changes)
@@ -78,11 +80,29 @@ def verify_relaxation(
         plan = free and _try_changes(prepared, kept, solve)
     if plan is None:
         return None
-    if len(kept) == 1 and any(offer.has_spot for offer in prepared.market.offers):
-        plan, kept[0] = _least_change(prepared, kept[0], plan, solve)
+    if len(kept) > 1 and budget is not None:
+        plan, kept = _needed_budget(prepared, kept, budget, plan, solve)
+    if any(offer.has_spot for offer in prepared.market.offers):
+        for place, one in enumerate(kept):
+            if len(kept) == 1 or one.limit != BUDGET:
+                plan, kept[place] = _least_change(prepared, kept, place, plan, solve)
     if any(one.limit == HEADROOM for one in kept):
         plan, kept = _least_memory_change(prepared, kept, plan, solve)
     return plan, kept
+
+
+def _needed_budget(
+    prepared: PreparedScenario, changes: Sequence[LimitChange], place: int, plan: ResolvedPlan, solve: TrySolve
+) -> tuple[ResolvedPlan, list[LimitChange]]:
+    """Return the plan and the changes with the budget that it needs, without that change if the old budget suffices.
+
+    The elastic program states the budget of a mix of markets, while a policy on spot may cost less.
+    """
+    old, needed = changes[place].old, round_up(plan.late_usd, USD_STEP)
+    tight = [replace(changes[place], new=needed, setting=f"{BUDGET}={needed:.2f}")] if needed > float(old) else []
+    fewer = [*changes[:place], *tight, *changes[place + 1 :]]
+    again = _try_changes(prepared, fewer, solve) if needed < float(changes[place].new) else None
+    return (again, fewer) if again else (plan, list(changes))
 
 
 def _least_memory_change(
@@ -133,12 +153,14 @@ def _memory_confidences(scenario: Scenario, confidence: float) -> list[LimitChan
 
 
 def _least_change(
-    prepared: PreparedScenario, change: LimitChange, plan: ResolvedPlan, solve: TrySolve
+    prepared: PreparedScenario, changes: Sequence[LimitChange], place: int, plan: ResolvedPlan, solve: TrySolve
 ) -> tuple[ResolvedPlan, LimitChange]:
     """Return the change of one limit that still has a plan, and its plan, by bisection in steps that can be typed.
 
-    The change is that of a mix of markets; a policy that guarantees its deadline may need less of a limit.
+    All other changes stay. The change is that of a mix of markets; a policy that guarantees its deadline may need less
+    of a limit.
     """
+    change = changes[place]
     step = STEP_OF.get(change.limit.rpartition(".")[2])
     if step is None or isinstance(change.old, str) or isinstance(change.new, str):
         return plan, change
@@ -152,7 +174,7 @@ def _least_change(
     low, high = 0, math.ceil(abs(change.new - change.old) / step - 1e-6)  # steps back: low suffices, high does not
     middle = min(1, high - 1)  # mostly the change is the least already
     while high - low > 1:
-        if again := _try_changes(prepared, [back(middle)], solve):
+        if again := _try_changes(prepared, [*changes[:place], back(middle), *changes[place + 1 :]], solve):
             low, plan = middle, again
         else:
             high = middle
@@ -213,9 +235,12 @@ def round_up(value: float, step: float) -> float:
 
 
 def _extend_list(path: str, filters: list[CandidateFilter], scenario: Scenario) -> LimitChange:
-    """Return the change of a list that lets in the values of some filters."""
+    """Return the change of a list or limit that admits the values of some filters."""
     if path == HEADROOM:
         return LimitChange(path, 0.0, 0.0, f"{HEADROOM}=0")
+    if path == MAX_PRICE_AGE:
+        days = (scenario.limits.max_price_age_hours or 0.0) / DAY_HOURS
+        return LimitChange(path, f"{days:.4g} d", "none", f"{path}=null")
     values = [one.value for one in filters]
     allowed = f"allow also {' and '.join(values)}"
     if filters[0].job >= 0:

@@ -137,9 +137,11 @@ def _without_deadline_cut(
     free = replace(piece, job=piece.job.model_copy(update={"deadline_hours": None}))
     stockless = market.without_stock()
     free, piece = free.without_hours_limit(), piece.without_hours_limit()
-    lifted = screen(free, stockless, Limits(max_hours=UNLIMITED_HOURS), library, method_filter=False)
+    lifted = screen(
+        free, stockless, Limits(max_hours=UNLIMITED_HOURS, max_price_age=None), library, method_filter=False
+    )
     yield lifted.table, lifted.rows
-    timed = Limits(max_hours=limits.max_hours, spot_share=limits.spot_share)
+    timed = Limits(max_hours=limits.max_hours, spot_share=limits.spot_share, max_price_age=None)
     cut = screen(piece, stockless, timed, library, method_filter=False)
     inside = cut.rounded & (cut.table.share_low > 0) & (cut.table.share_low < 1)
     yield cut.table.rows(inside), cut.rows[inside]

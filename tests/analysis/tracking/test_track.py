@@ -303,3 +303,13 @@ def test_a_run_that_is_far_too_slow_moves(plan: Plan, tmp_path: Path) -> None:
     chance = found.choices[0].deadline_probability
     assert chance is not None and chance >= 0.9
     assert found.replan is not None and found.replan.jobs[0].speed_factor < 1, "other machines are estimated slower too"
+
+
+def test_times_since_the_start_are_not_taken_for_seconds_of_a_step(plan: Plan, tmp_path: Path) -> None:
+    """26 s per step, summed up: refused with the name that the column should have."""
+    log = run_logs.step_times(26.0 * step for step in range(1, 101))
+    with pytest.raises(InputError, match=r"increases in every row.*elapsed_seconds") as caught:
+        follow(plan, tmp_path, log)
+    assert caught.value.faults[0].where == "seconds"
+    found = follow(plan, tmp_path, log.replace("seconds", "elapsed_seconds"))
+    assert found.observed.step_seconds == pytest.approx(26.0)

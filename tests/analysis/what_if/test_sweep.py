@@ -164,3 +164,11 @@ def test_an_axis_knows_which_way_it_leaves_more_room(path: str, way: str) -> Non
     """Only along a limit does the plan of a tighter value stand at a looser one; names have no order."""
     assert Axis(path=path, values=("1", "2"), numbers=(1.0, 2.0), unit="").looser_direction == way
     assert Axis(path=path, values=("1", "2"), numbers=None, unit="").looser_direction == ""
+
+
+@pytest.mark.parametrize("other", ["limits.max_gpus=5:1:1", "limits.max_gps=5:1:-1"])
+def test_the_faults_of_all_ranges_are_reported(other: str) -> None:
+    """An unknown key in one, and a range that cannot be read or another unknown key in the other."""
+    with pytest.raises(ScenarioError) as caught:
+        sweep(small(), ["jobs.bot.dedline=1h:5h:2h", other], (), OPTIONS, library())
+    assert {fault.where for fault in caught.value.faults} == {"jobs.bot.dedline", other.partition("=")[0]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -14,11 +15,14 @@ from hypothesis import strategies as st
 
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.loading.scenario_file import change_scenario, parse_scenario
+from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
 from planner.results.plan import Plan
 from planner.results.plan_parts import Relaxation
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.infeasibility.diagnosis import _asks_no_less
+from planner.solving.infeasibility.relaxations import LimitChange
 from planner.solving.solve import solve
+from tests.helpers.frozen_data import frozen_scenarios
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 TINY = "tinyllama-1.1b"
@@ -248,3 +252,25 @@ jobs:
     assert change.setting == f"jobs.t.confidence.memory={change.change_to:g}"
     assert solved(length, change.change_to).status == "optimal"
     assert solved(length, round(change.change_to + 0.01, 2)).status == "infeasible"
+
+
+def test_a_relaxation_asks_for_no_more_budget_than_its_plan_needs() -> None:
+    """On spot a policy costs less than the mix of markets that the elastic program knows."""
+    plan = solve(read_scenario(frozen_scenarios()["infeasible"]), OPTIONS)
+    budgets = [one for way in ways(plan) for one in way if one.limit == "limits.budget_usd"]
+    assert {one.way for one in budgets} == {1, 2}
+    for one in budgets:
+        needed = float(one.then.partition(" expected, $")[2].split()[0])
+        assert isinstance(one.change_to, float) and needed - 1e-9 <= one.change_to <= needed + 0.011
+
+
+def test_a_relaxation_that_changes_as_much_as_another_and_more_is_not_reported() -> None:
+    """Equal or larger amounts of the same limits are no help; a smaller amount of one of them is."""
+    budget = LimitChange("limits.budget_usd", 10.0, 39.3, "limits.budget_usd=39.3")
+    deadline = LimitChange("jobs.t.deadline", 2.0, 4.3, "jobs.t.deadline=4.3h")
+    providers = LimitChange("limits.providers", "allow a", "allow also b", "limits.providers.allow=[a,b]")
+    for more, asks_no_less in ((40.65, True), (39.3, True), (34.52, False)):
+        assert _asks_no_less([deadline, replace(budget, new=more)], [budget]) == asks_no_less
+    assert not _asks_no_less([budget], [budget, deadline])
+    assert _asks_no_less([providers, budget], [providers])
+    assert not _asks_no_less([replace(providers, new="allow also c"), budget], [providers])
