@@ -97,7 +97,7 @@ def test_at_the_exact_speed_no_deadline_is_missed() -> None:
 
 def test_on_demand_is_as_sure_as_the_plan_says() -> None:
     """Only the speed is drawn there: the chance to be in time is that of the plan, and exact speed is exact."""
-    sure = simulated(ON_DEMAND, "jobs.bot.deadline=3.9h")
+    sure = simulated(ON_DEMAND, "jobs.bot.deadline=4.1h")
     assert sure.predicted is not None and sure.predicted.deadline_probability is not None
     assert not sure.predicted.at_least and 0.85 < sure.predicted.deadline_probability < 0.97
     assert sure.deadline_hit_rate == pytest.approx(sure.predicted.deadline_probability, abs=0.01)
