@@ -74,7 +74,7 @@ class SpotCandidates(SpotRows):
     def choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
         """Return the rows that have a policy within the bounds on the share, with the figures of the cheapest."""
         keys, policies, found = [self._key(row) for row in which], self.candidates.policies, []
-        for row, key, best in zip(which, keys, policies.figures(keys), strict=True):
+        for row, key, best in zip(which, keys, policies.best_within(keys), strict=True):
             point = best if self._allowed(best) or self.target.low <= 0 else self._with_enough_spot(*key)
             if point is not None and self._allowed(point):
                 found.append((row, SpotChoice(key[0], key[1], point)))

@@ -39,6 +39,9 @@ MAX_DOUBLINGS = 7
 NOTICEABLE_SAVING = 3e-3
 """Relative: the grid of a curve errs by as much."""
 
+CLOSE_GRIDS = 6e-3
+"""Relative: grids of two horizons differ by less."""
+
 Key = tuple[SpotRun, SpotStates, float]
 """A run, its market, and the hours within which it must end."""
 
@@ -134,6 +137,22 @@ class PolicyCache:
         tables = _look_up(known, at, figure_tables, tick_count_of)
         self._figures = known
         return [best_point(table, hours) for table, (_, _, hours) in zip(tables, keys, strict=True)]
+
+    def best_within(self, keys: Sequence[Key]) -> list[CurvePoint]:
+        """Return `figures`, or those of the end of the horizon before where that costs less.
+
+        Its grid is finer, so that a little more time would seem to cost up to half a percent more. Where more time
+        saves more than that, no pass is needed to know.
+        """
+        found = self.figures(keys)
+        before: dict[int, Key] = {}
+        for place, (run, states, hours) in enumerate(keys):
+            spans, table = spans_up_to(run, hours), self._figures[_horizon_key(run, states, hours)]
+            if len(spans) > 1 and found[place].usd > best_point(table, spans[-2][1]).usd * (1 - CLOSE_GRIDS):
+                before[place] = run, states, spans[-2][1]
+        for place, point in zip(before, self.figures(list(before.values())), strict=True):
+            found[place] = min(found[place], point, key=lambda one: one.usd)
+        return found
 
     def rules(self, keys: Sequence[Key]) -> list[WaitingRule]:
         """Return when the best policy of each (run, market, hours) takes a spot machine.
