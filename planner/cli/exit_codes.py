@@ -49,6 +49,8 @@ class Commands(click.Group):
         atexit.register(gc.freeze)
         # Products of matrices are small here: starting more threads for them costs a short command a tenth of its CPU.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # pydantic looks for plugins in the metadata of every installed package; the planner needs none.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
         _open_closed_streams()
         if "planner.documents.files" in sys.modules:  # not the first command of this process
             from planner.documents.files import forget_read

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,7 @@ def _inputs(scenario: Scenario, named: set[tuple[str, str]], rented: set[str]) -
     return Inputs(scenario=data, offers=tuple(kept), versions=_versions())
 
 
+@cache
 def _versions() -> dict[str, str]:
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name, package in PACKAGES.items():

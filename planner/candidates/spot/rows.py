@@ -158,7 +158,7 @@ class SpotRows:
         found, offer = np.zeros((len(self.table), 2)), self.table.offer
         saved_gb = self.candidates.run_hours.saved_bytes[self.configuration] / GB
         pull = self.candidates.columns.pull_bytes_per_second[offer]
-        for place in np.unique(offer).tolist():
+        for place in np.flatnonzero(np.bincount(offer)).tolist():
             if (sold := self.market.offers[place]).zones:
                 at = np.flatnonzero(offer == place)
                 one = moves_of(sold, saved_gb[at], self.candidates.job.data_gb, pull[at])
