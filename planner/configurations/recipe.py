@@ -228,12 +228,6 @@ def is_allowed(recipe: Recipe, job: Job) -> bool:
     )
 
 
-def excluding_key(recipe: Recipe, job: Job) -> str:
-    """Return the key of the job's `techniques` that does not permit a recipe."""
-    asked = job.techniques
-    return "weight_bits" if asked.method is None or recipe.method in asked.method else "method"
-
-
 def with_parallel_degrees(recipe: Recipe, tensor: int, pipeline: int) -> Recipe:
     """Return the recipe with other tensor and pipeline parallel degrees."""
     return replace(recipe, tensor_parallel=tensor, pipeline_parallel=pipeline)

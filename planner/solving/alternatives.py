@@ -13,12 +13,12 @@ from planner.candidates.deadline import max_spot_share
 from planner.candidates.screening import screen
 from planner.candidates.spot.scope import BEST_OF_METHODS, SearchScope
 from planner.candidates.spot.search import MAX_RUNNERS_UP
-from planner.configurations.recipe import excluding_key, is_allowed
+from planner.configurations.recipe import is_allowed
 from planner.decode.assignment_parts import describe_break_even
 from planner.results.plan_parts import Option
 from planner.scenario.inference import InferenceJob
 from planner.solving.lexicographic import COST, LAST
-from planner.solving.resolve import describe_candidate, describe_method, recipe_of
+from planner.solving.resolve import describe_candidate, describe_method, recipe_of, why_excluded
 from planner.solving.scoring import CandidateObjective
 from planner.solving.significance import NO_DIFFERENCE, describe_difference, difference_sigma
 
@@ -72,18 +72,16 @@ def best_by_method(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
     row_labels = np.asarray([recipe.method_label for recipe in recipes], dtype=str)[table.recipe]
     options = []
     for label in method_labels(candidates):
-        alike = [recipe for recipe in recipes if recipe.method_label == label]
-        allowed = any(is_allowed(recipe, candidates.job) for recipe in alike)
+        excluded = why_excluded([recipe for recipe in recipes if recipe.method_label == label], candidates.job)
         rows = np.flatnonzero((row_labels == label) & np.isfinite(value))
         if len(rows):
             best = int(rows[np.argmin(value[rows])])
             figures = figures_of(table, best, float(share[best]), prepared.market)
-            note = "" if allowed else f"excluded by `techniques.{excluding_key(alike[0], candidates.job)}`"
-            options.append(Option(label=label, allowed=allowed, note=note, **figures))
+            options.append(Option(label=label, allowed=not excluded, note=excluded, **figures))
         else:
             note = "not observed there" if _are_all_observed(candidates) else "no configuration within the limits"
             nothing = {"provider": "", "gpu": "", "gpus": 0, "cost_usd": None, "hours": None}
-            options.append(Option(label=label, allowed=allowed, note=note, **nothing))
+            options.append(Option(label=label, allowed=not excluded, note=note, **nothing))
     return tuple(options)
 
 

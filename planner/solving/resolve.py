@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.configurations.recipe import is_allowed
 from planner.errors import NoPlanError
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan_parts import describe_machines
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.configurations.recipe import Recipe
+    from planner.scenario.job import Job
 
 RESOLVE_TIME_LIMIT_SECONDS = 10.0
 
@@ -84,6 +86,15 @@ def recipe_of(candidates: JobCandidates, row: int) -> Recipe:
 def describe_method(recipe: Recipe) -> str:
     """Return the usual name of the method of a recipe."""
     return "full training" if recipe.method == "full" else recipe.method_label
+
+
+def why_excluded(recipes: Sequence[Recipe], job: Job) -> str:
+    """Return which key of the job's `techniques` excludes the recipes of one method; empty if one is allowed."""
+    if any(is_allowed(one, job) for one in recipes):
+        return ""
+    methods = job.techniques.method
+    by_method = methods is not None and all(one.method not in methods for one in recipes)
+    return f"excluded by `techniques.{'method' if by_method else 'weight_bits'}`"
 
 
 def try_solve(prepared: PreparedScenario, options: SolveOptions | None = None) -> ResolvedPlan | None:
