@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,18 +19,16 @@ from planner.scenario.inference import InferenceJob, InferenceWork, ServedAdapte
 from planner.scenario.stages import Trials
 from planner.solving.alternatives import figures_of
 from planner.solving.infeasibility.relaxations import setting_path
-from planner.solving.resolve import try_solve, with_settings
 from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
+    from planner.candidate_table import CandidateTable
     from planner.solving.prepare import PreparedScenario
 
 LEAST_SURE = 0.7
 """Probability to fit below which no plan is worth naming."""
-SAME_SHARE = 1e-3
-"""Relative difference up to which dollars and hours are those of one plan."""
 MIN_RISK_GAIN = 0.01
 """Share of the objective that a riskier plan saves at least, to be worth naming."""
 
@@ -63,8 +61,7 @@ def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[O
 def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, share: float) -> tuple[Option, ...]:
     """Return the best plan of the same framework and GPU that only the confidence of memory excludes, if it is cheaper.
 
-    Its setting is verified by solving: where it gives another plan, such as a faster one within a near tie, nothing is
-    returned.
+    Where its setting gives another plan, a faster one within a near tie, nothing is returned.
     `chosen` is the row of the job's screened table that the plan uses, at the spot share `share`.
     """
     candidates, limits, library = prepared.candidates[job], prepared.scenario.limits, prepared.library
@@ -94,7 +91,7 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
     sure = math.floor(chance * 100) / 100
     setting = f"{setting_path(f'jobs.{one.job.name}.confidence.memory', prepared.scenario)}={sure:g}"
     figures = figures_of(screened.table, best, float(shares[best]), prepared.market)
-    if not _is_plan_of(prepared, setting, job, figures):
+    if _ends_earlier(prepared, (table, screened.table), float(value[best]), figures["hours"]):
         return ()
     note = f"fits with {sure * 100:.0f} %: --set {setting}"
     return (
@@ -107,17 +104,11 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
     )
 
 
-def _is_plan_of(prepared: PreparedScenario, setting: str, job: int, figures: Mapping[str, Any]) -> bool:
-    """Return whether the job has these machines, dollars and hours in the plan of the scenario with a setting."""
-    found = try_solve(with_settings(prepared, [setting]))
-    if found is None:
-        return False
-    share = np.asarray([found.shares[job]])
-    given = figures_of(found.chosen, job, float(share[0]), found.prepared.market)
-    names, amounts = ("provider", "gpu", "gpus", "runs_at_once"), ("cost_usd", "hours")
-    return all(given[name] == figures[name] for name in names) and all(
-        math.isclose(given[name], figures[name], rel_tol=SAME_SHARE) for name in amounts
-    )
+def _ends_earlier(prepared: PreparedScenario, tables: Sequence[CandidateTable], usd: float, hours: float) -> bool:
+    """Return whether a candidate that costs a near tie more ends earlier: a plan would take it."""
+    objective, tie = CandidateObjective.of(prepared.scenario), prepared.scenario.near_tie_usd(usd)
+    found = [(table.hours(share), value) for table in tables for value, share in [objective.best(table)]]
+    return not objective.by_time and any(bool(np.any((value <= usd + tie) & (end < hours))) for end, value in found)
 
 
 def adapters_another_way(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:
