@@ -40,9 +40,9 @@ class Evidence:
 
 
 BETWEEN, WITHIN = np.geomspace(0.02, 0.5, 15), np.geomspace(0.01, 0.3, 15)
-"""Spreads of the part of an error that runs of a group share, and of the part of a run, that are told apart."""
+"""Spreads of the part of an error that runs of a group share, and of the part of a run, on a grid."""
 ERRORS = np.linspace(-1.5, 1.5, 301)
-"""Shared parts, and errors, that are told apart."""
+"""Shared parts, and errors, on a grid."""
 
 
 def quantile_of_new_group(groups: Sequence[tuple[Floats, Floats]], share: float) -> float:

@@ -126,7 +126,7 @@ def _all_errors(rows: Sequence[Prediction], evidence: Evidence) -> Errors:
 
 
 def _reach_of_new(rows: Sequence[Prediction], evidence: Evidence) -> float:
-    """Return the error that a framework of which nobody has run anything stays below at the usual confidence.
+    """Return the error that a run of a framework without any measured run stays below at the usual confidence.
 
     From peaks alone: publishers print what ran, so verdicts would say too little of what fails.
     """

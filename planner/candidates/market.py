@@ -133,8 +133,8 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     every = scenario.labelled_offers()
     for label, offer in every:
         if not offer.is_cpu and not offer.zones:
-            its = terms.setdefault(facts(offer.__dict__), len(terms))  # a number is compared sooner than 40 facts
-            key = scenario.limits.is_outdated(offer), its, offer.instance, offer.usd_per_hour, offer.spot_usd_per_hour
+            term = terms.setdefault(facts(offer.__dict__), len(terms))  # a number is compared sooner than 40 facts
+            key = scenario.limits.is_outdated(offer), term, offer.instance, offer.usd_per_hour, offer.spot_usd_per_hour
             groups.setdefault(key, []).append((label, offer))
     firsts = [min(group, key=itemgetter(0)) for group in groups.values()]
     is_outdated = np.asarray([old for old, *_ in groups], dtype=bool)
@@ -144,7 +144,7 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     is_outlier = flag_spot_outliers([*found, *(offer for _, offer in several)])
     keep = list(range(len(found) + len(several)))
     if has_comparable_prices(scenario):
-        keep = find_undominated_offers(found, labels, is_outlier, is_outdated, [its for _, its, *_ in groups])
+        keep = find_undominated_offers(found, labels, is_outlier, is_outdated, [term for _, term, *_ in groups])
         left = undominated_groups([one for _, one in several], is_outlier[len(found) :].tolist(), bool(places))
         keep += [len(found) + place for place in left]
     labels, found = labels + [label for label, _ in several], found + [offer for _, offer in several]

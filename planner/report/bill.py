@@ -42,9 +42,8 @@ def bill(job: Assignment, room: int) -> list[str]:
         kept = sorted(range(len(paid)), key=lambda i: -paid[i].usd)[: max(1, space - 1)]  # the largest is always shown
         rest = rounding([paid[i].usd for i in kept], total)
         left = [one for i, one in enumerate(paid) if i not in kept]
-        others = _amount(f"{len(left)} smaller items", "--json lists them", rest)
-        if len(left) == 1:
-            others = _amount(item_name(left[0], job.gpu), "and rounding", rest)
+        names = f"{len(left)} smaller items", "--json lists them"
+        others = _amount(*(names if len(left) > 1 else (item_name(left[0].item, job.gpu), "and rounding")), rest)
         return [*(bill_line(paid[i], job.gpu) for i in sorted(kept)), others, *tail]
     lines = [bill_line(item, job.gpu) for item in paid]
     return [*lines, *([_amount("rounding", "", rest)] if rest else []), *tail]
@@ -67,15 +66,15 @@ def bill_line(item: BillItem, gpu: str = "") -> str:
         how = product(item.quantity, item.unit, item.rate_usd, item.usd)
     elif item.quantity is not None and item.unit:
         how = quantity(item.quantity, item.unit)
-    what, at, place = item_name(item, gpu).partition(" at ")  # a stage on a separate machine
+    what, at, place = item_name(item.item, gpu).partition(" at ")  # a stage on a separate machine
     how = f"{how}, {item.basis}".removeprefix(", ") if item.basis else how
     return _amount(what, f"{how}{at}{place}", item.usd)
 
 
-def item_name(line: BillItem, gpu: str = "") -> str:
+def item_name(item: str, gpu: str = "") -> str:
     """Return an item of a bill in the words of the screen: the hours of a TPU are not called those of a GPU."""
     card = "TPU" if gpu.startswith("TPU") else "GPU"
-    return ITEM_NAMES.get(line.item, line.item).replace("gpu ", f"{card} ")
+    return ITEM_NAMES.get(item, item).replace("gpu ", f"{card} ")
 
 
 def product(amount: float, unit: str, rate_usd: float, usd: float) -> str:

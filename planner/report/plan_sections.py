@@ -281,8 +281,12 @@ def prices(job: Assignment) -> list[str]:
 def price_text(job: Assignment) -> str:
     """Return the age and the source of the price as one line."""
     days = job.price_age_days
-    age = "of unknown age" if days is None else f"{days:,} day{'' if days == 1 else 's'} old"
-    age = "newer than the date asked for" if days is not None and days < 0 else age
+    if days is None:
+        age = "of unknown age"
+    elif days < 0:
+        age = "newer than the date asked for"
+    else:
+        age = f"{days:,} day{'' if days == 1 else 's'} old"
     date = f" ({job.price_date})" if job.price_date else ""
     source = f"; {job.price_source.removesuffix(f', {job.price_date}')}" if job.price_source else ""
     return f"{age}{date}{source}"

@@ -106,9 +106,12 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
 
 def _ends_earlier(prepared: PreparedScenario, tables: Sequence[CandidateTable], usd: float, hours: float) -> bool:
     """Return whether a candidate that costs a near tie more ends earlier: a plan would take it."""
-    objective, tie = CandidateObjective.of(prepared.scenario), prepared.scenario.near_tie_usd(usd)
-    found = [(table.hours(share), value) for table in tables for value, share in [objective.best(table)]]
-    return not objective.by_time and any(bool(np.any((value <= usd + tie) & (end < hours))) for end, value in found)
+    objective, most = CandidateObjective.of(prepared.scenario), usd + prepared.scenario.near_tie_usd(usd)
+    for table in tables if not objective.by_time else ():
+        value, share = objective.best(table)
+        if np.any((value <= most) & (table.hours(share) < hours)):
+            return True
+    return False
 
 
 def adapters_another_way(prepared: PreparedScenario, job: int) -> tuple[Option, ...]:

@@ -10,7 +10,7 @@ from planner.formulation.objective import cost_objective
 from planner.results.explanation import Binding, LimitSensitivity
 from planner.scenario.offer import Offer, offer_labels
 from planner.solving.binding_limits import lift_limits
-from planner.solving.infeasibility.candidate_filters import HEADROOM, MAX_PRICE_AGE
+from planner.solving.infeasibility.candidate_filters import WITHOUT_LIST
 from planner.solving.infeasibility.elastic_program import ElasticProgram
 from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, limit_key, round_up, verify_relaxation
 from planner.solving.infeasibility.soft_constraints import HOURS_LEFT_OF, STOCK_OF, indicator_row
@@ -82,9 +82,7 @@ def limit_sensitivities(baseline: Baseline, binding: tuple[Binding, ...]) -> tup
     unset = set() if scenario.limits.max_hours is not None else {"limits.max_hours"} - bound
     found = []
     for path in baseline.elastic.relaxable_paths:
-        can_gain = path in (HEADROOM, MAX_PRICE_AGE) or any(
-            path == limit or path.startswith(f"{limit}.") for limit in bound
-        )
+        can_gain = path in WITHOUT_LIST or any(path == limit or path.startswith(f"{limit}.") for limit in bound)
         if path not in unset:
             found.append(_smallest_relaxation(baseline, path) if can_gain else _no_effect(path, scenario))
     return (*found, *_scarce_offers(baseline))
@@ -93,7 +91,7 @@ def limit_sensitivities(baseline: Baseline, binding: tuple[Binding, ...]) -> tup
 def _smallest_relaxation(baseline: Baseline, path: str) -> LimitSensitivity:
     """Return the least change of one limit that reaches the goal; of a list the one value that saves most."""
     elastic, prepared = baseline.elastic, baseline.plan.prepared
-    is_list = any(one.path == path for one in elastic.relaxed.filters) and path not in (HEADROOM, MAX_PRICE_AGE)
+    is_list = any(one.path == path for one in elastic.relaxed.filters) and path not in WITHOUT_LIST
     found = elastic.solve((path,), caps=baseline.caps, one_value=is_list)
     changes = build_changes(found, elastic, prepared) if found else []
     verified = verify_relaxation(prepared, changes, baseline.try_better) if found else None

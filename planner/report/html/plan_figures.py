@@ -79,7 +79,7 @@ def bill_figure(plan: Plan) -> Figure:
 
 def item_name(line: BillItem, gpu: str) -> str:
     """Return an item of a bill in the words of the screen, as a page shows it."""
-    return words.sanitise(bill.item_name(line, gpu))
+    return words.sanitise(bill.item_name(line.item, gpu))
 
 
 def _how(line: BillItem) -> str:

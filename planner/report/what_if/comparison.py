@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report import plan_sections as parts
-from planner.report.bill import ITEM_NAMES, rounding
+from planner.report.bill import item_name, rounding
 from planner.report.infeasible import render_infeasible
 from planner.report.serving.comparison import render_service_what_if, service_lines, shares
 from planner.report.what_if.differences import (
@@ -176,7 +176,7 @@ def _block(old: Assignment | None, new: Assignment, delta: JobDelta | None) -> l
     lines = _row("plan", _machines(old), _machines(new))
     lines += _row("techniques", parts.techniques(old, brief=True) if old else "", parts.techniques(new, brief=True))
     if delta and old:
-        lines += _bill(delta, old.cost_usd, new.cost_usd)
+        lines += _bill(delta, old, new)
     lines += _cost_and_hours(old.cost_usd if old else None, new.cost_usd, old.hours if old else None, new.hours)
     return lines + (_row("in time", _in_time(old), _in_time(new)) if _in_time(new) != _in_time(old) else [])
 
@@ -195,26 +195,25 @@ def _cost_and_hours(
     return _row("cost", *dollars) + _row("hours", *times)
 
 
-def _bill(delta: JobDelta, before_usd: float, after_usd: float) -> list[str]:
+def _bill(delta: JobDelta, before: Assignment, after: Assignment) -> list[str]:
     """Return the lines of the bill that change, and all others as one that makes either column add up to its cost."""
-    lines = [row for line in delta.bill for row in _bill_line(line)]
+    lines = [row for line in delta.bill for row in _bill_line(line, after.gpu)]
     rests = (
-        rounding([line.before_usd or 0.0 for line in delta.bill], before_usd),
-        rounding([line.after_usd or 0.0 for line in delta.bill], after_usd),
+        rounding([line.before_usd or 0.0 for line in delta.bill], before.cost_usd),
+        rounding([line.after_usd or 0.0 for line in delta.bill], after.cost_usd),
     )
     if any(rests):
         lines += _row("all else", *(f" {words.usd(usd).replace('$', '')}" for usd in rests))
     return lines
 
 
-def _bill_line(line: BillDelta) -> list[str]:
+def _bill_line(line: BillDelta, gpu: str) -> list[str]:
     """Return a line of the bill before and after."""
     old, new = (
         words.usd(usd).replace("$", "") if usd is not None else "-" for usd in (line.before_usd, line.after_usd)
     )
     change = format_difference(shown_difference(line.before_usd or 0.0, line.after_usd or 0.0)).replace("$", "")
-    name = ITEM_NAMES.get(line.item, line.item).replace("gpu ", "GPU ")
-    return _row(words.shorten(name, ROW_LABEL - 1), f" {old}", f" {new}  ({change})")
+    return _row(words.shorten(item_name(line.item, gpu), ROW_LABEL - 1), f" {old}", f" {new}  ({change})")
 
 
 def _machines(job: Assignment | None) -> str:

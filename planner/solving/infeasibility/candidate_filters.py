@@ -25,6 +25,8 @@ TECHNIQUES = ("weight_bits", "precision", "activation_checkpointing", "sharding"
 """Techniques that a recipe has under the same name, without the method."""
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
 HEADROOM, MAX_PRICE_AGE = "limits.vram_headroom", "limits.max_price_age"
+WITHOUT_LIST = (HEADROOM, MAX_PRICE_AGE)
+"""Limits of single candidates that name no values: they are lifted as a whole."""
 
 
 @dataclass(frozen=True, order=True)

@@ -7,6 +7,7 @@ and a frontier over all of them tell one cost.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from planner.spot.policy.curve_pieces import JUST_AFTER, CurvePiece, straight_pi
 from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, check_run
 from planner.spot.policy.least_cost import DollarBound, usd_tables
 from planner.spot.policy.run import SpotRun
-from planner.spot.policy.switching_policy import WaitingRule, pass_of, starting_policies, waiting_rule
+from planner.spot.policy.switching_policy import WaitingRule, pass_of, policies_of_pass, waiting_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -161,7 +162,8 @@ class PolicyCache:
         """
         for run, _, hours in keys:
             check_run(run, hours)
-        policies = _look_up(self._starting, [_horizon_key(*key) for key in keys], starting_policies, pass_of)
+        starts = partial(policies_of_pass, only_starts=True)
+        policies = _look_up(self._starting, [_horizon_key(*key) for key in keys], starts, pass_of)
         for key, policy in zip(keys, policies, strict=True):
             if key not in self._rules:
                 self._rules[key] = waiting_rule(CurveRequest(*key), policy)

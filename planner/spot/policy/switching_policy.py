@@ -177,11 +177,6 @@ def policies_of_pass(
     ]
 
 
-def starting_policies(requests: Sequence[CurveRequest], alike: PolicyPass, points: int) -> list[SwitchingPolicy]:
-    """Return the policies of one pass as far as they say what starts while nothing is rented on a market that is up."""
-    return policies_of_pass(requests, alike, points, only_starts=True)
-
-
 def waiting_rule(request: CurveRequest, policy: SwitchingPolicy) -> WaitingRule:
     """Return when the policy takes a spot machine while nothing is rented and nothing is done.
 
