@@ -72,10 +72,13 @@ def best_times(action: Callable[[], Any], repeat: int, cpu_seconds: Callable[[],
 
 
 def process_times(code: str, repeat: int) -> Times:
-    """Return the shortest times of a fresh Python that runs `code`, its imports compiled before."""
+    """Return the shortest times of a fresh Python that runs `code`, its imports compiled before.
+
+    Linear algebra has one thread: the planner asks for no more, and threads that spin at import would count for others.
+    """
     with tempfile.TemporaryDirectory() as compiled:
         kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-        environment = {**kept, "PYTHONPYCACHEPREFIX": compiled}
+        environment = {**kept, "PYTHONPYCACHEPREFIX": compiled, "OPENBLAS_NUM_THREADS": "1"}
         command = [sys.executable, "-c", code]
 
         def start() -> None:
