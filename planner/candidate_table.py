@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +20,7 @@ ON_DEMAND, SPOT = 0, 1
 """Columns of the per-market arrays of shape (n, 2)."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CandidateTable:
     """Columns of shape (n,), or (n, 2) per market, or (n, T) with a column per 0/1 technique.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from planner.records import record
 from planner.results.plan_parts import Part
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _KEYS = {"bill": "item", "beside": "stage"}  # lists without an order: the field
 _AMOUNTS = ("usd", "quantity", "hours")  # of an element, all zero where it may be left out
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Violation:
     """A disagreement of a plan with what follows from scenario and library; `job` is empty for totals."""
 
@@ -50,7 +50,7 @@ class Violation:
         return f"{place}{self.what}: expected {self.expected}, found {self.found}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tolerance:
     """How far a figure may be off: hours, GiB and rates relatively, dollars absolutely."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from planner.configurations.network import network_of
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.time.stages import StageCoefficients
 from planner.estimates.trials import trial_work
+from planner.records import record
 from planner.units import GB
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AuditContext:
     """One assignment with everything behind its names; what concerns machines is an error for a managed service."""
 

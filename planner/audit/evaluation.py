@@ -7,7 +7,6 @@ spot share or guaranteed time. Nothing of how the plan was found is known here.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.audit.bill import FIXED, recompute_bill, recompute_service_bill, service_data_gb
@@ -29,6 +28,7 @@ from planner.audit.stages import recompute_stages
 from planner.configurations.recipe import Recipe
 from planner.estimates.billing import service_tokens_per_second
 from planner.estimates.uncertainty import Sigmas, confidence_factor
+from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import BillItem, CommitmentUse, Hours, SpotPlan, Spread, Vram
 from planner.scenario.inference import InferenceJob
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from planner.scenario.payment import Managed
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Evaluation:
     """The reference assignment, and what limits need besides."""
 
@@ -144,7 +144,7 @@ def _region(context: AuditContext) -> str:
     return mine.region if matters or len(regions) == 1 else f"any of {len(regions)}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Figures:
     """Speed, hours and dollars of a run, on machines or at a service."""
 

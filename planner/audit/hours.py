@@ -6,7 +6,7 @@ The policy is found by the same pass as the planner's, which tests compare with 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.audit.physics import RecomputedPhysics
@@ -15,6 +15,7 @@ from planner.audit.stages import copy_stall_seconds
 from planner.estimates.preemption import NodeGroupCoefficients, interrupted_run, node_group_market, wall_quantile_factor
 from planner.estimates.time.stages import checkpoint_bytes, checkpoint_seconds
 from planner.estimates.uncertainty import confidence_factor
+from planner.records import record
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.inference import InferenceJob
 from planner.scenario.job import MAX_CONFIDENCE
@@ -44,7 +45,7 @@ Physics = RecomputedPhysics | RecomputedReplicas
 Pair = tuple[float, float]  # a figure as expected, and at the asked confidence with the run in full
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RecomputedHours:
     """Wall hours of all the work in each market."""
 
@@ -135,8 +136,7 @@ def is_coarse(context: AuditContext, stages: JobStages) -> bool:
     """Return whether the billing step or minimum is too large to be left out of the sums."""
     billing = context.offer.billing
     smallest = _COARSE_STEP * stages.run if context.offer.has_spot else _FINE_STEP_HOURS
-    too_long = billing.step_seconds / HOUR > smallest
-    return too_long or billing.minimum_hours > stages.outside_run_hours + stages.run
+    return billing.step_seconds / HOUR > smallest or billing.minimum_hours > stages.outside_run_hours + stages.run
 
 
 def probability_within(limit: float | None, expected: float, late: float, confidence: float) -> float | None:
@@ -153,7 +153,7 @@ def probability_within(limit: float | None, expected: float, late: float, confid
     return min(MAX_CONFIDENCE, 0.5 * (1 + t / math.sqrt(2 + t * t)))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RecomputedPolicyRun:
     """The run of a plan on its market, and the point of the curve at the time that the plan guarantees."""
 

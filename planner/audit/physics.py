@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from planner.estimates.uncertainty import (
     time_sigmas,
 )
 from planner.estimates.work import PACKED_FILL, processed_length, step_count
+from planner.records import record
 from planner.results.plan_parts import ObservedRun, Techniques, Vram
 from planner.scenario.choices.definite import token_sigma
 from planner.units import GB, GIB, HOUR
@@ -53,7 +54,7 @@ _DEVIATIONS, _ROUNDS, _PARTS = 40.0, 9, 64
 """Reach of the search for the chance that a configuration fits, and how often it is divided: to the twelfth digit."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Workload:
     """A job in the units of the estimates; an image counts as one sequence of equivalent tokens."""
 
@@ -89,7 +90,7 @@ def recompute_work(job: Job, architecture: Architecture) -> Workload:
     return Workload(sequence, longest, mean, each, real, steps, ingested, evaluated)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TrainingSetup:
     """One recipe with one batch on one machine, as the estimates take it: scalars."""
 
@@ -137,7 +138,7 @@ def build_setup(
     return TrainingSetup(inputs, work, library)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RecomputedPhysics:
     """What the recipe takes on the offer's machines, and what observed runs teach about it."""
 

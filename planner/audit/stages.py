@@ -7,7 +7,6 @@ trials side by side are several runs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.audit.replicas.generated_evaluation import answering_seconds, generates, hours_on_machine
@@ -15,6 +14,7 @@ from planner.audit.shipping.export import made_hours, result_gb, sent_hours, sep
 from planner.audit.shipping.latents import cached_latents
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.estimates.time import data_stages, stages
+from planner.records import record
 from planner.results.plan_parts import SeparateMachine
 from planner.units import GB, HOUR, TERA
 
@@ -28,7 +28,7 @@ _MIN_RAM_GB = 32.0  # memory of a training machine whose offer does not say
 _IMAGE_GB = 10.0  # disk that a container image takes: the size of the stages calibration
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SeparateStage:
     """A stage on a machine that is rented for it alone; `late_` where the run does not stop early."""
 
@@ -40,7 +40,7 @@ class SeparateStage:
     moved_usd: float  # of the dollars, for data that move in and out
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JobStages:
     """The hours of a job's stages, and the GB that they move and keep."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from planner.arrays import distinct_names
 from planner.configurations.configuration_table import technique_penalties
 from planner.configurations.recipe import is_allowed
+from planner.records import record
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.units import GB, HOUR
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from planner.scenario.offer import Offer
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JobCandidates:
     """Every candidate of one job on every offer: those that rent machines, then those of managed services."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from planner.candidates.stage_placement import Placement, ingested_tokens, prepa
 from planner.estimates.time.data_stages import ingest_seconds, machine_cores
 from planner.estimates.time.stages import boot_seconds, transfer_seconds
 from planner.estimates.trials import trial_work
+from planner.records import record
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ DEFAULT_RAM_GB = 32.0
 """Memory of a machine whose offer does not state it: the cheapest ones have at least this."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DataAmounts:
     """GB (n,) of data by their way onto the disk of every instance."""
 
@@ -44,7 +44,7 @@ class DataAmounts:
     prepared: float  # what preparing the data makes
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MachineCandidates:
     """Index columns (n,): configuration of the job, offer that rents its machine, placement of its stages."""
 

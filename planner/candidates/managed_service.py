@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from planner.estimates.time.data_stages import retained_gb_months
 from planner.estimates.time.stages import transfer_seconds
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor
+from planner.records import record
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ SIZING_RECIPES = {
 """Recipes whose result has the size of the service's."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ServiceRun:
     """One job at one service, all its trials: hours on the wall clock, dollars, data."""
 
@@ -66,7 +67,7 @@ class ServiceRun:
     moved_usd: float  # what moves and is kept, as far as the fees are known
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ManagedServiceCandidates:
     """The managed services that take the model of a job: one candidate each, columns (m,)."""
 

@@ -9,7 +9,7 @@ another, because they pay no switch to on demand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import numpy as np
 
 from planner.arrays import median
 from planner.candidates.offer_terms import machines_of
+from planner.records import record
 from planner.scenario.limits import AllowForbid, SpotShare
 from planner.scenario.offer import Offer
 from planner.scenario.zones.groups import undominated_groups
@@ -46,7 +47,7 @@ TERM_FIELDS = tuple(
 """What a plan may depend on besides region, instance and prices."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Market:
     """The offers of a scenario as candidates use them: equal ones merged, GPUs resolved."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.candidates.offer_terms import SpotMarket, disk_rate, download_rate
 from planner.candidates.shipping.export_work import export_columns
+from planner.records import record
 from planner.units import HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class OfferColumns:
     """Offers as columns (offers,): nan where a price does not exist, 0 for an unknown fee, which the bill names."""
 

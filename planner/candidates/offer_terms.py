@@ -5,13 +5,14 @@ Facts that an offer does not state come from `models/calibration/stages.yaml`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.configurations.grid import Machine
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
 from planner.estimates.time.stages import transfer_seconds
+from planner.records import record
 from planner.scenario.zones.prices import moves_between_regions
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.market.states import Ages, SpotStates
@@ -32,7 +33,7 @@ IMAGE_GB_ON_DISK = 10.0
 UNKNOWN_FEE = "unknown: not included"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SpotMarket:
     """Interruption process of one spot machine, in hours; `basis` is empty where the offer states it."""
 

@@ -6,7 +6,6 @@ One array element per configuration, or per candidate.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +40,7 @@ from planner.estimates.time.stages import (
 )
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor
+from planner.records import record
 from planner.scenario.job import DEFAULT_CONFIDENCE
 from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
 from planner.units import GB, HOUR
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from planner.spot.market.states import SpotStates
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RunHours:
     """Columns (configurations,): hours on demand by stage, and what a machine needs to start.
 
@@ -135,7 +135,7 @@ class RunHours:
         return checkpoint_seconds(saved, nodes, self.disk_bytes_per_second, math.inf, self.stages)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _RunTimes:
     """Seconds and hours of one run, without trials and early stopping; columns (configurations,)."""
 

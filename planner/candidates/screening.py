@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ from planner.candidates.spot.rows import SearchTarget
 from planner.candidates.spot.scope import DEFAULT_SCOPE, SearchScope
 from planner.candidates.spot.search import find_policies
 from planner.configurations.recipe import is_allowed
+from planner.records import record
 from planner.scenario.inference import InferenceJob
 from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours, max_run_hours
 
@@ -39,7 +40,7 @@ LACKS_EXPORT_MEMORY = "its memory is too small to merge or quantise the result"
 SHARE_TOLERANCE = 1e-12
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ScreenedCandidates:
     """The rows that meet the limits of the job, with their spot shares cut, and why the others do not."""
 

@@ -11,19 +11,20 @@ costs one more start.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.estimates.trials import node_group_shares
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.scenario.job import Job
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RowHours:
     """Columns (n,): expected hours of one node group, on the wall clock, unless a comment says otherwise."""
 

@@ -7,7 +7,6 @@ the offer.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from planner.candidates.offer_terms import data_egress_usd_per_gb, data_transfer_seconds, disk_rate, download_rate
@@ -24,6 +23,7 @@ from planner.estimates.time.data_stages import (
 )
 from planner.estimates.time.stages import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.trials import trial_work
+from planner.records import record
 from planner.units import GB, GIB, HOUR, TERA
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ TOKEN_GB = 4.0 / GB
 """Size of a token id on disk."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SeparateStage:
     """A stage on a machine that is rented for it alone: hours as rented, and dollars."""
 
@@ -55,7 +55,7 @@ class SeparateStage:
     moved_usd: float  # of `usd`, for data that move in and out
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Placement:
     """Separate machines of the stages that may have one; None: on the training machine, or no such stage."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from planner.errors import Fault, InputError
 from planner.library.machines import is_known_provider, provider_name
 from planner.library.reading import CardNames
 from planner.loading.offer_table import TABLE_COLUMNS, card_finder, read_offer_rows, validated_offers
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ my-cloud,eu-1,gpu-8x,H100-80GB,8,19.60,,2,4,nvswitch,2026-11-20,offer by mail
 """A CSV file of offers to start from; columns and cells may be left out."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Catalog:
     """The offers of a file, and what became of its rows."""
 

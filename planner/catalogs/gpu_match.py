@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from planner.library.machines import is_sxm_family
 from planner.library.reading import CardNames, read_library
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ _SIZE = re.compile(r"[-_ ](\d+) ?g(?:i?b)?(?![a-z0-9])", re.IGNORECASE)
 FORM_NOT_STATED = "form factor not stated: taken as PCIe, the slower one"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GpuMatch:
     """A GPU of the library, or why a row has none; a note where the catalog left something open."""
 

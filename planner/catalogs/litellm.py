@@ -8,7 +8,6 @@ tier, and is no price to plan with. Prices of long contexts, of images and of ca
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.catalogs.catalog_rows import LeftOut
@@ -17,6 +16,7 @@ from planner.documents.json_file import read_json
 from planner.documents.quantities import format_value
 from planner.errors import Fault, InputError
 from planner.library.machines import provider_name
+from planner.records import record
 
 if TYPE_CHECKING:
     import datetime
@@ -37,7 +37,7 @@ _DESCRIPTION = "sample_spec"
 """The entry that describes the others."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class HostedModel:
     """A model that a service runs and sells by the token; dollars per million tokens."""
 
@@ -50,7 +50,7 @@ class HostedModel:
     source: str  # of the entry, where it has one
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class HostedModels:
     """The models of a price file, and the entries that are left out by reason."""
 

@@ -19,7 +19,7 @@ import threading
 import time
 import zipfile
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from planner.documents.json_file import parse_json
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
 from planner.library.machines import provider_name
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ _ITEM_COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Fetched:
     """The prices of one provider; without a catalog why there is none, or nothing where there is none newer."""
 
@@ -63,7 +64,7 @@ class NoPricesError(Exception):
     """Why a provider gave no prices, in words."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Sources:
     """What gpuhunt can fetch, by our names for the providers."""
 

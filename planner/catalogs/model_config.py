@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from planner.documents.files import MAX_BYTES
 from planner.documents.json_file import parse_json, read_json
 from planner.errors import Fault, InputError
 from planner.library.reading import CONFIG_WANTED, CardNames, config_architecture
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.documents.json_file import JsonDocument
@@ -26,7 +26,7 @@ WAIT_SECONDS = 10.0
 """Longest wait for an answer of the Hub; huggingface_hub itself would try for 23 s without a network."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FoundConfig:
     """A config.json, the repository that it is of, and the commit; empty where neither is known."""
 
@@ -35,7 +35,7 @@ class FoundConfig:
     commit: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ImportedArchitecture:
     """An architecture that was read from a config.json, and the shipped one of the same repository."""
 

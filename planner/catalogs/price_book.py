@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.catalogs.summary import price_changes
@@ -23,6 +22,7 @@ from planner.loading.price_book import (
     read_day,
     read_meta,
 )
+from planner.records import record
 from planner.results.prices import PriceChanges, StoredPrices
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ MOST_GONE = 0.5
 """Largest share of a provider's offers that may be gone without --force: more looks like half a file."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Update:
     """New prices of one provider, checked and not yet stored."""
 

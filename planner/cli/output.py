@@ -6,13 +6,13 @@ import contextlib
 import json
 import os
 import textwrap
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.terminal import count_columns, wants_color
 from planner.errors import Fault, InputError, printable
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ READ = "planner.read"
 """Key of the running command's context: lines on the configuration of a training tool that it read."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Output:
     """Where the answer of a command goes: text or JSON on standard output, a picture and a file if asked for."""
 

@@ -5,7 +5,7 @@ This is the one place where names become coefficients; candidates and audit both
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from planner.configurations.latents import latent_cache
@@ -31,6 +31,7 @@ from planner.estimates.inputs import (
     States,
 )
 from planner.estimates.memory.fit import confidence_margin
+from planner.records import record
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _HANDED_BYTES = 8.0
 _ATTENTION = {"mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER, "sparse": ATTENTION_SPARSE}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RecipeCoefficients:
     """Everything that a recipe (or a column of recipes, shape (R, 1)) implies, hardware left out."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from planner.arrays import distinct
 from planner.configurations.recipe import lossiness_of
 from planner.library.techniques import read_techniques
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Configurations:
     """Columns of shape (n,): configurations that fit."""
 
@@ -61,7 +62,7 @@ COLUMNS = tuple(field.name for field in fields(Configurations))[2:]
 """The fields of `Configurations` with an element per configuration."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MemoryShortfall:
     """A recipe on a machine whose memory is too small, and by how much."""
 

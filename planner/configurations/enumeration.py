@@ -10,7 +10,7 @@ Where the whole job was observed on a machine, its configurations have the obser
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from planner.configurations.grid import JobShape, Machine, shape_of
 from planner.configurations.observed.learning import NO_CORRECTION, Correction, learn_correction
 from planner.configurations.observed.whole_run import apply_observed_hours
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility, is_allowed
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JobConfigurations:
     """What `enumerate_configurations` found for one job."""
 

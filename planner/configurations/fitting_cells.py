@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import step_seconds
 from planner.estimates.work import processed_length
+from planner.records import record
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ HOST_MEMORY_UNKNOWN = "the offer does not state its host memory (ram_gb), which 
 HOST_MEMORY_SMALL = "offloaded states do not fit in the host memory of the offer"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Grid:
     """The grids of one job; `rejected` counts the cells that are left out, `known` is that of `grid_inputs`."""
 

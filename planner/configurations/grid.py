@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -12,6 +11,7 @@ from planner.configurations.hardware import hardware_numbers
 from planner.configurations.network import network_of
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States, TimedSetup
 from planner.estimates.work import PACKED_FILL, step_count
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", States, Activations, Stack, Kernels, Hardware)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Machine:
     """Hardware that estimates can tell apart; `network_gbps` None where unknown or where there is one instance."""
 
@@ -41,7 +41,7 @@ class Machine:
         return self.gpus_per_instance * self.instances
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JobShape:
     """A job in the units of the estimates: tokens (or equivalent tokens of an image) and sequences."""
 

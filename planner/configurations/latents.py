@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from planner.errors import Fault
 from planner.estimates.time.latents import encode_seconds
 from planner.estimates.time.stages import step_bytes
+from planner.records import record
 from planner.units import GB
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LatentCache:
     """The cache of one job: as many images as it has, each encoded once."""
 

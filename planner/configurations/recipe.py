@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.library.techniques import read_techniques
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ HYBRID_ABOVE_GPUS = 16
 """Hybrid sharding is used where full sharding would span more GPUs than this: gathers across machines are slow."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Recipe:
     """One technique signature; the values are those of the scenario file's `techniques`."""
 
@@ -94,7 +95,7 @@ class Recipe:
         return tuple(name in on for name in table.values.names)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GpuClass:
     """What of a GPU decides whether a recipe works on it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.estimates.inference.inputs import ServedModel, ServingHardware, ServingStack
 from planner.library.inference.engines import GROWING_SHARE, WeightFormat, read_engines
+from planner.records import record
 from planner.units import GB, TERA
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ QUANTITIES = (
 """What is a sheet figure (or 1) times coefficients of `models/calibration/inference.yaml`."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Serving:
     """One configuration: what is known of it, and which coefficients it depends on."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.candidate_table import CandidateTable
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from planner.scenario.offer import Offer
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ChosenCandidate:
     """A row of the uncut table of one job at a spot share; what concerns machines is of no use for a service."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from planner.estimates.memory.fit import MemoryLines, fit_probability, memory_li
 from planner.estimates.memory.host_offload import host_bytes
 from planner.estimates.memory.peak import PHASES, MemoryEstimate, estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
+from planner.records import record
 from planner.results.plan_parts import Vram
 from planner.units import GB, GIB
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MemoryEvaluator:
     """Memory of one recipe on one machine at any batch and sequence length."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.documents.files import file_name, read_text
 from planner.errors import Fault, InputError
+from planner.records import record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ MAX_ROW_FAULTS = 20
 """Most faults of one CSV file that are reported one by one."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CsvTable:
     """A CSV file as text: the names of its columns, and each row with the line on which it ends."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from json.decoder import WHITESPACE, scanstring  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import file_name, read_text
 from planner.documents.strict_yaml import MAX_DIGITS
 from planner.errors import Fault, InputError
+from planner.records import record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +23,7 @@ _LONG = re.compile(rf"\d{{{MAX_DIGITS + 1},}}")
 _DECODER = json.JSONDecoder()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JsonDocument:
     """One parsed JSON file; `data` is plain."""
 

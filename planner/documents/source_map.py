@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,7 @@ from planner.documents.overrides import setting_name
 from planner.documents.strict_yaml import short_key
 from planner.documents.validation import UNKNOWN_KEY, Complaint, validation_complaints
 from planner.errors import Fault, ScenarioError
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Source:
     """A document, and the places in its data that a setting `PATH=VALUE` or an option `--name value` wrote."""
 

@@ -1,8 +1,7 @@
 """YAML text to plain dicts, lists and scalars, strictly, with line numbers.
 
-A repeated key is a fault, `1e6` is a number, `12:30`, `no` and `on` are text. Aliases, nesting and size are
-bounded, and each fault has its line.
-Scalars follow the core schema of YAML 1.2.2 (section 10.3.2); keys are always text.
+A repeated key is a fault, `1e6` is a number, `12:30`, `no` and `on` are text: scalars follow the core schema of YAML
+1.2.2 (section 10.3.2), keys are always text. Aliases, nesting and size are bounded, and each fault has its line.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import yaml
 
 from planner.documents.files import file_name, read_text
 from planner.errors import Fault, InputError
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ class Marks:
     children: dict[str | int, Marks] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Document:
     """One parsed file: `data` is plain (dict, list, str, int, float, bool, None)."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.overrides import Refused
 from planner.documents.strict_yaml import parse_value
 from planner.errors import Fault, InputError, ScenarioError, collect_faults, raise_faults
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"\s*([-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:e[-+]?\d{1,3})?)\
 _EXAMPLE = "write it as jobs.NAME.deadline=6h:48h:6h, or limits.gpus.allow=[A100-80GB, H100-80GB]"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SweepRange:
     """A path of the scenario and its values, each as typed after `--set PATH=`."""
 

@@ -7,11 +7,13 @@ Where the numbers come from (cards, profiles, recipes) is none of this module's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +22,7 @@ Numbers = float | int | NDArray[np.float64] | NDArray[np.int64] | NDArray[np.boo
 """A scalar or an array of shape (n,) or broadcastable to it."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Coefficients:
     """Plain floats under keys of a file of `models/calibration`."""
 
@@ -49,7 +51,7 @@ class Linear(NamedTuple):
     met: int  # of those, by one token
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Network:
     """The shape of one architecture; scalars."""
 
@@ -97,7 +99,7 @@ class Network:
         return self.vocab * self.hidden * (1 if self.tied else 2)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Layout:
     """The distribution of the batch and the network over GPUs."""
 
@@ -127,7 +129,7 @@ class Layout:
         return self.gpus / (self.tensor * self.pipeline)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class States:
     """Bytes per parameter of weights, gradients and optimizer, and what is trained."""
 
@@ -165,7 +167,7 @@ class States:
     extra_sharded_bytes: Numbers = 0  # while stepping: fp32 copies of the gradient shard and of what is updated
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Activations:
     """What a layer stores, recomputes and casts, and the cost of the loss."""
 
@@ -190,7 +192,7 @@ class Activations:
     token_share: Numbers = 1.0  # of a sequence's time what is computed: less where latents of images are read
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Stack:
     """Memory of the software around the network, and the safety margin of its profile."""
 
@@ -207,7 +209,7 @@ class Stack:
         return replace(self, margin=margin, known_margin=margin)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Kernels:
     """Speed coefficients of one framework profile (models/calibration/kernels.yaml)."""
 
@@ -228,7 +230,7 @@ class Kernels:
     overlaps_reduction: Numbers = 1  # 0: gradients are reduced when the last backward pass is over
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Hardware:
     """Speeds of one GPU and its links in the precision in use: FLOP/s, bytes/s, bytes."""
 
@@ -246,7 +248,7 @@ class Hardware:
     usable_bytes: Numbers = 0.0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Setup:
     """A configuration as the memory estimate takes it."""
 
@@ -257,7 +259,7 @@ class Setup:
     stack: Stack
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TimedSetup(Setup):
     """The same with speeds, as the time estimate takes it."""
 

@@ -7,7 +7,8 @@ embedding, D tokens. Nothing here knows a machine or a price.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from planner.records import record
 
 FLOP_PER_WEIGHT_AND_TOKEN = 6.0
 """Forward and backward pass of one token through one weight (Kaplan et al. 2020, arXiv:2001.08361)."""
@@ -28,7 +29,7 @@ DATA_SPREAD = 0.15
 """Nats by which data sets and tokenizers move a loss: 0.1 to 0.2."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LossLaw:
     """L = e + a / N^alpha + b / D^beta."""
 

@@ -6,10 +6,10 @@ Buffers (rotary tables, masks) are not weights.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from planner.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Dimensions:
     """The dimensions that determine the number of weights of a decoder, named as on an architecture card."""
 

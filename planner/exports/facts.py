@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.exports.environment import environment_facts
 from planner.exports.field_map import field_maps
 from planner.library.reading import read_library
 from planner.library.techniques import TECHNIQUE_FIELDS, read_techniques
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
@@ -24,7 +24,7 @@ CHECKPOINT_FOLDER = "/checkpoints"
 _OF_MLP = {"gate", "up", "down"}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Wishes:
     """What the user says in addition to the plan."""
 
@@ -32,7 +32,7 @@ class Wishes:
     dataset: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Given:
     """A plan, the scenario that it carries, and the job that is exported."""
 

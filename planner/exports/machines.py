@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from string import Template
 from typing import TYPE_CHECKING, Protocol
 
 from planner.errors import Fault, InputError
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ class Rented(Protocol):
     def spot_share(self) -> float: ...  # noqa: D102
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Machines:
     """What to rent; dollars are those of one machine and hour, None where it is not offered so."""
 

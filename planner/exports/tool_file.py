@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from planner.records import record
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -16,7 +18,7 @@ _OF_ADAPTERS: tuple[KeyPath, ...] = (
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Held:
     """A value of the file that the plan keeps: its place in a job, and the field that says it."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
@@ -16,7 +18,7 @@ Labeller = Callable[[int], str]
 INFINITY = float("inf")
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Row:
     """`lower <= sum(coefficient * variable) <= upper`; `columns` index the variables of the program."""
 
@@ -27,7 +29,7 @@ class Row:
     upper: float = INFINITY
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Rows:
     """All rows of one constraint family, compressed: row i owns the entries `starts[i]:starts[i + 1]`.
 
@@ -69,7 +71,7 @@ class Rows:
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Program:
     """Minimise `offset + cost @ x` over `lower <= x <= upper`, some x integer, under the rows."""
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.formulation.shared_limits import SharedLimits
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class VariableLayout:
     """The layout of the variables: choose (one per candidate), then spot shares, then `last`.
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class QualityFact:
     """One finding, with the setting that it was made in and its source."""
 
@@ -46,7 +46,7 @@ def facts_on(in_use: Collection[str], values: Mapping[str, Any]) -> tuple[Qualit
     )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Published:
     """What was found on a technique that articles recommend, and whether a scenario decides it."""
 

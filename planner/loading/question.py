@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from planner.errors import Fault, InputError, ScenarioError
 from planner.library.reading import is_config_path
 from planner.loading.defaults import default_name
 from planner.loading.scenario_file import load_document
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ PLACES: dict[str, KeyPath] = {
 """Where the value of each option stands in a scenario."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Question:
     """What is asked, as it was typed; the empty text is not asked for."""
 

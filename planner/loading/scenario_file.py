@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,7 @@ from planner.loading.name_resolution import (
     texts_at,
 )
 from planner.loading.service_keys import check_service_keys
+from planner.records import record
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import MAX_OFFERS, NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data, split_trials
 from planner.scenario.zones.labels import hand_on_labels
@@ -46,7 +46,7 @@ MAX_MACHINE_SIZES = 50_000
 """Most machines to compare, each number of nodes counted: a hundred times the shipped market, in 8 s and 0.5 GB."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LoadedScenario:
     """A scenario with the sources of its values, so that faults found later have file and line."""
 

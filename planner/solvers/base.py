@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from planner.errors import NoPlanError
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
@@ -35,7 +35,7 @@ class Limit(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class SolveResult:
     """What a solver found; `bound` is a proven lower bound on the objective, or None if the solver gives none."""
 

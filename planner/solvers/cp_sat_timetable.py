@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from planner.errors import SolverError
+from planner.records import record
 from planner.solvers.base import Termination
 from planner.solvers.timetable_model import TimetableModel
 
@@ -17,7 +17,7 @@ WORKERS = 8
 """Threads: each has another strategy, so that more of them than cores still find better plans and bounds."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TimetableResult:
     """What CP-SAT found; `bound` is a proven lower bound on the objective in the units of the timetable."""
 
@@ -28,7 +28,7 @@ class TimetableResult:
     bound: float
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SearchLimits:
     """When the search may stop, and what it starts from."""
 

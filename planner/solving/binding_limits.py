@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from planner.candidates.screening import screen
 from planner.candidates.spot.scope import LEAST_DOLLARS
 from planner.configurations.recipe import is_allowed
+from planner.records import record
 from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
 from planner.solving.prepare import prepare
@@ -33,7 +34,7 @@ UNLIMITED_OFFER_HOURS = 1e9
 """Hours left of an offer that limit nothing."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LiftedLimit:
     """A limit of a scenario: its path, its value, and the scenario without it."""
 

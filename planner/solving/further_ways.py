@@ -8,12 +8,13 @@ whatever those probabilities are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from planner.candidates.market import MANAGED
 from planner.decode.inputs import build_inputs
 from planner.errors import ScenarioError
+from planner.records import record
 from planner.results.plan import Plan
 from planner.results.plan_parts import Relaxation, describe_machines
 from planner.results.ways.considered import Infeasible
@@ -40,7 +41,7 @@ class Solve(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WaysOfJob:
     """The ways that were found for a job, and the scenario that has no further one; None where there are enough."""
 

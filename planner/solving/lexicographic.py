@@ -12,7 +12,7 @@ later passes are small, and for one job mostly unnecessary.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,7 @@ from planner.formulation.objective import (
 )
 from planner.formulation.program import Program, single_row
 from planner.formulation.variables import VariableLayout
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Floats, Integers
@@ -41,7 +42,7 @@ Run = Callable[[Program], "SolveResult"]
 """What runs a program: the solver, its limits and its gap are chosen by the caller."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Goal:
     """A goal to minimise, and how far above its optimum later passes may go."""
 
@@ -75,7 +76,7 @@ SNAP_TOLERANCE = 1e-5
 """A share this close to its floor or cap is moved there: solvers miss it by their tolerance."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class LexicographicSolution:
     """The chosen row of the table and its spot share for each job (empty without a plan), and the first pass."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
+from planner.records import record
 from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
 from planner.solvers.single_choice import solve_single_choice
 from planner.solving.lexicographic import LexicographicSolution, potentially_optimal_rows, solve_lexicographic
@@ -29,7 +30,7 @@ COST_TOLERANCE_USD = 0.01
 """What rounding a share may cost where hours are minimised."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class OptimisedChoice:
     """The choice of the program, and for each job its row of the joined table."""
 

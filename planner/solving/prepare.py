@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from planner.configurations.replicas.checks import prompt_faults, request_faults
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.shared_limits import SharedLimits
 from planner.library.reading import read_library
+from planner.records import record
 from planner.scenario.choices.open_job import OpenJob
 from planner.scenario.inference import InferenceJob
 from planner.scenario.scenario import MAX_OFFERS
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PreparedScenario:
     """Everything that is known before a program is built; a changed limit needs `screen` again and no more."""
 

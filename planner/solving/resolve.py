@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from planner.configurations.recipe import is_allowed
 from planner.errors import NoPlanError
 from planner.loading.scenario_file import change_scenario
+from planner.records import record
 from planner.results.plan_parts import describe_machines
 from planner.scenario.scenario import SolveOptions
 from planner.solving.optimise import optimise
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 RESOLVE_TIME_LIMIT_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ResolvedPlan:
     """The best plan of a scenario as rows: one row per job, and its spot share."""
 

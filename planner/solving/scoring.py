@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
@@ -22,7 +22,7 @@ BUDGET_TOLERANCE = 1e-9
 """Relative, at the spot share at which a budget is spent."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CandidateObjective:
     """What a scenario minimises, as a value of each candidate and in words.
 

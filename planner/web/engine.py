@@ -12,6 +12,7 @@ from planner.analysis.what_if.services import compare_services_solved
 from planner.analysis.what_if.what_if import compare_solved
 from planner.errors import InputError, NoPlanError, PlannerError
 from planner.loading.scenario_file import change_scenario
+from planner.records import record
 from planner.scenario.choices.open_job import OpenJob
 from planner.scenario.serving.job import ServeJob
 from planner.scenario.serving.together import services_alone
@@ -33,7 +34,7 @@ KEPT = 6
 """Plans that are kept with their candidates: the scenario as opened, the last moves, and pinned ones."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Solved:
     """A scenario with its candidates and its plan.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from planner.documents.overrides import override
 from planner.documents.yaml_text import yaml_text
 from planner.errors import printable
 from planner.loading.defaults import fill_names
+from planner.records import record
 from planner.scenario.serving.job import ServeJob
 from planner.web.fields.controls import controls_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from planner.web.fields.control import Control
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class OpenedScenario:
     """A scenario with what it was read from.
 

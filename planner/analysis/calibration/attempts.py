@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +21,7 @@ MAX_INTERVAL_SECONDS = 1e9
 """Longer times between two points, 30 years, are those of a clock that jumped."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Interval:
     """Steps between two points of one attempt, and the wall seconds that they took."""
 
@@ -33,7 +34,7 @@ class Interval:
         return self.seconds / self.steps
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Attempt:
     """One process of a run, from its start or its last checkpoint until it ended."""
 

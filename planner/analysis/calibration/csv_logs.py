@@ -10,11 +10,11 @@ import datetime
 import io
 import itertools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.line_logs import stamp_seconds
 from planner.analysis.calibration.run_log import MIN_TIMED_STEPS, RunLog, fault
+from planner.records import record
 from planner.units import GIB, MIB
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ MIN_PEAK_BYTES, MAX_PEAK_BYTES = 64 * MIB, 2048.0 * GIB
 """Range of plausible peaks of one GPU: outside it, another unit is meant."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CsvTable:
     """A CSV file; `names` in lower case, `lines` are the numbers of the rows in the file."""
 

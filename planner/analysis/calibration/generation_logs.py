@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.calibration.run_log import fault
 from planner.documents.files import file_name, read_text
 from planner.documents.json_file import parse_json
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FULL = "measure with every request sent at once, or as many at one time as the plan has in flight"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Measurement:
     """What one file says; lengths are means of a request."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from planner.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LogPoint:
     """What a log says at one step; None for what it does not state."""
 
@@ -27,7 +29,7 @@ class LogPoint:
         return self.loss is not None and not math.isfinite(self.loss)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LogHistory:
     """All that one log says of the progress of a run; nothing is checked yet."""
 

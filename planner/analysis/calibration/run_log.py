@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
 from planner.errors import Fault, InputError
+from planner.records import record
 from planner.results.calibration import StepTimes
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ WARM_UP_DEVIATIONS, WARM_UP_SHARE = 3.0, 0.05
 """A first step belongs to the warm-up where it is slower than later ones by the larger of the two."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RunLog:
     """One log; None for what it does not state."""
 

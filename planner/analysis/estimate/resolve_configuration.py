@@ -5,7 +5,7 @@ What the rules exclude, and what does not divide, is an input error with its rea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.configurations.grid import JobShape, Machine, shape_of
@@ -26,6 +26,7 @@ from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import StepTime, step_time
 from planner.estimates.work import processed_length
 from planner.library.chips import describe_slices
+from planner.records import record
 from planner.scenario.configuration import WHERE, Configuration
 from planner.scenario.job import Job
 from planner.scenario.techniques import LoraSettings
@@ -38,7 +39,7 @@ STEPS_PER_STAGE = 8
 """Default micro-batches per further pipeline stage: the bubble then takes a ninth of the step."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ResolvedConfiguration:
     """A configuration in the planner's own terms."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.formulation.objective import cost_objective
+from planner.records import record
 from planner.results.explanation import Binding, LimitSensitivity
 from planner.scenario.offer import Offer, offer_labels
 from planner.solving.binding_limits import lift_limits
@@ -37,7 +37,7 @@ GOAL_TOLERANCE = 1e-9
 """Relative and absolute, by which a plan may miss the goal: sums in another order round differently."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Baseline:
     """The plan of a scenario, the candidates with relaxed limits, and the objective from which on a plan is better."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.quantities import MAX_INTEGER, format_value, parse_hours
@@ -11,6 +11,7 @@ from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.inference.engines import read_engines
 from planner.library.techniques import TECHNIQUE_FIELDS
 from planner.loading.suggestions import suggest_offers
+from planner.records import record
 from planner.scenario.serving.job import ServeJob
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ MARKET_SHARES = {None: (0.0, 1.0), "spot": (SPOT_MAJORITY, 1.0), "on_demand": (0
 QUERY_EXAMPLE = "such as gpu=RTX4090,method=full"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WhyNotQuery:
     """An alternative for one job: what is not named is free."""
 

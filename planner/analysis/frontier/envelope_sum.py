@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner.analysis.frontier.lower_envelope import TOLERANCE, EnvelopePiece
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class RowChoice(NamedTuple):
     share: float
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Breakpoint:
     """A breakpoint of the frontier with its lower bound, which is its cost where it is one of F itself.
 

@@ -14,10 +14,12 @@ because the steepest is the cheapest right after.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
@@ -27,7 +29,7 @@ TOLERANCE = 1e-9
 """Relative difference of dollars, or of dollars per hour, that counts as rounding."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Segments:
     """Columns (n,): from the fast end of each segment to the slow end, which is the cheaper one.
 

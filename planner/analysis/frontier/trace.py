@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from planner.analysis.frontier.lower_envelope import build_segments, find_knee, 
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.probability import budget_probability
+from planner.records import record
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
 from planner.solving.prepare import PreparedScenario, build_shared_limits
@@ -33,7 +33,7 @@ ROUNDING_SHARE = 1e-6
 """Relative: dollars that rounding may add to a plan at its budget."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TracedFrontier:
     """Points and segments of one set of candidates; `status` says why there are none."""
 

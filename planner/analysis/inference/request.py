@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.configurations.replicas.recipes import has_kernels, supports
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, ScenarioError
 from planner.library.inference.engines import Engine, WeightFormat, read_engines
+from planner.records import record
 from planner.scenario.configuration import WHERE
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from planner.scenario.inference import InferenceRequest
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Served:
     """The engine and format that are asked for, and what was not given."""
 

@@ -11,13 +11,14 @@ Nothing is taken from the formulas of `planner.estimates.inference.arrivals`, wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.estimates.inference.activations import CHUNK_TOKENS
 from planner.estimates.inference.kv_cache import BLOCK_TOKENS
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
@@ -34,7 +35,7 @@ TIDY_EVENTS = 256
 """Events after which lanes that are done are left out."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Replicas:
     """Speed and memory of replicas, columns (lanes,)."""
 
@@ -44,7 +45,7 @@ class Replicas:
     places: Integers  # most requests in flight
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Requests:
     """Requests of each lane in the order of their arrival, columns (lanes, requests)."""
 
@@ -57,7 +58,7 @@ class Requests:
     done_share: Floats  # of the answer that is there at the start; nan: not in flight then
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Answered:
     """When each request (lanes, requests) had its first token and its last one, in seconds; nan where it had none."""
 

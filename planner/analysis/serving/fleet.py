@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from planner.candidates.offer_terms import spot_markets
 from planner.configurations.replicas.capacity import Capacities, expected_factor, replica_capacities
 from planner.configurations.replicas.enumeration import ReplicaSpeeds, ServedGpu, replica_speeds
 from planner.configurations.replicas.recipes import serving_recipe
+from planner.records import record
 from planner.units import HOUR
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ LEAST_REFUSED = 1e-9
 """Share of the requests below which none is refused: shares of a whole fleet add up to one but for rounding."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SimulatedFleet:
     """Kinds of a plan; columns (kinds,)."""
 

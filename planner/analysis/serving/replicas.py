@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from planner.estimates.inference.bulk import columns
 from planner.estimates.inference.decode import decode_step_seconds
 from planner.estimates.inference.kv_cache import kv_bytes_per_token, seen_tokens
 from planner.estimates.inference.prefill import prompt_seconds
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Floats, Integers
@@ -29,7 +29,7 @@ WARM_LIVES = 4.0
 """Requests in flight, in the mean, that pass before a lane measures."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Speeds:
     """What the simulation reads of kinds of replicas, all times lengthened; columns (kinds,) or (kinds, lengths)."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from planner.configurations.replicas.traffic import Traffic
+from planner.records import record
 from planner.results.serving.simulation import SimulatedKind, SimulatedLatency, SimulatedLimit, SimulatedStream
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ USE_STEPS = 50
 MIXED_HALVINGS = 40
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Predicted:
     """Predictions of each stretch: columns (stretches,), and latencies (SHARES + asked, stretches)."""
 

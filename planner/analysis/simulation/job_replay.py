@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from time import process_time
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.analysis.simulation.job_runs import JobRun, RunKind
 from planner.analysis.simulation.timeline import build_timeline
+from planner.records import record
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM
 from planner.spot.market.sampling import Paths
 from planner.spot.replay.baseline_policies import Greedy, SpotOnly, UniformProgress, apply_safety_net
@@ -30,7 +31,7 @@ MAX_OPTIMUM_TICKS = 1_200_000
 MIN_OPTIMA, MAX_OPTIMA = 64, 1000
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JobOutcome:
     """The outcome of each run of a whole job; arrays of shape (runs,)."""
 
@@ -48,7 +49,7 @@ class JobOutcome:
         return cls(**{one.name: np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)})
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ReplayedJob:
     """All runs of one job."""
 
@@ -58,7 +59,7 @@ class ReplayedJob:
     seconds: float  # of one core for the planned policy, its market drawn
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DeadlinePolicy:
     """A policy whose runs have different deadlines, the last of which is that of the replay.
 
@@ -75,7 +76,7 @@ class DeadlinePolicy:
         return self.policy.decide(work_left, hours_left - self.early_hours, up, age_hours, running)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DeadlineUniformProgress:
     """Uniform progress towards different deadlines of different amounts of work, the safety net in true hours."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from planner.candidates.spot.rows import SearchTarget
 from planner.decode.assignment_parts import techniques_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
+from planner.records import record
 from planner.scenario.limits import latest_finish_hours
 from planner.solving.scoring import CandidateObjective
 from planner.solving.sharing import may_take_turns
@@ -44,7 +45,7 @@ class RunKind(StrEnum):
     SERVICE = "service"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JobRun:
     """One job as it is replayed; wall-clock hours at the expected speed, dollars of all node groups.
 

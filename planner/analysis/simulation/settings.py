@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from planner.analysis.market_fit import read_traces_of
 from planner.errors import Fault, ScenarioError
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,7 @@ class SimulationArguments(TypedDict, total=False):
     exact_speed: bool
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SimulationSettings:
     """The arguments of a simulation, its traces read."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.analysis.simulation.job_replay import JobOutcome, ReplayedJob
+from planner.records import record
 from planner.results.simulation import OPTIMUM, PLANNED, Distribution, Histogram, PlanPrediction, PolicyFigures
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ DEADLINE_TOLERANCE_HOURS = 1e-6
 """Hours that rounding may make of a run that ends at its deadline."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PlanOutcome(JobOutcome):
     """All jobs of a plan together; `met`: (runs,) whether each deadline was, None where there is none."""
 

@@ -6,12 +6,13 @@ ended and the machines, GPUs or places of a reservation that it holds are free.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.records import record
 from planner.scenario.offer import offer_labels
 from planner.solving.timetable.calendar import minutes_up, open_times
 
@@ -32,7 +33,7 @@ LATER = 5.0
 """How many times later than planned a run with pauses is followed."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ShiftedJob:
     """One job in every run: `outcome.hours` count from the start of the plan, and what outlasts its machines fails."""
 
@@ -41,7 +42,7 @@ class ShiftedJob:
     outlasts: Flags  # (runs,) its window or its reservation ends before it
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Shared:
     """Something finite: how many units there are, and how many each job holds (by its place)."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.records import record
 from planner.spot.market.states import Ages
 from planner.spot.market.zones import expected_rest
 from planner.units import HOUR, MINUTE
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from planner.spot.market.states import SpotStates
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ZoneStay:
     """One zone: its price, and how long machines stay in it by the age of its up-time."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.analysis.what_if.sweep import build_cell
 from planner.analysis.what_if.variants import VariantSolver
 from planner.errors import InputError
 from planner.loading.scenario_file import change_scenario
+from planner.records import record
 from planner.results.sweep import Variant
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PARENT = "PLANNER_SWEEP_PARENT"
 """Environment variable of a worker process: the number of the process that started it."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SweepQuestion:
     """All that a worker needs to know: the scenario, what varies, and how to solve."""
 

@@ -6,7 +6,6 @@ import datetime
 import math
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import product
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from planner.analysis.what_if.effects import library_of
 from planner.analysis.what_if.sweep import scenario_at
 from planner.documents.sweep_ranges import parse_ranges
 from planner.errors import Fault, ScenarioError
+from planner.records import record
 from planner.results.sweep import ManyVariants
 from planner.scenario.scenario import SolveOptions
 
@@ -110,7 +110,7 @@ def _question(scenario: Scenario, vary: Sequence[str], options: SolveOptions) ->
     return SweepQuestion(scenario, ranges, options, library_of([scenario, *changed]))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Crew:
     """Who solves: how many at one time, and the variants as they come."""
 

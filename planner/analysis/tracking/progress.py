@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import stdev
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.attempts import STALL_SECONDS, Attempt, Interval, split_attempts
 from planner.analysis.calibration.run_log import MIN_TIMED_STEPS, count_warm_up_steps, fault
+from planner.records import record
 from planner.units import HOUR
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ UNRESOLVED_NOISE = 0.05
 """Spread of the mean pace of a run where its log does not time single steps: a guess."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pace:
     """Seconds of one step without warm-up and standstills; `steps` are those that are timed."""
 
@@ -45,7 +45,7 @@ class Pace:
         return self.batch_spread * math.sqrt(1.0 / self.batches + each / max(steps_left, 1))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Progress:
     """What the logs of a run say of it, whatever the plan; hours are wall hours."""
 

@@ -7,12 +7,12 @@ weighted by the inverse squares of their spreads. So a few noisy steps change li
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.decode.bill import FIXED_ITEMS
 from planner.decode.probability import deadline_probability
 from planner.estimates.uncertainty import confidence_factor, display_factors, interval
+from planner.records import record
 from planner.results.plan_parts import Spread
 from planner.results.tracking import Cause, ProjectedEnd
 from planner.units import HOUR
@@ -29,7 +29,7 @@ LEAST_SPREAD = 1e-4
 """Spread of a pace that is known as well as can be."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Projection:
     """What is left of a run: hours of one job, dollars of all of its machines."""
 

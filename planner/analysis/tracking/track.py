@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.histories import read_history
@@ -23,6 +23,7 @@ from planner.analysis.tracking.projection import (
 from planner.decode.bill import FIXED_ITEMS
 from planner.documents.instants import parse_instant
 from planner.errors import Fault, InputError
+from planner.records import record
 from planner.results.tracking import ObservedProgress, PlannedProgress, Tracking
 from planner.units import HOUR
 
@@ -39,7 +40,7 @@ TOKENS_SLACK = 1.05
 """Ratio of logged to planned tokens of a step beyond which the log is of another run: counts may include padding."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Stated:
     """What only the user knows of a run."""
 

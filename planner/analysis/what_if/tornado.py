@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.analysis.what_if.effects import library_of
 from planner.analysis.what_if.variants import VariantSolver
 from planner.errors import Fault, ScenarioError
 from planner.loading.scenario_file import change_scenario
+from planner.records import record
 from planner.results.serving.differences import MILLISECONDS, by_dollars
 from planner.results.what_if import PRICES, Bar, Better, Endpoint, Tornado
 from planner.scenario.serving.job import ServeJob
@@ -27,7 +27,7 @@ MOST_PRICED_KINDS = 3
 """Kinds of a fleet, those with most dollars first, whose prices have a bar each."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Parameter:
     """A parameter to change: its name, its present value, and for either end the value and its settings."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from planner.estimates.preemption import NodeGroupCoefficients, node_group_marke
 from planner.estimates.time.stages import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
 from planner.library.inference.engines import read_engines
+from planner.records import record
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zone_prior import any_zone_availability
 from planner.units import GB, GIB, HOUR
@@ -42,7 +42,7 @@ CAPACITY_ROOM = 1e-4
 _PROMPTS_AT_ONCE = 64  # that one pass takes in
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AuditedKind:
     """One kind of a fleet with what is behind its names."""
 

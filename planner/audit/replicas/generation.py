@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from planner.estimates.inference.shares import time_shares
 from planner.estimates.memory.fit import fit_probability
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigmas, memory_spread, tail_of_68_percent
 from planner.library.inference.engines import read_engines
+from planner.records import record
 from planner.results.inference import ApiPrice, BulkGeneration
 from planner.results.plan_parts import Vram
 from planner.units import GIB, HOUR
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _PROMPTS_AT_ONCE = 64  # that one pass takes in
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Replica:
     """One replica as the plan names it: engine, format, GPUs; one request length after the other."""
 
@@ -238,7 +238,7 @@ class Replica:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RecomputedReplicas:
     """What the engine takes on the offer's machines."""
 

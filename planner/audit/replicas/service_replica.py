@@ -7,7 +7,6 @@ seconds of a step and of a prompt with it, and the definition of the lattice on 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +18,7 @@ from planner.estimates.inference import batching, decode, kv_cache, prefill
 from planner.estimates.inference.activations import CHUNK_TOKENS
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.library.inference.engines import read_engines
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ def lengths_of_job(job: ServeJob) -> list[Length]:
     return found
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ServiceReplica:
     """A replica that a plan names, with the requests of its job; all times are seconds at the job's confidence."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from planner.configurations.replicas.enumeration import ReplicaSpeeds, ServedGpu
 from planner.configurations.replicas.recipes import ServingRecipe, serving_recipes
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.time.stages import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
+from planner.records import record
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ TOO_SLOW = "misses the latency at any load"
 PAID_BEFORE = "hours paid in advance, which services do not use"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ReplicaKind:
     """One machine of an offer with its replicas."""
 
@@ -66,7 +66,7 @@ class _Priced(NamedTuple):
     up_hours: float
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ServedKinds:
     """Every kind that keeps the latency, and why others are none."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from planner.estimates.preemption import NodeGroupCoefficients, wall_quantile_fa
 from planner.estimates.time.stages import StageCoefficients, load_seconds
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import Sigmas, class_sigmas, confidence_factor, tail_of_68_percent
+from planner.records import record
 from planner.spot.policy.checkpointing import last_checkpoint_fits
 from planner.units import GB, HOUR
 
@@ -33,7 +33,7 @@ TEXT_BYTES_PER_TOKEN = 4.0
 """Bytes of an answer per token: about four letters of English (tokenizer documentation of OpenAI)."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ReplicaHours(RunHours):
     """Columns (configurations,): the same where machines do not need one another, and nothing is checkpointed."""
 

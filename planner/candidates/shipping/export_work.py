@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from planner.estimates.time.export import (
     grouped_bytes,
     merge_ram_bytes,
 )
+from planner.records import record
 from planner.units import GB, GIB, TERA
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from planner.scenario.stages import Export
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ExportWork:
     """What the export of a job asks of a machine: of a run that `adapts`, or of full training."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.records import record
 from planner.spot.policy.waiting import least_wait
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from planner.spot.policy.switching_policy import WaitingRule
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SpotChoice:
     """A run, its market, and the point of its market curve that is chosen."""
 
@@ -61,7 +62,7 @@ class SpotChoice:
         return policies.rules([(self.run, self.states, self.point.hours)])[0]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SpotPiece:
     """A run, its market, and a straight piece of its market curve, along which a row's share goes from 0 to 1.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 from planner.candidates.deadline import policy_guarantee_hours
 from planner.candidates.offer_terms import market_of_nodes, moves_of, stated_availability
 from planner.estimates.preemption import node_group_market
+from planner.records import record
 from planner.spot.policy.run import SpotRun
 from planner.units import GB, HOUR
 
@@ -27,7 +27,7 @@ MIN_HOURS = 1e-3
 """Shortest work that a policy is computed for."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SearchTarget:
     """What the points are for: the latest finish, bounds on the spot share, the value of an hour in dollars."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
+from planner.records import record
 
-@dataclass(frozen=True)
+
+@record(frozen=True)
 class SearchScope:
     """Which policies are searched for."""
 

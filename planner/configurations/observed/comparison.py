@@ -6,7 +6,7 @@ on that hardware. An observed run did fit, so neither the margin of the fit rule
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.device import stack_parameters
 from planner.estimates.time.step import step_seconds
 from planner.estimates.work import PACKED_FILL, processed_length
+from planner.records import record
 from planner.units import HOUR, TERA
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ GPUS_PER_MACHINE = 8
 """GPUs of one machine at most, where a run does not give its machines."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ComparedRun:
     """An observed run and the configuration that it is compared with."""
 

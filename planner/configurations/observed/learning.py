@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +23,7 @@ from planner.estimates.observed_runs import (
     log_own_speed_correction,
     log_speed_correction,
 )
+from planner.records import record
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from planner.scenario.observed_run import Measured
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Correction:
     """Corrections of the estimates of a job by its observed runs; without runs nothing changes."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from planner.estimates.memory.fit import confidence_margin, memory_lines
 from planner.estimates.memory.peak import estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.observed_runs import corrected_fit_sigma, log_memory_scale, memory_half_weight_runs
+from planner.records import record
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def memory_setting(recipe: Recipe, gpus: int) -> Setting:
     return recipe, gpus
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ObservedPeak:
     """An observed peak with the run that it was observed in."""
 
@@ -76,7 +77,7 @@ class ObservedPeak:
         return high
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MemoryCorrection:
     """Correction of the memory of one setting at other batches and lengths."""
 

@@ -6,7 +6,6 @@ requests, a wait for a place among them, and which is far enough from saturation
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from planner.configurations.replicas.traffic import Traffic, grouped_lengths
 from planner.estimates.inference import arrivals
 from planner.estimates.inference.bulk import Lengths
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ LEAST_USE = 1e-5
 """Share of its greatest rate below which a replica is of no use."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Capacities:
     """Columns (n,): the greatest load of one replica, and its latency there; 0 where no load keeps the latency."""
 

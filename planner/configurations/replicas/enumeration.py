@@ -6,7 +6,7 @@ Replicas do not know of one another: each answers its share of the requests, and
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from planner.estimates.inference.bulk import BatchMeans, Lengths, batch_means, m
 from planner.estimates.inference.kv_cache import kv_bytes_per_token
 from planner.estimates.memory.fit import fit_probability
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
+from planner.records import record
 from planner.units import GIB, HOUR
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class ServedGpu(NamedTuple):
     recipe: ServingRecipe
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ReplicaSpeeds:
     """Speed and memory of recipes on GPUs, columns (n,)."""
 

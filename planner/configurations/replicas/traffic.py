@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +16,7 @@ from planner.estimates.inference.decode import decode_step_seconds
 from planner.estimates.inference.places import Places, Present, wait_moments, wait_points
 from planner.estimates.inference.prefill import prompt_seconds
 from planner.estimates.inference.prompt_work import FirstTokens, PromptMix
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Floats, Integers
@@ -44,7 +45,7 @@ def grouped_lengths(lengths: Lengths) -> Lengths:
     return Lengths(prompt[some], output[some], whole[some], lengths.prefix)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Traffic:
     """Requests of many lengths on every recipe: what the limits read, columns (n,) or (n, c) by length."""
 

@@ -8,13 +8,13 @@ a request is slowed by these movements, and is checked by simulation. All times 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.estimates.inference.prompt_work import QUANTILE_HALVINGS
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
@@ -54,7 +54,7 @@ def window_factor(past: Numbers) -> Any:
     return 2.0 / x * (1.0 + np.expm1(-x) / x)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TokenTimes:
     """What the time per token (TPOT) of the requests of a replica spreads with; columns (n,), of lengths (c,)."""
 

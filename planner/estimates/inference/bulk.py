@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from planner.estimates.inference.batching import joined_cycle_seconds
 from planner.estimates.inference.inputs import ServedModel, ServingHardware, ServingStack
 from planner.estimates.inference.kv_cache import blocks_of, mean_seen_tokens, seen_tokens
 from planner.estimates.inference.prefill import prompt_seconds
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _Inputs = TypeVar("_Inputs", ServedModel, ServingHardware, ServingStack, "BatchMeans")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Lengths:
     """Requests by length, columns (k,): tokens of prompt and answer, how many; tokens that all prompts share."""
 
@@ -45,7 +46,7 @@ class Lengths:
         return np.asarray(self.output, dtype=float) * self.count / np.sum(np.multiply(self.output, self.count))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class BatchMeans:
     """What the requests of a batch need in the mean, columns (n,) of configurations."""
 

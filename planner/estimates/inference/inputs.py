@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.estimates.inputs import Numbers
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ServedModel:
     """What generation needs of one architecture; arrays broadcast."""
 
@@ -30,7 +32,7 @@ class ServedModel:
     met_weights: Numbers  # of them, those that one token is multiplied with
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ServingHardware:
     """One replica: GPUs that hold the model together, as the sheet and measured shares describe them."""
 
@@ -44,7 +46,7 @@ class ServingHardware:
     link_seconds: Numbers  # latency of one all-reduce
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ServingStack:
     """What engine and formats add."""
 

@@ -7,12 +7,12 @@ this is Erlang's delay system (1917). All times are seconds; columns (n,) are re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.estimates.inference.arrivals import gamma_quantile
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
@@ -23,7 +23,7 @@ EMPTIEST, FULLEST = 1e-9, 1.0 - 1e-9
 """Shares of the greatest rate that are computed at least and at most: at 1 the queue has no end."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Present:
     """Requests at a replica as a Poisson stream meets them; columns (n,)."""
 
@@ -34,7 +34,7 @@ class Present:
     variance: Floats  # of that number
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Places:
     """Replicas by what a request takes among so many: `log_hold` (n, m + 1), the sum of log(seconds / number)."""
 

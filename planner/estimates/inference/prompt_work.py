@@ -8,10 +8,11 @@ LATTICE points; each request adds the seconds of its own prompt. All times are s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
@@ -29,7 +30,7 @@ WAITS = 48
 QUANTILE_HALVINGS = 30
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PromptMix:
     """Requests by length: their share, the seconds of their prompts, and over how many steps one is spread."""
 
@@ -89,7 +90,7 @@ def compound_poisson(mean: Floats, sizes: Floats) -> Floats:
     return np.asarray(found / np.sum(found, axis=-1, keepdims=True))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StepWork:
     """The stationary chain; columns (n, LATTICE) of the work before a step."""
 
@@ -139,7 +140,7 @@ def waited_share(work: StepWork, mix: PromptMix, step: Floats, waited: Floats) -
     return np.asarray(np.einsum("nk,nkj,nkj->n", seen, work.arriving, inside))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FirstTokens:
     """When requests have their first token (TTFT): shares (n, WAITS) that wait at most a multiple of `spread` (n,)."""
 

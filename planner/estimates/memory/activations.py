@@ -6,8 +6,6 @@ multiplies them; this gives the largest micro-batch in closed form.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.estimates.inputs import (
@@ -26,6 +24,7 @@ from planner.estimates.inputs import (
     States,
 )
 from planner.estimates.memory.states import MemoryCoefficients, stage_layers
+from planner.records import record
 
 # Without recomputation only the gradients of one layer are alive besides the stored activations: a quarter of the
 # working set of a recomputed layer (structural constant of the formula, not fitted).
@@ -40,7 +39,7 @@ PyTorch, `native_layer_norm` and the operators that autocast to float32. RMSNorm
 """
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ActivationTerms:
     """Bytes per GPU and sequence of the micro-batch."""
 
@@ -51,7 +50,7 @@ class ActivationTerms:
     fragments: Numbers  # what the allocator keeps beyond the peak, on top of rho * (together - peak)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Layer:
     """Bytes of one layer and sequence."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ import numpy as np
 from planner.estimates.inputs import Numbers, Setup, Stack
 from planner.estimates.memory.activations import ActivationTerms, activation_terms
 from planner.estimates.memory.states import MemoryCoefficients, StaticTerms, static_terms
+from planner.records import record
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ Parts = Mapping[str, Numbers]
 """Bytes of each part of the memory that is alive, such as `weights`."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MemoryLines:
     """The phases of one step as lines in the micro-batch, each the sum of the parts that are alive in it.
 

@@ -6,13 +6,13 @@ The peak is the maximum over the phases of a step, not their sum.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.estimates.memory.fit import MemoryLines, memory_lines
 from planner.estimates.memory.paging import UNRESERVED_BYTES
+from planner.records import record
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ PARTS = (
 """Parts of `MemoryEstimate.breakdown`."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MemoryEstimate:
     """One configuration per element; bytes per GPU."""
 

@@ -6,17 +6,16 @@ One GPU of the fullest pipeline stage; the symbols in comments are those of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from planner.estimates.inputs import Coefficients, Layout, Network, Numbers, States
+from planner.records import record
 
 REDUCE_BUCKET_PARAMETERS = 5e8
 """Gradients that DeepSpeed collects before it reduces them: `reduce_bucket_size`, its documented default."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MemoryCoefficients(Coefficients):
     """Fitted factors of the memory estimate; values, ranges and sources: `models/calibration/memory.yaml`."""
 
@@ -39,7 +38,7 @@ class MemoryCoefficients(Coefficients):
     host_resident: float  # share of states in host memory that stays on the GPU (buffers of the copies)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StaticTerms:
     """Bytes per GPU, each a scalar or an array that broadcasts with the setup."""
 

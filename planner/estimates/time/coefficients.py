@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from planner.estimates.inputs import Coefficients
+from planner.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TimeCoefficients(Coefficients):
     """Plain floats, one per key of `models/calibration/time.yaml`, where each has its range and source.
 

@@ -6,13 +6,13 @@ Shapes: every argument is a scalar or an array; results broadcast.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.estimates.inputs import Coefficients
 from planner.estimates.time.data_stages import merge_seconds
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.estimates.inputs import Network, Numbers
@@ -21,7 +21,7 @@ HALF_BYTES = 2.0
 """Bytes of a 16-bit weight."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ExportCoefficients(Coefficients):
     """Plain floats, keys of `models/calibration/stages.yaml`; units end the name."""
 

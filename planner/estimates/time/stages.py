@@ -6,16 +6,16 @@ Shapes: every argument is a scalar or an array; results broadcast.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from planner.estimates.inputs import Coefficients, Numbers
 from planner.estimates.time.device import recompute_shares
+from planner.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StageCoefficients(Coefficients):
     """Plain floats, keys of `models/calibration/stages.yaml`; units end the name."""
 

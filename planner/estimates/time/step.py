@@ -7,13 +7,14 @@ the cube root of summed cubes is a smooth maximum of both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from planner.estimates.time import communication
 from planner.estimates.time.device import DeviceTime, device_time, hook_seconds, launch_seconds
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.estimates.inputs import Hardware, Kernels, Layout, States, TimedSetup
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _HOST_WEIGHT_BYTES, _HOST_GRADIENT_BYTES, _HOST_SUM_BYTES = 2.0, 2.0, 12.0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StepTime:
     """One optimizer step: seconds, what they go to, and processed tokens per second over all GPUs.
 

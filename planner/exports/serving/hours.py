@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from planner.records import record
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ HOUR_MINUTES = 60
 DAY_MINUTES = 60 * int(DAY_HOURS)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Change:
     """From this time on so many machines are ordered; the time repeats by the day or by the week."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault, InputError, raise_faults
@@ -11,6 +10,7 @@ from planner.exports.generation.settings import LONGER_ANSWERS
 from planner.exports.machines import slug
 from planner.library.inference.engines import read_engines
 from planner.library.reading import read_library
+from planner.records import record
 from planner.scenario.serving.job import ServeJob
 from planner.units import GIB
 
@@ -27,7 +27,7 @@ WEIGHTS_SHARE = 0.8
 """Of the memory that 16-bit weights may take where the engine makes another format of them while it loads."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GivenService:
     """A plan, the scenario that it carries, and its service."""
 
@@ -48,7 +48,7 @@ class GivenService:
         return self.service.fleet
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ServedKind:
     """One kind of machines under a name of its own, and the command of one of its servers."""
 

@@ -6,12 +6,12 @@ hour and start together cost no more: the hours after the first cost no more eit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.formulation.fleet.problem import LOAD_TOLERANCE
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
@@ -38,7 +38,7 @@ def undominated_kinds(problem: FleetProblem) -> Integers:
     return np.flatnonzero(left)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Rules:
     """What may replace what in a problem."""
 

@@ -6,12 +6,13 @@ A fleet is a whole number of machines of each kind. Dollars are those of one cyc
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.formulation.fleet.losses import greatest_load_served
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ LOAD_TOLERANCE = 1e-9
 """Relative slack of a load: a fleet that carries it up to rounding carries it."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Room:
     """What an hour has of limits that other services take a part of."""
 
@@ -32,7 +33,7 @@ class Room:
     max_usd_per_hour: float | None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FleetProblem:
     """Columns (kinds,) of kinds of machines, (hours,) of hours of the cycle, (groups,) of spot groups."""
 

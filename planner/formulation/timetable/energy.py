@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.formulation.timetable.problem import overlap, time_bounds
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ MAX_WINDOWS = 60
 """Most windows of one resource: all pairs of releases and deadlines cost more to build than they gain."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class EnergyRow:
     """sum_{j,m} coefficient[j,m]*x[j,m] <= minutes * capacity: no solution holds more in the window than there is."""
 

@@ -18,8 +18,9 @@ whole number per minute. With `x[j,m]` whether task j runs in mode m, `start[j]`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ UNITS_PER_USD = 6000
 """Units of money in a dollar: sixty to a cent."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Mode:
     """One way to run a task; `needs` is what it holds while it runs, `uses` what it takes from pools once."""
 
@@ -46,7 +47,7 @@ class Mode:
         return self.earliest <= minute and (self.latest is None or minute <= self.latest)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Task:
     """One job: its modes, when it may run, what lateness costs, and which tasks it waits for."""
 
@@ -60,7 +61,7 @@ class Task:
     after: tuple[tuple[int, int], ...] = ()  # (task, lag in minutes)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Resource:
     """Something that is finite at one time; with a price it is a lot of which up to `capacity` are bought."""
 
@@ -72,7 +73,7 @@ class Resource:
     paid_at: int = 0  # minute in which a lot is paid
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pool:
     """Something that is finite in all: a budget, hours already paid for."""
 
@@ -80,7 +81,7 @@ class Pool:
     amount: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Period:
     """A budget for what is spent from one minute to another."""
 
@@ -89,7 +90,7 @@ class Period:
     amount: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Timetable:
     """All tasks with what they share."""
 
@@ -101,7 +102,7 @@ class Timetable:
     objective: Literal["cost", "last"] = "cost"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Schedule:
     """The mode and start of every task, and how many of each lot are bought."""
 

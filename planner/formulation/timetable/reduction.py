@@ -15,11 +15,12 @@ A lot that no mode needs any more is not bought. Costs of equal timetables stay 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.formulation.timetable.energy import start_range
 from planner.formulation.timetable.problem import Schedule, is_tied, lateness_cost, objective_value, time_bounds
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from planner.formulation.timetable.time_index import Column
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ReducedTimetable:
     """A timetable with some of the modes of another; `kept` has their places there, by task."""
 

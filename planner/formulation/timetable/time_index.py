@@ -17,7 +17,6 @@ bound. Columns that no timetable better than a known one can use are left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,7 @@ from planner.formulation.timetable.problem import (
     overlap,
     time_bounds,
 )
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ million $76.5 where nothing was divided, in twice the time.
 MIN_BUCKETS, MAX_BUCKETS = 10, 400
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Column:
     """A mode of a task that starts in one bucket: between `first` and `last`, both included."""
 
@@ -62,7 +62,7 @@ class Column:
     cost: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class BoundProgram:
     """The linear program; its variables are the columns, then a number bought of each lot in their order."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +15,7 @@ WIDE, NARROW = 840.0, 320.0
 """Widths in which each picture is drawn: for a page or paper, and for a telephone or a column of 80 mm."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Table:
     """A table of texts; cells that start with a digit or a dollar sign are aligned to the right."""
 
@@ -22,7 +23,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Figure:
     """A picture with the table behind it; `draw` returns the picture in a width, None: the table says it all."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from planner.records import record
 from planner.report.html import facts, services
 from planner.report.html.analysis_figures import alternative_figures, price_figures, simulation_figures, tornado_figure
 from planner.report.html.figure import Figure, Table
@@ -29,7 +30,7 @@ SERVICE_SECTIONS = {"frontier": "Dollars against the time per token", "simulatio
 """Names of analyses that are others of a service without jobs."""
 
 
-@dataclasses.dataclass(frozen=True)
+@record(frozen=True)
 class Group:
     """Figures under one heading."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import write_bytes_atomically
 from planner.errors import Fault, NoPlanError, ScenarioError
+from planner.records import record
 from planner.report.html.plan_figures import timetable_figure
 from planner.report.plots.frontier import draw_frontier
 from planner.report.plots.loss_frontier import draw_loss_frontier
@@ -75,7 +75,7 @@ PICTURE_FORMATS = (".svg", ".png", ".pdf")
 """Files of a picture of bars."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Picture:
     """A picture as SVG, which a notebook shows."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from planner.records import record
 from planner.results.report.scene import Line, Rect, Shape, Text, text_width
 
 WIDE_RATIO = 8.0
 """Ratio of the largest to the smallest figure from which an axis is logarithmic."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Axis:
     """Figures `low` to `high` at the pixels `start` to `end`."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from planner.records import record
 from planner.results.report.axis import Axis, draw_across, draw_moments
 from planner.results.report.scene import SERIES, Caption, Line, Rect, Scene, Shape, Text, clip, text_width, wrap
 
@@ -14,7 +14,7 @@ BESIDE = 480.0
 """Width from which on labels stand to the left of bars; on a narrower chart they stand above them."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Stack:
     """One stacked bar: parts in order of drawing, and the words at its end."""
 
@@ -25,7 +25,7 @@ class Stack:
     """Where a mark crosses the bar, such as the memory of the GPU."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Ranged:
     """One bar with its words, and the ends of its range."""
 
@@ -39,7 +39,7 @@ class Ranged:
     """Where a mark crosses the bar."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Swing:
     """What two changes of one cause do: differences, None where there is no plan."""
 

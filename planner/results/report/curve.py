@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from planner.records import record
 from planner.results.report.axis import Axis, draw_across, draw_up, fit_axis, money, plain
 from planner.results.report.bars import BESIDE
 from planner.results.report.scene import NONE, Caption, Dot, Line, Scene, Shape, Text, clip, overlaps, text_width
@@ -27,7 +27,7 @@ LABEL_PLACES = (
 """Where a name may stand next to its dot, tried in this order: up and right is usually free."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Breakpoint:
     """A breakpoint of the curve with its words; an empty `label` draws none."""
 

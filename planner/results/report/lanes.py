@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from planner.records import record
 from planner.results.report.axis import Axis, draw_across, draw_moments
 from planner.results.report.bars import BESIDE
 from planner.results.report.scene import Caption, Line, Rect, Scene, Shape, Text, clip, text_width, wrap
@@ -13,7 +13,7 @@ LANE, STRETCH = 30.0, 20.0
 """Height of a lane and of what is drawn on it."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Stretch:
     """Something from one hour to another one; `name` is written on it where there is room."""
 
@@ -24,7 +24,7 @@ class Stretch:
     words: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Lane:
     """A machine, or a stage, with what happens on it; the due hours are marks on the lane alone."""
 
@@ -35,7 +35,7 @@ class Lane:
     """Drawn below the others and higher than they, such as reservations."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Moment:
     """An hour that matters to all lanes, with its name."""
 

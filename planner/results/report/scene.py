@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
+
+from planner.records import record
 
 PALETTE: Mapping[str, tuple[str, str]] = {
     # role: on white paper, on a dark screen
@@ -38,7 +40,7 @@ LETTER = 0.62
 """Mean width of a letter as a share of the font size, of a wide font such as DejaVu Sans."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rect:
     """A filled rectangle; `note` is shown where the pointer rests on it."""
 
@@ -50,7 +52,7 @@ class Rect:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Line:
     """A line through points."""
 
@@ -60,7 +62,7 @@ class Line:
     dashed: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Dot:
     """A circle; hollow ones have a fill of the paper."""
 
@@ -72,7 +74,7 @@ class Dot:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Text:
     """One line of text; `y` is its base line."""
 
@@ -95,7 +97,7 @@ class Text:
 Shape = Rect | Line | Dot | Text
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Caption:
     """What a chart is called, what it shows in words, and the title of its horizontal axis."""
 
@@ -104,7 +106,7 @@ class Caption:
     axis: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Scene:
     """A picture with its name and its content in words, for readers who do not see it.
 

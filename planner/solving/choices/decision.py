@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.errors import Fault, ScenarioError
 from planner.estimates import loss_laws
+from planner.records import record
 from planner.results.choices.model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
 from planner.scenario.choices.open_job import OwnLaw
 from planner.solving.choices.alternatives import tokens_at
@@ -37,7 +37,7 @@ LEAST_GAIN = 0.0005
 CAPPED_NOTE = "the money pays for more tokens than any run that the law has seen: the loss could be lower"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Decision:
     """The alternative that wins with its tokens at the reference batch, None where the work is given."""
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.records import record
 from planner.solving.choices.alternatives import tokens_at
 from planner.solving.choices.search import known_range
 
@@ -128,7 +129,7 @@ class Points(NamedTuple):
         return Point(self.curves[int(self.curve[row])], int(self.place[row]))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LeastSum:
     """One point for each job, their sum of losses, and by how much that may be above the least one."""
 

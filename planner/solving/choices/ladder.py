@@ -18,6 +18,7 @@ from planner.candidate_table import concatenate
 from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
 from planner.formulation.variables import VariableLayout
+from planner.records import record
 from planner.solving.choices.alternatives import LEAST_LATE, ONLY_DOLLARS, tokens_at
 from planner.solving.choices.rise import least_late_usd
 from planner.solving.choices.search import known_range
@@ -34,7 +35,7 @@ FIRST_STEPS = 347
 """Steps of the grid between the rungs of a first ladder: about twice the tokens."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rung:
     """A model at a number of tokens; `index` is the place of the tokens on the grid, `table` what is undominated."""
 
@@ -133,7 +134,7 @@ def dollars_alone(table: CandidateTable, shared: SharedLimits) -> CandidateTable
     return bare.rows(find_undominated(bare, shared))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Step:
     """A rung that a program chose; None stands for a job whose work is given."""
 
@@ -154,7 +155,7 @@ class Step:
         return (low + high) // 2 if high - low > 1 else None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sums:
     """What a program over ladders found: a step per job, their sum of losses, and the dollars of each job."""
 

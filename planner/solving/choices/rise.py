@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from planner.candidates.spot.candidates import policy_rows
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Floats, Integers
@@ -30,7 +30,7 @@ def least_late_usd(table: CandidateTable) -> float:
     return min((float(one.min()) for one in ends if len(one)), default=math.inf)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rise:
     """The least dollars at a number of tokens, and lines of which the lowest bounds those at more tokens.
 

@@ -9,10 +9,10 @@ paid for, or lie beyond what the law has seen.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.estimates import loss_laws
+from planner.records import record
 from planner.solving.choices.alternatives import index_from, index_to, law_of, tokens_at
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ MOST_GUESSES = 12
 """Looks by a straight line through the costs, before the bracket is halved each time."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Found:
     """A model with the most tokens that budget and deadline allow."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import screen
+from planner.records import record
 from planner.results.choices.model import MoreMoney
 from planner.scenario.choices.definite import architectures_of, decide, decide_scenario, open_jobs
 from planner.solvers.registry import run
@@ -38,7 +39,7 @@ MORE_MONEY_TOLERANCE = 0.005
 """The same of what more money would buy, of which two decimals are of interest."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Together:
     """All jobs of a scenario: the ladders of each open one, and the candidates of those whose work is given."""
 
@@ -118,7 +119,7 @@ class Together:
                     step.ladder.split(middle, self.budget_of(step))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Trained:
     """A model and its tokens at the reference batch; None for a job whose work is given."""
 
@@ -131,7 +132,7 @@ class Trained:
         return cls() if step.ladder is None else cls(step.ladder.alternative, step.tokens)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Found:
     """What every job trains, the sum of losses, by how much it may be above the least one, and dollars."""
 

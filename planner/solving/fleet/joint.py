@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from planner.formulation.fleet.joint import Part, joint_program
 from planner.formulation.fleet.losses import first_rows
 from planner.formulation.fleet.prices import hour_prices
 from planner.formulation.fleet.rooms import broken_limits
+from planner.records import record
 from planner.solvers.registry import run
 from planner.solving.fleet.clock import has_passed, seconds_until
 from planner.solving.fleet.refine import central_multipliers, enriched, fleets_at_prices
@@ -35,7 +35,7 @@ JOINT_GAP = 1e-4
 """Relative gap of the program of an hour of all services."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JointHours:
     """The least dollars of all hours, and the fleets (hours, kinds) of each service in these hours."""
 
@@ -44,7 +44,7 @@ class JointHours:
     is_impossible: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Priced:
     """A service with what dominance left of its kinds, and its best fleet (pairs, kinds) at the prices of its hours."""
 

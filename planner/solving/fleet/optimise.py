@@ -6,7 +6,6 @@ starts, and prices of hours that account for starts give a bound. How long this 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from planner.formulation.fleet.classes import hour_classes
 from planner.formulation.fleet.dominance import undominated_kinds
 from planner.formulation.fleet.losses import first_rows
 from planner.formulation.fleet.prices import hour_prices
+from planner.records import record
 from planner.solving.fleet.baselines import machines_alone
 from planner.solving.fleet.clock import has_passed, latest_moment
 from planner.solving.fleet.path import through_pool
@@ -36,7 +36,7 @@ FIRST_LOADS = 3
 """Loads whose best fleets begin the pool, evenly from the least to the peak."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SolvedFleet:
     """Machines (hours, kinds) of the kinds of a problem; None without any."""
 

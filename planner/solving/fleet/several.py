@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.formulation.fleet.rooms import broken_limits, most_used, with_room
+from planner.records import record
 from planner.results.plan_parts import Relaxation
 from planner.results.serving.together import SHARING
 from planner.results.ways.considered import Infeasible
@@ -38,7 +39,7 @@ MOST_IN_EVERY_ORDER = 4
 """Services up to which every order is tried: 24 of four; of more, each is planned first once."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SharedFleets:
     """A fleet of each service; `alone` holds what each would have for itself."""
 

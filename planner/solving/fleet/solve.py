@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.fleet.problem import cycle_of
 from planner.formulation.fleet.rooms import in_least_room
 from planner.loading.scenario_file import change_scenario
+from planner.records import record
 from planner.results.plan import Plan
 from planner.results.plan_parts import Hours, Spread
 from planner.results.ways.considered import CandidateCounts
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario, SolveOptions
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Asked:
     """What services are planned with, by name."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from planner.candidates.fleet.kinds import served_kinds
 from planner.candidates.market import build_market
 from planner.errors import Fault, ScenarioError
+from planner.records import record
 from planner.results.serving.differences import span
 from planner.scenario.serving.job import ServeJob
 from planner.solving.fleet.optimise import optimise_fleet
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from planner.solving.fleet.optimise import SolvedFleet
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ServiceTrial:
     """The cheapest fleet of a scenario's service; without fleets there is none within its limits."""
 

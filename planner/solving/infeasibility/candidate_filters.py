@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.records import record
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -38,7 +40,7 @@ class CandidateFilter:
     job: int = -1  # index, if it is a technique of one job
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FilterCatalog:
     """The filters of a scenario that candidates break, numbered in the order in which they are found."""
 

@@ -14,7 +14,7 @@ bound would be large, and under its tolerance a slack of minutes would cost noth
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from planner.formulation.objective import cost_objective
 from planner.formulation.program import INFINITY, Program, Rows, single_row, sparse_rows
 from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.variables import VariableLayout
+from planner.records import record
 from planner.solvers.registry import run
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
 from planner.solving.infeasibility.soft_constraints import SoftConstraint, soft_constraints
@@ -45,7 +46,7 @@ LIMIT_TOLERANCE = 1e-7
 """Relative tolerance by which the second pass may miss the optimum of the first."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ElasticSolution:
     """A plan of the elastic program: its rows, and how it violates the limits."""
 
@@ -58,7 +59,7 @@ class ElasticSolution:
     cost: float  # the objective in dollars
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class ElasticProgram:
     """The candidates that may matter, with every limit as a filter or a soft constraint."""
 

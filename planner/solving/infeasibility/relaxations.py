@@ -6,11 +6,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from planner.errors import ScenarioError
+from planner.records import record
 from planner.results.plan_parts import Relaxation
 from planner.solving.infeasibility.candidate_filters import HEADROOM, MAX_PRICE_AGE, CandidateFilter
 from planner.solving.infeasibility.relaxed_candidates import margin_of
@@ -36,7 +37,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 TrySolve = Callable[[PreparedScenario], ResolvedPlan | None]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LimitChange:
     """One changed limit: its path in the scenario, both values, and the setting that changes it."""
 

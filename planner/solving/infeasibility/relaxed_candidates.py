@@ -7,7 +7,7 @@ the elastic program instead, so candidates are uncut here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from planner.configurations.recipe import frameworks_of
 from planner.configurations.replicas.recipes import ALL_BITS
 from planner.formulation.dominance import find_undominated
 from planner.library.techniques import read_techniques
+from planner.records import record
 from planner.scenario.inference import InferenceJob, InferenceTechniques
 from planner.scenario.limits import UNLIMITED_HOURS, Limits
 from planner.scenario.techniques import Techniques
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from planner.solving.prepare import PreparedScenario
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RelaxedCandidates:
     """Every candidate of every job, as one table with uncut spot shares, and which filters each breaks."""
 

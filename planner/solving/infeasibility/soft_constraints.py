@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.records import record
 from planner.scenario.limits import SpotShare, max_run_hours
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ STOCK_OF, HOURS_LEFT_OF = "stock of ", "hours left of "
 """What offers have too little of: machines, and hours that are paid for. No setting of the user changes it."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class SoftConstraint:
     """A limit that may be exceeded: rows `activity @ x <= bound + slack` over the variables of the candidates."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.timetable.problem import Task, Timetable
+from planner.records import record
 from planner.solving.timetable.calendar import minutes_down, minutes_up, open_times
 from planner.solving.timetable.modes import JobModes, KeepRows, job_modes
 from planner.solving.timetable.shared import SharedThings, shared_things
@@ -19,7 +20,7 @@ UNITS_PER_MINUTE = 100
 """Units of money per minute in a dollar per hour: 6,000 in a dollar, 60 minutes in an hour."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class BuiltTimetable:
     """A timetable with what stands behind its modes and resources."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from planner.candidates.screening import ScreenedCandidates, screen
 from planner.formulation.dominance import find_undominated
 from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.timetable.problem import Mode
+from planner.records import record
 from planner.solving.scoring import CandidateObjective
 from planner.solving.timetable.calendar import minutes_up, open_times
 from planner.solving.timetable.pauses import pause_cost, paused_modes
@@ -33,7 +34,7 @@ KeepRows = Callable[[int, ScreenedCandidates], ScreenedCandidates]
 """What leaves some of the candidates of a job (by its place): those that a question asks for."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ModeSource:
     """The candidate behind a mode: a row of screened candidates at a spot share, and the lot that pays for it."""
 
@@ -44,7 +45,7 @@ class ModeSource:
     pauses: tuple[tuple[int, int], ...] = ()  # minutes in which the run stands still
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JobModes:
     """The modes of one job, and the candidate behind each."""
 

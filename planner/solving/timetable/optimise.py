@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from planner.errors import SolverError
 from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
+from planner.records import record
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.timetable.build import ending_by
@@ -24,7 +25,7 @@ TIE_SECONDS = 5.0
 PROVEN_GAP = 1e-7
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SolvedTimetable:
     """A schedule with its proof; `bound` is in the units of the objective, None where nothing is proven."""
 

@@ -7,9 +7,10 @@ start wherever its end lies in v. It holds its machine, and its place in quotas,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from planner.records import record
 from planner.scenario.limits import may_pause
 from planner.solving.timetable.calendar import minutes_up
 from planner.solving.timetable.shared import usd_units, usd_units_up
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from planner.solving.timetable.shared import SharedThings
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PauseCost:
     """What one pause costs: minutes on the machine, dollars expected and late, and dollars per hour of standstill."""
 

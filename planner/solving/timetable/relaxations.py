@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.errors import InputError
 from planner.formulation.timetable.problem import UNITS_PER_USD, Period, Timetable
+from planner.records import record
 from planner.results.plan_parts import Relaxation
 from planner.results.ways.considered import Infeasible
 from planner.scenario.scenario import SolveOptions
@@ -37,7 +38,7 @@ Change = tuple[str, float | str | None, float | str | None, str]
 """Path of a limit, its value before and after, and the setting."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Limit:
     """A limit of the scenario in the timetable: its value in whole units, and what it is with another value."""
 

@@ -6,7 +6,7 @@ What a bound and a known timetable show to be in no timetable as good is left ou
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import numpy as np
 from planner.formulation.timetable.problem import objective_value
 from planner.formulation.timetable.reduction import reduce_by_columns, reduce_timetable
 from planner.formulation.timetable.time_index import bound_program
+from planner.records import record
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solvers.registry import run
@@ -110,7 +111,7 @@ class TimetableSearch:
         self.reduced = self.reduced.then(fewer)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Relaxation:
     """What the linear program shows: a bound, infinite where no timetable exists, and a schedule made of its solution.
 

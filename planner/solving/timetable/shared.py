@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from planner.formulation.timetable.problem import UNITS_PER_USD, Period, Pool, Resource
+from planner.records import record
 from planner.solving.timetable.calendar import minutes_down, minutes_up
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ MAX_START_DATES = 4
 """Most dates on which a commitment may begin: the releases of jobs, thinned."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Lot:
     """A reservation that may be bought: machines of an offer for a term."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from planner.records import record
 from planner.spot.market.states import Ages, SpotStates
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ MIN_OUTAGE_HOURS = 1 / 60
 """Shortest mean outage: a run that waits for machines does not ask more often."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DurationShape:
     """How durations spread around their mean; values: models/calibration/spot.yaml.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from planner.errors import Fault, InputError
 from planner.hazards import mean_hours
+from planner.records import record
 from planner.spot.market.hazard_fit import PRIOR_ENDS, count_ends, fit_ages, log_likelihood, shrink_old
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.trace import MarketDurations, Trace
@@ -34,7 +34,7 @@ CONFIDENCE = 0.8
 """Share of cases that an interval covers."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IntervalEstimate:
     """A figure with the interval that covers it in `CONFIDENCE` of cases."""
 
@@ -43,7 +43,7 @@ class IntervalEstimate:
     high: float
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DurationFit:
     """Up-times, or outages, of a market."""
 
@@ -55,7 +55,7 @@ class DurationFit:
     rates: tuple[IntervalEstimate, ...]  # per hour, one per band
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ObservedTrace:
     """What one trace shows of `instances` machines together; means are None where no end was observed."""
 
@@ -71,7 +71,7 @@ class ObservedTrace:
     machine_losses: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class HeldOutTest:
     """Bands of ages compared with one constant rate, each fitted on one half of the time and scored on the other."""
 
@@ -79,7 +79,7 @@ class HeldOutTest:
     ends: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MarketFit:
     """The interruption process of `instances` machines together, from all traces pooled."""
 

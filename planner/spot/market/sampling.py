@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.random import Generator
 
 from planner.arrays import Flags, Floats, Integers
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.spot.market.states import Ages, SpotStates
@@ -21,7 +21,7 @@ LENGTH_BIAS_POOL_SIZE: Final = 20_000
 """Durations from which the first one of each path is drawn, in proportion to its length."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Paths:
     """Paths of a stationary market: each starts at a random moment of a process without beginning."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.records import record
 from planner.units import HOUR
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class MarketDurations(NamedTuple):
     down_censored: Flags
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Trace:
     """Counts of available machines, one per step."""
 

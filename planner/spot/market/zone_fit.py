@@ -7,12 +7,12 @@ lucky while it was observed is not expected to be lucky for ever.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.errors import Fault, InputError
+from planner.records import record
 from planner.spot.market.hazard_fit import MIN_ENDS, PRIOR_ENDS, count_ends, fit_ages
 from planner.spot.market.market_fit import IntervalEstimate, MarketFit, availability_of, fit_durations, summarise_trace
 from planner.spot.market.states import Ages, SpotStates
@@ -27,7 +27,7 @@ POOL_WEIGHT = MIN_ENDS
 """Ends that the outages of the single zones count as in each band: as many as a band needs for a rate of its own."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ZoneFit:
     """A group of zones as one market."""
 

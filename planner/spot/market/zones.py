@@ -6,12 +6,12 @@ lasted will last, so a zone that has been up for long is preferred to one that h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.errors import Fault, raise_faults
+from planner.records import record
 from planner.spot.market.trace import Trace
 from planner.units import DAY_HOURS, HOUR
 
@@ -25,7 +25,7 @@ MAX_STEP_DIFFERENCE = 1e-6
 """Relative difference between the steps of traces that count as equal."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class ZoneGroup:
     """Zones that were observed at the same times, any of which a run may use."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.records import record
 from planner.spot.policy.backward_induction import TIE_FACTOR, BackwardInduction
 from planner.spot.policy.discretisation import CurveRequest, build_chain_for
 from planner.spot.policy.markov_chain import (
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from planner.spot.policy.run import SpotRun
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CurvePoint:
     """The best policy that guarantees `hours`: means over the market, and the spread of the cost.
 
@@ -53,7 +54,7 @@ class CurvePoint:
     waiting_hours: float  # nothing rented
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Curve:
     """Points of a curve by rising guaranteed hours; arrays of shape (points,). `usd` never rises.
 

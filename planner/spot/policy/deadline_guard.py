@@ -6,11 +6,11 @@ Slack is time left minus work left, where work left counts unsaved work as done.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.records import record
 from planner.spot.policy.checkpointing import max_lost_hours
 from planner.spot.policy.run import ROUNDING_HOURS, Action
 
@@ -31,7 +31,7 @@ def required_slack(restart: Numbers, lost: Numbers, stalls: Numbers, tick: Numbe
     return restart + tick, spot, restart + spot
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DeadlineGuard:
     """Slack in hours without which an action must not be taken until the policy is asked again."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.records import record
 from planner.spot.policy.markov_chain import MarkovChain, build_markov_chain, fastest_rate
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ SLACK_CURVATURE = 0.5
 """Points of the slack axis are dense near 0 and thin out from this share of its length on."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CurveRequest:
     """A run that must end within `guaranteed_hours`, and how finely it is computed."""
 

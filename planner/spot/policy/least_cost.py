@@ -20,12 +20,12 @@ last, and nothing is saved on spot, or thrice as long as the work.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.records import record
 from planner.spot.policy.checkpointing import max_lost_hours, progress_on_spot
 from planner.spot.policy.deadline_guard import required_slack
 from planner.spot.policy.discretisation import SLACK_POINTS, build_chain_for, slack_axis
@@ -111,7 +111,7 @@ def usd_bound(request: CurveRequest, ticks: int, guaranteed_hours: float) -> flo
     return DollarBound.of(request, ticks).within(guaranteed_hours)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DollarBound:
     """What the bounds of all guaranteed times of one pass share; the figures are those of one part of the run."""
 

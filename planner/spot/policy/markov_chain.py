@@ -13,11 +13,11 @@ so any restart fits any tick. The part of it that an early interruption leaves u
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.records import record
 from planner.spot.policy.checkpointing import max_lost_hours, mean_lost_hours, progress_on_spot
 from planner.spot.policy.deadline_guard import required_slack
 from planner.spot.policy.run import ROUNDING_HOURS
@@ -40,7 +40,7 @@ BARRED = 1e18
 """Dollars that no run costs, yet finite, because infinity times zero is not a number."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Interpolation:
     """Positions on the slack axis: between point `low` and the next, at share `part`; shapes (.., slack)."""
 
@@ -48,7 +48,7 @@ class Interpolation:
     part: Floats
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MarkovChain:
     """The ticks of several runs, each on its own market, as arrays over the runs (b).
 

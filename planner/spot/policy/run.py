@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
@@ -23,7 +24,7 @@ class Action:
     ON_DEMAND: Final = 2
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SpotRun:
     """One run on machines that are rented on spot or on demand; all of its node group together.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ TICK_ROUNDING = 1e-9
 """Of a tick: a time this close to a tick is that tick."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StartTable:
     """Figures of a run that starts with nothing running, at a random moment of its market.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.records import record
 from planner.spot.policy.backward_induction import BackwardInduction, FollowedInduction, TimeSlice
 from planner.spot.policy.deadline_guard import DeadlineGuard
 from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, build_chain_for, check_run
@@ -36,7 +36,7 @@ Row = tuple[tuple[float, int], ...]
 """Actions by rising slack: (least slack in hours, action); the first from -inf."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SwitchingPolicy:
     """A table of actions by market state, what runs, time left and slack; a `Policy`.
 
@@ -85,7 +85,7 @@ class SwitchingPolicy:
         return self.guard.enforce(actions[key, row, passed], slack, running)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WaitingRule:
     """When a run that has nothing rented takes a spot machine, while it has made no progress."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.records import record
 from planner.spot.policy.deadline_guard import DeadlineGuard
 from planner.spot.policy.run import Action, SpotRun
 
@@ -26,7 +27,7 @@ class SpotOnly:
         return np.where(up, Action.SPOT, Action.WAIT)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Greedy:
     """Spot whenever it is up, waiting otherwise, and on demand to the end once the deadline leaves no choice."""
 
@@ -42,7 +43,7 @@ class Greedy:
         return apply_safety_net(self.run, self.tick_hours, asked, hours_left - work_left, running)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class UniformProgress:
     """Work kept in proportion to time; rebuilt from the description of "Can't Be Late" (NSDI 2024) and its simulator.
 

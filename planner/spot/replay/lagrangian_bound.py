@@ -12,11 +12,11 @@ With several zones each is one more thing that can run, with a price of its own:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from planner.records import record
 from planner.spot.policy.checkpointing import progress_on_spot
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def lower_bound_usd(
     return bound
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _MachineRates:
     """Machines of one kind, per tick."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from planner.records import record
 from planner.spot.policy.run import ROUNDING_HOURS, Action, Policy, SpotRun
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ RUNS_PER_BLOCK: Final = 4096
 """Runs that are replayed together: their arrays stay in the processor's cache."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Replays:
     """The outcome of each run; arrays of shape (runs,)."""
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
+from planner.records import record
 from planner.units import DAY_HOURS
 
 Kind = Literal["model", "text", "hours", "dollars", "factor", "switch", "one", "choices", "names"]
 _MILLISECONDS = 1000.0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Control:
     """A field of the page.
 
