@@ -8,7 +8,7 @@ from planner.results.html import html_table
 from planner.results.plan_parts import Part, Spread
 
 
-class ServingMemory(Part):
+class ServingMemory(Part, defer_build=True):
     """GiB of one GPU; `parts` sum to `used`, and the cache takes the rest of what the engine may use."""
 
     usable: float
@@ -18,7 +18,7 @@ class ServingMemory(Part):
     """Tokens whose keys and values fit, over all requests."""
 
 
-class RequestsThatFit(Part):
+class RequestsThatFit(Part, defer_build=True):
     """Requests whose cache fits at one time."""
 
     typical: int
@@ -29,7 +29,7 @@ class RequestsThatFit(Part):
     """At the longest context of the model; 0: not even one."""
 
 
-class TokenPrices(Part):
+class TokenPrices(Part, defer_build=True):
     """Dollars per million tokens, from the price of the GPUs for the time that each kind of token takes."""
 
     usd_per_gpu_hour: float
@@ -40,7 +40,7 @@ class TokenPrices(Part):
     usd_per_thousand_requests: float
 
 
-class ApiPrice(Part):
+class ApiPrice(Part, defer_build=True):
     """What a service takes for the same tokens; never a plan, because it may not serve the tuned model."""
 
     offer: str
@@ -53,7 +53,7 @@ class ApiPrice(Part):
     source: str = ""
 
 
-class BulkGeneration(Part):
+class BulkGeneration(Part, defer_build=True):
     """What a plan says of a job of generation: its replicas, their speed, and dollars by prompt and by token."""
 
     engine: str
@@ -89,7 +89,7 @@ class BulkGeneration(Part):
     """What no published measurement informs."""
 
 
-class InferenceEstimate(Part):
+class InferenceEstimate(Part, defer_build=True):
     """Memory and speed of one model on one replica."""
 
     architecture: str

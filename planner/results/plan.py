@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from planner.documents.deferred import Deferred
 from planner.errors import NoPlanError
 from planner.results.choices.model import ModelChoice
 from planner.results.html import html_table, plan_picture
@@ -124,18 +125,18 @@ class Assignment(Part):
     """When the job starts, from the start of the plan."""
     end_at_hours: float | None = None
     """When its machines are free again at the confidence of the job; None in plans of older versions."""
-    data_path: DataPath | None = None
+    data_path: Deferred[DataPath] | None = None
     """None of generation, services and observed runs."""
-    export: ExportedResult | None = None
-    inference: BulkGeneration | None = None
+    export: Deferred[ExportedResult] | None = None
+    inference: Deferred[BulkGeneration] | None = None
     """Of a job of generation."""
-    model: ModelChoice | None = None
+    model: Deferred[ModelChoice] | None = None
     """What was chosen of a job that left its model, its tokens or its batch open."""
     lead_hours: float = 0.0
     """Hours from the order to the machine, before which the job cannot start."""
-    purchase: Purchase | None = None
+    purchase: Deferred[Purchase] | None = None
     """What buying its machines would cost; None where none of that kind is for sale, or nothing is rented."""
-    fallbacks: tuple[FurtherWay, ...] = ()
+    fallbacks: tuple[Deferred[FurtherWay], ...] = ()
     """As many further ways as `limits.fallbacks` asks for, cheapest first."""
     reservation: int | None = None
     """Place in `Plan.reservations` of what pays for its machines, which are then not on its bill."""
@@ -230,7 +231,7 @@ class Plan(Part):
     """The least cost of plans that end in half and in a quarter of the hours, by candidates within the limits."""
     price_age_days: int | None = None
     """Age of the oldest price that the plan rests on; None if none is dated."""
-    infeasible: Infeasible | None = None
+    infeasible: Deferred[Infeasible] | None = None
     reservations: tuple[Reservation, ...] = ()
     baseline: Baseline | None = None
     shared_limits: tuple[SharedLimit, ...] = ()
@@ -241,7 +242,7 @@ class Plan(Part):
     """Date and time that hours count from; empty if the scenario states none."""
     warnings: tuple[str, ...] = ()
     inputs: Inputs | None = None
-    services: tuple[Service, ...] = ()
+    services: tuple[Deferred[Service], ...] = ()
     """Fleets by the hour; in JSON they stand among the jobs."""
     shared_bound_usd: float | None = None
     """Least dollars of services that share a limit; None where the sum of their bounds holds."""

@@ -34,7 +34,7 @@ DEFAULT_WEIGHT_BITS = (16, 8)
 Count = Annotated[int, Field(ge=1, le=10**12)]
 
 
-class InferenceRequest(BaseModel):
+class InferenceRequest(BaseModel, defer_build=True):
     """One served configuration as a user asks for it; None is chosen, and said."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -52,7 +52,7 @@ class InferenceRequest(BaseModel):
     usd_per_gpu_hour: NotNegative | None = None
 
 
-class LengthClass(StrictModel):
+class LengthClass(StrictModel, defer_build=True):
     """Requests of one length."""
 
     input_tokens: SomeTokens
@@ -60,7 +60,7 @@ class LengthClass(StrictModel):
     count: Amount = 1
 
 
-class InferenceWork(Work):
+class InferenceWork(Work, defer_build=True):
     """Prompts to be answered: requests of one length, or a table of lengths (a CSV file where it is written)."""
 
     requests: Amount | None = None
@@ -117,7 +117,7 @@ class InferenceWork(Work):
         return sum(one.count * one.input_tokens for one in self.classes)
 
 
-class InferenceTechniques(Techniques):
+class InferenceTechniques(Techniques, defer_build=True):
     """What of an engine may be chosen; None is every value that makes sense."""
 
     engine: OneOrMany[Engine] | None = None  # None: engines with a pool that enough measurements stand behind
@@ -164,7 +164,7 @@ class InferenceTechniques(Techniques):
         return self
 
 
-class ServedAdapter(StrictModel):
+class ServedAdapter(StrictModel, defer_build=True):
     """Adapters of LoRA: merged into the weights, or several served next to them."""
 
     rank: PositiveInteger = 16
@@ -179,7 +179,7 @@ class ServedAdapter(StrictModel):
         return self
 
 
-class Results(Export):
+class Results(Export, defer_build=True):
     """The answers leave the machines."""
 
     gb: Annotated[float, Field(gt=0, le=MAX_GB)] | None = Field(
@@ -193,7 +193,7 @@ class Results(Export):
         on: ClassVar[None] = None
 
 
-class InferenceStages(Stages):
+class InferenceStages(Stages, defer_build=True):
     """Prompts come from somewhere, answers go there."""
 
     export: Results | None = None
@@ -214,14 +214,14 @@ def kind_of_job(value: Any) -> Any:
     return value
 
 
-class InferenceJob(Job):
+class InferenceJob(Job, defer_build=True):
     """Many prompts to be answered by one model: each machine is a replica or several, and needs none of the others."""
 
     kind: Annotated[Literal["inference"], BeforeValidator(kind_of_job)]  # type: ignore[assignment]
     work: InferenceWork
-    techniques: InferenceTechniques = InferenceTechniques()
+    techniques: InferenceTechniques = InferenceTechniques.model_construct()
     adapter: ServedAdapter | None = None
-    stages: InferenceStages = InferenceStages()
+    stages: InferenceStages = InferenceStages.model_construct()
     measured: Rows[ServedRun] = ()  # type: ignore[assignment]
 
     if not TYPE_CHECKING:  # settings of training

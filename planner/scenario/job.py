@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from planner.documents.deferred import Deferred
 from planner.documents.quantities import (
     Gigabytes,
     Hours,
@@ -85,7 +86,7 @@ class Job(StrictModel):
     efficiency: Positive = 1.0
     storage_gb_per_second: DiskSpeed = 0.5
     load_efficiency: Annotated[float, Field(gt=0, le=1)] = 0.6
-    measured: Rows[Measured] = ()
+    measured: Rows[Deferred[Measured]] = ()
     trials: TrialsGiven = Trials()
     early_stopping: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0, description="Expected share of the planned work after which a run stops."
@@ -95,7 +96,7 @@ class Job(StrictModel):
     release_hours: Moment = Field(default=0.0, alias="release")  # earliest start
     due_hours: Hours | None = Field(default=None, alias="due")  # soft: later costs `late_usd_per_hour`
     late_usd_per_hour: Price = 0.0
-    after: Annotated[Rows[After], BeforeValidator(as_after)] = ()
+    after: Annotated[Rows[Deferred[After]], BeforeValidator(as_after)] = ()
 
     @property
     def confidence(self) -> float:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from planner.documents.deferred import Deferred
 from planner.documents.quantities import (
     Hours,
     NotNegative,
@@ -109,7 +110,7 @@ class Limits(StrictModel):
     max_gpus: PositiveInteger | None = None  # at one time, over all jobs
     max_hours: Positive | None = None
     max_usd_per_hour: Positive | None = None  # at one time, over all jobs
-    budgets: Rows[PeriodBudget] = ()  # by period
+    budgets: Rows[Deferred[PeriodBudget]] = ()  # by period
     quota: dict[str, WholeNumber] = Field(default_factory=dict)  # provider -> GPUs
     providers: AllowForbid = AllowForbid()
     gpus: AllowForbid = AllowForbid()

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from planner.documents.deferred import Deferred
 from planner.documents.quantities import NotNegative, Positive, Price, Text, WholeNumber, validation_error
 from planner.scenario.ownership.machines import Buy, Horizon, Own
 from planner.scenario.payment import Commitment, Managed, StockStatus, Terms, Tier
@@ -33,11 +34,11 @@ class Offer(Terms):
     lead_hours: NotNegative = 0.0  # from the order to the machine
     commitment: Commitment | None = None
     committed_hours: Positive | None = None  # instance-hours already paid for and left
-    own: Own | None = None
-    buy: Buy | None = None  # not owned yet: bought where the scenario has a horizon, see `bought_for`
-    managed: Managed | None = None
-    block: Block | None = None  # bought for a fixed time
-    available: Annotated[tuple[Window, ...], Field(strict=False)] = ()  # when it may be used; empty: always
+    own: Deferred[Own] | None = None
+    buy: Deferred[Buy] | None = None  # not owned yet: bought where the scenario has a horizon, see `bought_for`
+    managed: Deferred[Managed] | None = None
+    block: Deferred[Block] | None = None  # bought for a fixed time
+    available: Annotated[tuple[Deferred[Window], ...], Field(strict=False)] = ()  # when it may be used; empty: always
     zones: Zones = ()  # spot price by zone, per instance and hour; a group of zones holds those that it may rent
     _days_behind: int = PrivateAttr(default=0)
 

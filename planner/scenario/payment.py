@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from planner.documents.deferred import Deferred
 from planner.documents.quantities import (
     Currency,
     Date,
@@ -71,7 +72,7 @@ class Commitment(StrictModel):
         return self.months * MONTH_HOURS
 
 
-class Managed(StrictModel):
+class Managed(StrictModel, defer_build=True):
     """A service that trains a network or answers prompts: no machine, no memory to fit into."""
 
     architectures: OneOrMany[Text]  # names of cards; one that we have no card of is never asked for
@@ -146,7 +147,7 @@ class Terms(StrictModel):
 
     billing: Billing = Billing()
     fees: Fees = Fees()
-    spot: SpotStatistics | None = None
+    spot: Deferred[SpotStatistics] | None = None
     spot_notice_seconds: NotNegative | None = None  # from the warning to the loss of a spot machine; None: not known
     interconnect: Literal["nvlink", "nvswitch", "pcie", "ici"] | None = None
     network_gbps: Positive | None = None  # per instance

@@ -11,7 +11,7 @@ from planner.documents.quantities import StrictModel, Text
 from planner.scenario.offer import Offer
 
 
-class Match(StrictModel):
+class Match(StrictModel, defer_build=True):
     """Selection of offers: each key that is given must be equal."""
 
     gpu: Text | None = None
@@ -33,7 +33,7 @@ MAX_PRICE_FACTOR = 1000.0
 """Largest factor on a price."""
 
 
-class Adjust(StrictModel):
+class Adjust(StrictModel, defer_build=True):
     """Factors on the prices of selected offers."""
 
     match: Match = Match()

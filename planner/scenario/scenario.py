@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from planner.documents.deferred import Deferred
 from planner.documents.instants import parse_instant
 from planner.documents.quantities import (
     Currency,
@@ -139,8 +140,8 @@ class _ScenarioBase(StrictModel):
     inventory: ZeroOrMany[Text] = ()  # offer files as written, relative to the scenario's file; `market` is the shipped
     jobs: Annotated[Rows[AnyJob], Field(min_length=1), AfterValidator(_names_differ), AfterValidator(_jobs_follow_jobs)]
     limits: Limits = Limits()
-    horizon: Horizon | None = None  # how long machines that are bought will be used; None: nothing is bought
-    adjust: Rows[Adjust] = ()
+    horizon: Deferred[Horizon] | None = None  # how long machines that are bought will be used; None: nothing is bought
+    adjust: Rows[Deferred[Adjust]] = ()
     objective: Objective = "cost"
     solve: SolveSettings = SolveSettings()
     currency: Currency = "USD"

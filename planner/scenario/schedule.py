@@ -31,7 +31,7 @@ Moment = Annotated[
 """Hours from the start of the plan."""
 
 
-class Window(StrictModel):
+class Window(StrictModel, defer_build=True):
     """A time in which a machine may be used; with `every` it returns again and again."""
 
     from_hours: Moment = Field(alias="from")
@@ -50,7 +50,7 @@ class Window(StrictModel):
         return self
 
 
-class Block(StrictModel):
+class Block(StrictModel, defer_build=True):
     """Capacity that is bought for a fixed time: machines from `start` to `end` for `usd` each."""
 
     start_hours: Moment = Field(alias="start")
@@ -74,7 +74,7 @@ class Block(StrictModel):
         return self
 
 
-class After(StrictModel):
+class After(StrictModel, defer_build=True):
     """A job that must have ended before this one starts, `lag` earlier at least."""
 
     job: Text
@@ -87,7 +87,7 @@ def as_after(value: Any) -> Any:
     return tuple({"job": one} if isinstance(one, str) else one for one in items)
 
 
-class PeriodBudget(StrictModel):
+class PeriodBudget(StrictModel, defer_build=True):
     """A budget by period, or for one time; dollars are charged evenly as a job runs."""
 
     usd: Annotated[float, Field(gt=0, le=1e15)]

@@ -25,7 +25,7 @@ _MEANS = ("availability", "mean_up_hours", "mean_outage_hours")
 _ENOUGH = [[_MEANS[0], _MEANS[1]], [_MEANS[0], _MEANS[2]], [_MEANS[1], _MEANS[2]], ["up", "outage"]]
 
 
-class EndsByAge(StrictModel):
+class EndsByAge(StrictModel, defer_build=True):
     """Durations that end `ends_per_hour[i]` times an hour once they are `ages_hours[i]` old, until the next age."""
 
     ages_hours: Annotated[Rows[NotNegative], Field(min_length=1)]
@@ -49,7 +49,7 @@ class EndsByAge(StrictModel):
         return mean_hours(self.ages_hours, self.ends_per_hour)
 
 
-class ZoneStays(EndsByAge):
+class ZoneStays(EndsByAge, defer_build=True):
     """How long machines stay in one zone of a group, by the age of its up-time."""
 
     zone: Text
@@ -60,7 +60,7 @@ def _two_are_enough(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"required": keys} for keys in _ENOUGH]
 
 
-class SpotStatistics(StrictModel):
+class SpotStatistics(StrictModel, defer_build=True):
     """How a spot market comes and goes; `availability` = up / (up + outage).
 
     In a group of zones an up-time is a stay in one of them, and only the share 1 - `another_zone` ends in an outage.

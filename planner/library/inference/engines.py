@@ -17,7 +17,7 @@ LEAST_MEASUREMENTS = 15
 """Published measurements that an engine's speed rests on at least; with fewer its estimate is a prior."""
 
 
-class WeightFormat(Row):
+class WeightFormat(Row, defer_build=True):
     """How weights lie in memory; the keys are explained in `engines.yaml`."""
 
     bits: int
@@ -35,7 +35,7 @@ GROWING_SHARE = 0.5
 """`held_share` of an engine whose cache grows with the text, and of one without a profile."""
 
 
-class Engine(Row):
+class Engine(Row, defer_build=True):
     """What an inference engine takes; the keys are explained in `engines.yaml`."""
 
     label: str
@@ -64,7 +64,7 @@ class Engine(Row):
         return 1.0 if self.reserves else GROWING_SHARE
 
 
-class EngineTable(Row):
+class EngineTable(Row, defer_build=True):
     """Engines and formats by name."""
 
     formats: dict[str, WeightFormat]

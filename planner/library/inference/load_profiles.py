@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class LoadProfile(Row):
+class LoadProfile(Row, defer_build=True):
     """Load by the hour of a week, from Monday 0:00 on, as shares of the peak."""
 
     numbers: tuple[float, ...]

@@ -8,7 +8,7 @@ from planner.results.html import html_table
 from planner.results.plan_parts import Part
 
 
-class LossRange(Part):
+class LossRange(Part, defer_build=True):
     """Loss in nats per token, with the range that laws and data sets leave."""
 
     value: float
@@ -16,7 +16,7 @@ class LossRange(Part):
     high: float
 
 
-class ModelOption(Part):
+class ModelOption(Part, defer_build=True):
     """Another model at its own best, or as cheap as it gets."""
 
     architecture: str
@@ -26,7 +26,7 @@ class ModelOption(Part):
     usd: float
 
 
-class MoreMoney(Part):
+class MoreMoney(Part, defer_build=True):
     """What another half of the budget buys."""
 
     budget_usd: float
@@ -35,7 +35,7 @@ class MoreMoney(Part):
     loss: float
 
 
-class BatchChoice(Part):
+class BatchChoice(Part, defer_build=True):
     """The batch of a plan, and what it costs in tokens against the smallest one of the range."""
 
     sequences: int
@@ -50,7 +50,7 @@ class BatchChoice(Part):
     sigma: float
 
 
-class ModelChoice(Part):
+class ModelChoice(Part, defer_build=True):
     """What was left open and is decided: `tokens` are those of the run, at its batch."""
 
     architecture: str
@@ -70,7 +70,7 @@ class ModelChoice(Part):
     """Next to other jobs: nats by which the sum of all losses may be above the least one; None for a job alone."""
 
 
-class LossPoint(Part):
+class LossPoint(Part, defer_build=True):
     """The least loss that costs no more: `budget_usd` is what keeps it at the confidence of the budget."""
 
     budget_usd: float
@@ -82,7 +82,7 @@ class LossPoint(Part):
     plan: str
 
 
-class LossFrontier(Part):
+class LossFrontier(Part, defer_build=True):
     """Loss against dollars, cheapest first; no point is both cheaper and better than another."""
 
     schema_version: int = 1

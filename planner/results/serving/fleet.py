@@ -11,7 +11,7 @@ from planner.results.inference import ApiPrice
 from planner.results.plan_parts import Part, Relaxation
 
 
-class FleetKind(Part):
+class FleetKind(Part, defer_build=True):
     """Machines of one offer with replicas of one engine and format, and how many of them each hour has."""
 
     provider: str
@@ -48,7 +48,7 @@ class FleetKind(Part):
     """Machines of each hour of the cycle."""
 
 
-class LatencyLimit(Part):
+class LatencyLimit(Part, defer_build=True):
     """A limit on latency and what is predicted in its hour of most use, at the confidence of the job."""
 
     name: Literal["ttft", "tpot"]
@@ -57,7 +57,7 @@ class LatencyLimit(Part):
     """Of the slowest kind; the asked share of the requests stays below."""
 
 
-class FleetBaseline(Part):
+class FleetBaseline(Part, defer_build=True):
     """A simpler fleet for the same load."""
 
     name: str
@@ -66,7 +66,7 @@ class FleetBaseline(Part):
     machines: str = ""
 
 
-class Fleet(Part):
+class Fleet(Part, defer_build=True):
     """The machines of a service in each hour of a cycle."""
 
     kinds: tuple[FleetKind, ...]
@@ -98,7 +98,7 @@ class Fleet(Part):
     """Services that answer with the model; dollars of a month, and the requests of a month from which a fleet pays."""
 
 
-class Service(Part):
+class Service(Part, defer_build=True):
     """One service of a plan."""
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.results.plan_parts import Part
 
 
-class DataPath(Part):
+class DataPath(Part, defer_build=True):
     """What training reads, against what storage and cores can do; hours are those of one run."""
 
     read_bytes_per_second: float
@@ -22,7 +22,7 @@ class DataPath(Part):
     """What computing the latents of images once would save, where it is done in every epoch."""
 
 
-class ExportedResult(Part):
+class ExportedResult(Part, defer_build=True):
     """What leaves as the result, and where it is made."""
 
     format: str

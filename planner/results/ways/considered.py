@@ -7,7 +7,7 @@ from pydantic import Field
 from planner.results.plan_parts import NearMiss, Part, Relaxation
 
 
-class Infeasible(Part):
+class Infeasible(Part, defer_build=True):
     """Why there is no plan."""
 
     relax: tuple[Relaxation, ...] = ()

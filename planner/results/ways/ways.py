@@ -7,7 +7,7 @@ from typing import Any
 from planner.results.plan_parts import Part, Reservation
 
 
-class Purchase(Part):
+class Purchase(Part, defer_build=True):
     """What buying the machines of a job would cost, and from how many hours of such use it pays.
 
     Dollars are of all machines that the job holds at one time, hours are those in which all of them work.
@@ -33,7 +33,7 @@ class Purchase(Part):
     """Hours of such use that the job has."""
 
 
-class FurtherWay(Part):
+class FurtherWay(Part, defer_build=True):
     """A plan of the same scenario without the providers and cards of the plan, and of the ways before this one."""
 
     provider: str

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario, ScenarioFile
 
 
-class DefiniteJob(Job):
+class DefiniteJob(Job, defer_build=True):
     """A job whose tokens follow from a law, which adds to the uncertainty of its hours."""
 
     token_sigma: NotNegative = 0.0  # standard deviation of the logarithm of its tokens

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from planner.documents.deferred import Deferred
 from planner.documents.quantities import (
     Count,
     OneOrMany,
@@ -30,7 +31,7 @@ MOST_ALTERNATIVES = 200
 """Most models times batches that are compared."""
 
 
-class ParameterRange(StrictModel):
+class ParameterRange(StrictModel, defer_build=True):
     """Numbers of parameters."""
 
     least: Annotated[Count, Field(alias="from")]
@@ -43,14 +44,14 @@ class ParameterRange(StrictModel):
         return self
 
 
-class Family(StrictModel):
+class Family(StrictModel, defer_build=True):
     """The models of a family within a range of sizes; of llama also shapes made by its rules."""
 
     family: Text
     parameters: ParameterRange
 
 
-class BatchRange(StrictModel):
+class BatchRange(StrictModel, defer_build=True):
     """Sequences per optimizer step, doubled from the first to at most the last."""
 
     least: Annotated[PositiveInteger, Field(alias="from")]
@@ -77,7 +78,7 @@ class BatchRange(StrictModel):
         return self
 
 
-class OwnLaw(StrictModel):
+class OwnLaw(StrictModel, defer_build=True):
     """Constants of L = e + a / N^alpha + b / D^beta."""
 
     e: Positive
@@ -94,7 +95,7 @@ def _tokens(value: Any) -> Any:
     return value
 
 
-class OpenWork(Work):
+class OpenWork(Work, defer_build=True):
     """How much is to be computed, or what is to be reached: the least loss for the money, or a loss."""
 
     tokens: Annotated[Count | Literal["best"], BeforeValidator(_tokens)] | None = None  # type: ignore[assignment]
@@ -127,7 +128,7 @@ def _law_form(value: Any) -> str:
     return "an own law" if isinstance(value, (dict, OwnLaw)) else "a named law"
 
 
-class OpenJob(Job):
+class OpenJob(Job, defer_build=True):
     """A job of which the best model, number of tokens or batch is to be found."""
 
     if not TYPE_CHECKING:  # a definite job has one model and one batch
@@ -219,9 +220,9 @@ def job_form(value: Any) -> str:
 
 AnyJob = Annotated[
     Annotated[Job, Tag("of training")]
-    | Annotated[InferenceJob, Tag("of inference")]
-    | Annotated[ServeJob, Tag("of serving")]
-    | Annotated[OpenJob, Tag(OPEN_FORM)],
+    | Annotated[Deferred[InferenceJob], Tag("of inference")]
+    | Annotated[Deferred[ServeJob], Tag("of serving")]
+    | Annotated[Deferred[OpenJob], Tag(OPEN_FORM)],
     Discriminator(job_form),
 ]
 """A job of any form, by its `kind` and by what it leaves open."""

@@ -41,7 +41,7 @@ def power_usd_per_hour(watts: float | None, pue: float, usd_per_kwh: float) -> f
     return (watts or 0.0) / WATTS_PER_KILOWATT * pue * usd_per_kwh
 
 
-class Horizon(StrictModel):
+class Horizon(StrictModel, defer_build=True):
     """How long, and how much, a machine that is bought will be used."""
 
     months: Annotated[float, Field(gt=0, le=240)]
@@ -53,7 +53,7 @@ class Horizon(StrictModel):
         return self.months * self.hours_per_month
 
 
-class Own(StrictModel):
+class Own(StrictModel, defer_build=True):
     """A machine that stands in the house: its hour costs electricity, wear and its share of standing costs."""
 
     power_watts: Positive | None = None  # per instance, under load; a file may leave it out: `default_power_watts`
@@ -134,7 +134,7 @@ Range = Annotated[tuple[float, float], Field(strict=False)]
 """The least and the most that a figure can be."""
 
 
-class Buy(StrictModel):
+class Buy(StrictModel, defer_build=True):
     """A machine that may be bought: what it costs, what it is worth afterwards, and what it needs meanwhile."""
 
     purchase_usd: Annotated[float, Field(gt=0, le=MAX_USD)]  # per instance, the whole machine

@@ -100,7 +100,7 @@ Peak = Annotated[Positive, BeforeValidator(_one_number)]
 """Load at the peak, a single number."""
 
 
-class Load(StrictModel):
+class Load(StrictModel, defer_build=True):
     """Requests that come, by the hour, and their lengths."""
 
     per_second: Peak | None = Field(default=None, description="Requests per second at the peak.")
@@ -157,7 +157,7 @@ class Load(StrictModel):
         return InferenceWork(requests=count, prefix_tokens=self.prefix_tokens, **given)
 
 
-class Latency(StrictModel):
+class Latency(StrictModel, defer_build=True):
     """How fast answers must come; None is no limit, and what a replica can hold without saturation is."""
 
     ttft_seconds: Seconds | None = Field(default=None, alias="ttft", description="Time to the first token.")
@@ -167,7 +167,7 @@ class Latency(StrictModel):
     )
 
 
-class ReplicaBounds(StrictModel):
+class ReplicaBounds(StrictModel, defer_build=True):
     """How many replicas stand at the least at any hour."""
 
     min: Annotated[int, Field(ge=0, le=10**6)] = 1
