@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +90,8 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
 
 def suggest_names(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return up to three known names similar to the word, joined by "or"; empty if none is."""
+    import difflib  # late: most files have no fault
+
     by_folded = {name.casefold(): name for name in known}
     folded = word.casefold()
     close = difflib.get_close_matches(folded, by_folded, n=3, cutoff=cutoff)

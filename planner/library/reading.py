@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -20,7 +21,7 @@ from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Lib
 from planner.library.shapes.ladder import describe_misfit, find_generated, generate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from planner.documents.json_file import JsonDocument
@@ -76,6 +77,31 @@ class CardNames:
         return f"did you mean {' or '.join(names)}?" if names else f"known: {', '.join(self.names)}"
 
 
+class Calibrations(Mapping[str, Calibration]):
+    """Sets of coefficients by name, each read when it is first asked for: those of generation are half of them all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+        self._read: dict[str, Calibration] = {}
+
+    def __getitem__(self, name: str) -> Calibration:
+        """Return a set of coefficients; KeyError where there is none, LibraryError with every fault of its file."""
+        if name not in self._read:
+            faults: list[Fault] = []
+            with collect_faults(faults):
+                self._read |= _validated(self._paths[name], read_shipped(self._paths[name]), Calibration, faults)
+            raise_faults(faults, LibraryError)
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names."""
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._paths)
+
+
 def architecture_names() -> tuple[str, ...]:
     """Return the names of the architectures, sorted."""
     return CardNames("architectures").names
@@ -84,13 +110,17 @@ def architecture_names() -> tuple[str, ...]:
 def read_library(architectures: Iterable[str] | None = None) -> Library:
     """Read everything under `models/`; if `architectures` is given, only those (name, alias or config.json path).
 
-    Raises `LibraryError` with every fault of every card that is read.
+    Raises `LibraryError` with every fault of every card that is read. Coefficients are read when they are asked for,
+    except where everything is.
     """
     faults: list[Fault] = []
     models = data_folder("models")
     chosen = _read_architectures(architectures, faults)
     gpus = _read_folder(models / "gpus", GpuSpec, faults)
-    calibrations = _read_folder(models / "calibration", Calibration, faults)
+    calibrations = Calibrations(models / "calibration")
+    for name in calibrations if architectures is None else ():
+        with collect_faults(faults):
+            calibrations[name]
     raise_faults(faults, LibraryError)
     return Library(architectures=chosen, gpus=gpus, calibrations=calibrations)
 

@@ -5,10 +5,10 @@ Nothing here reads a file of its own or computes a FLOP.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SkipValidation, model_validator
 
 from planner.library.chips import Chip
 from planner.library.names import find_architecture, find_gpu
@@ -263,7 +263,7 @@ class Library(Card):
 
     architectures: dict[str, Architecture] = {}
     gpus: dict[str, GpuSpec] = {}
-    calibrations: dict[str, Calibration] = {}
+    calibrations: SkipValidation[Mapping[str, Calibration]] = {}  # read when they are asked for
     techniques: TechniqueTable = Field(default_factory=read_techniques)
 
     def architecture(self, name_or_alias: str) -> Architecture:

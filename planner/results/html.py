@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,10 +11,10 @@ if TYPE_CHECKING:
 
 def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a `<table>` with every text escaped; cells that start with a digit or a sign are aligned to the right."""
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+    head = "".join(f"<th>{_escape(cell)}</th>" for cell in header)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return (
-        f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<table><caption>{_escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
 
 
@@ -31,6 +30,12 @@ def dollars(amount: float | None) -> str:
     return "" if amount is None else f"${amount:,.2f}"
 
 
+def _escape(text: str) -> str:
+    import html  # late: its table of names takes a millisecond, and only notebooks show pages
+
+    return html.escape(text)
+
+
 def _cell(text: str) -> str:
     side = ' style="text-align:right"' if text[:1].isdigit() or text[:1] in ("$", "-", "+") else ""
-    return f"<td{side}>{html.escape(text)}</td>"
+    return f"<td{side}>{_escape(text)}</td>"

@@ -62,7 +62,7 @@ def test_a_broken_card_is_told_with_its_line(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "calibration" / "m.yaml").write_text("name: n\ndescription: d\ncoefficients: {}\n", encoding="utf-8")
     monkeypatch.setattr("planner.library.reading.data_folder", lambda kind: tmp_path)
     with pytest.raises(LibraryError) as caught:
-        read_library([])
+        read_library()
     text = str(caught.value)
     assert "X1.yaml:2: vram: unknown key; did you mean vram_gib" in text
     assert "m.yaml:1: name: 'n' is not the file's name; call it 'm'" in text
