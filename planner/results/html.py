@@ -13,9 +13,7 @@ def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]
     """Return a `<table>` with every text escaped; cells that start with a digit or a sign are aligned to the right."""
     head = "".join(f"<th>{_escape(cell)}</th>" for cell in header)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    return (
-        f"<table><caption>{_escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
+    return f"<table><caption>{_escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def plan_picture(jobs: Sequence[Placed], is_timetable: bool) -> str:

@@ -82,19 +82,19 @@ class Assignment(Part):
     training_hours: float
     stage_hours: dict[str, float] = Field(default_factory=dict)
     """Wall hours of the stages other than start and training."""
-    beside: tuple[SeparateMachine, ...] = ()
+    beside: tuple[Deferred[SeparateMachine], ...] = ()
     tier: str = "secure"
     trials: int = 1
     runs_at_once: int = 1
     """Runs in parallel; `gpus` and `instances` are those of one run."""
-    commitment: CommitmentUse | None = None
-    spot: SpotPlan | None = None
+    commitment: Deferred[CommitmentUse] | None = None
+    spot: Deferred[SpotPlan] | None = None
     """Guarantees and expectations of a run that follows a spot policy; else None."""
     fed_by_storage: bool = False
     """Whether storage, not the GPUs, limits the speed of a step."""
     observed_hours: float | None = None
     """Observed hours of the whole job on this hardware, start included; None if all hours are estimated."""
-    observed_runs: tuple[ObservedRun, ...] = ()
+    observed_runs: tuple[Deferred[ObservedRun], ...] = ()
     """Observed speeds and peaks that the estimates follow."""
     speed_factor: float = 1.0
     """Factor on the estimated speed of every configuration of the job, from `observed_runs`."""
@@ -109,8 +109,8 @@ class Assignment(Part):
     price_date: str
     price_age_days: int | None
     price_source: str
-    lossy: tuple[LossyChoice, ...] = ()
-    quality: tuple[QualityNote, ...] = ()
+    lossy: tuple[Deferred[LossyChoice], ...] = ()
+    quality: tuple[Deferred[QualityNote], ...] = ()
     ladder: tuple[Option, ...] = ()
     riskier: tuple[Option, ...] = ()
     """A plan that only the confidence of memory excludes, if it is cheaper; its note has the setting that admits it."""
@@ -140,7 +140,7 @@ class Assignment(Part):
     """As many further ways as `limits.fallbacks` asks for, cheapest first."""
     reservation: int | None = None
     """Place in `Plan.reservations` of what pays for its machines, which are then not on its bill."""
-    pauses: tuple[Pause, ...] = ()
+    pauses: tuple[Deferred[Pause], ...] = ()
     """When the run stands still, because the windows of its machine are closed."""
     resume_hours: float = 0.0
     """What each pause costs on the machine at the confidence of the job: a checkpoint, and one more start."""
@@ -232,9 +232,9 @@ class Plan(Part):
     price_age_days: int | None = None
     """Age of the oldest price that the plan rests on; None if none is dated."""
     infeasible: Deferred[Infeasible] | None = None
-    reservations: tuple[Reservation, ...] = ()
-    baseline: Baseline | None = None
-    shared_limits: tuple[SharedLimit, ...] = ()
+    reservations: tuple[Deferred[Reservation], ...] = ()
+    baseline: Deferred[Baseline] | None = None
+    shared_limits: tuple[Deferred[SharedLimit], ...] = ()
     """Of a small timetable, limits without which it costs less."""
     idle_hours: dict[str, float] = Field(default_factory=dict)
     """Hours of own machines until the last end in which no job runs, by offer."""

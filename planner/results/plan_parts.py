@@ -118,14 +118,14 @@ class Option(Part):
     note: str = ""
 
 
-class Pause(Part):
+class Pause(Part, defer_build=True):
     """A time in which a run stands still, because its machine may not be used."""
 
     from_hours: float
     to_hours: float
 
 
-class LossyChoice(Part):
+class LossyChoice(Part, defer_build=True):
     """A technique of the plan that may cost quality and was not asked for, and the least cost without it."""
 
     technique: str
@@ -136,7 +136,7 @@ class LossyChoice(Part):
     hours: float | None
 
 
-class QualityNote(Part):
+class QualityNote(Part, defer_build=True):
     """What published work says of the quality that a technique in use reaches."""
 
     text: str
@@ -144,7 +144,7 @@ class QualityNote(Part):
     source: str
 
 
-class ObservedRun(Part):
+class ObservedRun(Part, defer_build=True):
     """An observed run of the job, with the estimate of the same configuration."""
 
     gpu: str
@@ -159,7 +159,7 @@ class ObservedRun(Part):
     peak_kind: str | None
 
 
-class SeparateMachine(Part):
+class SeparateMachine(Part, defer_build=True):
     """A stage on a separate machine, before or after the training machines are rented."""
 
     stage: str
@@ -169,7 +169,7 @@ class SeparateMachine(Part):
     usd: float
 
 
-class Reservation(Part):
+class Reservation(Part, defer_build=True):
     """Machines that are paid once for a term and used by any job within it; hours from the start of the plan."""
 
     offer: str
@@ -185,7 +185,7 @@ class Reservation(Part):
     """Machine hours of use from which on it costs less than equal machines by the hour; None without such an offer."""
 
 
-class SharedLimit(Part):
+class SharedLimit(Part, defer_build=True):
     """A limit that jobs of a timetable share, and what the best timetable without it saves; all others are kept."""
 
     limit: str
@@ -195,7 +195,7 @@ class SharedLimit(Part):
     """How much earlier the last job ends; negative where the cheaper timetable ends later."""
 
 
-class Baseline(Part):
+class Baseline(Part, defer_build=True):
     """A timetable made by a simple rule without search."""
 
     name: str
@@ -207,7 +207,7 @@ class Baseline(Part):
     """Hours until its last job ends."""
 
 
-class CommitmentUse(Part):
+class CommitmentUse(Part, defer_build=True):
     """A commitment of the plan and its break-even; dollars and machine hours of all instances."""
 
     months: int
@@ -222,7 +222,7 @@ class CommitmentUse(Part):
     """The same as a share of the term; above 1 the commitment never breaks even."""
 
 
-class SpotPlan(Part):
+class SpotPlan(Part, defer_build=True):
     """Guarantees and expectations of the policy of a run on spot.
 
     Hours are those of the run at the expected speed; those of a slower run are proportionally longer.
@@ -266,7 +266,7 @@ class SpotPlan(Part):
     """Of a group of zones, dollars per instance and hour in each: a run that is lost goes on in another one."""
 
 
-class Relaxation(Part):
+class Relaxation(Part, defer_build=True):
     """One limit to relax; all entries with the same `way` together make the scenario feasible.
 
     `setting` is the PATH=VALUE of the change; `then`, dollars and hours are those of the resulting plan.
@@ -282,7 +282,7 @@ class Relaxation(Part):
     hours: float | None = None
 
 
-class NearMiss(Part):
+class NearMiss(Part, defer_build=True):
     """A rejected candidate, its shortfall, and what makes it feasible."""
 
     job: str

@@ -33,7 +33,7 @@ from planner.scenario.stages import Trials
 from planner.scenario.zones.labels import labelled_offers
 
 
-class ValueOfTime(StrictModel):
+class ValueOfTime(StrictModel, defer_build=True):
     """Minimise dollars plus the value of the hours."""
 
     value_of_time_usd_per_hour: Price
@@ -54,7 +54,7 @@ def _objective_form(value: Any) -> str:
 
 
 Objective = Annotated[
-    Annotated[Literal["cost", "time", "loss"], Tag("word")] | Annotated[ValueOfTime, Tag("value")],
+    Annotated[Literal["cost", "time", "loss"], Tag("word")] | Annotated[Deferred[ValueOfTime], Tag("value")],
     Discriminator(_objective_form),
     BeforeValidator(_word_or_value),
 ]
@@ -130,7 +130,7 @@ class SolveSettings(StrictModel):
     ties: NotNegative | None = None  # dollars; None: max($0.05, min(1 % of the least cost, $5)); 0: the strict optimum
 
 
-class _ScenarioBase(StrictModel):
+class _ScenarioBase(StrictModel, defer_build=True):
     """The fields of a scenario apart from its offers."""
 
     schema_version: Literal[2] | None = Field(default=None, alias="schema")  # of the defaults that the file expects
@@ -149,7 +149,7 @@ class _ScenarioBase(StrictModel):
     vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: the values of `what-if`; no other command uses them
 
 
-class ScenarioFile(_ScenarioBase):
+class ScenarioFile(_ScenarioBase, defer_build=False):
     """A scenario as it is written: offers in inventory files, inline, or both."""
 
     offers: Rows[Offer] = ()
@@ -163,7 +163,7 @@ NO_TRAINING_OFFER = (
 )
 
 
-class Scenario(_ScenarioBase):
+class Scenario(_ScenarioBase, defer_build=False):
     """A scenario with all its offers: those of the inventory files first, inline offers last.
 
     Prices are as read; `labelled_offers` applies `adjust`.

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from planner.documents.deferred import Deferred
 from planner.documents.quantities import (
     MAX_GB,
     Count,
@@ -78,7 +79,7 @@ TrialsGiven = Annotated[Trials, BeforeValidator(_count_alone, json_schema_input_
 """Trials in full, or their number alone."""
 
 
-class Ingest(StrictModel):
+class Ingest(StrictModel, defer_build=True):
     """Raw text is read, tokenised and written as token ids before the run."""
 
     raw_gb: Positive = Field(le=MAX_GB, description="GB of raw text (or images) as they lie on a disk.")
@@ -89,7 +90,7 @@ class Ingest(StrictModel):
     ram_gb: Positive = Field(default=32.0, description="GB of memory asked of the machine that does it.")
 
 
-class Transfer(StrictModel):
+class Transfer(StrictModel, defer_build=True):
     """Where the data lie now; nothing of it applies to offers in the same region."""
 
     region: Text | None = Field(
@@ -240,8 +241,8 @@ class Export(StrictModel):
 class Stages(StrictModel):
     """What happens before and after training; None does not happen."""
 
-    ingest: Ingest | None = None
-    transfer: Transfer | None = None
+    ingest: Deferred[Ingest] | None = None
+    transfer: Deferred[Transfer] | None = None
     evaluation: Evaluation | None = None
     checkpoints: Checkpoints | None = None
     export: Export | None = None

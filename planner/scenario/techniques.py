@@ -151,7 +151,7 @@ class Techniques(StrictModel):
         return self
 
 
-class RunSettings(StrictModel):
+class RunSettings(StrictModel, defer_build=True):
     """How one run is set up; None is not said."""
 
     framework: Framework | None = None
