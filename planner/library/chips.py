@@ -1,7 +1,5 @@
 """What a card says of a chip that is no NVIDIA GPU: which kinds of training were measured on it, and its slices."""
 
-from __future__ import annotations
-
 from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator

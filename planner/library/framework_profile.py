@@ -1,7 +1,5 @@
 """Rows of `models/techniques/frameworks.yaml`: what each training framework implies, and whether it takes part."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

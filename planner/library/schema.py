@@ -3,8 +3,6 @@
 Nothing here reads a file of its own or computes a FLOP.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Literal, Self, TypeVar
 

@@ -1,13 +1,9 @@
 """Rows of the tables in `models/techniques`: values, bytes and rules."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 PeakKey = Literal["fp32_tflops", "tf32_tflops", "tensor16_tflops", "fp8_tflops"]
 """Keys of a GPU's sheet that hold a peak, the widest format first."""

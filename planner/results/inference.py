@@ -1,7 +1,5 @@
 """The result of `estimate --inference`: memory, speed, latency and dollars of one served configuration."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from planner.results.html import html_table

@@ -3,8 +3,6 @@
 Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, unless a name says otherwise.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,7 +1,5 @@
 """Generation as a user asks for it: one served configuration (`estimate --inference`), and a job of many prompts."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -24,9 +22,6 @@ from planner.scenario.observed_run import MOST_TOKENS, Bits, Engine, ServedRun, 
 from planner.scenario.stages import Export, Stages
 from planner.scenario.techniques import Targets, Techniques
 from planner.scenario.work import Work
-
-if TYPE_CHECKING:
-    pass
 
 MAX_CLASSES = 2000
 """Most rows of a table of lengths."""

@@ -1,7 +1,5 @@
 """What a user wants trained: the architecture, the work, the deadline and what may be done to it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator

@@ -1,7 +1,5 @@
 """Limits that a plan must keep, and the latest finish of a job that follows from them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator

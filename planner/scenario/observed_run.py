@@ -1,7 +1,6 @@
 """One observed run of a job, and how it was set up: training with its speed, hours or memory, generation."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -10,9 +9,6 @@ from planner.documents.quantities import Count, Positive, PositiveInteger, Stric
 from planner.documents.validation import suggest_names
 from planner.library.inference.engines import read_engines
 from planner.scenario.techniques import RunSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 MOST_TOKENS = 10**8
 Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]

@@ -1,7 +1,5 @@
 """What a market has to rent: one offer is one instance type at one place and one date."""
 
-from __future__ import annotations
-
 import datetime
 from collections import Counter
 from collections.abc import Sequence
@@ -162,7 +160,7 @@ class Offer(Terms):
             return self.term_hours
         return self.own.use_hours if self.buy is not None and self.own is not None else None
 
-    def bought_for(self, horizon: Horizon | None) -> Offer:
+    def bought_for(self, horizon: Horizon | None) -> Self:
         """Return a machine that may be bought as one that is owned for the horizon; any other offer as it is."""
         if self.buy is None or horizon is None:
             return self

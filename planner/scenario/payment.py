@@ -1,7 +1,5 @@
 """What providers grant all of their offers, and ways to pay other than by the hour: commitments, managed services."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator

@@ -1,7 +1,5 @@
 """What-if factors on the prices of offers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Scenarios: jobs to run, offers to run them on, limits to keep, and what to minimise."""
 
-from __future__ import annotations
-
 import datetime
 from collections import Counter
 from typing import Annotated, Any, Literal, Self

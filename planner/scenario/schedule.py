@@ -3,8 +3,6 @@
 Moments are hours from the start of the plan (`now`), written as durations such as `0h`, `36h` or `2d`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator

@@ -1,7 +1,5 @@
 """What an offer says of its spot market: how long machines stay, and how long there are none."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Annotated, Any, Self
 

@@ -3,8 +3,6 @@
 A stage that is not given does not happen: its time and its money are left out.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator

@@ -1,7 +1,5 @@
 """What of a job may be chosen: the values of each technique, and the settings of adapters."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, GetCoreSchemaHandler, Tag, model_validator

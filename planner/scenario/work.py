@@ -1,7 +1,5 @@
 """How much is to be computed: samples, tokens, steps or images."""
 
-from __future__ import annotations
-
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator

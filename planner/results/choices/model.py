@@ -1,7 +1,5 @@
 """The model, the tokens and the batch that a plan chose, and the frontier of loss against dollars."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from planner.results.html import html_table

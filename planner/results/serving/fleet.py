@@ -3,8 +3,6 @@
 Dollars are expected US dollars. A cycle is a day or a week from Monday 0:00 on, and repeats.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from planner.results.inference import ApiPrice

@@ -1,7 +1,5 @@
 """What was considered for a plan: how many candidates, and the nearest ones where there is no plan."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from planner.results.plan_parts import NearMiss, Part, Relaxation

@@ -1,7 +1,5 @@
 """Parts of a plan that name other ways: the purchase of its machine, and further ways if it cannot be had."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from planner.results.plan_parts import Part, Reservation

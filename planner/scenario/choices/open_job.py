@@ -1,7 +1,5 @@
 """A job that leaves something open: which model, how many tokens, or which batch."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator

@@ -9,8 +9,6 @@ formula that every published comparison of buying and renting uses, such as thos
 mercatus-ai.com (2026). Interest, taxes and work are not counted.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """A service: one model that answers requests as they come, on as many replicas as each hour needs."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator

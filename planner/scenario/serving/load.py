@@ -1,7 +1,5 @@
 """The load of a service: requests per second or in flight, by the hour of a day or a week, and their lengths."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal, Self
 
