@@ -7,13 +7,13 @@ A repeated key is a fault, `1e6` is a number, `12:30`, `no` and `on` are text: s
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from planner.documents.files import file_name, read_text
+from planner.documents.marks import LOADER, Marks, find_marks, line_of
 from planner.errors import Fault, InputError
 from planner.records import record
 
@@ -42,16 +42,10 @@ FLOAT = re.compile(
 THOUSANDS = re.compile(r"[0-9]{3}\Z")
 """What is left of a number with a comma in a mapping of one line: a key of three digits without a value."""
 
+Part = str | int | None
+"""A key of a mapping or number of a list; None where a value is no part of another, or a key."""
 KeyPath = tuple[str | int, ...]
 """A place in a document: mapping keys and list indices from the top."""
-
-
-@dataclass(slots=True)
-class Marks:
-    """The line (1-based) on which a value starts, and the marks of the values inside it."""
-
-    line: int
-    children: dict[str | int, Marks] = field(default_factory=dict)
 
 
 @record(frozen=True)
@@ -60,7 +54,12 @@ class Document:
 
     file: str
     data: Any
-    marks: Marks
+    source: Marks | str  # the lines of its values, or the text in which they are found when they are asked for
+
+    @cached_property
+    def marks(self) -> Marks:
+        """The lines of its values."""
+        return find_marks(self.source) if isinstance(self.source, str) else self.source
 
     def line(self, path: KeyPath) -> int:
         """Return the line of a place, or of the nearest enclosing place in the document."""
@@ -92,13 +91,13 @@ def _parse_once(text: str, file: str) -> Document:
 
 def parse_document(text: str, file: str) -> Document:
     """Parse the text of a file whose top is a mapping; `InputError` with every fault found."""
-    value, marks = _parse(text, file)
+    value, line = _parse(text, file)
     if value is None:
         raise InputError([Fault(file, 1, "", "the file is empty", "add keys and values such as `name: my-plan`")])
     if not isinstance(value, dict):
         what = f"the top of the file is {'a list' if isinstance(value, list) else 'a single value'}"
-        raise InputError([Fault(file, marks.line, "", what, "write a mapping of keys to values")])
-    return Document(file, value, marks)
+        raise InputError([Fault(file, line, "", what, "write a mapping of keys to values")])
+    return Document(file, value, text)
 
 
 def parse_value(text: str, file: str) -> Any:
@@ -106,8 +105,6 @@ def parse_value(text: str, file: str) -> Any:
     return _parse(text, file)[0]
 
 
-_NOTHING: dict[str | int, Marks] = {}
-"""What lies inside a scalar: one empty mapping for all, because a price list has thousands."""
 _NO_KEY_AS_COLLECTION = "a list or mapping is used as a key"
 
 
@@ -118,125 +115,125 @@ class _Reader:
         self.events = events
         self.file = file
         self.faults: list[Fault] = []
-        self.anchors: dict[str, tuple[Any, Marks, int] | None] = {}  # None while still open
+        self.anchors: dict[str, tuple[Any, int] | None] = {}  # value and how many are in it; None while still open
         self.nodes = 0
         self.depth = 0
+        self.path: list[Part] = []  # of the list or mapping that is read
 
-    def fault(self, line: int, path: KeyPath, what: str, fix: str) -> None:
-        self.faults.append(Fault(self.file, line, ".".join(short_key(str(part)) for part in path), what, fix))
+    def fault(self, line: int, what: str, fix: str, part: Part = None) -> None:
+        """Note a fault of what is read, or of a part of it."""
+        where = ".".join(short_key(str(one)) for one in (*self.path, part) if one is not None)
+        self.faults.append(Fault(self.file, line, where, what, fix))
 
-    def check(self, line: int, path: KeyPath, depth: int) -> None:
+    def check(self, line: int, depth: int, part: Part = None) -> None:
         """Raise `InputError` where values or levels are too many."""
         if depth > MAX_DEPTH:
-            raise self.stop(line, path, TOO_DEEP, "use fewer levels")
+            raise self.stop(line, TOO_DEEP, "use fewer levels", part)
         if self.nodes > MAX_VALUES:
-            raise self.stop(line, path, f"more than {MAX_VALUES:,} values with aliases expanded", "split the file")
+            raise self.stop(line, f"more than {MAX_VALUES:,} values with aliases expanded", "split the file", part)
 
-    def stop(self, line: int, path: KeyPath, what: str, fix: str) -> InputError:
+    def stop(self, line: int, what: str, fix: str, part: Part = None) -> InputError:
         """Return the error for a fault that ends reading."""
-        self.fault(line, path, what, fix)
+        self.fault(line, what, fix, part)
         return InputError(self.faults)
 
-    def document(self) -> tuple[Any, Marks]:
-        """Return the only document; nothing on line 1 where there is none."""
+    def document(self) -> tuple[Any, int]:
+        """Return the only document and its line; nothing on line 1 where there is none."""
         found = None
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if found:
-                    raise self.stop(_line(event), (), "a second document starts here", "write one document per file")
-                found = self.value(next(self.events), ())
-        return found or (None, Marks(1))
+                    raise self.stop(line_of(event), "a second document starts here", "write one document per file")
+                event = next(self.events)
+                found = self.value(event), line_of(event)
+        return found or (None, 1)
 
-    def value(self, event: Any, path: KeyPath, is_key: bool = False) -> tuple[Any, Marks]:
-        """Return the value that begins with an event, and its marks."""
-        line, before = _line(event), self.nodes
+    def value(self, event: Any, part: Part = None, is_key: bool = False) -> Any:
+        """Return the value that begins with an event, under a key or number of what is read."""
+        if isinstance(event, yaml.ScalarEvent) and event.tag is None and event.anchor is None:  # most
+            self.nodes += 1
+            if self.nodes > MAX_VALUES:
+                self.check(line_of(event), self.depth, part)
+            return self.scalar(event, is_key, part)
+        line, before = line_of(event), self.nodes
         if isinstance(event, yaml.AliasEvent):
-            return self.alias(event, path)
+            return self.alias(event, part)
         if event.tag is not None:
-            self.fault(line, path, f"the tag {short_key(event.tag)} is not supported", "remove the tag")
+            self.fault(line, f"the tag {short_key(event.tag)} is not supported", "remove the tag", part)
         self.nodes += 1
         if isinstance(event, yaml.ScalarEvent):
-            marks = Marks(line, _NOTHING)
-            self.check(line, path, self.depth)
-            value = self.scalar(event, path, is_key)
+            self.check(line, self.depth, part)
+            value = self.scalar(event, is_key, part)
         else:
-            marks = Marks(line)
-            self.check(line, path, self.depth + 1)
-            if event.anchor:
-                self.anchors[event.anchor] = None
-            self.depth += 1
-            value = (self.mapping if isinstance(event, yaml.MappingStartEvent) else self.sequence)(path, marks)
-            self.depth -= 1
+            value = self.collection(event, line, part)
         if event.anchor:
-            self.anchors[event.anchor] = (value, marks, self.nodes - before)
-        return value, marks
+            self.anchors[event.anchor] = (value, self.nodes - before)
+        return value
 
-    def key(self, event: Any, path: KeyPath) -> Any:
-        """Return what a mapping has as a key; most are plain words, which need no marks."""
-        if not isinstance(event, yaml.ScalarEvent) or event.anchor or event.tag is not None:
-            return self.value(event, path, is_key=True)[0]
-        self.nodes += 1
-        self.check(_line(event), path, self.depth)
-        return self.scalar(event, path, is_key=True)
+    def collection(self, event: Any, line: int, part: Part = None) -> Any:
+        """Return the list or mapping that begins with an event."""
+        self.check(line, self.depth + 1, part)
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        self.depth += 1
+        self.path.append(part)
+        value = self.mapping() if isinstance(event, yaml.MappingStartEvent) else self.sequence()
+        self.path.pop()
+        self.depth -= 1
+        return value
 
-    def scalar(self, event: Any, path: KeyPath, is_key: bool) -> Any:
+    def scalar(self, event: Any, is_key: bool, part: Part = None) -> Any:
         is_plain = event.style in (None, "")
         if is_plain and is_key and event.value == "<<":
-            self.fault(_line(event), path, "merge keys (<<) are not part of YAML 1.2", "write the keys out")
+            self.fault(line_of(event), "merge keys (<<) are not part of YAML 1.2", "write the keys out", part)
         if is_key or not is_plain:
             return event.value
         if len(event.value) > MAX_DIGITS and INT.match(event.value):
-            self.fault(_line(event), path, f"a number of {len(event.value)} digits", f"write at most {MAX_DIGITS}")
+            what = f"a number of {len(event.value)} digits"
+            self.fault(line_of(event), what, f"write at most {MAX_DIGITS}", part)
             return 0
         return plain_scalar(event.value)
 
-    def alias(self, event: Any, path: KeyPath) -> tuple[Any, Marks]:
-        known = self.anchors.get(event.anchor)
+    def alias(self, event: Any, part: Part = None) -> Any:
+        known, line = self.anchors.get(event.anchor), line_of(event)
         if known is None:
-            inside = event.anchor in self.anchors
-            why = "refers to a value that contains it" if inside else "has no anchor above it"
-            raise self.stop(_line(event), path, f"the alias *{short_key(event.anchor)} {why}", "write the value out")
-        value, marks, nodes = known
+            why = "refers to a value that contains it" if event.anchor in self.anchors else "has no anchor above it"
+            what = f"the alias *{short_key(event.anchor)} {why}"
+            raise self.stop(line, what, "write the value out", part)
+        value, nodes = known
         self.nodes += nodes
-        self.check(_line(event), path, self.depth + _depth(marks))
-        return value, Marks(_line(event), marks.children)
+        self.check(line, self.depth + _depth(value), part)
+        return value
 
-    def sequence(self, path: KeyPath, marks: Marks) -> list[Any]:
+    def sequence(self) -> list[Any]:
         values: list[Any] = []
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            value, marks.children[len(values)] = self.value(event, (*path, len(values)))
-            values.append(value)
+            values.append(self.value(event, len(values)))
         return values
 
-    def mapping(self, path: KeyPath, marks: Marks) -> dict[str, Any]:
+    def mapping(self) -> dict[str, Any]:
         values: dict[str, Any] = {}
+        lines: dict[str, int] = {}
         last = ""
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            line, written = _line(event), self.key(event, path)
+            line, written = line_of(event), self.value(event, is_key=True)
             key = str(written)
             if isinstance(written, (dict, list)):
                 fix = "use a word as key; quote text that starts with { or ["
-                self.fault(line, path, _NO_KEY_AS_COLLECTION, fix)
+                self.fault(line, _NO_KEY_AS_COLLECTION, fix)
                 key = f"{_NO_KEY_AS_COLLECTION} {line}"
-            value, inside = self.value(next(self.events), (*path, key))
+            value = self.value(next(self.events), key)
             if value is None and THOUSANDS.match(key) and isinstance(values.get(last), (int, float)):
                 fix = "write the number without commas, such as 20000"
-                self.fault(line, (*path, last), f"{values[last]},{key} is read as a number and a key", fix)
+                self.fault(line, f"{values[last]},{key} is read as a number and a key", fix, last)
                 values[last] = None  # one fault for 20,000,000
                 continue
             if key in values:
-                what = f"duplicate key, first on line {marks.children[key].line}"
-                self.fault(line, (*path, key), what, "keep one of them")
-            if key not in values:
-                values[key] = value
-                inside.line = line  # that of the key, not of its value
-                marks.children[key] = inside
+                self.fault(line, f"duplicate key, first on line {lines[key]}", "keep one of them", key)
+            else:
+                values[key], lines[key] = value, line
             last = key
         return values
-
-
-def _line(event: Any) -> int:
-    return int(event.start_mark.line) + 1
 
 
 def short_key(key: str) -> str:
@@ -260,18 +257,19 @@ def plain_scalar(text: str) -> Any:
     return text
 
 
-def _parse(text: str, file: str) -> tuple[Any, Marks]:
+def _parse(text: str, file: str) -> tuple[Any, int]:
+    """Return the value of a text, and its line."""
     found, reader = None, _Reader(iter(()), file)
     try:
         # The loader's own events, none at the end: `yaml.parse` asks three times for each.
-        reader.events = iter(getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text).get_event, None)
+        reader.events = iter(LOADER(text).get_event, None)
         found = reader.document()
     except yaml.YAMLError as error:
         reader.faults.append(_syntax_fault(error, text, file))
     except UnicodeEncodeError:
-        reader.fault(1, (), "contains half of a surrogate pair", "save the file as UTF-8")
+        reader.fault(1, "contains half of a surrogate pair", "save the file as UTF-8")
     except RecursionError:  # only with the parser in Python, if libyaml is missing
-        reader.fault(1, (), TOO_DEEP, "use fewer levels")
+        reader.fault(1, TOO_DEEP, "use fewer levels")
     if found is None or reader.faults:
         raise InputError(reader.faults)
     return found
@@ -295,6 +293,7 @@ def _syntax_fault(error: yaml.YAMLError, text: str, file: str) -> Fault:
     return Fault(file, mark.line + 1, "", what, "check the indentation, quotes and brackets near here")
 
 
-def _depth(marks: Marks) -> int:
-    """Return the levels of nesting below a place; bounded, as is what was built."""
-    return 1 + max(map(_depth, marks.children.values())) if marks.children else 0
+def _depth(value: Any) -> int:
+    """Return the levels of nesting of a value; bounded, as is what was built."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inside is None else 1 + max(map(_depth, inside), default=0)
