@@ -19,9 +19,7 @@ from planner.audit.hours import (
     recompute_policy_run,
     recompute_resume,
 )
-from planner.audit.physics import recompute_physics, recompute_work, techniques_of
-from planner.audit.replicas.generation import RecomputedReplicas, recompute_replicas
-from planner.audit.replicas.replica_stages import recompute_replica_stages
+from planner.audit.physics import RecomputedPhysics, recompute_physics, recompute_work, techniques_of
 from planner.audit.shipping.export import result_gb, sent_hours
 from planner.audit.shipping.reported import report_stages
 from planner.audit.stages import recompute_stages
@@ -64,6 +62,9 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         return Evaluation(_at_service(context, context.offer.managed, as_of))
     physics: Physics
     if isinstance(context.job, InferenceJob):
+        from planner.audit.replicas.generation import recompute_replicas  # late: what only generation needs
+        from planner.audit.replicas.replica_stages import recompute_replica_stages
+
         physics = recompute_replicas(context, context.job)
         stages = recompute_replica_stages(context, physics)
     else:
@@ -101,7 +102,7 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         spot=spot,
         observed_hours=run.hours if run else None,
         resume_hours=resume * hours.late,
-        inference=physics.replica.generation(lines) if isinstance(physics, RecomputedReplicas) else None,
+        inference=None if isinstance(physics, RecomputedPhysics) else physics.replica.generation(lines),
     )
     late_outside, late_run = markets.outside_run[1], markets.on_demand[1]
     late_all = late_outside * context.job.trials.at_once + late_run / stages.run * stages.all_groups_hours

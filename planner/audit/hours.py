@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.audit.physics import RecomputedPhysics
-from planner.audit.replicas.generation import RecomputedReplicas
 from planner.audit.stages import copy_stall_seconds
 from planner.estimates.preemption import NodeGroupCoefficients, interrupted_run, node_group_market, wall_quantile_factor
 from planner.estimates.time.stages import checkpoint_bytes, checkpoint_seconds
@@ -32,16 +31,18 @@ from planner.units import GB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
     from planner.audit.context import AuditContext
+    from planner.audit.replicas.generation import RecomputedReplicas
     from planner.audit.stages import JobStages
     from planner.estimates.preemption import SpotAvailability
     from planner.spot.policy.cost_curve import CurvePoint
+
+    Physics = RecomputedPhysics | RecomputedReplicas
 
 _COARSE_STEP = 0.05  # billing steps up to this share of the run are not rounded
 _FINE_STEP_HOURS = 1 / 60  # nor steps up to a minute anywhere; the share counts where there is a spot market
 _FINE_BILLING_HOURS = 0.1  # longest billing step of a market that a policy is made for
 _MAX_RUN_RATIO = 1000.0  # times the run, or the restart where that is longer: a slower market is not used
 _TIME_TOLERANCE = 1e-6  # relative, of a guaranteed time: points of a curve lie much further apart
-Physics = RecomputedPhysics | RecomputedReplicas
 Pair = tuple[float, float]  # a figure as expected, and at the asked confidence with the run in full
 
 
@@ -76,7 +77,7 @@ def recompute_hours(context: AuditContext, stages: JobStages, physics: Physics, 
     market, group = group_market(context), NodeGroupCoefficients.of(values)
     stall, write = spot_checkpoint_hours(context, physics)
     # A lost replica loses half of a request in the mean, and needs no other machine.
-    lost = stages.restart + (physics.cycle_hours / 2 if isinstance(physics, RecomputedReplicas) else 0.0)
+    lost = stages.restart + (0.0 if isinstance(physics, RecomputedPhysics) else physics.cycle_hours / 2)
     interrupted = interrupted_run(stages.run, lost, stall, market, group, values["spot_outage_cv"], write)
     switch = 0.0 if context.offer.usd_per_hour is None else stages.start
     wall, outside = float(interrupted.wall), stages.outside_run_hours
@@ -113,7 +114,7 @@ def _lost_together(context: AuditContext) -> int:
 
 def spot_checkpoint_hours(context: AuditContext, physics: Physics) -> tuple[float, float]:
     """Return the stall and the full write of a checkpoint that interruptions make necessary; generation has none."""
-    if isinstance(physics, RecomputedReplicas):
+    if not isinstance(physics, RecomputedPhysics):
         return 0.0, 0.0
     saved = float(checkpoint_bytes(physics.setup.inputs.states.trainable, context.stages))
     disk = context.job.storage_gb_per_second * GB
@@ -208,8 +209,7 @@ class RecomputedPolicyRun:
 
 def _basis(context: AuditContext, alone: str) -> str:
     """Return what the market of the plan rests on: of a group of zones, what is known of one and a rule."""
-    zones = len(context.offer.zones)
-    known = alone or "as the offer states it"
+    zones, known = len(context.offer.zones), alone or "as the offer states it"
     return f"{known} in one zone; any of {zones} zones by m^0.7 (prior)" if zones > 1 else alone
 
 
@@ -270,7 +270,7 @@ def _run(context: AuditContext, stages: JobStages, physics: Physics) -> SpotRun:
     stall, write = spot_checkpoint_hours(context, physics)
     notice = offer.spot.notice_seconds if offer.spot else None
     noticed = (offer.spot_notice_seconds if notice is None else notice) or 0.0
-    if isinstance(physics, RecomputedReplicas):  # requests that end within the notice are not lost
+    if not isinstance(physics, RecomputedPhysics):  # requests that end within the notice are not lost
         interval, is_warned = physics.cycle_hours, last_checkpoint_fits(noticed, physics.cycle_hours * HOUR)
     else:
         share = context.values("stages")["interval_share_of_young"]

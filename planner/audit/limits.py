@@ -10,7 +10,6 @@ from planner.audit.chips import unmeasured
 from planner.audit.comparison import Broken, Tolerance, at_most
 from planner.audit.hours import probability_within
 from planner.audit.physics import build_setup
-from planner.audit.replicas.replica_choices import choices_of_replicas
 from planner.audit.shipping.export import is_made, lacking_memory
 from planner.audit.stages import STAGES
 from planner.audit.timetable import gpus_of, idle_hours, machines_of, peak, times_of_plan
@@ -64,6 +63,8 @@ def choices_of_job(context: AuditContext) -> Iterator[Broken]:
         yield from _service(context, offer.managed)
         return
     if isinstance(context.job, InferenceJob):
+        from planner.audit.replicas.replica_choices import choices_of_replicas  # late: what only generation needs
+
         yield from choices_of_replicas(context, context.job)
     else:
         yield from _batch(context)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.audit.replicas.generated_evaluation import answering_seconds, generates, hours_on_machine
 from planner.audit.shipping.export import made_hours, result_gb, sent_hours, separate_export, trained_gb
 from planner.audit.shipping.latents import cached_latents
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
@@ -105,11 +104,16 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
         once = steps * float(stages.goodput_factor(steps, context.machine.instances, 0, context.stages))
         codes = (physics.setup.inputs.states.frozen, physics.setup.inputs.activations.checkpointing)
         seconds = stages.evaluation_seconds(work.evaluated, physics.rate, *codes, context.stages)
-        here = hours_on_machine(context) / early if generates(context) else float(seconds) / HOUR  # prompts in full
+        here = float(seconds) / HOUR
+        if job.stages.answers_prompts:
+            from planner.audit.replicas.generated_evaluation import hours_on_machine  # late: what only generation needs
+
+            here = hours_on_machine(context) / early  # prompts in full
         evaluation = 0.0 if "evaluation" in there else here
         parts = (once, evaluation, _checkpoint_hours(context, physics, once))
     training, evaluation, checkpoints = (one * trials.wall * early for one in parts)
-    once_again, start, uncut = training + evaluation + checkpoints, restart * live, evaluation * generates(context)
+    once_again, start = training + evaluation + checkpoints, restart * live
+    uncut = evaluation * job.stages.answers_prompts
     cached_hours, cached = cached_latents(context, physics)
     prepare, export = (
         _prepare_hours(context, work, raw) + cached_hours,
@@ -240,8 +244,10 @@ def _evaluation(context: AuditContext, work: Workload, offer: Offer) -> tuple[fl
     job, coefficients, active = context.job, context.stages, context.network.active_parameters
     weights, pull = context.architecture.download_gb, context.download_rate_of(offer)
     slot, once = math.inf, 0.0
-    if generates(context):
+    if job.stages.answers_prompts:
         slot = PCIE_BYTES_PER_SECOND[context.library.gpu(offer.card).pcie_gen] if offer.rents_gpus else math.inf
+        from planner.audit.replicas.generated_evaluation import answering_seconds  # late: what only generation needs
+
         answered = answering_seconds(context, offer, 1, ("bf16",)) if offer.rents_gpus else None
         once = math.inf if answered is None else answered + coefficients.compile_seconds
     elif offer.is_cpu:
@@ -257,7 +263,7 @@ def _evaluation(context: AuditContext, work: Workload, offer: Offer) -> tuple[fl
     ready += float(stages.load_seconds(weights * GB, 1, disk, slot, coefficients))
     whole = once * context.trials.work
     moved = weights * (offer.fees.ingress_usd_per_gb or 0.0)
-    cut = 1.0 if generates(context) else job.early_stopping
+    cut = 1.0 if job.stages.answers_prompts else job.early_stopping
     return (ready + whole * cut) / HOUR, (ready + whole) / HOUR, moved
 
 

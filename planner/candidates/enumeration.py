@@ -13,13 +13,10 @@ from planner.candidates.managed_service import find_services
 from planner.candidates.offer_columns import OfferColumns
 from planner.candidates.offer_terms import spot_markets
 from planner.candidates.pricing import are_of, hours_and_table, of_job
-from planner.candidates.replicas.market import market_of
-from planner.candidates.replicas.run_hours import compute_replica_hours
 from planner.candidates.run_hours import RunHours, compute_run_hours
 from planner.candidates.shipping.placement import place_exports
 from planner.candidates.stage_placement import Placement, enumerate_placements
 from planner.configurations.enumeration import JobConfigurations, enumerate_configurations
-from planner.configurations.replicas.enumeration import enumerate_replicas
 from planner.scenario.inference import InferenceJob
 from planner.scenario.job import DEFAULT_CONFIDENCE
 from planner.scenario.stages import Stages, Trials
@@ -93,7 +90,10 @@ def enumerate_candidates(
     before
         Earlier candidates of the job; what still applies is not computed again.
     """
-    market = market_of(job, market)
+    if isinstance(job, InferenceJob):
+        from planner.candidates.replicas.market import market_of  # late: what only generation needs
+
+        market = market_of(job, market)
     physics, run_hours = _reuse_or_compute(job, architecture, market.distinct_machines, library, margins, before)
     earlier = enumerate_placements(job, architecture, physics.shape, market, library)
     placements = (*place_exports(earlier, job, architecture, run_hours, market, library), Placement())
@@ -155,6 +155,8 @@ def _configurations(
 ) -> JobConfigurations:
     """Return the configurations of a job of either form."""
     if isinstance(job, InferenceJob):
+        from planner.configurations.replicas.enumeration import enumerate_replicas  # late: what only generation needs
+
         return enumerate_replicas(job, architecture, machines, library, headroom)
     return enumerate_configurations(job, architecture, machines, library, headroom)
 
@@ -164,6 +166,8 @@ def _hours(
 ) -> RunHours:
     """Return the hours of the configurations of a job of either form."""
     if isinstance(job, InferenceJob):
+        from planner.candidates.replicas.run_hours import compute_replica_hours  # late: what only generation needs
+
         return compute_replica_hours(job, architecture, physics, library, budget_confidence)
     return compute_run_hours(job, architecture, physics, library, budget_confidence)
 

@@ -1,7 +1,4 @@
-"""Hours of the configurations of a job, whatever offer rents the machine, and their uncertainty.
-
-One array element per configuration, or per candidate.
-"""
+"""Hours of configurations or candidates, one array element each, whoever rents out the machine; their uncertainty."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from planner.configurations.grid import evaluated_tokens
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.latents import cached_bytes, latent_gb, latent_seconds
 from planner.configurations.recipe import framework_of
-from planner.configurations.replicas.evaluation import generation_hours
 from planner.configurations.uncertainty import spread_of
 from planner.configurations.written_sizes import export_gb, stage_checkpoint_bytes, trained_gb
 from planner.estimates.preemption import (
@@ -225,8 +221,10 @@ class _RunTimes:
     def evaluation_hours(self) -> Floats:
         """Return the hours of evaluation on the training machine."""
         shape = self.physics.shape
-        generated = generation_hours(self.job, self.architecture, self.physics.ways.machines, self.library)
-        if generated:
+        if self.job.stages.answers_prompts:
+            from planner.configurations.replicas.evaluation import generation_hours  # late: what only generation needs
+
+            generated = generation_hours(self.job, self.architecture, self.physics.ways.machines, self.library)
             return self.of_machine(generated) / self.job.early_stopping  # which leaves out no prompt
         frozen = self.of_recipe([float(one.states.frozen) for one in self.coefficients])
         recomputing = self.of_recipe([float(one.activations.checkpointing) for one in self.coefficients])

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 from planner.candidates.offer_terms import data_egress_usd_per_gb, data_transfer_seconds, disk_rate, download_rate
 from planner.configurations.grid import evaluated_tokens
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of
-from planner.configurations.replicas.evaluation import generating_on
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.estimates.time.data_stages import (
@@ -189,6 +188,8 @@ def _evaluation_seconds(
         return None if rate is None else tokens / rate
     if "one_gpu" not in wanted.on or not offer.rents_gpus or offer.gpus != 1 or offer.usd_per_hour is None:
         return None
+    from planner.configurations.replicas.evaluation import generating_on  # late: what only generation needs
+
     answering = generating_on(job, architecture, offer.card, 1, library, only_16_bits=True)
     return None if answering is None else answering.seconds(1) + stages.compile_seconds
 

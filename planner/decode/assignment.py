@@ -16,7 +16,6 @@ from planner.decode.assignment_parts import (
     techniques_of,
 )
 from planner.decode.fallback import find_fallback
-from planner.decode.generation import build_generation, build_generation_notes
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.notes import age_in_days, build_notes, build_service_notes, is_fed_by_storage
 from planner.decode.probability import deadline_probability
@@ -111,6 +110,11 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
     training = hours - start - math.fsum(stage_hours_of(chosen).values())
     costs = build_costs(chosen, (low, high), policy)
     if isinstance(chosen.job, InferenceJob):
+        from planner.decode.generation import (  # late: what only generation needs
+            build_generation,
+            build_generation_notes,
+        )
+
         vram, generation = build_generation(chosen, limits, library, costs["bill"])
         notes = build_generation_notes(chosen, generation, limits, as_of)
         own: dict[str, Any] = {"vram_gib": vram, "inference": generation, "notes": notes}

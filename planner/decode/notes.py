@@ -90,7 +90,7 @@ def _on_stages(chosen: ChosenCandidate) -> list[str]:
     prepares = job.stages.ingest is not None and float(chosen.candidates.hours.ingest[chosen.row]) > 0
     if prepares and chosen.offer.cpu_cores is None:
         notes.append("CPU cores of the machine unknown: data preparation assumes 8 per GPU")
-    if job.stages.evaluation is not None and job.stages.evaluation.requests is not None:
+    if job.stages.answers_prompts:
         notes.append("evaluation answers prompts with vLLM on 16-bit weights (4-bit where these do not fit)")
     merges = job.stages.export is not None and job.stages.export.needs_work(True) and chosen.recipe.method == "lora"
     if merges and chosen.candidates.placement_of(chosen.row).export is None and chosen.offer.ram_gb is None:

@@ -33,7 +33,7 @@ def line_of(event: Any) -> int:
 def find_marks(text: str) -> Marks:
     """Return the marks of a document that was read without a fault."""
     event_after: Callable[[], Any] = LOADER(text).get_event
-    anchors: dict[str, tuple[Marks, str]] = {}
+    anchors: dict[str | None, tuple[Marks, str]] = {}
 
     def read(event: Any) -> tuple[Marks, str]:
         """Return the marks of the value that begins with an event, and its text as a key."""

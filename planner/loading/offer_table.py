@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from planner.documents.csv_table import CsvTable, first_faults
+from planner.documents.marks import Marks
 from planner.documents.quantities import format_value, parse_date
-from planner.documents.strict_yaml import Document, Marks
+from planner.documents.strict_yaml import Document
 from planner.documents.validation import SYNONYMS, suggest_names, validation_complaints
 from planner.errors import Fault
 from planner.library.reading import CardNames

@@ -9,7 +9,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document, parse_value
+from planner.documents.marks import Marks
+from planner.documents.strict_yaml import Document, KeyPath, parse_document, parse_value
 from planner.errors import Fault, InputError, ScenarioError
 from planner.library.reading import is_config_path
 from planner.loading.defaults import default_name

@@ -250,6 +250,11 @@ class Stages(StrictModel):
         description="How long the kept checkpoints and the result stay on network storage after the run.",
     )
 
+    @property
+    def answers_prompts(self) -> bool:
+        """Whether the evaluation answers prompts."""
+        return self.evaluation is not None and self.evaluation.answers_prompts
+
     def check_work(self, work: Work) -> None:
         """Raise a complaint where a stage does not go with the work of its job."""
         if work.images is None:

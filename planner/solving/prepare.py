@@ -17,7 +17,6 @@ from planner.candidates.shipping.placement import export_fault
 from planner.candidates.stage_placement import no_machine_fault
 from planner.configurations.latents import latent_faults
 from planner.configurations.observed.comparison import impossibility_reason
-from planner.configurations.replicas.checks import prompt_faults, request_faults, run_faults
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.shared_limits import SharedLimits
 from planner.library.reading import read_library
@@ -144,11 +143,12 @@ def _check_terms(
 
 def _check_requests(scenario: Scenario, market: Market, library: Library) -> None:
     """Raise ScenarioError for requests that no machine of the market can hold or that an engine cannot serve."""
-    cards = [card for card in market.cards if card is not None]
-    jobs = [job for job in scenario.jobs if isinstance(job, InferenceJob)]
-    faults = [fault for job in jobs for fault in request_faults(job, library.architecture(job.architecture), cards)]
-    faults += [fault for job in scenario.jobs for fault in prompt_faults(job, library.architecture(job.architecture))]
-    faults += [fault for job in scenario.jobs for fault in latent_faults(job, library.architecture(job.architecture))]
+    faults = [fault for job in scenario.jobs for fault in latent_faults(job, library.architecture(job.architecture))]
+    if any(isinstance(job, InferenceJob) or job.stages.answers_prompts for job in scenario.jobs):
+        from planner.configurations.replicas.checks import generation_faults  # late: what only generation needs
+
+        cards = [card for card in market.cards if card is not None]
+        faults += generation_faults(scenario.jobs, cards, library)
     raise_faults(faults, ScenarioError)
 
 
@@ -157,8 +157,7 @@ def _check_observations(scenario: Scenario, library: Library) -> None:
     faults: list[Fault] = []
     for job in scenario.jobs:
         if isinstance(job, InferenceJob):
-            faults += run_faults(job, library.architecture(job.architecture), library)
-            continue
+            continue  # `generation_faults` has them
         for number, run in enumerate(job.measured):
             what = impossibility_reason(job, run, library.architecture(job.architecture), library)
             if what is not None:

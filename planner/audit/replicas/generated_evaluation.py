@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
 
 
-def generates(context: AuditContext) -> bool:
-    """Return whether the evaluation of the job answers prompts."""
-    wanted = context.job.stages.evaluation
-    return wanted is not None and wanted.requests is not None
-
-
 def answering_seconds(context: AuditContext, offer: Offer, instances: int, forms: tuple[str, ...]) -> float | None:
     """Return the seconds of one run's prompts on machines of an offer; None where no division holds the weights.
 

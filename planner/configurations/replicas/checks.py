@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner.configurations.replicas.recipes import SERVE_ADAPTERS, engines_of, has_kernels, supports
 from planner.errors import Fault
 from planner.library.inference.engines import read_engines
+from planner.scenario.inference import InferenceJob
 from planner.scenario.serving.job import ServeJob
 from planner.units import TERA
 
@@ -14,12 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.scenario.inference import InferenceJob
     from planner.scenario.job import Job
 
 
 MOST_OVER_16_BITS = 4.0
 """Products in 4 bits over those in 16, as the sheets of Blackwell have them: no format is faster."""
+
+
+def generation_faults(jobs: Sequence[Job], gpus: Sequence[GpuSpec], library: Library) -> Iterator[Fault]:
+    """Yield what nothing can do of the prompts of jobs, their measurements, and the test prompts of training jobs."""
+    for job in jobs:
+        architecture = library.architecture(job.architecture)
+        if isinstance(job, InferenceJob):
+            yield from request_faults(job, architecture, gpus)
+            yield from run_faults(job, architecture, library)
+        yield from prompt_faults(job, architecture)
 
 
 def request_faults(job: InferenceJob, architecture: Architecture, gpus: Sequence[GpuSpec]) -> Iterator[Fault]:

@@ -17,7 +17,6 @@ from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import screen
 from planner.configurations.memory_margin import memory_margin
 from planner.configurations.recipe import frameworks_of
-from planner.configurations.replicas.recipes import ALL_BITS
 from planner.formulation.dominance import find_undominated
 from planner.library.techniques import read_techniques
 from planner.records import record
@@ -75,6 +74,8 @@ def unrestricted_techniques(given: Techniques) -> Techniques:
     generation the bits of the weights are freed, and engines stay.
     """
     if isinstance(given, InferenceTechniques):
+        from planner.configurations.replicas.recipes import ALL_BITS  # late: what only generation needs
+
         return given.model_copy(update={} if given.weight_format else {"weight_bits": ALL_BITS})
     table, listed = read_techniques(), {}
     for field in ("optimizer", "offload"):
