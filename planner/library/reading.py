@@ -77,19 +77,19 @@ class CardNames:
         return f"did you mean {' or '.join(names)}?" if names else f"known: {', '.join(self.names)}"
 
 
-class Calibrations(Mapping[str, Calibration]):
-    """Sets of coefficients by name, each read when it is first asked for: those of generation are half of them all."""
+class Cards(Mapping[str, _Card]):
+    """The cards of a folder by name, each read when it is first asked for: a plan needs a third of them."""
 
-    def __init__(self, folder: Path) -> None:
-        self._paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-        self._read: dict[str, Calibration] = {}
+    def __init__(self, folder: Path, kind: type[_Card]) -> None:
+        self._kind, self._paths = kind, {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+        self._read: dict[str, _Card] = {}
 
-    def __getitem__(self, name: str) -> Calibration:
-        """Return a set of coefficients; KeyError where there is none, LibraryError with every fault of its file."""
+    def __getitem__(self, name: str) -> _Card:
+        """Return a card; KeyError where there is none, LibraryError with every fault of its file."""
         if name not in self._read:
             faults: list[Fault] = []
             with collect_faults(faults):
-                self._read |= _validated(self._paths[name], read_shipped(self._paths[name]), Calibration, faults)
+                self._read |= _validated(self._paths[name], read_shipped(self._paths[name]), self._kind, faults)
             raise_faults(faults, LibraryError)
         return self._read[name]
 
@@ -110,17 +110,15 @@ def architecture_names() -> tuple[str, ...]:
 def read_library(architectures: Iterable[str] | None = None) -> Library:
     """Read everything under `models/`; if `architectures` is given, only those (name, alias or config.json path).
 
-    Raises `LibraryError` with every fault of every card that is read. Coefficients are read when they are asked for,
-    except where everything is.
+    Raises `LibraryError` with every fault of every card that is read. GPUs and coefficients are read when they are
+    asked for, except where everything is.
     """
     faults: list[Fault] = []
     models = data_folder("models")
     chosen = _read_architectures(architectures, faults)
-    gpus = _read_folder(models / "gpus", GpuSpec, faults)
-    calibrations = Calibrations(models / "calibration")
-    for name in calibrations if architectures is None else ():
-        with collect_faults(faults):
-            calibrations[name]
+    gpus, calibrations = Cards(models / "gpus", GpuSpec), Cards(models / "calibration", Calibration)
+    for cards in (gpus, calibrations) if architectures is None else ():
+        _read_all(cards, faults)
     raise_faults(faults, LibraryError)
     return Library(architectures=chosen, gpus=gpus, calibrations=calibrations)
 
@@ -128,7 +126,7 @@ def read_library(architectures: Iterable[str] | None = None) -> Library:
 def _read_architectures(wanted: Iterable[str] | None, faults: list[Fault]) -> dict[str, Architecture]:
     folder = data_folder("models") / "architectures"
     if wanted is None:
-        return _read_folder(folder, Architecture, faults)
+        return _read_all(Cards(folder, Architecture), faults)
     names = CardNames("architectures")
     found: dict[str, Architecture] = {}
     for name in dict.fromkeys(wanted):
@@ -212,18 +210,12 @@ def config_architecture(document: JsonDocument, name: str) -> Architecture:
         ) from None
 
 
-def _read_folder(folder: Path, kind: type[_Card], faults: list[Fault]) -> dict[str, _Card]:
+def _read_all(cards: Cards[_Card], faults: list[Fault]) -> dict[str, _Card]:
+    """Return the cards of a folder that have no fault."""
     found: dict[str, _Card] = {}
-    for path, document in _documents(folder, faults):
-        found |= _validated(path, document, kind, faults)
-    return found
-
-
-def _documents(folder: Path, faults: list[Fault]) -> list[tuple[Path, Document]]:
-    found = []
-    for path in sorted(folder.glob("*.yaml")):
+    for name in cards:
         with collect_faults(faults):
-            found.append((path, read_shipped(path)))
+            found[name] = cards[name]
     return found
 
 

@@ -260,8 +260,8 @@ class Library(Card):
     """Everything under `models/`, by name."""
 
     architectures: dict[str, Architecture] = {}
-    gpus: dict[str, GpuSpec] = {}
-    calibrations: SkipValidation[Mapping[str, Calibration]] = {}  # read when they are asked for
+    gpus: SkipValidation[Mapping[str, GpuSpec]] = {}  # which are read when they are asked for
+    calibrations: SkipValidation[Mapping[str, Calibration]] = {}
     techniques: TechniqueTable = Field(default_factory=read_techniques)
 
     def architecture(self, name_or_alias: str) -> Architecture:
@@ -281,7 +281,7 @@ _Found = TypeVar("_Found", Architecture, GpuSpec)
 
 
 def _find(
-    cards: dict[str, _Found], wanted: str, noun: str, otherwise: Callable[[str, dict[str, str]], str | None]
+    cards: Mapping[str, _Found], wanted: str, noun: str, otherwise: Callable[[str, dict[str, str]], str | None]
 ) -> _Found:
     if wanted in cards:
         return cards[wanted]
