@@ -117,8 +117,9 @@ def read_library(architectures: Iterable[str] | None = None) -> Library:
     models = data_folder("models")
     chosen = _read_architectures(architectures, faults)
     gpus, calibrations = Cards(models / "gpus", GpuSpec), Cards(models / "calibration", Calibration)
-    for cards in (gpus, calibrations) if architectures is None else ():
-        _read_all(cards, faults)
+    if architectures is None:
+        _read_all(gpus, faults)
+        _read_all(calibrations, faults)
     raise_faults(faults, LibraryError)
     return Library(architectures=chosen, gpus=gpus, calibrations=calibrations)
 
