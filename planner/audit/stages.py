@@ -102,14 +102,7 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
     else:
         steps = work.steps * physics.step_seconds / HOUR
         once = steps * float(stages.goodput_factor(steps, context.machine.instances, 0, context.stages))
-        codes = (physics.setup.inputs.states.frozen, physics.setup.inputs.activations.checkpointing)
-        seconds = stages.evaluation_seconds(work.evaluated, physics.rate, *codes, context.stages)
-        here = float(seconds) / HOUR
-        if job.stages.answers_prompts:
-            from planner.audit.replicas.generated_evaluation import hours_on_machine  # late: what only generation needs
-
-            here = hours_on_machine(context) / early  # prompts in full
-        evaluation = 0.0 if "evaluation" in there else here
+        evaluation = 0.0 if "evaluation" in there else _evaluation_hours(context, physics)
         parts = (once, evaluation, _checkpoint_hours(context, physics, once))
     training, evaluation, checkpoints = (one * trials.wall * early for one in parts)
     once_again, start = training + evaluation + checkpoints, restart * live
@@ -145,6 +138,17 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
         result_gb=0.0 if is_made_elsewhere else sent,
         kept_gb=kept,
     )
+
+
+def _evaluation_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
+    """Return the hours of evaluation on the machine that trains; what it answers is not cut by early stopping."""
+    if context.job.stages.answers_prompts:
+        from planner.audit.replicas.generated_evaluation import hours_on_machine  # late: what only generation needs
+
+        return hours_on_machine(context) / context.job.early_stopping
+    codes = (physics.setup.inputs.states.frozen, physics.setup.inputs.activations.checkpointing)
+    seconds = stages.evaluation_seconds(physics.setup.work.evaluated, physics.rate, *codes, context.stages)
+    return float(seconds) / HOUR
 
 
 def _data_on_machine(context: AuditContext, work: Workload, is_elsewhere: bool) -> tuple[float, float, float]:

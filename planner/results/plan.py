@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from planner.documents.deferred import Deferred
+from planner.deferred import Deferred
 from planner.errors import NoPlanError
 from planner.results.choices.model import ModelChoice
 from planner.results.html import html_table, plan_picture

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from planner.documents.deferred import Deferred
+from planner.deferred import Deferred
 from planner.documents.quantities import (
     Hours,
     NotNegative,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from planner.documents.deferred import Deferred
+from planner.deferred import Deferred
 from planner.documents.quantities import NotNegative, Positive, Price, Text, WholeNumber, validation_error
 from planner.scenario.ownership.machines import Buy, Horizon, Own
 from planner.scenario.payment import Commitment, Managed, StockStatus, Terms, Tier

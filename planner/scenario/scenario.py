@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from planner.documents.deferred import Deferred
+from planner.deferred import Deferred
 from planner.documents.instants import parse_instant
 from planner.documents.quantities import (
     Currency,

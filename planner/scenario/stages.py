@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from planner.documents.deferred import Deferred
+from planner.deferred import Deferred
 from planner.documents.quantities import (
     MAX_GB,
     Count,

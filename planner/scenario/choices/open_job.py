@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from planner.documents.deferred import Deferred
+from planner.deferred import Deferred
 from planner.documents.quantities import (
     Count,
     OneOrMany,

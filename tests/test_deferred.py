@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Discriminator, Field, Tag, ValidationError
 
-from planner.documents.deferred import Deferred
+from planner.deferred import Deferred
 from planner.documents.quantities import StrictModel
 
 
