@@ -71,20 +71,17 @@ class Between:
         """Prepare the places; `sources` are the rows (of `rows`) that the rows of the interpolation read."""
         batch, _, points = lerp.low.shape
         row = np.arange(batch)[:, None, None] * rows + np.array(sources)[None, :, None]
-        low = row * points + lerp.low
-        self._low: Integers = low
-        self._high: Integers = low + 1
+        low = np.arange(counts)[:, None, None, None] * (batch * rows * points) + row * points + lerp.low
+        self._places: Integers = np.stack([low, low + 1])
         self._part = lerp.part
         # Two whole arrays: numpy takes thrice as long where the rows of an array of few runs do not follow each other.
-        self.values = np.empty((counts, *low.shape))
-        self._upper = np.empty_like(self.values)
+        self._ends = np.empty(self._places.shape)
+        self.values, self._upper = self._ends
 
     def of(self, values: Floats) -> Floats:
         """Return the values between those of (counts, b, rows, slack); the array is that of the next call."""
-        flat = values.reshape(len(values), -1)
         # No place lies outside; "clip" spares the copy that a check needs.
-        flat.take(self._low, axis=1, out=self.values, mode="clip")
-        flat.take(self._high, axis=1, out=self._upper, mode="clip")
+        values.reshape(-1).take(self._places, out=self._ends, mode="clip")
         self._upper -= self.values
         self._upper *= self._part
         self.values += self._upper
