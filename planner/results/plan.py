@@ -4,15 +4,13 @@ Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, un
 """
 
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from planner.deferred import Deferred
+from planner.deferred import Deferred, later
 from planner.errors import NoPlanError
-from planner.results.choices.model import ModelChoice
 from planner.results.html import html_table, plan_picture
-from planner.results.inference import BulkGeneration
 from planner.results.plan_parts import (
     Baseline,
     BillItem,
@@ -32,14 +30,21 @@ from planner.results.plan_parts import (
     Techniques,
     Vram,
 )
-from planner.results.serving.fleet import Service
 from planner.results.stages.parts import DataPath, ExportedResult
 from planner.results.ways.considered import CandidateCounts, Infeasible
 from planner.results.ways.ways import FurtherWay, Purchase
 
+if TYPE_CHECKING:
+    from planner.results.choices.model import ModelChoice
+    from planner.results.inference import BulkGeneration
+    from planner.results.serving.fleet import Service
+else:  # most plans have none of these
+    ModelChoice = later("planner.results.choices.model", "ModelChoice")
+    BulkGeneration = later("planner.results.inference", "BulkGeneration")
+    Service = later("planner.results.serving.fleet", "Service")
+
 NOT_OF_ALL = ("inference", "purchase", "fallbacks", "lead_hours", "data_path", "export", "model")
 """Parts of an assignment that most jobs do not have; they are left out of its JSON then."""
-
 Status = Literal["optimal", "feasible", "infeasible", "no_plan"]
 
 
@@ -126,9 +131,9 @@ class Assignment(Part):
     data_path: Deferred[DataPath] | None = None
     """None of generation, services and observed runs."""
     export: Deferred[ExportedResult] | None = None
-    inference: Deferred[BulkGeneration] | None = None
+    inference: BulkGeneration | None = None
     """Of a job of generation."""
-    model: Deferred[ModelChoice] | None = None
+    model: ModelChoice | None = None
     """What was chosen of a job that left its model, its tokens or its batch open."""
     lead_hours: float = 0.0
     """Hours from the order to the machine, before which the job cannot start."""
@@ -173,9 +178,8 @@ class Assignment(Part):
     @property
     def has_fallback(self) -> bool:
         """Return whether the run can move to on demand if spot is not available."""
-        if self.spot is not None:
-            return True
-        return self.spot_share < 1 or any(line.item == "move to on demand" for line in self.bill)
+        moves = any(line.item == "move to on demand" for line in self.bill)
+        return self.spot is not None or self.spot_share < 1 or moves
 
 
 def plan_figures(jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...] = ()) -> dict[str, Any]:
@@ -240,7 +244,7 @@ class Plan(Part):
     """Date and time that hours count from; empty if the scenario states none."""
     warnings: tuple[str, ...] = ()
     inputs: Inputs | None = None
-    services: tuple[Deferred[Service], ...] = ()
+    services: tuple[Service, ...] = ()
     """Fleets by the hour; in JSON they stand among the jobs."""
     shared_bound_usd: float | None = None
     """Least dollars of services that share a limit; None where the sum of their bounds holds."""
@@ -285,13 +289,12 @@ class Plan(Part):
             for job in self.jobs
         ]
         bill = [(job.name, line.item, f"${line.usd:,.2f}") for job in self.jobs for line in job.bill]
-        plan = html_table(f"{self.scenario}: {self.status}{figures}", header, rows)
-        bill_table = html_table("bill", ("job", "item", "dollars"), bill) if bill else ""
-        return plan_picture(self.jobs, self.is_timetable) + plan + bill_table
+        tables = html_table(f"{self.scenario}: {self.status}{figures}", header, rows)
+        tables += html_table("bill", ("job", "item", "dollars"), bill) if bill else ""
+        return plan_picture(self.jobs, self.is_timetable) + tables
 
     def assignment(self, job: str) -> Assignment:
         """Return the assignment of a job; NoPlanError if it has none."""
-        for assignment in self.jobs:
-            if assignment.name == job:
-                return assignment
+        if found := [one for one in self.jobs if one.name == job]:
+            return found[0]
         raise NoPlanError(f"no plan for {job!r}: the scenario is {self.status}")

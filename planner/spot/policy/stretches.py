@@ -76,7 +76,8 @@ class Between:
         self._part = lerp.part
         # Two whole arrays: numpy takes thrice as long where the rows of an array of few runs do not follow each other.
         self._ends = np.empty(self._places.shape)
-        self.values, self._upper = self._ends
+        self.values: Floats = self._ends[0]
+        self._upper = self._ends[1]
 
     def of(self, values: Floats) -> Floats:
         """Return the values between those of (counts, b, rows, slack); the array is that of the next call."""
