@@ -138,13 +138,14 @@ def memory_sigmas(values: Mapping[str, float], row: Row, found: Configuration) -
 
     The spread of the accounting, times a factor of the number of GPUs and one of the method (1 where none is listed).
     Transformers, one GPU, LoRA: `sigma_allocated` 0.08 x `sigma_one_gpu` 0.75 x `sigma_lora` 0.9 = 0.054.
+    Tails are no lighter than a normal's, as in speed, so that the 95 % range always holds that of 68 %.
     """
     accounting, *factors = memory_classes(row, found)
     display, tail = (
         math.prod((values.get(f"{kind}_{name}", 1.0) for name in factors), start=values[f"{kind}_{accounting}"])
         for kind in ("sigma", "sigma_tail")
     )
-    return display, tail
+    return display, max(display, tail)
 
 
 class Predictor:

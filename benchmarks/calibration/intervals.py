@@ -140,7 +140,7 @@ def time_spreads(
     values = {key.removeprefix(prefix): value for key, value in fixed.items() if key.startswith(prefix)}
     if not honest or not known or not unknown:
         return {prefix + key: value for key, value in values.items()}
-    first, *others = (_Side.of(rows, library, evidence) for rows in (honest, known, unknown))
+    first, *others = (Side.of(rows, library, evidence) for rows in (honest, known, unknown))
     profiles = [*profile_classes(library), "unknown"]
     for which, (suffix, share, reach) in enumerate(MEASURES):
         everything = weighted_quantile(np.abs(first.rows.errors), share, first.weights) / reach
@@ -168,7 +168,7 @@ def _believed(name: str, suffix: str, everything: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Side:
+class Side:
     """Rows with their weights, and which of them belong to each class, with the share that they have in its number."""
 
     rows: Timed
@@ -177,7 +177,8 @@ class _Side:
     believed: dict[str, float]
 
     @classmethod
-    def of(cls, predictions: Sequence[Prediction], library: Library, evidence: Evidence) -> _Side:
+    def of(cls, predictions: Sequence[Prediction], library: Library, evidence: Evidence) -> Side:
+        """Return the rows of predictions that have a speed, and the classes that some of them belong to."""
         rows = Timed.of(predictions, library)
         classes = {name: members for name, members in rows.classes().items() if members.any()}
         believed = {
