@@ -133,7 +133,7 @@ def upper_sigmas(
 
     A framework that fits have seen is drawn towards all that they have seen; what is documented towards frameworks
     other than Transformers that they have not. One without a measured peak has the spread that its verdicts leave, an
-    unknown one that of a further group.
+    unknown one that of a further group, drawn towards the documented ones.
     What is less well known is no more certain: at least as wide as all that were seen, the unknown as the documented.
     """
     profiled = [p for p in _measured(known) if _class_of(p) is None]
@@ -145,7 +145,9 @@ def upper_sigmas(
     believed = evidence.believed(_measured(documented))
     drawn = believed * _reach(_all_errors(documented, evidence)) if documented else 0.0
     found["documented"] = max(drawn + (1.0 - believed) * _reach(_all_errors(strange, evidence)), everything)
-    found["unknown"] = max(_reach_of_new(_measured(unknown), evidence), found["documented"])
+    believed = evidence.believed(_measured(unknown))
+    drawn = believed * _reach_of_new(_measured(unknown), evidence) + (1.0 - believed) * found["documented"]
+    found["unknown"] = max(drawn, found["documented"])
     for name, own in _own(others, library).items():
         believed = evidence.believed(own)
         found[name] = believed * _reach(_exact(own, evidence)) + (1.0 - believed) * everything
