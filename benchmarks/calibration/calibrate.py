@@ -22,6 +22,7 @@ from benchmarks.calibration.files import Found, write_calibration
 from benchmarks.calibration.fitting import of_kernels
 from benchmarks.calibration.held_out import FILES, Table, counts, folds, parts_judged, split_predictions, spreads
 from benchmarks.calibration.intervals import estimated_keys
+from benchmarks.calibration.memory_intervals import FACTORS
 from benchmarks.calibration.targets import beaten
 from benchmarks.calibration.text import text_of
 from benchmarks.calibration.traced import key_of
@@ -86,7 +87,8 @@ def calibration(table: Table) -> dict[str, Found]:
         if not key.startswith(tuple(files)):
             continue
         source = UPPER_SOURCE if key_of("memory", "sigma_over_") in key else LEFT_OUT_SOURCE
-        found[key] = Found(stated[key], None, None, "measured", source, None if key in table.fixed else "ln")
+        unit = "1" if key.endswith(FACTORS) else "ln"
+        found[key] = Found(stated[key], None, None, "measured", source, None if key in table.fixed else unit)
     return found
 
 

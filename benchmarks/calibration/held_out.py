@@ -212,17 +212,19 @@ def spreads(table: Table, parts: Sequence[Part], of_sources: bool, inner: Sequen
     """
     named = [p for part in parts for p in part.named.values()]
     strange = [(i, part) for part in parts for i in part.strangers]
-    forgotten = [part.forgotten[i] for i, part in strange]
-    forgotten = forgotten or [p for part in parts for p in part.forgotten.values()]
+    everybody = [p for part in parts for p in part.forgotten.values()]
+    forgotten = [part.forgotten[i] for i, part in strange] or everybody
     evidence = Evidence(of_sources=of_sources)
     there = {i for i, _ in strange}
     known = [p for part in parts for i, p in part.named.items() if i not in there]
     known += [part.named[i] for part in inner for i in part.named if i in there and i not in part.strangers]
-    several = (named, known, [part.named[i] for i, part in strange], forgotten)
+    honest = [p for part in parts for p in part.honest()]
+    several = (honest, named, known, [part.named[i] for i, part in strange], forgotten)
     judged_rows = JudgedRows(*([p for p in rows if counts(p, "memory") or _judges(p)] for rows in several))
-    timed = ([p for p in rows if counts(p, "throughput")] for rows in (named, forgotten))
+    of_each = (honest, named, forgotten, everybody)
+    timed, by_name, without, all_without = ([p for p in rows if counts(p, "throughput")] for rows in of_each)
     return {
-        **time_spreads(*timed, table.fixed, table.library, evidence),
+        **time_spreads(timed, by_name, without or all_without, table.fixed, table.library, evidence),
         **memory_spreads(judged_rows, table.library, evidence),
     }
 

@@ -1,8 +1,8 @@
 """How far off estimates are on rows that no fit has seen, turned into the spreads that the estimates state.
 
-Each class of rows (a profile, a card, a size) gets the 68th and 95th percentile of its |ln(measured / predicted)|,
-drawn towards those of all rows as far as its own are little evidence. Since an estimate takes the largest class that
-applies, all classes are then scaled by one factor, so that the ranges hold the shares of MEASURES.
+An estimate takes the largest class that applies (a profile, a card, a size) and adds what is not known. So the number
+of each class, and of what is added, is put where the ranges of its rows hold the shares of MEASURES given all others,
+in turn until all have settled, and drawn towards what is believed as far as its rows are little evidence.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ _BELIEVED = {"mixture.sigma": 0.5, "mixture.sigma_tail": 0.53, "V100-16GB.sigma"
 
 Mixtures of experts on other frameworks were off by up to five times; who published most runs on V100 warns of 40 %.
 """
+ADDED = {"efficiency_prior": (0.12, 0.08, 0.2), "network_unknown": (0.2, 0.1, 0.4)}
+"""What is added to the largest class: what was judged before any run, and its bounds, which the number keeps.
+
+Publishers who do not state their network mostly have a fast one, so their rows alone would say too little.
+"""
+PASSES, HALVINGS = 5, 15
+"""Passes over all classes, and steps to find each number within 1 %."""
 _JUDGED = ("observed", "offload")
 """Classes that no rows inform."""
 _FILE = "uncertainty"
@@ -52,7 +59,7 @@ class Timed:
     nodes: Floats
     tokens: Floats  # per micro-batch
     mixture: Floats
-    efficiency: Floats  # what the evidence of the card adds, ln
+    bases: tuple[str, ...]  # what the efficiency of the card rests on
     network_unknown: Floats
     shape_unknown: Floats
 
@@ -60,7 +67,6 @@ class Timed:
     def of(cls, predictions: Sequence[Prediction], library: Library) -> Timed:
         """Return the rows of the predictions that have a speed."""
         found: dict[str, list[Any]] = {name: [] for name in cls.__dataclass_fields__}
-        spreads = library.calibrations["uncertainty"].values
         for p in predictions:
             setup = p.configuration
             assert setup is not None and setup.host is not None and p.speed is not None
@@ -72,20 +78,22 @@ class Timed:
             found["nodes"].append(math.ceil(setup.layout.gpus / setup.layout.gpus_per_node))
             found["tokens"].append(setup.layout.micro_batch * setup.layout.sequence)
             found["mixture"].append(setup.network.experts > 0 or bool(setup.states.host_optimizer))
-            found["efficiency"].append(efficiency_sigma(spreads, setup.host.efficiency_basis))
+            found["bases"].append(setup.host.efficiency_basis)
             found["network_unknown"].append(setup.host.network_unknown)
             found["shape_unknown"].append(not setup.network.shape_known)
-        profiles, cards = tuple(found.pop("profiles")), tuple(found.pop("cards"))
+        profiles, cards, bases = (tuple(found.pop(name)) for name in ("profiles", "cards", "bases"))
         numbers = {name: np.array(values, dtype=float) for name, values in found.items()}
-        return cls(profiles=profiles, cards=cards, **numbers)
+        return cls(profiles=profiles, cards=cards, bases=bases, **numbers)
 
     def sigmas(self, values: Mapping[str, float]) -> Sigmas:
         """Return the spreads that the estimate states with these numbers of uncertainty.yaml (bare keys)."""
 
         def column(names: Sequence[str]) -> Sigmas:
-            classes = [class_sigmas(values, name) for name in names]
-            return Sigmas(*(np.array([one[i] for one in classes]) for i in (0, 1)))
+            each, places = np.unique(names, return_inverse=True)
+            classes = [class_sigmas(values, name) for name in each.tolist()]
+            return Sigmas(*(np.array([one[i] for one in classes])[places] for i in (0, 1)))
 
+        added = {basis: efficiency_sigma(values, basis) for basis in set(self.bases)}
         found = time_sigmas(
             values,
             column(self.profiles),
@@ -94,7 +102,7 @@ class Timed:
             self.nodes,
             self.tokens,
             mixture=self.mixture,
-            efficiency=self.efficiency,
+            efficiency=np.array([added[basis] for basis in self.bases]),
             network_unknown=self.network_unknown,
             shape_unknown=self.shape_unknown,
         )
@@ -109,10 +117,13 @@ class Timed:
         found["several_nodes"] = self.nodes > 1
         found["mixture"] = self.mixture > 0
         found["few_tokens"] = self.tokens < FEW_TOKENS
+        found["efficiency_prior"] = np.array([basis not in ("measured", "kernels") for basis in self.bases])
+        found["network_unknown"] = (self.nodes > 1) & (self.network_unknown > 0)
         return found
 
 
 def time_spreads(
+    honest: Sequence[Prediction],
     known: Sequence[Prediction],
     unknown: Sequence[Prediction],
     fixed: Mapping[str, float],
@@ -121,40 +132,86 @@ def time_spreads(
 ) -> dict[str, float]:
     """Return the numbers of uncertainty.yaml by full key, from rows judged by fits that have not seen them.
 
-    `unknown` are the same rows with their framework forgotten; `fixed` holds what is not estimated, and all of it
+    `honest` rows have a framework that the fit has, or none; `known` are all with their framework named, `unknown` with
+    it forgotten. These tell the classes that no honest row has. `fixed` holds what is not estimated, and all of it
     where there are no rows.
     """
     prefix = key_of(_FILE, "")
     values = {key.removeprefix(prefix): value for key, value in fixed.items() if key.startswith(prefix)}
-    if not known or not unknown:
+    if not honest or not known or not unknown:
         return {prefix + key: value for key, value in values.items()}
-    rows = Timed.of(known, library)
-    size, weights = np.abs(rows.errors), evidence.weights(known)
-    none = np.zeros(size.shape, dtype=bool)
-    groups = {name: none for name in profile_classes(library)} | rows.classes()
+    first, *others = (Side.of(rows, library, evidence) for rows in (honest, known, unknown))
+    profiles = [*profile_classes(library), "unknown"]
     for which, (suffix, share, reach) in enumerate(MEASURES):
-        everything = weighted_quantile(size, share, weights) / reach
-        for name, members in groups.items():
-            own = weighted_quantile(size[members], share, weights[members]) / reach
-            believed = evidence.believed([p for p, there in zip(known, members, strict=True) if there])
-            drawn = believed * own + (1.0 - believed) * _BELIEVED.get(f"{name}.{suffix}", everything)
-            for written in _CARDS.get(name, (name,)):
-                # Tails are no lighter than a normal's: few rows of one source may all be off alike.
-                values[f"{written}.{suffix}"] = max(drawn, values[f"{written}.sigma"]) if which else drawn
-        scaled = [f"{name}.{suffix}" for names in groups for name in _CARDS.get(names, (names,))]
-        _scale(values, scaled, rows, weights, which)
-        forgotten = Timed.of(unknown, library)
-        its_weights = evidence.weights(unknown)
-        values[f"unknown.{suffix}"] = weighted_quantile(np.abs(forgotten.errors), share, its_weights) / reach
-        # Never less than its own: where sizes have wider classes the rest of its rows would be left without any.
-        _scale(values, [f"unknown.{suffix}"], forgotten, its_weights, which, least=1.0)
+        everything = weighted_quantile(np.abs(first.rows.errors), share, first.weights) / reach
+        settled = [name for name in first.classes if which == 0 or name not in ADDED]
+        for name in dict.fromkeys((*profiles, *settled)):
+            values |= dict.fromkeys(_keys(name, suffix), _believed(name, suffix, everything))
+        for _ in range(PASSES):
+            for name in settled:
+                first.settle(values, name, which, _believed(name, suffix, everything))
+        for side in others:
+            for name in [name for name in profiles if name in side.classes and name not in first.classes]:
+                side.settle(values, name, which, everything)
     values |= _differences(known)
     return {prefix + key: value for key, value in values.items()}
 
 
+def _keys(name: str, suffix: str) -> list[str]:
+    """Return where the number of a class is written."""
+    return [name] if name in ADDED else [f"{written}.{suffix}" for written in _CARDS.get(name, (name,))]
+
+
+def _believed(name: str, suffix: str, everything: float) -> float:
+    """Return what the number of a class is drawn towards."""
+    return ADDED[name][0] if name in ADDED else _BELIEVED.get(f"{name}.{suffix}", everything)
+
+
+@dataclass(frozen=True)
+class Side:
+    """Rows with their weights, and which of them belong to each class, with the share that they have in its number."""
+
+    rows: Timed
+    weights: Floats
+    classes: dict[str, NDArray[np.bool_]]
+    believed: dict[str, float]
+
+    @classmethod
+    def of(cls, predictions: Sequence[Prediction], library: Library, evidence: Evidence) -> Side:
+        """Return the rows of predictions that have a speed, and the classes that some of them belong to."""
+        rows = Timed.of(predictions, library)
+        classes = {name: members for name, members in rows.classes().items() if members.any()}
+        believed = {
+            name: evidence.believed([p for p, there in zip(predictions, members, strict=True) if there])
+            for name, members in classes.items()
+        }
+        return cls(rows, evidence.weights(predictions), classes, believed)
+
+    def settle(self, values: dict[str, float], name: str, which: int, prior: float) -> None:
+        """Put the number of a class where its rows are covered as asked, all other numbers as they are.
+
+        It is drawn towards what is believed, in ln, as far as its rows say little. Tails are no lighter than a
+        normal's: few rows of one source may all be off alike.
+        """
+        suffix, share, reach = MEASURES[which]
+        members, keys = self.classes[name], _keys(name, suffix)
+
+        def covered(number: float) -> bool:
+            values.update(dict.fromkeys(keys, number))
+            within = np.abs(self.rows.errors) <= reach * self.rows.sigmas(values)[which]
+            return float(np.average(within[members], weights=self.weights[members])) >= share
+
+        number = prior * (_bisect(covered, prior) / prior) ** self.believed[name]
+        if name in ADDED:
+            _, low, high = ADDED[name]
+            number = min(max(number, low), high)
+        for key in keys:
+            values[key] = max(number, values[key.replace(".sigma_tail", ".sigma")]) if which else number
+
+
 def estimated_keys(values: Iterable[str]) -> list[str]:
     """Return those of the full keys that `time_spreads` and `memory_spreads` estimate; the rest is judgement."""
-    found = [key for key in values if re.search(r"sigma|difference|known_share", key)]
+    found = [key for key in values if re.search(r"sigma|difference|known_share|efficiency_prior|network_unknown", key)]
     return [key for key in found if key.partition(":")[2].partition(".")[0] not in _JUDGED]
 
 
@@ -164,27 +221,13 @@ def profile_classes(library: Library) -> list[str]:
     return list(dict.fromkeys(facts.kernels for facts in table.values() if not facts.unknown))
 
 
-def _scale(
-    values: dict[str, float], keys: Sequence[str], rows: Timed, weights: Floats, which: int, least: float = 0.2
-) -> None:
-    """Multiply these keys by the factor, `least` or more, with which the range covers its share of the rows."""
-    _, share, reach = MEASURES[which]
-    before = {key: values[key] for key in keys}
-
-    def covered(factor: float) -> float:
-        values.update({key: value * factor for key, value in before.items()})
-        within = np.abs(rows.errors) <= reach * rows.sigmas(values)[which]
-        return float(np.average(within, weights=weights))
-
-    _bisect(covered, share, least)
-
-
-def _bisect(covered: Callable[[float], float], share: float, low: float = 0.2, high: float = 5.0) -> None:
-    """Leave `covered` at the smallest factor in (low, high) that reaches `share`."""
-    for _ in range(30):
+def _bisect(covered: Callable[[float], bool], prior: float) -> float:
+    """Return the smallest number, between a fifth and five times `prior`, with which enough rows are covered."""
+    low, high = prior / 5.0, prior * 5.0
+    for _ in range(HALVINGS):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if covered(middle) >= share else (middle, high)
-    covered(high)
+        low, high = (low, middle) if covered(middle) else (middle, high)
+    return high
 
 
 def _differences(known: Sequence[Prediction]) -> dict[str, float]:

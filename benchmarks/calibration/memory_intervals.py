@@ -13,28 +13,35 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.accuracy.predictions import KNOWN_SHARES, USUAL_CONFIDENCE, Prediction
-from benchmarks.calibration.evidence import MEASURES, Evidence, quantile_of_new_group, weighted_quantile
+from benchmarks.accuracy.predictions import (
+    KNOWN_SHARES,
+    USUAL_CONFIDENCE,
+    USUAL_FRAMEWORKS,
+    Prediction,
+    memory_classes,
+    memory_sigmas,
+)
+from benchmarks.calibration.evidence import MEASURES, Evidence, class_factors, quantile_of_new_group, weighted_quantile
 from benchmarks.calibration.traced import key_of
 from benchmarks.calibration.verdicts import Errors, errors_of, expected_errors, groups_of, has_verdict, scatter_of
 from planner.arrays import Floats
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, MemorySpread, memory_spread
 from planner.library.schema import Library
 
-USUAL_FRAMEWORKS = ("hf", "hf-fused")
-"""The byte accounting of Transformers is known best: these are told apart by what was measured, not by name."""
+FACTORS = ("one_gpu", "several_gpus", "full", "lora", "quantised")
+"""Classes of the number of GPUs and of the method, which are factors on the spread of an accounting."""
 _UPPER = NormalDist().inv_cdf(USUAL_CONFIDENCE)
 """Deviations of the normal at the confidence at which spreads of the upper side are taken."""
 LEAST_LEFT = 1e-3
 """Of a measured figure, what is at least taken as uncertain."""
-Groups = Mapping[str, tuple[Sequence[Prediction], Sequence[Prediction]]]
-"""By class: its rows, and those that it is drawn towards."""
 
 
 class JudgedRows(NamedTuple):
     """Rows that a fit without them has judged, measured or with a verdict alone."""
 
+    honest: Sequence[Prediction]  # as somebody could have predicted them who had not seen them
     named: Sequence[Prediction]  # with their framework named, whether the fit has other rows of it or not
     known: Sequence[Prediction]  # by a fit that has
     strangers: Sequence[Prediction]  # by a fit that has none: what documentation is worth
@@ -44,8 +51,9 @@ class JudgedRows(NamedTuple):
 def memory_spreads(rows: JudgedRows, library: Library, evidence: Evidence) -> dict[str, float]:
     """Return the spreads and known shares by full key; nothing where there are no rows.
 
-    By kind of figure for Transformers, by name for each other profiled framework, together for those that are
-    documented and were not measured.
+    A spread is a product of class factors of the honest rows: of the accounting (by kind of figure for Transformers, by
+    name for each other profiled framework, together for those that are documented and were not measured), of the number
+    of GPUs and of the method.
     """
     profiled = [p for p in _measured(rows.named) if p.configuration is not None and p.configuration.profiled]
     unknown = _measured(rows.forgotten)
@@ -53,20 +61,65 @@ def memory_spreads(rows: JudgedRows, library: Library, evidence: Evidence) -> di
         return {}
     share, share_unknown = (likeliest_share(some, evidence) for some in (profiled, unknown))
     profiled, unknown = _with_share(profiled, share), _with_share(unknown, share_unknown)
-    usual, others = _by_accounting(profiled)
-    allocated = [p for p in usual if p.row.peak_kind == "allocated"]
-    documented = _with_share([p for p in _measured(rows.named) if _class_of(p) == "documented"], share)
-    groups = {"allocated": (allocated, usual), "reserved": ([p for p in usual if p not in allocated], usual)}
-    groups |= {name: (own, others) for name, own in _own(others, library).items()}
-    groups |= {"documented": (documented, others), "unknown": (unknown, unknown)}
-    values = {}
-    for suffix, covered, reach in MEASURES:
-        for name, size in _drawn(groups, profiled, evidence, covered).items():
-            values[key_of("memory", f"{suffix}_{name}")] = size / reach
+    named = _with_share(_measured(rows.named), share)
+    honest = [p for p in _measured(rows.honest) if _class_of(p) != "unknown"]
+    guessed = [p for p in _measured(rows.honest) if _class_of(p) == "unknown"]
+    honest = [*_with_share(honest, share), *_with_share(guessed, share_unknown)]
+    values = _sigmas(honest, [*named, *unknown], library, evidence)
     known, strangers = _with_share(rows.known, share), _with_share(rows.strangers, share)
     over = upper_sigmas(known, strangers, _with_share(rows.forgotten, share_unknown), library, evidence)
     values |= {key_of("memory", f"sigma_over_{name}"): sigma for name, sigma in over.items()}
     return {**values, key_of("memory", "known_share"): share, key_of("memory", "known_share_unknown"): share_unknown}
+
+
+def _sigmas(
+    honest: Sequence[Prediction], more: Sequence[Prediction], library: Library, evidence: Evidence
+) -> dict[str, float]:
+    """Return the two-sided spreads and the factors on them by full key, both of them for each measure.
+
+    Honest rows decide. A class that they lack has the rows of it among `more`: a framework that one organisation has
+    alone, and, where no row is a stranger, the unknown one.
+    """
+    absent = [name for name in _classes(more) if name not in _classes(honest)]
+    without = dict.fromkeys((*FACTORS, "allocated", "reserved", *own_classes(library), "documented", "unknown"), 1.0)
+    values = {}
+    for suffix, covered, reach in MEASURES:
+        overall, factors = _factors(honest, covered, evidence)
+        factors = {**without, **factors}
+        for name in absent:
+            rows = [p for p in more if name in _names(p)]
+            rest = [overall * math.prod(factors[other] for other in _names(p) if other != name) for p in rows]
+            own = weighted_quantile(_sizes(rows) / np.array(rest), covered, evidence.weights(rows))
+            factors[name] = own ** evidence.believed(rows)
+        for name, factor in factors.items():
+            size = 1.0 if name in FACTORS else overall / reach
+            values[key_of("memory", f"{suffix}_{name}")] = factor * size
+    return values
+
+
+def _factors(rows: Sequence[Prediction], covered: float, evidence: Evidence) -> tuple[float, dict[str, float]]:
+    classes = _classes(rows)
+    believed = {
+        name: evidence.believed([p for p, there in zip(rows, members, strict=True) if there])
+        for name, members in classes.items()
+    }
+    return class_factors(_sizes(rows), classes, believed, covered, evidence.weights(rows))
+
+
+def _names(prediction: Prediction) -> tuple[str, str, str]:
+    assert prediction.configuration is not None
+    return memory_classes(prediction.row, prediction.configuration)
+
+
+def _classes(rows: Sequence[Prediction]) -> dict[str, NDArray[np.bool_]]:
+    """Return which rows belong to each class that some of them have."""
+    each = [_names(p) for p in rows]
+    there = dict.fromkeys(name for names in each for name in names)
+    return {name: np.array([name in names for names in each]) for name in there}
+
+
+def _sizes(rows: Sequence[Prediction]) -> Floats:
+    return np.array([abs(p.peak.spread_error) for p in rows if p.peak is not None])
 
 
 def upper_sigmas(
@@ -80,7 +133,7 @@ def upper_sigmas(
 
     A framework that fits have seen is drawn towards all that they have seen; what is documented towards frameworks
     other than Transformers that they have not. One without a measured peak has the spread that its verdicts leave, an
-    unknown one that of a further group.
+    unknown one that of a further group, drawn towards the documented ones.
     What is less well known is no more certain: at least as wide as all that were seen, the unknown as the documented.
     """
     profiled = [p for p in _measured(known) if _class_of(p) is None]
@@ -92,7 +145,9 @@ def upper_sigmas(
     believed = evidence.believed(_measured(documented))
     drawn = believed * _reach(_all_errors(documented, evidence)) if documented else 0.0
     found["documented"] = max(drawn + (1.0 - believed) * _reach(_all_errors(strange, evidence)), everything)
-    found["unknown"] = max(_reach_of_new(_measured(unknown), evidence), found["documented"])
+    believed = evidence.believed(_measured(unknown))
+    drawn = believed * _reach_of_new(_measured(unknown), evidence) + (1.0 - believed) * found["documented"]
+    found["unknown"] = max(drawn, found["documented"])
     for name, own in _own(others, library).items():
         believed = evidence.believed(own)
         found[name] = believed * _reach(_exact(own, evidence)) + (1.0 - believed) * everything
@@ -175,16 +230,6 @@ def likeliest_share(rows: Sequence[Prediction], evidence: Evidence) -> float:
     return min(KNOWN_SHARES, key=surprise)
 
 
-def _drawn(groups: Groups, everything: Sequence[Prediction], evidence: Evidence, covered: float) -> dict[str, float]:
-    """Return the quantile of the error of each class, drawn towards that of more rows as far as its own say little."""
-    found = {}
-    for name, (rows, more) in groups.items():
-        believed = evidence.believed(rows)
-        size = believed * _size(rows, covered, evidence)
-        found[name] = size + (1.0 - believed) * _size(more or everything, covered, evidence)
-    return found
-
-
 def _with_share(rows: Sequence[Prediction], share: float) -> list[Prediction]:
     """Return rows whose errors and margins are of what this share of their states leaves uncertain."""
     found = []
@@ -204,19 +249,18 @@ def own_classes(library: Library) -> list[str]:
 def memory_sigma(prediction: Prediction, values: Mapping[str, float]) -> tuple[float, float]:
     """Return the display and tail spread of a row's memory."""
     assert prediction.configuration is not None
-    kind = "allocated" if prediction.row.peak_kind == "allocated" else "reserved"
-    own = _framework(prediction)
-    name = own if key_of("memory", f"sigma_{own}") in values else _class_of(prediction) or kind
-    display = values[key_of("memory", f"sigma_{name}")]
-    return display, values.get(key_of("memory", f"sigma_tail_{name}"), display)
+    return memory_sigmas(_bare(values), prediction.row, prediction.configuration)
 
 
 def fit_spread(prediction: Prediction, values: Mapping[str, float]) -> MemorySpread:
     """Return the spread that decides whether a row is said to fit."""
     assert prediction.configuration is not None
+    return memory_spread(_bare(values), _framework(prediction), prediction.configuration.profiled)
+
+
+def _bare(values: Mapping[str, float]) -> dict[str, float]:
     prefix = key_of("memory", "")
-    bare = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
-    return memory_spread(bare, _framework(prediction), prediction.configuration.profiled)
+    return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
 
 
 def _class_of(prediction: Prediction) -> str | None:
@@ -230,8 +274,3 @@ def _class_of(prediction: Prediction) -> str | None:
 def _framework(prediction: Prediction) -> str:
     assert prediction.configuration is not None
     return prediction.configuration.framework
-
-
-def _size(rows: Sequence[Prediction], share: float, evidence: Evidence) -> float:
-    errors: Floats = np.array([p.peak.spread_error for p in rows if p.peak is not None])
-    return weighted_quantile(np.abs(errors), share, evidence.weights(rows))
