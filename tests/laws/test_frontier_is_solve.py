@@ -48,6 +48,8 @@ def offers(draw: st.DrawFn, number: int) -> dict[str, Any]:
             "availability": round(draw(st.floats(0.3, 0.97)), 2),
             "mean_up_hours": round(draw(st.floats(0.5, 12.0)), 2),
         }
+    if billing := draw(st.sampled_from([{}, {}, {"step_seconds": 3600}, {"minimum_hours": 1}])):
+        offer["billing"] = billing
     return offer
 
 
@@ -102,6 +104,22 @@ MOSTLY_STARTS = one_on_spot(
 """A start takes longer than the work: some policies use spot without any lasting work there."""
 
 
+BILLED_FOR_AN_HOUR = scenario_of(
+    34_700_000,
+    [
+        *(
+            {"provider": f"p{k}", "gpu": "H100-80GB", "gpus": 4, "usd_per_hour": usd, "billing": {"minimum_hours": 1}}
+            for k, usd in enumerate([17.5, 17.6, 17.7, 17.8])
+        ),
+        {
+            **{"provider": "spot", "gpu": "A100-80GB", "gpus": 1, "usd_per_hour": 21.9, "spot_usd_per_hour": 7},
+            "spot": {"availability": 0.5, "mean_up_hours": 1},
+        },
+    ],
+)
+"""Four offers whose 0.2 h cost less than spot before the bill is rounded up to an hour, and twice as much after."""
+
+
 def cost_by(found: Frontier, hours: float) -> float:
     """The cost that the frontier gives for a time: its last point, or the piece that runs through the time."""
     points = [point.cost_usd for point in found.points if point.hours <= hours * (1 + 1e-9)]
@@ -124,6 +142,7 @@ def cost_of_solving(scenario: Scenario, hours: float) -> float:
 @settings(max_examples=100, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(STEEP, 0.2, True)
 @example(MOSTLY_STARTS, 0.67, True)
+@example(BILLED_FOR_AN_HOUR, 0.9, False)
 @given(scenarios(), st.floats(0.0, 1.0), st.booleans())
 def test_the_frontier_at_a_random_time_is_the_plan_for_that_time(scenario: Scenario, part: float, early: bool) -> None:
     """At a time drawn between the first and the last point, or just before a point, both tell one cost.
@@ -142,3 +161,13 @@ def test_the_frontier_at_a_random_time_is_the_plan_for_that_time(scenario: Scena
         earlier = max((point.hours for point in found.points if point.hours <= hours), default=hours)
         cost = min(cost, cost_of_solving(scenario, earlier * (1 + 1e-9)))
     assert cost == pytest.approx(told, rel=ERROR, abs=0.006)
+
+
+@pytest.mark.long
+@settings(max_examples=60, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@example(BILLED_FOR_AN_HOUR, 4.0)
+@given(scenarios(), st.floats(0.5, 48.0))
+def test_a_plan_costs_no_more_than_the_best_of_each_offer_alone(scenario: Scenario, hours: float) -> None:
+    """However offers are billed: none hides another."""
+    alone = [cost_of_solving(scenario.model_copy(update={"offers": (one,)}), hours) for one in scenario.offers]
+    assert cost_of_solving(scenario, hours) == pytest.approx(min(alone), rel=ERROR, abs=0.006)
