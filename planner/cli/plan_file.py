@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.documents.strict_yaml import KeyPath
     from planner.results.plan import Plan
     from planner.scenario.scenario import Scenario
 
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 def read_plan(path: str) -> Plan:
     """Return the plan that `solve --json` or `-o` wrote; `InputError` names every field that is wrong."""
     from planner.documents.json_file import read_json
+    from planner.documents.quantities import MAX_NUMBER
     from planner.documents.source_map import Source
     from planner.results.plan import Plan
 
@@ -23,7 +27,19 @@ def read_plan(path: str) -> Plan:
     missing = [key for key in ("scenario", "status", "jobs") if not isinstance(data, dict) or key not in data]
     if missing:
         raise InputError([document.fault((), f"not a plan: no {', '.join(missing)}", fix)])
+    if beyond := [place for place, value in _numbers(data) if abs(value) > MAX_NUMBER]:
+        what = f"is out of range: no figure of a plan exceeds {MAX_NUMBER:g}"
+        raise InputError([document.fault(place, what, fix) for place in beyond])
     return Source(document.file, document).validate(Plan, data)
+
+
+def _numbers(value: Any, place: KeyPath = ()) -> Iterator[tuple[KeyPath, float]]:
+    """Yield the numbers of JSON data with their places."""
+    if isinstance(value, (dict, list)):
+        for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(inside, (*place, key))
+    elif isinstance(value, (int, float)):
+        yield place, value
 
 
 def is_plan(path: str) -> bool:

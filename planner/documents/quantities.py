@@ -49,6 +49,8 @@ _TIMES = {"k": 3, "thousand": 3, "m": 6, "million": 6, "b": 9, "g": 9, "billion"
 _DURATION_FIX = "write 90m, 36h, 2d or 1d12h"
 _COUNT_FIX = "write 50000, 90e6, 500M or 1.2B"
 _MOST = 10**15
+MIN_NUMBER = 1e-12
+"""Smallest figure by which something is divided."""
 MAX_HOURS = 1e6
 """Longest time: more than a century."""
 
@@ -66,11 +68,10 @@ def parse_hours(value: Any) -> float:
         position = part.end()
     if position == 0 or value[position:].strip():
         raise validation_error(f"{format_value(value)} is not a duration", _DURATION_FIX)
-    if not 0 < hours <= MAX_HOURS:
-        fix = f"must be at most {MAX_HOURS:,.0f} hours"
-        raise validation_error(
-            f"{format_value(value)} is {'out of range' if hours else 'zero'}", fix if hours else _DURATION_FIX
-        )
+    if hours < MIN_NUMBER:
+        raise validation_error(f"{format_value(value)} is {'out of range' if hours else 'zero'}", _DURATION_FIX)
+    if hours > MAX_HOURS:
+        raise validation_error(f"{format_value(value)} is out of range", f"must be at most {MAX_HOURS:,.0f} hours")
     return hours
 
 
@@ -164,8 +165,6 @@ Rows = Annotated[tuple[_T, ...], Field(strict=False)]
 Text = Annotated[str, Field(min_length=1)]
 MAX_NUMBER = 1e15
 """Largest figure that has no tighter bound: far above anything real, and sums and products of it stay finite."""
-MIN_NUMBER = 1e-12
-"""Smallest figure by which something is divided."""
 
 
 def _large_enough(value: float) -> float:

@@ -22,7 +22,7 @@ def round_up_hours(hours: Any, step_hours: Any, minimum_hours: Any) -> Any:
     1.2 h at a step of 1 h and a minimum of 1 h is billed as 2 h.
     """
     # The tolerance keeps 2.0000000001 h of floating point from being billed as 3.
-    steps = np.ceil(np.asarray(hours) / step_hours - 1e-9)
+    steps = np.maximum(np.ceil(np.asarray(hours) / step_hours - 1e-9), 1.0)
     return np.where(np.asarray(hours) > HOURS_TOLERANCE, np.maximum(steps * step_hours, minimum_hours), 0.0)
 
 

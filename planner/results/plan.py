@@ -15,6 +15,7 @@ from planner.results.plan_parts import (
     Baseline,
     BillItem,
     CommitmentUse,
+    Count,
     Hours,
     LossyChoice,
     ObservedRun,
@@ -59,9 +60,9 @@ class Assignment(Part):
     offer: str
     framework: str = ""
     gpu: str
-    gpus: int
-    gpus_per_instance: int
-    instances: int
+    gpus: Count
+    gpus_per_instance: Count
+    instances: Count
     interconnect: str
     spot_share: float
     switch_to_on_demand_at_hours: float | None
@@ -74,7 +75,7 @@ class Assignment(Part):
     sequence_length: int
     global_batch: int
     packing: str
-    steps: int
+    steps: Count
     steps_before: int = 0
     """Steps that the run had done when this plan of the rest was made; `steps` are those after them."""
     step_seconds: float
@@ -87,8 +88,8 @@ class Assignment(Part):
     """Wall hours of the stages other than start and training."""
     beside: tuple[Deferred[SeparateMachine], ...] = ()
     tier: str = "secure"
-    trials: int = 1
-    runs_at_once: int = 1
+    trials: Count = 1
+    runs_at_once: Count = 1
     """Runs in parallel; `gpus` and `instances` are those of one run."""
     commitment: Deferred[CommitmentUse] | None = None
     spot: Deferred[SpotPlan] | None = None
@@ -254,10 +255,9 @@ class Plan(Part):
     def _services_are_jobs_with_a_fleet(cls, data: Any) -> Any:
         """Return the data of a plan file with the services apart from the jobs."""
         jobs = data.get("jobs") if isinstance(data, dict) else None
-        if not isinstance(jobs, list) or not any(isinstance(one, dict) and "fleet" in one for one in jobs):
-            return data
-        served = [one for one in jobs if isinstance(one, dict) and "fleet" in one]
-        return {**data, "jobs": [one for one in jobs if one not in served], "services": served}
+        rows = jobs if isinstance(jobs, list) else []
+        served = [one for one in rows if isinstance(one, dict) and "fleet" in one]
+        return {**data, "jobs": [one for one in rows if one not in served], "services": served} if served else data
 
     @model_serializer(mode="wrap")
     def _services_stand_among_the_jobs(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, unless a name says otherwise.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +14,9 @@ def describe_machines(gpus: int, gpu: str, runs_at_once: int = 1) -> str:
         return "managed service"
     machines = f"{gpus:,} x {gpu}"
     return f"{runs_at_once:,} x ({machines})" if runs_at_once > 1 else machines
+
+
+Count = Annotated[int, Field(ge=0)]
 
 
 class Part(BaseModel):

@@ -45,8 +45,8 @@ def _sure(value: object) -> object:
 DEFAULT_CONFIDENCE = 0.9
 """Probability of keeping a deadline, or a budget, where the scenario states none."""
 
-Sure = Annotated[float, Field(gt=0, le=MAX_CONFIDENCE), BeforeValidator(_sure)]
-"""A probability that the estimates' errors, as they were measured, can support."""
+Sure = Annotated[float, Field(ge=0.5, le=MAX_CONFIDENCE), BeforeValidator(_sure)]
+"""A probability that the estimates' errors, as they were measured, can support; no plan aims to be late."""
 
 
 class Confidence(StrictModel):

@@ -103,7 +103,7 @@ class SpotShare(StrictModel):
 class Limits(StrictModel):
     """Limits of a plan; None is no limit."""
 
-    budget_usd: Annotated[float, Field(gt=0, le=1e15)] | None = None
+    budget_usd: Positive | None = None
     budget_confidence: Sure = DEFAULT_CONFIDENCE  # with which dollars keep every budget
     max_gpus: PositiveInteger | None = None  # at one time, over all jobs
     max_hours: Positive | None = None

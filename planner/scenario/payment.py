@@ -37,11 +37,15 @@ def _sold_term(value: Any) -> Any:
     return value
 
 
+MONTH_SECONDS, YEAR_HOURS = 31 * 24 * 3600, 366 * 24
+"""Longest billing step and longest minimum: nobody sells longer ones by the hour."""
+
+
 class Billing(StrictModel):
     """How use is rounded up."""
 
-    step_seconds: Positive = 1.0
-    minimum_hours: NotNegative = 0.0
+    step_seconds: Annotated[Positive, Field(le=MONTH_SECONDS)] = 1.0
+    minimum_hours: Annotated[NotNegative, Field(le=YEAR_HOURS)] = 0.0
 
 
 class Fees(StrictModel):

@@ -23,11 +23,15 @@ _MEANS = ("availability", "mean_up_hours", "mean_outage_hours")
 _ENOUGH = [[_MEANS[0], _MEANS[1]], [_MEANS[0], _MEANS[2]], [_MEANS[1], _MEANS[2]], ["up", "outage"]]
 
 
+MOST_AGES = 60
+"""Bands of ages: a policy has a state for each, and its passes grow with their square."""
+
+
 class EndsByAge(StrictModel, defer_build=True):
     """Durations that end `ends_per_hour[i]` times an hour once they are `ages_hours[i]` old, until the next age."""
 
-    ages_hours: Annotated[Rows[NotNegative], Field(min_length=1)]
-    ends_per_hour: Annotated[Rows[Positive], Field(min_length=1)]
+    ages_hours: Annotated[Rows[NotNegative], Field(min_length=1, max_length=MOST_AGES)]
+    ends_per_hour: Annotated[Rows[Positive], Field(min_length=1, max_length=MOST_AGES)]
 
     @model_validator(mode="after")
     def _bands(self) -> Self:

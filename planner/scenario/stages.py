@@ -30,12 +30,16 @@ ExportFormat = Literal["adapters", "merged", "gguf", "gptq", "awq"]
 ExportPlace = Literal["machine", "cpu", "one_gpu"]
 
 
+Runs = Annotated[int, Field(ge=1, le=10_000)]
+"""A number of trials: each has a share of its own in the sums."""
+
+
 class Trials(StrictModel):
     """How often the run is done, as in a search for good settings; `trials: 8` is short for `{count: 8}`."""
 
-    count: PositiveInteger = Field(default=1, description="Runs that are started.")
-    at_once: PositiveInteger = Field(default=1, description="Concurrent runs, each on its own machines.")
-    halving: Annotated[float, Field(gt=1)] | None = Field(
+    count: Runs = Field(default=1, description="Runs that are started.")
+    at_once: Runs = Field(default=1, description="Concurrent runs, each on its own machines.")
+    halving: Annotated[float, Field(ge=1.1)] | None = Field(
         default=None,
         description="Successive halving: after each rung the best 1/halving of the trials go on, until each has done "
         "halving times as much; left out, every trial runs in full.",

@@ -91,10 +91,14 @@ Targets = Annotated[
 ]
 
 
+Numbers = Annotated[OneOrMany[PositiveInteger], Field(max_length=32)]
+"""Ranks, or degrees of parallelism, that are tried: each makes recipes of its own."""
+
+
 class LoraSettings(StrictModel):
     """Size and place of the adapters."""
 
-    rank: OneOrMany[PositiveInteger] = (16,)
+    rank: Numbers = (16,)
     targets: Targets = "all-linear"
     train_embeddings: bool = False  # embedding and output layer in full (`modules_to_save` of PEFT)
 
@@ -116,10 +120,10 @@ class Techniques(StrictModel):
     optimizer: OneOrMany[Optimizer] | None = None
     offload: OneOrMany[Offload] | None = None
     latents: OneOrMany[Latents] | None = None  # of image networks
-    tensor_parallel: OneOrMany[PositiveInteger] | None = None
-    pipeline_parallel: OneOrMany[PositiveInteger] | None = None
-    context_parallel: OneOrMany[PositiveInteger] | None = None
-    expert_parallel: OneOrMany[PositiveInteger] | None = None
+    tensor_parallel: Numbers | None = None
+    pipeline_parallel: Numbers | None = None
+    context_parallel: Numbers | None = None
+    expert_parallel: Numbers | None = None
     penalty_usd: dict[TechniqueName, Price] = Field(default_factory=dict)
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
 

@@ -176,3 +176,60 @@ def test_an_answer_and_its_picture_are_two_files(tmp_path: Path) -> None:
     path = tmp_path / "x.svg"
     (line,) = answer("solve", "quickstart", "-o", str(path), "--plot", str(tmp_path / "." / "x.svg"))
     assert line.endswith("is both the answer and its picture; name two files") and not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "what"),
+    [
+        ("jobs.0.trials={count: 1000000, at_once: 1}", "count: 1000000 is out of range; must be at most 10,000"),
+        ("jobs.0.trials={count: 9, halving: 1.0001}", "halving: 1.0001 is out of range; must be at least 1.1"),
+        (f"jobs.0.techniques.tensor_parallel={[1] * 33}", "tensor_parallel: "),
+        (f"jobs.0.lora.rank={[8] * 33}", "rank: "),
+        ("jobs.0.confidence=0.4", "confidence: 0.4 is out of range; must be at least 0.5"),
+        ("limits.budget_confidence=1e-9", "budget_confidence: 1e-09 is out of range; must be at least 0.5"),
+        ("limits.budget_usd=1e-300", "budget_usd: 1e-300 is out of range; must be at least 1e-12"),
+        ("jobs.0.deadline=1e-300s", "deadline: '1e-300s' is out of range"),
+    ],
+)
+def test_a_setting_beyond_every_use_is_refused(setting: str, what: str) -> None:
+    """Some took minutes and gigabytes, others ended in an error of the solver or the audit."""
+    (fault,) = answer("solve", "quickstart", "--set", setting)
+    assert what in fault
+
+
+@pytest.mark.parametrize(
+    ("terms", "what"),
+    [
+        (
+            "billing: {step_seconds: 1.0e+12}",
+            "step_seconds: 1000000000000.0 is out of range; must be at most 2,678,400",
+        ),
+        ("billing: {minimum_hours: 9000}", "minimum_hours: 9000"),
+        (
+            "spot: {up: {ages_hours: AGES, ends_per_hour: RATES}, outage: {ages_hours: [0], ends_per_hour: [1]}}",
+            "ages_hours: ",
+        ),
+    ],
+)
+def test_terms_of_an_offer_beyond_every_use_are_refused(tmp_path: Path, terms: str, what: str) -> None:
+    """A step of centuries was billed as nothing, thousands of ages took gigabytes."""
+    terms = terms.replace("AGES", str(list(range(61)))).replace("RATES", str([1] * 61))
+    offer = f"  - {{provider: p, gpu: H100-80GB, gpus: 1, usd_per_hour: 2.0, spot_usd_per_hour: 1.0, {terms}}}\n"
+    path = tmp_path / "offers.yaml"
+    path.write_text(f"name: x\njobs:\n  - {{architecture: mistral-7b, work: {{tokens: 9M}}}}\noffers:\n{offer}")
+    faults = answer("solve", str(path))
+    assert any(what in fault and fault.startswith(f"{path}:5: ") for fault in faults), faults
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"), [("training_hours", "1e308", "out of range"), ("instances", "-1", "must be at least 0")]
+)
+def test_a_figure_that_no_plan_has_is_refused(tmp_path: Path, key: str, value: str, what: str) -> None:
+    """Sums of it overflowed, in `track` as in `simulate`."""
+    path = tmp_path / "plan.json"
+    assert CliRunner().invoke(main, ["solve", "quickstart", "-o", str(path)]).exit_code == 0
+    plan = json.loads(path.read_text())
+    plan["jobs"][0][key] = float(value) if key == "training_hours" else int(value)
+    path.write_text(json.dumps(plan, indent=2))
+    faults = answer("check", str(path), "quickstart")
+    assert any(f"{key}: " in fault and what in fault and fault.startswith(f"{path}:") for fault in faults), faults
