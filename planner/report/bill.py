@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NOT_INCLUDED = "not included"
 """Part of the basis of a bill item whose price is unknown."""
 
-ITEM_NAMES = {"starts and losses": "restarts, lost work"}
+ITEM_NAMES = {"starts and losses": "restarts, lost work", "moves between regions": "moves of region"}
 """Names on the screen that differ from those of the data."""
 
 

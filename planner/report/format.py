@@ -235,17 +235,19 @@ def wrap_hanging(text: str, most: int) -> list[str]:
 
 
 def join_parts(parts: Iterable[str], gap: str, width: int, most: int) -> list[str]:
-    """Join parts in at most `most` lines, broken only between parts; the last line ends in dots if cut."""
-    lines: list[str] = []
+    """Join parts in at most `most` lines, broken only between parts; dots at the end stand for those left out."""
+    lines: list[list[str]] = []
     for part in map(sanitise, parts):
-        if lines and len(lines[-1]) + len(gap) + len(part) <= width:
-            lines[-1] += gap + part
+        if lines and len(gap.join([*lines[-1], part])) <= width:
+            lines[-1].append(part)
         elif len(lines) < most:
-            lines.append(shorten(part, width))
+            lines.append([part])
         else:
-            lines[-1] = shorten(f"{lines[-1]}{gap}...", width)
+            while len(lines[-1]) > 1 and len(gap.join([*lines[-1], "..."])) > width:
+                lines[-1].pop()
+            lines[-1].append("...")
             break
-    return lines
+    return [shorten(gap.join(one), width) for one in lines]
 
 
 def section(label: str, lines: Sequence[str]) -> list[str]:

@@ -168,13 +168,13 @@ def _block(job: Assignment) -> list[str]:
     vram = job.vram_gib
     fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
     chance = f"; {text}" if (text := parts.format_job_deadline(job)) else ""
-    interval = words.between(job.hours.low, job.hours.high)
+    time = f"{words.between(job.hours.low, job.hours.high)}{chance}"
     lines = [
         *(words.shorten(line.strip(), line_room()) for line in choices.answer(job.model)),
         *words.wrap_lines(parts.techniques(job, brief=True), line_room(), 1),
         *([words.shorten(made, line_room())] if (made := parts.batch(job)) else []),
         words.shorten(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), line_room()),
-        words.shorten(f"{interval}{chance}", line_room()),
+        words.shorten(time if len(time) <= line_room() else time.removesuffix(" probability"), line_room()),
         *(words.wrap_lines(others.methods_brief(job), line_room(), 1) if job.ladder else []),
     ]
     summary = _summary_line(job.name, *_headlines(job), width=words.width() - 2)

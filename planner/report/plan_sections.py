@@ -229,8 +229,9 @@ def _zones(policy: SpotPlan) -> list[str]:
         return []
     low, high = (words.usd(policy.zones[name]) for name in (by_price[0], by_price[-1]))
     prices = low if low == high else f"{low} to {high}"
-    named = ", ".join(name.rpartition("/")[2] for name in by_price[:3]) + (", ..." if len(by_price) > 3 else "")
-    return [words.shorten(f"moves among {len(by_price)} zones at {prices} an hour: {named}", line_room())]
+    first, *others = [name.rpartition("/")[2] for name in by_price[:3]] + ["..."] * (len(by_price) > 3)
+    text = f"moves among {len(by_price)} zones at {prices} an hour: {first}"
+    return words.join_parts([text, *others], ", ", line_room(), 1)
 
 
 def waiting_rule(policy: SpotPlan) -> str:

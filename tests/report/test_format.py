@@ -70,5 +70,8 @@ def test_three_digits_are_within_half_a_percent(value: float) -> None:
 def test_what_is_cut_is_marked() -> None:
     """Text that does not fit ends in dots after a whole word, within the width asked for."""
     assert words.wrap_lines("one two three four five", 10, 1) == ["one two..."]
-    assert words.join_parts(["aaaa", "bbbb", "cccc"], "  ", 10, 1) == ["aaaa..."]
+    assert words.join_parts(["aaaa", "bbbb", "cccc"], "  ", 10, 1) == ["aaaa  ..."]
+    assert words.join_parts(["DeepSpeed $9 (prior)", "NeMo $8 (prior)", "hf $7"], "  ", 39, 1) == [
+        "DeepSpeed $9 (prior)  ..."
+    ]
     assert words.join_parts(["aaaa", "bbbb", "cccc"], "  ", 10, 2) == ["aaaa  bbbb", "cccc"]
