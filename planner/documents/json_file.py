@@ -51,15 +51,18 @@ def read_json(path: str | Path, fix: str) -> JsonDocument:
     return parse_json(read_text(path), file_name(path), fix)
 
 
-def parse_json(text: str, file: str, fix: str) -> JsonDocument:
-    """Parse a JSON text; raises `InputError` with the line of what cannot be read."""
+def parse_json(text: str, file: str, fix: str, nan_is_nothing: bool = False) -> JsonDocument:
+    """Parse a JSON text; raises `InputError` with the line of what cannot be read.
+
+    `nan_is_nothing` reads `NaN` and `Infinity`, which logs have where a loss or gradient is none, as null.
+    """
     if not text.strip():
         raise InputError([Fault(file, 1, "", "is empty", fix)])
     if (digits := _LONG.search(text)) is not None:
         what = f"a number of {len(digits[0])} digits"
         raise InputError([Fault(file, text.count("\n", 0, digits.start()) + 1, "", what, f"at most {MAX_DIGITS}")])
     try:
-        data = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        data = json.loads(text, parse_constant=_nothing if nan_is_nothing else _refuse, parse_float=_finite)
     except json.JSONDecodeError as error:
         what = f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
         raise InputError([Fault(file, error.lineno, "", what, fix)]) from None
@@ -73,6 +76,10 @@ def parse_json(text: str, file: str, fix: str) -> JsonDocument:
 
 class _NotFinite(Exception):
     """A number as it is written that is infinite or none; not a ValueError, which the parser has a meaning for."""
+
+
+def _nothing(literal: str) -> None:
+    del literal
 
 
 def _refuse(literal: str) -> Any:

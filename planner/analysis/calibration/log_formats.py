@@ -30,7 +30,7 @@ def read_log(path: str) -> RunLog:
     if lines is not None:
         return _one_run(lines)
     if text.lstrip()[0] in "{[":
-        return read_trainer_state(parse_json(text, file, KNOWN_FORMATS), KNOWN_FORMATS)
+        return read_trainer_state(parse_json(text, file, KNOWN_FORMATS, nan_is_nothing=True), KNOWN_FORMATS)
     table = read_table(text, file)
     log = (read_step_times(table) or read_memory_use(table)) if table is not None else None
     if log is None:
