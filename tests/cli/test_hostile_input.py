@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ CONFIG = {
     "num_key_value_heads": 2, "intermediate_size": 1024, "vocab_size": 32000, "max_position_embeddings": 4096,
 }  # fmt: skip
 STATE = {"log_history": [{"step": n, "train_runtime": 2.0 * n} for n in range(1, 9)]}
+PRICES = "provider,gpu,gpus,usd_per_hour,date\nmy-cloud,RTX4090,1,0.4,2026-11-20\n"
 TRACE = {"metadata": {"gap_seconds": 600}, "data": [1, 0] * 50}
 
 SHOW, CALIBRATE = (
@@ -154,21 +159,75 @@ def test_of_thousands_of_faults_the_first_hundred_are_reported(tmp_path: Path) -
         ("architectures", "import", "{config}", "-o", "{config}"),
         ("calibrate", "{state}", *CALIBRATE[2:], "-o", "{state}"),
         ("market", "fit", "{trace}", "-o", "{trace}"),
+        ("sweep", "{table}", "--vary", "limits.max_gpus=1:2:1", "-o", "{table}"),
+        ("sweep", "{part}", "--vary", "limits.max_gpus=1:2:1", "-o", "{rows}"),
+        ("sweep", "{file}", "--set", "inventory={prices}", "--vary", "limits.max_gpus=1:2:1", "-o", "{prices}"),
+        ("prices", "update", "--offline", "{prices}", "-o", "{prices}"),
+        ("init", "--model", "{model}", "--tokens", "24M", "-o", "{model}", "--force"),
     ],
     ids=lambda words: " ".join(words),
 )
-def test_no_answer_replaces_what_the_command_has_read(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_no_answer_replaces_what_the_command_has_read(
+    tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A scenario, log, trace or configuration stays as it is, also where another name leads to it."""
     files = {"file": "x.svg", "link": "y.svg", "config": "config.yaml", "state": "state.json", "trace": "trace.json"}
+    files |= {"table": "q.csv", "rows": "r.csv", "part": "r.csv.part", "prices": "p.csv", "model": "config.json"}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     paths = {kind: tmp_path / name for kind, name in files.items()}
-    paths["file"].write_text(GOOD)
+    for kind in ("file", "table", "part"):
+        paths[kind].write_text(GOOD)
     paths["link"].symlink_to(paths["file"])
-    for kind, data in (("config", CONFIG), ("state", STATE), ("trace", TRACE)):
+    paths["prices"].write_text(PRICES)
+    paths["rows"].write_text("")
+    for kind, data in (("config", CONFIG), ("state", STATE), ("trace", TRACE), ("model", CONFIG)):
         paths[kind].write_text(json.dumps(data))
     before = {path: path.read_bytes() for path in paths.values()}
     (line,) = answer(*(word.format(**paths) for word in command))
     assert line.endswith("is read by this command; write to another file")
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def in_shell(folder: Path, line: str) -> tuple[int, str]:
+    """Return the exit code and standard error of a line of a shell, in which `planner` is this program."""
+    program = f"{shlex.quote(sys.executable)} -m planner"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = ["bash", "-c", line.replace("planner", program)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("planner solve - -o s.yaml <s.yaml", "is the file of standard input"),
+        ("planner solve - -o /dev/stdin <s.yaml", "is the file of standard input"),
+        ("planner solve s.yaml -o log >>log", "is the file of standard output"),
+        ("planner solve s.yaml -o /dev//stdout >>log", "is the file of standard output"),
+        ("planner solve s.yaml -o /proc/thread-self/fd/1 >>log", "is the file of standard output"),
+        ("planner solve s.yaml -o link >>log", "is the file of standard output"),
+        ("planner report s.yaml -o log >>log", "is the file of standard output"),
+        ("planner solve s.yaml -o /dev/stderr 2>>log; code=$?; tail -n 1 log >&2; exit $code", "standard error"),
+    ],
+)
+def test_no_answer_replaces_the_file_of_a_standard_stream(tmp_path: Path, line: str, what: str) -> None:
+    """What a log or the scenario held is still there, whatever name leads to it."""
+    (tmp_path / "s.yaml").write_text(GOOD)
+    (tmp_path / "log").write_text("earlier\n")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    code, said = in_shell(tmp_path, line)
+    assert code == 2 and what in said and "; write to another file" in said
+    assert (tmp_path / "s.yaml").read_text() == GOOD
+    assert (tmp_path / "log").read_text().startswith("earlier\n")
+
+
+def test_what_standard_output_is_named_by_still_means_it(tmp_path: Path) -> None:
+    """A log keeps its earlier lines and gets the document after them."""
+    (tmp_path / "log").write_text("earlier\n")
+    for name in ("-", "/dev/stdout"):
+        assert in_shell(tmp_path, f"planner init --model mistral-7b --tokens 24M -o {name} >>log") == (0, "")
+    assert (tmp_path / "log").read_text().startswith("earlier\n#")
+    assert (tmp_path / "log").read_text().count("schema: 2") == 2
 
 
 def test_an_answer_and_its_picture_are_two_files(tmp_path: Path) -> None:

@@ -149,18 +149,27 @@ def _service_files(
 
 
 def _write(folder: Path, texts: dict[str, str]) -> dict[str, str]:
-    """Write the files whose text differs from what is there; return what happened to each."""
-    from planner.documents.files import check_writable, make_folder, read_text, write_text_atomically
+    """Write the files whose text differs from what is there; return what happened to each.
+
+    `InputError`, and nothing is written, where one cannot be, or would replace the plan that was read.
+    """
+    from planner.documents.files import check_unread, check_writable, is_read, make_folder, read_text
+    from planner.documents.files import write_text_atomically as write
 
     make_folder(folder)
-    for name in texts:
-        make_folder((folder / name).parent)
-        check_writable(folder / name)
-    found = {}
+    before: dict[str, str | None] = {}
     for name, text in texts.items():
         path = folder / name
-        before = read_text(path) if path.exists() else None
-        found[name] = "written" if before is None else "unchanged" if before == text else "replaced"
-        if before != text:
-            write_text_atomically(path, text)
-    return found
+        make_folder(path.parent)
+        check_writable(path)
+        asked = is_read(path)  # by the command, before it is read here
+        before[name] = read_text(path) if path.exists() else None
+        if asked and before[name] != text:
+            check_unread(path)
+    for name, text in texts.items():
+        if before[name] != text:
+            write(folder / name, text)
+    return {
+        name: "written" if old is None else "unchanged" if old == texts[name] else "replaced"
+        for name, old in before.items()
+    }
