@@ -150,6 +150,20 @@ def test_of_thousands_of_faults_the_first_hundred_are_reported(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "command",
+    [("offers", "import"), ("prices", "check"), ("prices", "update", "--offline"), ("offers", "list", "--inventory")],
+    ids=" ".join,
+)
+def test_a_file_of_passwords_is_refused_without_them(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Its first line is taken for the header: a fault shows the start of a name, and nothing that follows a `=`."""
+    path = tmp_path / "env.csv"
+    for text in ("PASSWORD=hunter2\nX=1\n", f"{'0123456789' * 6},b\nx,1\n", "TOKEN=hunter2,TOKEN=hunter2\n1,2\n"):
+        path.write_text(text)
+        said = "\n".join(answer(*command, str(path)))
+        assert f"{path}:1: " in said and "hunter2" not in said and "0123456789" * 3 not in said
+
+
+@pytest.mark.parametrize(
+    "command",
     [
         ("solve", "{file}", "-o", "{file}"),
         ("solve", "{file}", "-o", "{link}"),
