@@ -202,6 +202,27 @@ def test_no_answer_replaces_what_the_command_has_read(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("solve", "quickstart", "-o", ""),
+        ("report", "quickstart", "-o", ""),
+        ("report", "quickstart", "--figure", "bill", "-o", ""),
+        ("export", "plan.json", "-o", ""),
+        ("export", "plan.json", "--all", "-o", ""),
+        ("prices", "update", "--offline", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_not_one_that_was_left_out(
+    tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable of a script that is not set: nothing is written to where it would go without the option."""
+    monkeypatch.chdir(tmp_path)
+    assert "empty" in answer(*command)[-1] or "names no f" in answer(*command)[-1]
+    assert not list(tmp_path.iterdir())
+
+
 def in_shell(folder: Path, line: str) -> tuple[int, str]:
     """Return the exit code and standard error of a line of a shell, in which `planner` is this program."""
     program = f"{shlex.quote(sys.executable)} -m planner"

@@ -51,9 +51,11 @@ def update(path: str | None, as_json: bool, **given: Any) -> None:
     """
     from planner.documents.files import check_writable
 
+    if given["file"] == "":
+        raise click.UsageError("--offline names no file: give its path", click.get_current_context())
     if path is not None:
         check_writable(path)
-    update_from = _update_from_file if given["file"] else _update_from_providers
+    update_from = _update_from_providers if given["file"] is None else _update_from_file
     names = update_from(as_json, path=path, **given)
     if path is not None:
         _write_newest(path, names)

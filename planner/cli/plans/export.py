@@ -63,10 +63,7 @@ def export(
     from planner.exports.facts import Wishes
 
     context = click.get_current_context()
-    if everything and targets:
-        raise click.UsageError("give --to or --all, not both", context)
-    if everything and (folder is None or folder in STANDARD_OUTPUT):
-        raise click.UsageError("--all writes a folder: name it with -o", context)
+    _check_usage(targets, everything, folder, context)
     plan = read_plan(plan_file)
     wishes = Wishes(model_id, dataset)
     if plan.services and job is None and len(plan.jobs) + len(plan.services) > 1:
@@ -86,6 +83,16 @@ def export(
         return
     for name, state in _write(Path(folder), texts).items():
         show(f"{Path(folder) / name}: {state}")
+
+
+def _check_usage(targets: Sequence[str], everything: bool, folder: str | None, context: click.Context) -> None:
+    """Refuse options that contradict each other, and a folder without a name."""
+    if everything and targets:
+        raise click.UsageError("give --to or --all, not both", context)
+    if everything and (folder is None or folder in STANDARD_OUTPUT):
+        raise click.UsageError("--all writes a folder: name it with -o", context)
+    if folder == "":
+        raise click.UsageError("-o names no folder: give its path, such as -o run", context)
 
 
 def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tuple[dict[str, str], list[str]]:
