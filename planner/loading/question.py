@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.marks import Marks
 from planner.documents.strict_yaml import Document, KeyPath, parse_document, parse_value
-from planner.errors import Fault, InputError, ScenarioError
+from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.library.reading import is_config_path
 from planner.loading.defaults import default_name
 from planner.loading.scenario_file import load_document
@@ -77,6 +77,16 @@ class Question:
     def command(self, program: str) -> str:
         """Return the command line that asks this question of a program."""
         return shlex.join([*program.split(), *(word for words in self.options().values() for word in words)])
+
+
+def check_filled(given: Mapping[str, str | bool]) -> None:
+    """Raise `ScenarioError` for options, by their field of a question, that are given without a value.
+
+    An empty limit, such as a variable of a script that is not set, would else be none.
+    """
+    fix = "give its value, or leave the option out"
+    empty = [name for name, value in given.items() if isinstance(value, str) and not value.strip(" \t\n,")]
+    raise_faults([Fault(f"--{name.replace('_', '-')}", 0, "", "says nothing", fix) for name in empty], ScenarioError)
 
 
 def load_question(question: Question, set_: Sequence[str] = ()) -> LoadedScenario:

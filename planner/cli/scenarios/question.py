@@ -41,11 +41,12 @@ def question_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapper(**given: Any) -> Any:
         keys = [*(name.replace("-", "_") for name in QUESTION), "no_spot"]
-        asked = {key: value for key in keys if (value := given.pop(key))}
+        asked = {key: value for key in keys if (value := given.pop(key)) is not None and value is not False}
         if not asked:
             return command(question=None, **given)
-        from planner.loading.question import Question
+        from planner.loading.question import Question, check_filled
 
+        check_filled(asked)
         return command(question=Question(**asked), **given)
 
     return wrapper

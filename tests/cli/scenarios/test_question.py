@@ -96,6 +96,15 @@ def test_faults_name_the_option(tmp_path: Path) -> None:
     assert nothing.startswith("command line: the amount of work is missing; give --tokens")
 
 
+@pytest.mark.parametrize("option", ["--budget", "--deadline", "--max-gpus", "--gpus", "--providers", "--objective"])
+@pytest.mark.parametrize("value", ["", " ", ","])
+def test_an_option_that_says_nothing_is_a_fault(option: str, value: str) -> None:
+    """A variable of a script that is not set would else give a plan without the limit."""
+    result = run("solve", "--model", "mistral-7b", "--tokens", "24M", option, value)
+    assert result.exit_code == 2
+    assert result.stderr == f"{option}: says nothing; give its value, or leave the option out\n"
+
+
 def test_a_file_and_a_question_exclude_each_other() -> None:
     """Neither is silently ignored, and one of them is needed."""
     assert "not both" in run("solve", "quickstart", "--model", "mistral-7b").stderr
