@@ -114,13 +114,13 @@ def read_text(path: str | Path, most: int = MAX_BYTES, lossy: bool = False) -> s
         raise InputError([Fault(file, line, "", what, "save the file as UTF-8")]) from None
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder where there is none; `InputError` if that cannot be done."""
+def make_folder(path: Path, fix: str = "give the path of a folder") -> None:
+    """Make a folder where there is none; `InputError` with this way out if that cannot be done."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = (getattr(error, "strerror", None) or str(error)).lower()
-        raise _refused(str(path), f"cannot be made a folder: {why}", "give the path of a folder") from None
+        raise _refused(str(path), f"cannot be made a folder: {why}", fix) from None
 
 
 def check_writable(path: str | Path) -> None:
