@@ -89,6 +89,20 @@ def check_filled(given: Mapping[str, str | bool]) -> None:
     raise_faults([Fault(f"--{name.replace('_', '-')}", 0, "", "says nothing", fix) for name in empty], ScenarioError)
 
 
+def settings_of(question: Question) -> list[str]:
+    """Return the settings that say of a scenario, and of its first job, what the options of a question say."""
+    settings = []
+    for name in question.options():
+        value, place = getattr(question, name), ".".join(map(str, PLACES[name]))
+        if name in ("gpus", "providers"):
+            settings.append(f"{place}={_names(value)}")
+        elif name == "method" and value.lower() == FOUR_BIT_LORA:
+            settings += [f"{place}=lora", "jobs.0.techniques.weight_bits=4"]
+        else:
+            settings.append(f"{place}={'false' if value is True else value.removeprefix('$')}")
+    return settings
+
+
 def load_question(question: Question, set_: Sequence[str] = ()) -> LoadedScenario:
     """Return the scenario of a question; raises `ScenarioError` with every fault, each under its option."""
     _check_amounts(question)
