@@ -32,6 +32,7 @@ def is_plan(path: str) -> bool:
     from pathlib import Path
 
     from planner.documents.files import read_text
+    from planner.loading.scenario_file import PLAN_KEYS
 
     if path == "-" or not Path(path).is_file():
         return False
@@ -39,7 +40,7 @@ def is_plan(path: str) -> bool:
         data = json.loads(read_text(path))
     except (InputError, ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and all(key in data for key in ("status", "candidates", "jobs"))
+    return isinstance(data, dict) and data.keys() >= PLAN_KEYS
 
 
 def scenario_of(plan: Plan, path: str) -> Scenario:

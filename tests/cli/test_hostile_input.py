@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from planner.cli import main
+from tests.helpers.plans import make_plan
 from tests.helpers.scenarios import GOOD
 
 CONFIG = {
@@ -138,6 +139,24 @@ def test_an_inventory_of_a_scenario_may_not_be_an_impossible_path(tmp_path: Path
         )
         lines = answer("solve", str(file))
         assert len(lines) == 2 and all(line.startswith(f"{file}:") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "command", ["solve {}", "simulate {}", "what-if {} --vary limits.max_gpus=2", "frontier {}", "explain {}", "app {}"]
+)
+def test_a_plan_in_place_of_a_scenario_is_one_fault(tmp_path: Path, command: str) -> None:
+    """Every key of it was one."""
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(make_plan().model_dump(mode="json", by_alias=True)))
+    (line,) = answer(*command.format(path).split())
+    assert line.startswith(f"{path}:1: is a plan that solve wrote, and no scenario; give the scenario")
+
+
+def test_an_inventory_that_is_there_and_no_file_is_not_called_missing(tmp_path: Path) -> None:
+    """A folder and a device exist."""
+    for path in (tmp_path, Path("/dev/zero")):
+        (line,) = answer("solve", "quickstart", "--set", f"inventory={path}")
+        assert f"inventory: not a file: {path}; give a path" in line
 
 
 def test_of_thousands_of_faults_the_first_hundred_are_reported(tmp_path: Path) -> None:
