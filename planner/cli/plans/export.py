@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.output import STANDARD_OUTPUT, json_text, show
-from planner.cli.plan_file import jobs_of, read_plan, scenario_of
+from planner.cli.plan_file import jobs_of, located_in, read_plan, scenario_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,12 +66,13 @@ def export(
     _check_usage(targets, everything, folder, context)
     plan = read_plan(plan_file)
     wishes = Wishes(model_id, dataset)
-    if plan.services and job is None and len(plan.jobs) + len(plan.services) > 1:
-        texts, left_out = _files_of_each(plan, plan_file, wishes, everything)
-    elif plan.services and job not in [one.name for one in plan.jobs]:
-        texts, left_out = _service_files(plan, plan_file, job, wishes, targets, everything)
-    else:
-        texts, left_out = _job_files(plan, plan_file, job, wishes, targets, everything)
+    with located_in(plan, plan_file):
+        if plan.services and job is None and len(plan.jobs) + len(plan.services) > 1:
+            texts, left_out = _files_of_each(plan, plan_file, wishes, everything)
+        elif plan.services and job not in [one.name for one in plan.jobs]:
+            texts, left_out = _service_files(plan, plan_file, job, wishes, targets, everything)
+        else:
+            texts, left_out = _job_files(plan, plan_file, job, wishes, targets, everything)
     for line in left_out:
         show(line, err=True)
     if everything:

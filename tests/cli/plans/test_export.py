@@ -82,7 +82,19 @@ def test_nothing_is_written_where_one_target_is_refused(tmp_path: Path) -> None:
     path.write_text(json_text(plan.model_dump(mode="json", by_alias=True)))
     result = run(str(path), "--to", "trl", "--to", "accelerate", "-o", str(tmp_path / "out"))
     assert result.exit_code == 2 and not (tmp_path / "out").exists()
-    assert result.stderr.startswith(f"{path}: jobs.") and "litgpt" in result.stderr
+    line = 1 + path.read_text().split("\n").index('  "jobs": [') + 1
+    assert result.stderr.startswith(f"{path}:{line}: jobs.") and "litgpt" in result.stderr
+
+
+def test_what_a_launcher_does_not_have_is_told_in_the_file_of_the_plan(tmp_path: Path) -> None:
+    """With the line of the job, also where the fault is of no target alone."""
+    path = tmp_path / "mine.json"
+    plan = changed(solved("spot"), provider="nobody")
+    path.write_text(json_text(plan.model_dump(mode="json", by_alias=True)))
+    result = run(str(path), "--to", "skypilot")
+    assert result.exit_code == 2 and result.stderr.startswith(f"{path}:"), result.stderr
+    text = CliRunner().invoke(main, ("export", "-", "--to", "skypilot"), input=path.read_text())
+    assert text.exit_code == 2 and text.stderr.startswith("standard input: jobs.")
 
 
 @pytest.mark.parametrize(
