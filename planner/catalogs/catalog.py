@@ -11,7 +11,7 @@ from planner.catalogs.gpu_match import GpuMatcher
 from planner.catalogs.gpuhunt import NAMED_COLUMNS, read_gpuhunt
 from planner.catalogs.job_flavors import FLAVORS_WANTED, PROVIDER, flavors_table
 from planner.catalogs.skypilot import NAMED, read_skypilot
-from planner.documents.csv_table import first_faults, read_csv
+from planner.documents.csv_table import first_faults, read_csv, short_column
 from planner.documents.json_file import read_json
 from planner.documents.validation import SYNONYMS
 from planner.errors import Fault, InputError
@@ -117,7 +117,7 @@ def _kind_of(table: CsvTable) -> str:
     kind = max(shared, key=lambda one: shared[one])
     if shared[kind] < _LEAST_COLUMNS:
         fix = "give a CSV file like planner offers import --template, a gpuhunt catalog or SkyPilot's vms.csv"
-        what = f"columns of no known catalog: {', '.join(table.columns)[:200]}"
+        what = f"columns of no known catalog: {', '.join(map(short_column, table.columns))[:200]}"
         raise InputError([Fault(table.file, 1, "", what, fix)])
     return kind
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from planner.catalogs.summary import price_changes
-from planner.documents.files import check_writable, write_text_atomically
+from planner.documents.files import check_writable, make_folder, write_text_atomically
 from planner.errors import Fault, InputError, raise_faults
 from planner.loading.offer_table import offer_table_text
 from planner.loading.price_book import (
@@ -66,6 +66,8 @@ def update_book(
             updates.append(update)
     raise_faults(faults)
     for update in updates:
+        make_folder(update.folder, "set XDG_CACHE_HOME to a folder that is writable")
+    for update in updates:
         _store(update, source, now, version)
     return tuple(update.changes for update in updates)
 
@@ -119,7 +121,6 @@ def _why_not(
 
 def _store(update: _Update, source: str, now: datetime.datetime, version: str | None) -> None:
     """Write the prices and the list of days; whenever it is interrupted, the list fits one of the two files."""
-    update.folder.mkdir(parents=True, exist_ok=True)
     text = offer_table_text(update.offers)
     old = update.meta.days.get(update.day)
     entry = StoredDay(

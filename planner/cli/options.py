@@ -10,6 +10,7 @@ import click
 
 from planner.cli.exit_codes import INFEASIBLE, NO_PLAN
 from planner.cli.output import Output
+from planner.errors import Fault, InputError
 
 if TYPE_CHECKING:
     import datetime
@@ -29,13 +30,30 @@ set_option = click.option(
     multiple=True,
     help="Change one value, such as limits.budget_usd=100; repeatable.",
 )
-now_option = click.option("--now", metavar="TIME", help="What deadlines that are days count from (default: the clock).")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def _moment(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse what is no day and time, under the name of the option."""
+    if value is not None:
+        from planner.documents.instants import INSTANT_FIX, parse_instant
+
+        try:
+            parse_instant(value)
+        except ValueError:
+            what = f"{value!r} is not a day and time"
+            raise InputError([Fault(parameter.opts[0], 0, "", what, INSTANT_FIX)]) from None
+    return value
+
+
+now_option = click.option(
+    "--now", metavar="TIME", callback=_moment, help="What deadlines that are days count from (default: the clock)."
+)
 
 
 def clock_setting(now: str | None) -> tuple[str, ...]:
     """Return the setting that --now stands for."""
-    return (f"now={now}",) if now else ()
+    return (f"now={now}",) if now is not None else ()
 
 
 def finite(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:

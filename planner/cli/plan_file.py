@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
@@ -10,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.documents.strict_yaml import KeyPath
+    from planner.errors import Fault
     from planner.results.plan import Plan
     from planner.scenario.scenario import Scenario
 
@@ -42,12 +45,42 @@ def _numbers(value: Any, place: KeyPath = ()) -> Iterator[tuple[KeyPath, float]]
         yield place, value
 
 
+@contextmanager
+def located_in(plan: Plan, path: str) -> Iterator[None]:
+    """Give the faults of a plan that are raised inside its file, and the line of the job or service."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError([_located(one, plan, path) for one in error.faults]) from None
+
+
+def _located(fault: Fault, plan: Plan, path: str) -> Fault:
+    """Return a fault of a plan with its file and line; that of an option as it is."""
+    from planner.documents.files import file_name
+    from planner.documents.json_file import read_json
+
+    if fault.file not in ("plan", path) or fault.line:
+        return fault
+    fault = replace(fault, file=file_name(path))
+    if path == "-":  # its text is gone
+        return fault
+    document = read_json(path, "")
+    jobs, services = ([one.name for one in listed] for listed in (plan.jobs, plan.services))
+    for key, names in (("jobs", jobs), ("services", services)):
+        for index, name in enumerate(f"jobs.{one}" for one in names):
+            if fault.where == name or fault.where.startswith(f"{name}."):
+                inside = fault.where.removeprefix(name).split(".")[1:]
+                return replace(fault, line=document.line((key, index, *inside)))
+    return replace(fault, line=document.line((fault.where,)))
+
+
 def is_plan(path: str) -> bool:
     """Return whether a file is a plan of `solve` and no scenario; false for what cannot be read, and for `-`."""
     import json
     from pathlib import Path
 
     from planner.documents.files import read_text
+    from planner.loading.scenario_file import PLAN_KEYS
 
     if path == "-" or not Path(path).is_file():
         return False
@@ -55,7 +88,7 @@ def is_plan(path: str) -> bool:
         data = json.loads(read_text(path))
     except (InputError, ValueError, RecursionError):
         return False
-    return isinstance(data, dict) and all(key in data for key in ("status", "candidates", "jobs"))
+    return isinstance(data, dict) and data.keys() >= PLAN_KEYS
 
 
 def scenario_of(plan: Plan, path: str) -> Scenario:

@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING
 
 from planner.documents.files import file_name, read_text
+from planner.documents.strict_yaml import short_key
 from planner.errors import Fault, InputError
 from planner.records import record
 
@@ -71,6 +72,11 @@ def parse_csv(text: str, file: str) -> CsvTable:
     return CsvTable(file, columns, tuple(rows))
 
 
+def short_column(name: str) -> str:
+    """Return the name of a column as a fault shows it: the file may be one of passwords, of which none is shown."""
+    return short_key(name.partition("=")[0])
+
+
 def _other_separator(header: str) -> tuple[str, str] | None:
     """Return the fault of a table whose cells are separated by something else, as spreadsheets of many countries do."""
     name = next((name for sign, name in ((";", "semicolons"), ("\t", "tabs")) if sign in header), "")
@@ -90,6 +96,12 @@ def first_faults(faults: list[Fault]) -> list[Fault]:
 def _header_faults(columns: tuple[str, ...], file: str, line: int) -> list[Fault]:
     twice = {name for name in columns if columns.count(name) > 1}
     return [
-        Fault(file, line, name or "header", "two columns of that name" if name else "two columns without a name", "")
+        Fault(
+            file,
+            line,
+            short_column(name) or "header",
+            "two columns of that name" if name else "two columns without a name",
+            "",
+        )
         for name in sorted(twice)
     ]

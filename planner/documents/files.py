@@ -58,12 +58,25 @@ def note_read(stream: BinaryIO) -> None:
     _read.add((found.st_dev, found.st_ino))
 
 
-def check_unread(path: str | Path) -> None:
-    """Raise `InputError` where an answer would replace a file that the running command has read."""
+def is_read(path: str | Path) -> bool:
+    """Return whether the running command has read a file, under whatever name."""
     with suppress(OSError, ValueError):
         found = os.stat(path)
-        if (found.st_dev, found.st_ino) in _read:
-            raise _refused(str(path), "is read by this command", "write to another file")
+        return (found.st_dev, found.st_ino) in _read
+    return False
+
+
+def check_unread(path: str | Path) -> None:
+    """Raise `InputError` where an answer would replace a file that the running command has read."""
+    if is_read(path):
+        raise _refused(str(path), "is read by this command", "write to another file")
+
+
+def _note_standard_input() -> None:
+    """Remember the file that standard input comes from, where it is one."""
+    with suppress(OSError, ValueError):  # ValueError: a stand-in without a file
+        if stat.S_ISREG(os.fstat(sys.stdin.buffer.fileno()).st_mode):
+            note_read(sys.stdin.buffer)
 
 
 def file_name(path: str | Path) -> str:
@@ -79,6 +92,7 @@ def read_text(path: str | Path, most: int = MAX_BYTES, lossy: bool = False) -> s
     file = file_name(path)
     try:
         if str(path) == "-":
+            _note_standard_input()
             raw = sys.stdin.buffer.read(most + 1)
         else:
             size = Path(path).stat().st_size
@@ -100,13 +114,13 @@ def read_text(path: str | Path, most: int = MAX_BYTES, lossy: bool = False) -> s
         raise InputError([Fault(file, line, "", what, "save the file as UTF-8")]) from None
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder where there is none; `InputError` if that cannot be done."""
+def make_folder(path: Path, fix: str = "give the path of a folder") -> None:
+    """Make a folder where there is none; `InputError` with this way out if that cannot be done."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = (getattr(error, "strerror", None) or str(error)).lower()
-        raise _refused(str(path), f"cannot be made a folder: {why}", "give the path of a folder") from None
+        raise _refused(str(path), f"cannot be made a folder: {why}", fix) from None
 
 
 def check_writable(path: str | Path) -> None:
@@ -177,6 +191,7 @@ def _target(path: str | Path) -> Path:
         mode = stat.S_IFREG
     if not stat.S_ISREG(mode):
         raise OSError(f"is {_KINDS.get(stat.S_IFMT(mode), 'not a file')}")
+    _check_no_stream(path)
     if not target.parent.is_dir():
         raise OSError(f"there is no folder {target.parent}")
     if not os.access(target.parent, os.W_OK | os.X_OK):
@@ -184,6 +199,15 @@ def _target(path: str | Path) -> Path:
     if target.exists() and not os.access(target, os.W_OK):
         raise OSError("is read-only")
     return target
+
+
+def _check_no_stream(path: str | Path) -> None:
+    """Raise `InputError` for the file of a standard stream: replacing it would lose what others write there."""
+    for number, name in enumerate(("input", "output", "error")):
+        with suppress(OSError):  # there is no such file yet, or the stream is closed
+            if os.path.samestat(os.stat(path), os.fstat(number)):
+                fix = "write to another file" + (", or to - for standard output" if number == 1 else "")
+                raise _refused(str(path), f"is the file of standard {name}", fix)
 
 
 def _open_part(target: Path) -> tuple[int, str]:

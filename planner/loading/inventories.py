@@ -36,7 +36,8 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
     if not os.path.isfile(path):  # not Path.is_file, which raises for too long a name
         where = f"{MARKET} for the shipped prices, {PURCHASE} for machines to buy, or {PRICE_BOOK} for the price book"
         fix = f"give a path relative to the folder of the scenario, or {where}"
-        raise InputError([Fault("", 0, "", f"no such file: {path}", fix)])
+        what = "not a file" if os.path.exists(path) else "no such file"
+        raise InputError([Fault("", 0, "", f"{what}: {path}", fix)])
     if str(path).casefold().endswith(".csv"):
         document, offers = read_offer_table(read_csv(path), faults)
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from planner.documents.csv_table import CsvTable, first_faults
+from planner.documents.csv_table import CsvTable, first_faults, short_column
 from planner.documents.marks import Marks
 from planner.documents.quantities import format_value, parse_date
 from planner.documents.strict_yaml import Document
@@ -142,7 +142,7 @@ def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:
             fix = f"did you mean {close}?" if close else f"known columns: {', '.join(TABLE_COLUMNS)}"
             if (other := _OTHER_CURRENCY.match(name.casefold())) and other[1] != "usd":
                 fix = f"convert the prices from {other[1].upper()} to USD and call the column {other[2]}usd_per_hour"
-            faults.append(Fault(table.file, 1, name[:40], "unknown column", fix))
+            faults.append(Fault(table.file, 1, short_column(name), "unknown column", fix))
     has = {*table.columns, *defaults}
     faults += [
         Fault(table.file, 1, name, "the column is missing", _HOW_TO_ADD.get(name, _ADD))

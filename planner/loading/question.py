@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.marks import Marks
 from planner.documents.strict_yaml import Document, KeyPath, parse_document, parse_value
-from planner.errors import Fault, InputError, ScenarioError
+from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.library.reading import is_config_path
 from planner.loading.defaults import default_name
 from planner.loading.scenario_file import load_document
@@ -77,6 +77,30 @@ class Question:
     def command(self, program: str) -> str:
         """Return the command line that asks this question of a program."""
         return shlex.join([*program.split(), *(word for words in self.options().values() for word in words)])
+
+
+def check_filled(given: Mapping[str, str | bool]) -> None:
+    """Raise `ScenarioError` for options, by their field of a question, that are given without a value.
+
+    An empty limit, such as a variable of a script that is not set, would else be none.
+    """
+    fix = "give its value, or leave the option out"
+    empty = [name for name, value in given.items() if isinstance(value, str) and not value.strip(" \t\n,")]
+    raise_faults([Fault(f"--{name.replace('_', '-')}", 0, "", "says nothing", fix) for name in empty], ScenarioError)
+
+
+def settings_of(question: Question) -> list[str]:
+    """Return the settings that say of a scenario, and of its first job, what the options of a question say."""
+    settings = []
+    for name in question.options():
+        value, place = getattr(question, name), ".".join(map(str, PLACES[name]))
+        if name in ("gpus", "providers"):
+            settings.append(f"{place}={_names(value)}")
+        elif name == "method" and value.lower() == FOUR_BIT_LORA:
+            settings += [f"{place}=lora", "jobs.0.techniques.weight_bits=4"]
+        else:
+            settings.append(f"{place}={'false' if value is True else value.removeprefix('$')}")
+    return settings
 
 
 def load_question(question: Question, set_: Sequence[str] = ()) -> LoadedScenario:

@@ -46,6 +46,10 @@ MAX_MACHINE_SIZES = 50_000
 """Most machines to compare, each number of nodes counted: a hundred times the shipped market, in 8 s and 0.5 GB."""
 
 
+PLAN_KEYS = frozenset(("status", "candidates", "jobs"))
+"""Keys by which a plan is told from a scenario."""
+
+
 @record(frozen=True)
 class LoadedScenario:
     """A scenario with the sources of its values, so that faults found later have file and line."""
@@ -130,6 +134,9 @@ def load_document(
 
     `options` are the command-line options that wrote values of the document, by place.
     """
+    if document.data.keys() >= PLAN_KEYS:
+        fix = "give the scenario that it was solved from; planner simulate SCENARIO --plan FILE replays a plan"
+        raise ScenarioError([Fault(document.file, 1, "", "is a plan that solve wrote, and no scenario", fix)])
     data, origins, faults = override(fill_names(document.data, document.file), set_)
     source = Source(document.file, document, {**(options or {}), **origins})
     if not {"jobs", "inventory", "offers"} & data.keys():  # perhaps a file of passwords: nothing of it is shown

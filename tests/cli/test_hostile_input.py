@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from planner.cli import main
+from tests.helpers.plans import make_plan
 from tests.helpers.scenarios import GOOD
 
 CONFIG = {
@@ -16,6 +21,7 @@ CONFIG = {
     "num_key_value_heads": 2, "intermediate_size": 1024, "vocab_size": 32000, "max_position_embeddings": 4096,
 }  # fmt: skip
 STATE = {"log_history": [{"step": n, "train_runtime": 2.0 * n} for n in range(1, 9)]}
+PRICES = "provider,gpu,gpus,usd_per_hour,date\nmy-cloud,RTX4090,1,0.4,2026-11-20\n"
 TRACE = {"metadata": {"gap_seconds": 600}, "data": [1, 0] * 50}
 
 SHOW, CALIBRATE = (
@@ -135,12 +141,44 @@ def test_an_inventory_of_a_scenario_may_not_be_an_impossible_path(tmp_path: Path
         assert len(lines) == 2 and all(line.startswith(f"{file}:") for line in lines)
 
 
+@pytest.mark.parametrize(
+    "command", ["solve {}", "simulate {}", "what-if {} --vary limits.max_gpus=2", "frontier {}", "explain {}", "app {}"]
+)
+def test_a_plan_in_place_of_a_scenario_is_one_fault(tmp_path: Path, command: str) -> None:
+    """Every key of it was one."""
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(make_plan().model_dump(mode="json", by_alias=True)))
+    (line,) = answer(*command.format(path).split())
+    assert line.startswith(f"{path}:1: is a plan that solve wrote, and no scenario; give the scenario")
+
+
+def test_an_inventory_that_is_there_and_no_file_is_not_called_missing(tmp_path: Path) -> None:
+    """A folder and a device exist."""
+    for path in (tmp_path, Path("/dev/zero")):
+        (line,) = answer("solve", "quickstart", "--set", f"inventory={path}")
+        assert f"inventory: not a file: {path}; give a path" in line
+
+
 def test_of_thousands_of_faults_the_first_hundred_are_reported(tmp_path: Path) -> None:
     """A plan of 20,000 wrong jobs is refused in a moment."""
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({"scenario": "quickstart", "status": "optimal", "jobs": [1] * 20_000}))
     lines = answer("check", str(path), "quickstart")
     assert len(lines) == 101 and any(" more faults; correct those above first" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("offers", "import"), ("prices", "check"), ("prices", "update", "--offline"), ("offers", "list", "--inventory")],
+    ids=" ".join,
+)
+def test_a_file_of_passwords_is_refused_without_them(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Its first line is taken for the header: a fault shows the start of a name, and nothing that follows a `=`."""
+    path = tmp_path / "env.csv"
+    for text in ("PASSWORD=hunter2\nX=1\n", f"{'0123456789' * 6},b\nx,1\n", "TOKEN=hunter2,TOKEN=hunter2\n1,2\n"):
+        path.write_text(text)
+        said = "\n".join(answer(*command, str(path)))
+        assert f"{path}:1: " in said and "hunter2" not in said and "0123456789" * 3 not in said
 
 
 @pytest.mark.parametrize(
@@ -154,21 +192,96 @@ def test_of_thousands_of_faults_the_first_hundred_are_reported(tmp_path: Path) -
         ("architectures", "import", "{config}", "-o", "{config}"),
         ("calibrate", "{state}", *CALIBRATE[2:], "-o", "{state}"),
         ("market", "fit", "{trace}", "-o", "{trace}"),
+        ("sweep", "{table}", "--vary", "limits.max_gpus=1:2:1", "-o", "{table}"),
+        ("sweep", "{part}", "--vary", "limits.max_gpus=1:2:1", "-o", "{rows}"),
+        ("sweep", "{file}", "--set", "inventory={prices}", "--vary", "limits.max_gpus=1:2:1", "-o", "{prices}"),
+        ("prices", "update", "--offline", "{prices}", "-o", "{prices}"),
+        ("init", "--model", "{model}", "--tokens", "24M", "-o", "{model}", "--force"),
     ],
     ids=lambda words: " ".join(words),
 )
-def test_no_answer_replaces_what_the_command_has_read(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_no_answer_replaces_what_the_command_has_read(
+    tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A scenario, log, trace or configuration stays as it is, also where another name leads to it."""
     files = {"file": "x.svg", "link": "y.svg", "config": "config.yaml", "state": "state.json", "trace": "trace.json"}
+    files |= {"table": "q.csv", "rows": "r.csv", "part": "r.csv.part", "prices": "p.csv", "model": "config.json"}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     paths = {kind: tmp_path / name for kind, name in files.items()}
-    paths["file"].write_text(GOOD)
+    for kind in ("file", "table", "part"):
+        paths[kind].write_text(GOOD)
     paths["link"].symlink_to(paths["file"])
-    for kind, data in (("config", CONFIG), ("state", STATE), ("trace", TRACE)):
+    paths["prices"].write_text(PRICES)
+    paths["rows"].write_text("")
+    for kind, data in (("config", CONFIG), ("state", STATE), ("trace", TRACE), ("model", CONFIG)):
         paths[kind].write_text(json.dumps(data))
     before = {path: path.read_bytes() for path in paths.values()}
     (line,) = answer(*(word.format(**paths) for word in command))
     assert line.endswith("is read by this command; write to another file")
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("solve", "quickstart", "-o", ""),
+        ("report", "quickstart", "-o", ""),
+        ("report", "quickstart", "--figure", "bill", "-o", ""),
+        ("export", "plan.json", "-o", ""),
+        ("export", "plan.json", "--all", "-o", ""),
+        ("prices", "update", "--offline", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_not_one_that_was_left_out(
+    tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable of a script that is not set: nothing is written to where it would go without the option."""
+    monkeypatch.chdir(tmp_path)
+    assert "empty" in answer(*command)[-1] or "names no f" in answer(*command)[-1]
+    assert not list(tmp_path.iterdir())
+
+
+def in_shell(folder: Path, line: str) -> tuple[int, str]:
+    """Return the exit code and standard error of a line of a shell, in which `planner` is this program."""
+    program = f"{shlex.quote(sys.executable)} -m planner"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = ["bash", "-c", line.replace("planner", program)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("planner solve - -o s.yaml <s.yaml", "is the file of standard input"),
+        ("planner solve - -o /dev/stdin <s.yaml", "is the file of standard input"),
+        ("planner solve s.yaml -o log >>log", "is the file of standard output"),
+        ("planner solve s.yaml -o /dev//stdout >>log", "is the file of standard output"),
+        ("planner solve s.yaml -o /proc/thread-self/fd/1 >>log", "is the file of standard output"),
+        ("planner solve s.yaml -o link >>log", "is the file of standard output"),
+        ("planner report s.yaml -o log >>log", "is the file of standard output"),
+        ("planner solve s.yaml -o /dev/stderr 2>>log; code=$?; tail -n 1 log >&2; exit $code", "standard error"),
+    ],
+)
+def test_no_answer_replaces_the_file_of_a_standard_stream(tmp_path: Path, line: str, what: str) -> None:
+    """What a log or the scenario held is still there, whatever name leads to it."""
+    (tmp_path / "s.yaml").write_text(GOOD)
+    (tmp_path / "log").write_text("earlier\n")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    code, said = in_shell(tmp_path, line)
+    assert code == 2 and what in said and "; write to another file" in said
+    assert (tmp_path / "s.yaml").read_text() == GOOD
+    assert (tmp_path / "log").read_text().startswith("earlier\n")
+
+
+def test_what_standard_output_is_named_by_still_means_it(tmp_path: Path) -> None:
+    """A log keeps its earlier lines and gets the document after them."""
+    (tmp_path / "log").write_text("earlier\n")
+    for name in ("-", "/dev/stdout"):
+        assert in_shell(tmp_path, f"planner init --model mistral-7b --tokens 24M -o {name} >>log") == (0, "")
+    assert (tmp_path / "log").read_text().startswith("earlier\n#")
+    assert (tmp_path / "log").read_text().count("schema: 2") == 2
 
 
 def test_an_answer_and_its_picture_are_two_files(tmp_path: Path) -> None:

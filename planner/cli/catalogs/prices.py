@@ -51,20 +51,30 @@ def update(path: str | None, as_json: bool, **given: Any) -> None:
     """
     from planner.documents.files import check_writable
 
+    if given["file"] == "":
+        raise click.UsageError("--offline names no file: give its path", click.get_current_context())
     if path is not None:
         check_writable(path)
-    names = _update_from_file(as_json, **given) if given["file"] else _update_from_providers(as_json, **given)
+    update_from = _update_from_providers if given["file"] is None else _update_from_file
+    names = update_from(as_json, path=path, **given)
     if path is not None:
         _write_newest(path, names)
 
 
 def _update_from_file(
-    as_json: bool, file: str, providers: tuple[str, ...], date: datetime.datetime | None, force: bool, timeout: float
+    as_json: bool,
+    file: str,
+    path: str | None,
+    providers: tuple[str, ...],
+    date: datetime.datetime | None,
+    force: bool,
+    timeout: float,
 ) -> list[str]:
-    """Store the prices of a file, and return whose they are."""
+    """Store the prices of a file, and return whose they are; `InputError` where they are to be written over it."""
     from planner.catalogs.catalog import read_catalog
     from planner.catalogs.price_book import update_book
     from planner.catalogs.summary import summary_of
+    from planner.documents.files import check_unread
     from planner.report.catalog import changes_text, import_text
     from planner.results.prices import BookUpdate
 
@@ -72,6 +82,8 @@ def _update_from_file(
     if len(providers) > 1:
         raise click.UsageError("--offline takes one --provider", click.get_current_context())
     catalog = read_catalog(file, providers[0] if providers else None, date.date() if date else None)
+    if path is not None:
+        check_unread(path)
     summary = summary_of(catalog)
     if not as_json:
         show(import_text(summary), err=True)
@@ -89,9 +101,10 @@ def _update_from_providers(
     force: bool,
     timeout: float,
     file: None = None,
+    path: str | None = None,
 ) -> list[str]:
     """Store what providers sell today, and return which were asked; there is no file."""
-    del file
+    del file, path  # nothing was read that the answer could replace
     from planner.catalogs.price_update import update_from_providers
     from planner.report.catalog import import_text, update_text
 
@@ -109,10 +122,11 @@ def _update_from_providers(
 def _write_newest(path: str, providers: list[str]) -> None:
     """Write the newest stored offers of providers as an inventory."""
     from planner.catalogs.offers_file import offers_text
-    from planner.documents.files import write_text_atomically
+    from planner.documents.files import check_unread, write_text_atomically
     from planner.loading.price_book import read_price_book
 
     offers = [offer for _, found in read_price_book(providers) for offer in found]
+    check_unread(path)
     write_text_atomically(path, offers_text(offers, path, "planner prices update"))
 
 

@@ -9,7 +9,7 @@ import click
 
 from planner.cli.options import clock_setting, now_option, set_option, solve_options, solve_words
 from planner.cli.output import show
-from planner.cli.scenarios.question import load_asked, question_options
+from planner.cli.scenarios.question import load_asked, question_options, refuse_both
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import SolveOptions
@@ -46,8 +46,8 @@ def app(
     from planner.web.page import check_installed
 
     check_installed()
-    if scenario is not None and question is not None:
-        raise click.UsageError("give SCENARIO or --model, not both", click.get_current_context())
+    if scenario is not None:
+        refuse_both(question)
     if scenario is None and question is None:
         scenario = FIRST_SCENARIO
     changes = (*clock_setting(now), *settings)

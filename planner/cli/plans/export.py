@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.output import STANDARD_OUTPUT, json_text, show
-from planner.cli.plan_file import jobs_of, read_plan, scenario_of
+from planner.cli.plan_file import jobs_of, located_in, read_plan, scenario_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,18 +63,16 @@ def export(
     from planner.exports.facts import Wishes
 
     context = click.get_current_context()
-    if everything and targets:
-        raise click.UsageError("give --to or --all, not both", context)
-    if everything and (folder is None or folder in STANDARD_OUTPUT):
-        raise click.UsageError("--all writes a folder: name it with -o", context)
+    _check_usage(targets, everything, folder, context)
     plan = read_plan(plan_file)
     wishes = Wishes(model_id, dataset)
-    if plan.services and job is None and len(plan.jobs) + len(plan.services) > 1:
-        texts, left_out = _files_of_each(plan, plan_file, wishes, everything)
-    elif plan.services and job not in [one.name for one in plan.jobs]:
-        texts, left_out = _service_files(plan, plan_file, job, wishes, targets, everything)
-    else:
-        texts, left_out = _job_files(plan, plan_file, job, wishes, targets, everything)
+    with located_in(plan, plan_file):
+        if plan.services and job is None and len(plan.jobs) + len(plan.services) > 1:
+            texts, left_out = _files_of_each(plan, plan_file, wishes, everything)
+        elif plan.services and job not in [one.name for one in plan.jobs]:
+            texts, left_out = _service_files(plan, plan_file, job, wishes, targets, everything)
+        else:
+            texts, left_out = _job_files(plan, plan_file, job, wishes, targets, everything)
     for line in left_out:
         show(line, err=True)
     if everything:
@@ -86,6 +84,16 @@ def export(
         return
     for name, state in _write(Path(folder), texts).items():
         show(f"{Path(folder) / name}: {state}")
+
+
+def _check_usage(targets: Sequence[str], everything: bool, folder: str | None, context: click.Context) -> None:
+    """Refuse options that contradict each other, and a folder without a name."""
+    if everything and targets:
+        raise click.UsageError("give --to or --all, not both", context)
+    if everything and (folder is None or folder in STANDARD_OUTPUT):
+        raise click.UsageError("--all writes a folder: name it with -o", context)
+    if folder == "":
+        raise click.UsageError("-o names no folder: give its path, such as -o run", context)
 
 
 def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tuple[dict[str, str], list[str]]:
@@ -149,18 +157,27 @@ def _service_files(
 
 
 def _write(folder: Path, texts: dict[str, str]) -> dict[str, str]:
-    """Write the files whose text differs from what is there; return what happened to each."""
-    from planner.documents.files import check_writable, make_folder, read_text, write_text_atomically
+    """Write the files whose text differs from what is there; return what happened to each.
+
+    `InputError`, and nothing is written, where one cannot be, or would replace the plan that was read.
+    """
+    from planner.documents.files import check_unread, check_writable, is_read, make_folder, read_text
+    from planner.documents.files import write_text_atomically as write
 
     make_folder(folder)
-    for name in texts:
-        make_folder((folder / name).parent)
-        check_writable(folder / name)
-    found = {}
+    before: dict[str, str | None] = {}
     for name, text in texts.items():
         path = folder / name
-        before = read_text(path) if path.exists() else None
-        found[name] = "written" if before is None else "unchanged" if before == text else "replaced"
-        if before != text:
-            write_text_atomically(path, text)
-    return found
+        make_folder(path.parent)
+        check_writable(path)
+        asked = is_read(path)  # by the command, before it is read here
+        before[name] = read_text(path) if path.exists() else None
+        if asked and before[name] != text:
+            check_unread(path)
+    for name, text in texts.items():
+        if before[name] != text:
+            write(folder / name, text)
+    return {
+        name: "written" if old is None else "unchanged" if old == texts[name] else "replaced"
+        for name, old in before.items()
+    }

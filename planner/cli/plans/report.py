@@ -94,13 +94,13 @@ def report(
 def _target(path: str | None, figure: str | None, kind: str | None) -> tuple[str, str | None]:
     """Return where to write, and the format of a figure; `UsageError` where name and format differ."""
     if figure is None:
-        return path or DEFAULT_PATH, None
+        return DEFAULT_PATH if path is None else path, None
     named = Path(path).suffix.lower().removeprefix(".") if path and path not in STANDARD_OUTPUT else ""
     kind = kind or (named if named in FIGURE_FORMATS else "svg" if not named else None)
     if kind is None or (named and named != kind):
         what = f".{named} is not the suffix of {kind or 'a figure'}"
         raise click.UsageError(f"{what}: one of {', '.join(FIGURE_FORMATS)}", click.get_current_context())
-    return path or f"{figure}.{kind}", kind
+    return f"{figure}.{kind}" if path is None else path, kind
 
 
 def _check_installed(path: str, kind: str | None) -> None:

@@ -64,13 +64,18 @@ def sweep(
 
     Try: planner sweep quickstart --vary limits.budget_usd=2:8:0.5 -o out.csv
     """
+    from planner.documents.files import check_unread
+
     scenario = loaded.scenario
     ranges = vary or scenario.vary
     if not ranges:
         raise click.UsageError("nothing to vary: give --vary PATH=A:B:STEP, such as limits.budget_usd=2:8:0.5")
     with show_progress(f"solving {scenario.name}") as count, loaded.locate_faults():
+        from planner.analysis.sweep.journal import journal_of
         from planner.analysis.sweep.run_sweep import run_sweep
 
+        for written in (path, journal_of(path)):
+            check_unread(written)
         answer = run_sweep(scenario, ranges, path, options=options, workers=workers, restart=restart, on_variant=count)
     from planner.report.what_if.variants import render_variants
 

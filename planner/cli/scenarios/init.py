@@ -26,7 +26,7 @@ def init(question: Question | None, path: str | None, force: bool) -> None:
 
     Try: planner init --model llama-3.1-8b --tokens 24M -o my.yaml
     """
-    from planner.documents.files import check_writable, write_text_atomically
+    from planner.documents.files import check_unread, check_writable, write_text_atomically
     from planner.loading.question import load_question, relative_to, scenario_text
 
     if path is None and question is None:
@@ -41,6 +41,7 @@ def init(question: Question | None, path: str | None, force: bool) -> None:
     if path is None or not to_file:
         show(scenario_text(question).rstrip("\n"))
         return
+    check_unread(path)
     write_text_atomically(path, scenario_text(relative_to(question, Path(path).parent)))
     show(f"{path} is written: planner solve {path}", err=True)
 

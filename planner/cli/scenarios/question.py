@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,11 +42,12 @@ def question_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapper(**given: Any) -> Any:
         keys = [*(name.replace("-", "_") for name in QUESTION), "no_spot"]
-        asked = {key: value for key in keys if (value := given.pop(key))}
+        asked = {key: value for key in keys if (value := given.pop(key)) is not None and value is not False}
         if not asked:
             return command(question=None, **given)
-        from planner.loading.question import Question
+        from planner.loading.question import Question, check_filled
 
+        check_filled(asked)
         return command(question=Question(**asked), **given)
 
     return wrapper
@@ -74,9 +76,11 @@ def asked_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
         now: str | None,
         **others: Any,
     ) -> Any:
+        if scenario is not None and tool_file is None:
+            refuse_both(question)
         if (scenario is None) == (question is None and tool_file is None):
             what = f"give SCENARIO or {'--from' if tool_file else '--model'}" + (
-                ", not both" if scenario else ": a file, a shipped scenario or a model"
+                ", not both" if scenario is not None else ": a file, a shipped scenario or a model"
             )
             raise click.UsageError(what, click.get_current_context())
 
@@ -91,6 +95,20 @@ def asked_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(load=load, settings=settings, **others)
 
     return wrapper
+
+
+def refuse_both(question: Any) -> None:
+    """Refuse options of a question next to SCENARIO, with the settings that say the same of it."""
+    if question is None:
+        return
+    context = click.get_current_context()
+    if question.model:
+        raise click.UsageError("give SCENARIO or --model, not both", context)
+    from planner.loading.question import settings_of
+
+    options = ", ".join(words[0] for words in question.options().values())
+    settings = " ".join(f"--set {shlex.quote(setting)}" for setting in settings_of(question))
+    raise click.UsageError(f"{options}: only where --model asks without SCENARIO; with it give {settings}", context)
 
 
 def _load_from(tool_file: str, question: Any, settings: Sequence[str]) -> LoadedScenario:

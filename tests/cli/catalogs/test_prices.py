@@ -34,6 +34,21 @@ def update(path: Path, day: str, *others: str) -> Result:
     return run("update", "--offline", path, "--date", day, *others)
 
 
+@pytest.mark.parametrize("cache", ["/proc/x", "{file}/x", "/dev/null"])
+def test_a_price_book_that_cannot_be_made_is_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str
+) -> None:
+    """One line with the folder and what decides where it is, and nothing stored."""
+    path = write_skypilot(tmp_path, skypilot_row("a"))
+    folder = Path(cache.format(file=path)) / "prices"
+    for package in ("catalogs", "loading"):
+        monkeypatch.setattr(f"planner.{package}.price_book.book_folder", lambda: folder)
+    result = update(path, "2026-11-20")
+    assert result.exit_code == 2 and result.stdout == ""
+    line = result.stderr.splitlines()[-1]
+    assert line.startswith(f"{folder}/aws: cannot be made a folder: ") and "XDG_CACHE_HOME" in line
+
+
 def test_an_update_prints_what_changed_and_the_list_what_is_stored(tmp_path: Path) -> None:
     """Counts of rows go to standard error."""
     path = write_skypilot(tmp_path, skypilot_row("a"), skypilot_row("b", price="2.0"), skypilot_row("cpu", ""))

@@ -46,6 +46,20 @@ def test_one_file_goes_to_standard_output(plan_file: str) -> None:
     assert several.exit_code == 2 and "2 files: name a folder with -o" in several.stderr and not several.stdout
 
 
+def test_a_plan_is_not_replaced_by_a_file_of_its_name(plan_file: str, tmp_path: Path) -> None:
+    """Nothing is written then; a folder that holds the plan as it is may be written again."""
+    plan, folder = tmp_path / "sft.yaml", str(tmp_path)
+    plan.write_text(Path(plan_file).read_text())
+    before = plan.read_bytes()
+    result = run(str(plan), "--to", "trl", "--to", "skypilot", "--dataset", "my/data", "-o", folder)
+    assert result.exit_code == 2 and "sft.yaml: is read by this command" in result.stderr
+    assert plan.read_bytes() == before and os.listdir(tmp_path) == ["sft.yaml"]
+    again = str(tmp_path / "run")
+    assert run(plan_file, "--all", "--dataset", "my/data", "-o", again).exit_code == 0
+    whole = run(f"{again}/plan.json", "--all", "--dataset", "my/data", "-o", again)
+    assert whole.exit_code == 0 and "plan.json: unchanged" in whole.stdout
+
+
 def test_files_are_written_into_a_folder_and_left_alone_where_nothing_changed(plan_file: str, tmp_path: Path) -> None:
     """A second export touches nothing; an edited file is replaced, and the command says so."""
     folder = tmp_path / "new" / "run"
@@ -68,7 +82,19 @@ def test_nothing_is_written_where_one_target_is_refused(tmp_path: Path) -> None:
     path.write_text(json_text(plan.model_dump(mode="json", by_alias=True)))
     result = run(str(path), "--to", "trl", "--to", "accelerate", "-o", str(tmp_path / "out"))
     assert result.exit_code == 2 and not (tmp_path / "out").exists()
-    assert result.stderr.startswith(f"{path}: jobs.") and "litgpt" in result.stderr
+    line = 1 + path.read_text().split("\n").index('  "jobs": [') + 1
+    assert result.stderr.startswith(f"{path}:{line}: jobs.") and "litgpt" in result.stderr
+
+
+def test_what_a_launcher_does_not_have_is_told_in_the_file_of_the_plan(tmp_path: Path) -> None:
+    """With the line of the job, also where the fault is of no target alone."""
+    path = tmp_path / "mine.json"
+    plan = changed(solved("spot"), provider="nobody")
+    path.write_text(json_text(plan.model_dump(mode="json", by_alias=True)))
+    result = run(str(path), "--to", "skypilot")
+    assert result.exit_code == 2 and result.stderr.startswith(f"{path}:"), result.stderr
+    text = CliRunner().invoke(main, ("export", "-", "--to", "skypilot"), input=path.read_text())
+    assert text.exit_code == 2 and text.stderr.startswith("standard input: jobs.")
 
 
 @pytest.mark.parametrize(

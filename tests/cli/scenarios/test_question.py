@@ -96,8 +96,46 @@ def test_faults_name_the_option(tmp_path: Path) -> None:
     assert nothing.startswith("command line: the amount of work is missing; give --tokens")
 
 
+@pytest.mark.parametrize("option", ["--budget", "--deadline", "--max-gpus", "--gpus", "--providers", "--objective"])
+@pytest.mark.parametrize("value", ["", " ", ","])
+def test_an_option_that_says_nothing_is_a_fault(option: str, value: str) -> None:
+    """A variable of a script that is not set would else give a plan without the limit."""
+    result = run("solve", "--model", "mistral-7b", "--tokens", "24M", option, value)
+    assert result.exit_code == 2
+    assert result.stderr == f"{option}: says nothing; give its value, or leave the option out\n"
+
+
 def test_a_file_and_a_question_exclude_each_other() -> None:
     """Neither is silently ignored, and one of them is needed."""
     assert "not both" in run("solve", "quickstart", "--model", "mistral-7b").stderr
     assert "give SCENARIO or --model" in run("solve").stderr
     assert run("solve").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        (("--budget", "$20"), ["limits.budget_usd=20"]),
+        (("--gpus", "RTX4090, A100", "--no-spot"), ["limits.gpus.allow=[RTX4090, A100]", "limits.spot=false"]),
+        (("--method", "qlora"), ["jobs.0.techniques.method=lora", "jobs.0.techniques.weight_bits=4"]),
+        (("--deadline", "2d", "--max-gpus", "4"), ["jobs.0.deadline=2d", "limits.max_gpus=4"]),
+    ],
+)
+def test_options_next_to_a_scenario_name_the_settings_that_say_the_same(
+    given: tuple[str, ...], settings: list[str]
+) -> None:
+    """They can be copied from the message."""
+    (usage,) = [line for line in run("solve", "quickstart", *given).stderr.splitlines() if line.startswith("Error")]
+    assert "--model asks without SCENARIO" in usage and "not both" not in usage
+    words = shlex.split(usage.partition("with it give ")[2])
+    assert words == [word for setting in settings for word in ("--set", setting)]
+    assert run("solve", "quickstart", *words).exit_code == 0
+
+
+@pytest.mark.parametrize("value", ["x", "", "5", "2026-13-01"])
+def test_a_wrong_now_is_told_under_its_option(value: str) -> None:
+    """It was called a setting, which nobody had given."""
+    for command in (("solve", "quickstart"), ("simulate", "quickstart"), ("app",)):
+        result = run(*command, "--now", value)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"--now: '{value}' is not a day and time; write 2026-11-25 09:00")
