@@ -30,6 +30,8 @@ LEAST_CONFIDENCE_STEPS = 50
 """An even chance to fit in memory: below it nobody should rent a machine, and the schema has no such confidence."""
 BUDGET, AMPLE_USD = "limits.budget_usd", 1e8
 """Path of the budget, and dollars that no plan costs."""
+SPOT_CAP = "limits.spot_share.max"
+"""Path of the largest share on spot."""
 STEP_OF = {"deadline": HOURS_STEP, "max_hours": HOURS_STEP, "budget_usd": USD_STEP, "min": SHARE_STEP}
 """Steps of the limits that a policy on spot may keep with a smaller change than a mix of markets."""
 PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
@@ -215,6 +217,9 @@ def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> Limit
     """Return the change of a soft constraint to the value that suffices."""
     value, path = one.current + one.sense * excess, one.path
     unit, digits = "", ".10g"
+    if path == SPOT_CAP and one.current == 0:
+        # A scenario that says `spot: false` has this cap too, and no share undoes that word.
+        return LimitChange(path, one.current, 1.0, "limits.spot=true")
     if path.endswith((".deadline", "limits.max_hours")):
         new = round_up(value, HOURS_STEP)
         unit, digits = ("h", "g") if path.endswith(".deadline") else ("", digits)
@@ -222,7 +227,7 @@ def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> Limit
         new, digits = round_up(value, USD_STEP), ".2f"
     elif path == "limits.spot_share.min":
         new = max(0.0, round(math.floor(value / SHARE_STEP - 1e-6) * SHARE_STEP, 2))
-    elif path == "limits.spot_share.max":
+    elif path == SPOT_CAP:
         # If cost is minimised, a switching policy takes a share of its own, which a cap may exclude altogether.
         new = 1.0 if scenario.objective_kind == "cost" else min(1.0, round_up(value, SHARE_STEP))
     else:

@@ -44,14 +44,19 @@ FEASIBLE: dict[str, tuple[list[str], dict[str, Any]]] = {
 }
 
 
-def scenario_of(deadlines: list[str], limits: dict[str, Any]) -> Scenario:
-    """Return a scenario with a job for each deadline."""
+def document_of(deadlines: list[str], limits: dict[str, Any]) -> dict[str, Any]:
+    """Return a scenario file with a job for each deadline."""
     jobs = [
         {"name": f"job{index}", "architecture": TINY, "work": {"tokens": 6e7}, "deadline": deadline, "framework": "hf"}
         for index, deadline in enumerate(deadlines)
     ]
     strict = {"solve": {"ties": 0}, "schedule": "side_by_side"}
-    return parse_scenario(json.dumps({"name": "t", "offers": MARKET, "jobs": jobs, "limits": limits, **strict}))
+    return {"name": "t", "offers": MARKET, "jobs": jobs, "limits": limits, **strict}
+
+
+def scenario_of(deadlines: list[str], limits: dict[str, Any]) -> Scenario:
+    """Return a scenario with a job for each deadline."""
+    return parse_scenario(json.dumps(document_of(deadlines, limits)))
 
 
 def reported(told: Explanation) -> list[tuple[list[str], float, float]]:
@@ -88,6 +93,22 @@ def test_next_steps_of_a_plan_are_solved(name: str) -> None:
     told = explain(scenario, library=LIBRARY)
     assert told.status == "optimal" and told.next_steps
     check(scenario, told)
+
+
+@pytest.mark.long
+def test_spot_that_is_forbidden_is_allowed_by_its_plain_word() -> None:
+    """No bound of the share undoes `spot: false` in the file that the settings are applied to."""
+    for limits in ("spot: false", "spot_share: {max: 0}"):
+        text = json.dumps(document_of(["2h"], {})).replace('"limits": {}', f'"limits": {{{limits}}}')
+        told = next(
+            one
+            for one in explain(parse_scenario(text), library=LIBRARY).next_steps
+            if one.limit.endswith("spot_share.max")
+        )
+        assert told.setting == "limits.spot=true"
+        plan = try_solve(prepare(parse_scenario(text, set_=[told.setting]), LIBRARY))
+        assert plan is not None
+        assert (plan.cost_usd, plan.hours) == pytest.approx((told.cost_usd, told.hours), rel=1e-6)
 
 
 @pytest.mark.long
