@@ -50,6 +50,11 @@ class ToldPlan(Protocol):
         """Expected hours until the last job ends."""
         ...
 
+    @property
+    def objective(self) -> float:
+        """What is minimised: dollars with penalties and the value of time, or hours."""
+        ...
+
 
 @record(frozen=True)
 class TimetablePlan:
@@ -60,6 +65,12 @@ class TimetablePlan:
     cost_usd: float
     late_usd: float
     hours: float
+    objective: float
+
+
+def as_solved(plan: ToldPlan) -> ToldPlan:
+    """Return the plan that `solve` makes of the scenario of a plan side by side: in turn it may be cheaper."""
+    return (solve_as_asked(plan.prepared) or plan) if may_take_turns(plan.prepared) else plan
 
 
 def solve_as_asked(prepared: PreparedScenario) -> ToldPlan | None:
@@ -89,9 +100,9 @@ def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     if solved.schedule is None:
         return None
     plan = timetable_plan(prepared, built, solved, SolveOptions(), FACTS | {"scenario": prepared.scenario.name})
-    if plan.cost_usd is None or plan.hours is None:
+    if plan.cost_usd is None or plan.hours is None or plan.objective is None:
         return None
     how = "in turn" if any(job.start_at_hours for job in plan.jobs) else "side by side"
     description = f"{len(plan.jobs)} jobs {how}, last finish {plan.hours.at_confidence:,.1f} h"
     late = plan.cost_usd.expected if plan.cost_at_confidence is None else plan.cost_at_confidence
-    return TimetablePlan(prepared, description, plan.cost_usd.expected, late, plan.hours.expected)
+    return TimetablePlan(prepared, description, plan.cost_usd.expected, late, plan.hours.expected, plan.objective)

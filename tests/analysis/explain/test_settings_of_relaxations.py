@@ -15,6 +15,7 @@ from planner.results.explanation import Explanation
 from planner.scenario.scenario import Scenario
 from planner.solving.prepare import prepare
 from planner.solving.resolve import try_solve
+from planner.solving.solve import solve
 
 TINY = "tinyllama-1.1b"
 LIBRARY = read_library([TINY])
@@ -120,3 +121,15 @@ def test_a_scarce_offer_is_reported_with_the_plan_that_more_of_it_gives() -> Non
     plan = try_solve(prepare(scenario.model_copy(update={"offers": offers}), LIBRARY))
     assert plan is not None and told.change_to == 2
     assert (plan.cost_usd, plan.hours) == pytest.approx((told.cost_usd, told.hours), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_next_step_is_what_solve_makes_of_it_where_jobs_then_take_turns() -> None:
+    """The one cheap machine is allowed: `solve` uses it for both jobs, one after the other."""
+    scenario = scenario_of(["20h", "20h"], {"gpus": {"forbid": ["RTX3090"]}, "spot": False})
+    scenario = change_scenario(scenario, ["schedule=over_time", "offers.1.usd_per_hour=0.05"])
+    told = next(one for one in explain(scenario, library=LIBRARY).next_steps if one.limit.startswith("limits.gpus"))
+    plan = solve(change_scenario(scenario, [told.setting]), library=LIBRARY)
+    assert plan.cost_usd is not None and plan.hours is not None
+    assert {job.gpu for job in plan.jobs} == {"RTX3090"}
+    assert (plan.cost_usd.expected, plan.hours.expected) == pytest.approx((told.cost_usd, told.hours), rel=1e-6)
