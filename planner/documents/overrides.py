@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from planner.documents.quantities import format_value
+from planner.documents.short_forms import expand_short_form
 from planner.documents.strict_yaml import MAX_DEPTH, KeyPath, parse_value
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
@@ -27,7 +29,8 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> tuple[dict[str, A
 
     Return the copy, the setting that wrote each place, and the faults of the settings that were not applied.
     A mapping is entered by key, a list by the name or index of an item; an index one past the end appends.
-    Missing mappings and lists are created; the validation that follows reports unknown keys.
+    Missing mappings and lists are created, and a short form becomes what it stands for, so that nothing stated is
+    lost; the validation that follows reports unknown keys.
     """
     origins: dict[KeyPath, str] = {}
     faults: list[Fault] = []
@@ -70,8 +73,7 @@ def _put(around: Any, parts: list[str], value: Any, path: KeyPath) -> tuple[Any,
     """Return a copy with the value in it (aliased parts must not change together), and the full path."""
     if not parts:
         return value, path
-    if not isinstance(around, (dict, list)):
-        around = [] if parts[0].isdecimal() else {}
+    around = _entered(around, parts, path)
     if isinstance(around, dict):
         key, rest = _split_known_prefix(parts, around)
         inside, landed = _put(around.get(key), rest, value, (*path, key))
@@ -79,6 +81,20 @@ def _put(around: Any, parts: list[str], value: Any, path: KeyPath) -> tuple[Any,
     index, rest = _item(around, parts, path)
     inside, landed = _put(around[index] if index < len(around) else None, rest, value, (*path, index))
     return [*around[:index], inside, *around[index + 1 :]], landed
+
+
+def _entered(around: Any, parts: list[str], path: KeyPath) -> Any:
+    """Return the mapping or list of which a setting names a part: one that is there, is meant, or is new."""
+    if around is None:
+        return [] if parts[0].isdecimal() else {}
+    if isinstance(around, dict):
+        return around
+    found = expand_short_form(around, path, parts[0])
+    if found is None and not isinstance(around, list):
+        here = ".".join(map(str, path))
+        what = f"{here} is {format_value(around)}, which has no key {parts[0]}"
+        raise Refused(what, f"set {here} as a whole, or clear it first with {here}=null")
+    return around if found is None else found
 
 
 def _split_known_prefix(parts: list[str], known: Any) -> tuple[str, list[str]]:

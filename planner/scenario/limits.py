@@ -137,8 +137,10 @@ class Limits(StrictModel):
         rest = {key: value for key, value in data.items() if key != "spot"}
         if data["spot"]:
             return {**rest, "spot_share": {key: end for key, end in share.items() if key != "max" or end != 0}}
-        if share.get("min"):
-            raise validation_error(f"spot is forbidden, and spot_share.min is {share['min']}", "keep one", "spot")
+        for key in ("min", "max"):
+            if share.get(key):
+                fix = "keep one: leave out spot, or spot_share"
+                raise validation_error(f"spot is forbidden, and spot_share.{key} is {share[key]}", fix, "spot")
         return {**rest, "spot_share": {**share, "max": 0.0}}
 
     def is_outdated(self, offer: Offer) -> bool:

@@ -97,15 +97,18 @@ def why_excluded(recipes: Sequence[Recipe], job: Job) -> str:
     return f"excluded by `techniques.{'method' if by_method else 'weight_bits'}`"
 
 
-def try_solve(prepared: PreparedScenario, options: SolveOptions | None = None) -> ResolvedPlan | None:
+def try_solve(
+    prepared: PreparedScenario, options: SolveOptions | None = None, side_by_side: bool = True
+) -> ResolvedPlan | None:
     """Return the best plan, the same as that of `solve`, or None if none was found in time.
 
     With `options` a search that stops at a limit without a plan raises NoPlanError: nothing is known then.
+    Without `side_by_side` the limits at one time are left out.
     """
     screened = prepared.screened
     if not all(len(one.table) for one in screened):
         return None
-    solved = optimise(prepared, options or SolveOptions(time_limit_seconds=RESOLVE_TIME_LIMIT_SECONDS))
+    solved = optimise(prepared, options or SolveOptions(time_limit_seconds=RESOLVE_TIME_LIMIT_SECONDS), side_by_side)
     first = solved.choice.first
     if not solved.rows or first.objective is None:
         if options is not None and not first.is_infeasible:

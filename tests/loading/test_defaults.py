@@ -145,10 +145,19 @@ def test_spot_is_a_plain_word_for_its_share(written: str, most: float) -> None:
     assert change_scenario(without, ["limits.spot=true"]).limits.spot_share.max == 1
 
 
-def test_spot_that_is_forbidden_and_asked_for_is_a_fault() -> None:
+@pytest.mark.parametrize("share", ["min: 0.5", "max: 1"])
+def test_spot_that_is_forbidden_and_asked_for_is_a_fault(share: str) -> None:
     """The two keys must agree."""
+    with pytest.raises(
+        ScenarioError, match=rf"spot is forbidden, and spot_share\.{share.replace(': ', ' is ')}; keep one"
+    ):
+        parse_scenario(f"jobs: [{JOB}]\nlimits: {{spot: false, spot_share: {{{share}}}}}")
+
+
+def test_a_share_that_is_set_where_spot_is_forbidden_is_a_fault() -> None:
+    """A setting that changes nothing is not taken without a word."""
     with pytest.raises(ScenarioError, match="spot is forbidden"):
-        parse_scenario(f"jobs: [{JOB}]\nlimits: {{spot: false, spot_share: {{min: 0.5}}}}")
+        parse_scenario(f"jobs: [{JOB}]\nlimits: {{spot: false}}", set_=["limits.spot_share.max=1"])
 
 
 def test_a_name_that_is_no_text_is_a_fault_beside_a_job_without_one() -> None:

@@ -21,13 +21,16 @@ from planner.solving.infeasibility.relaxations import (
     verify_relaxation,
 )
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates
+from planner.solving.infeasibility.settled import settle
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
+from planner.solving.sharing import may_take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from planner.scenario.scenario import Scenario
     from planner.solving.prepare import PreparedScenario
+    from planner.solving.timetable.as_solved import ToldPlan
 
 MAX_RELAXATIONS = 3
 """Relaxations that are reported at most."""
@@ -44,9 +47,8 @@ def diagnose(prepared: PreparedScenario) -> Infeasible:
     limits, market, library = prepared.scenario.limits, prepared.market, prepared.library
     relaxed = relax_candidates(prepared)
     others = _other_frameworks(prepared, try_solve)
-    verified = enumerate(
-        [*others, *verified_relaxations(prepared, relaxed, try_solve, MAX_RELAXATIONS - len(others))], 1
-    )
+    found = [*others, *verified_relaxations(prepared, relaxed, try_solve, MAX_RELAXATIONS - len(others))]
+    verified = enumerate(_as_solved(prepared, found), 1)
     # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
     # its plan is that of `solve`, with policies.
     mixes = tuple(screen(one, market, limits, library) for one in prepared.candidates)
@@ -54,6 +56,18 @@ def diagnose(prepared: PreparedScenario) -> Infeasible:
         relax=tuple(one for number, (plan, changes) in verified for one in build_relaxations(plan, changes, number)),
         nearest=find_near_misses(replace(prepared, screened=mixes), relaxed),
     )
+
+
+def _as_solved(
+    prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, list[LimitChange]]]
+) -> list[tuple[ToldPlan, list[LimitChange]]]:
+    """Return relaxations with the plans that `solve` makes of them: jobs that may take turns need less then."""
+    kept: list[tuple[ToldPlan, list[LimitChange]]] = []
+    for plan, changes in found:
+        settled = settle(prepared, changes) if may_take_turns(plan.prepared) else (plan, changes)
+        if settled is not None and not any(_asks_no_less(settled[1], before) for _, before in kept):
+            kept.append(settled)
+    return kept
 
 
 def verified_relaxations(

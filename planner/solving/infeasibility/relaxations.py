@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
     from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
     from planner.solving.infeasibility.soft_constraints import SoftConstraint
+    from planner.solving.timetable.as_solved import ToldPlan
 
 HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP, CONFIDENCE_STEP = 0.01, 0.01, 0.01, 0.001, 0.01
 """New limits are rounded away from the old ones to multiples of these: they can be typed and still suffice."""
@@ -30,6 +31,8 @@ LEAST_CONFIDENCE_STEPS = 50
 """An even chance to fit in memory: below it nobody should rent a machine, and the schema has no such confidence."""
 BUDGET, AMPLE_USD = "limits.budget_usd", 1e8
 """Path of the budget, and dollars that no plan costs."""
+SPOT_CAP = "limits.spot_share.max"
+"""Path of the largest share on spot."""
 STEP_OF = {"deadline": HOURS_STEP, "max_hours": HOURS_STEP, "budget_usd": USD_STEP, "min": SHARE_STEP}
 """Steps of the limits that a policy on spot may keep with a smaller change than a mix of markets."""
 PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
@@ -190,7 +193,7 @@ def _try_changes(prepared: PreparedScenario, changes: Iterable[LimitChange], sol
         return None
 
 
-def build_relaxations(plan: ResolvedPlan, changes: Sequence[LimitChange], number: int) -> list[Relaxation]:
+def build_relaxations(plan: ToldPlan, changes: Sequence[LimitChange], number: int) -> list[Relaxation]:
     """Return one relaxation as results: an entry per limit, all with the same number and the same plan."""
     then = f"{plan.description}, ${plan.cost_usd:,.2f}"
     if plan.prepared.scenario.limits.budget_usd is not None:
@@ -215,6 +218,9 @@ def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> Limit
     """Return the change of a soft constraint to the value that suffices."""
     value, path = one.current + one.sense * excess, one.path
     unit, digits = "", ".10g"
+    if path == SPOT_CAP and one.current == 0:
+        # A scenario that says `spot: false` has this cap too, and no share undoes that word.
+        return LimitChange(path, one.current, 1.0, "limits.spot=true")
     if path.endswith((".deadline", "limits.max_hours")):
         new = round_up(value, HOURS_STEP)
         unit, digits = ("h", "g") if path.endswith(".deadline") else ("", digits)
@@ -222,7 +228,7 @@ def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> Limit
         new, digits = round_up(value, USD_STEP), ".2f"
     elif path == "limits.spot_share.min":
         new = max(0.0, round(math.floor(value / SHARE_STEP - 1e-6) * SHARE_STEP, 2))
-    elif path == "limits.spot_share.max":
+    elif path == SPOT_CAP:
         # If cost is minimised, a switching policy takes a share of its own, which a cap may exclude altogether.
         new = 1.0 if scenario.objective_kind == "cost" else min(1.0, round_up(value, SHARE_STEP))
     else:

@@ -6,18 +6,15 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.errors import InputError
 from planner.formulation.timetable.problem import UNITS_PER_USD, Period, Timetable
 from planner.records import record
 from planner.results.plan_parts import Relaxation
 from planner.results.ways.considered import Infeasible
-from planner.scenario.scenario import SolveOptions
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.infeasibility.diagnosis import diagnose
-from planner.solving.resolve import with_settings
-from planner.solving.timetable.build import build_timetable
+from planner.solving.infeasibility.relaxations import LimitChange
+from planner.solving.infeasibility.settled import settle
 from planner.solving.timetable.calendar import minutes_down, minutes_up
-from planner.solving.timetable.optimise import solve_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,9 +31,6 @@ PRECISION = 0.01
 MAX_WAYS = 4
 """Most ways that are shown; each is solved again."""
 
-Change = tuple[str, float | str | None, float | str | None, str]
-"""Path of a limit, its value before and after, and the setting."""
-
 
 @record(frozen=True)
 class _Limit:
@@ -48,10 +42,10 @@ class _Limit:
     unit: float  # units of the value in one of the setting
     apply: Callable[[Timetable, int], Timetable]
 
-    def change(self, value: int) -> Change:
+    def change(self, value: int) -> LimitChange:
         """Return the change of the limit to a value, rounded up to cents."""
         after = math.ceil(100 * value / self.unit - 1e-9) / 100
-        return self.path, self.value / self.unit, after, f"{self.path}={after:.15g}"
+        return LimitChange(self.path, self.value / self.unit, after, f"{self.path}={after:.15g}")
 
 
 def explain_timetable(prepared: PreparedScenario, built: BuiltTimetable) -> Infeasible:
@@ -146,7 +140,7 @@ def _least(problem: Timetable, limit: _Limit) -> int | None:
     return high
 
 
-def _later_deadlines(prepared: PreparedScenario, problem: Timetable) -> list[Change]:
+def _later_deadlines(prepared: PreparedScenario, problem: Timetable) -> list[LimitChange]:
     """Return the deadlines that the timetable with the least lateness in all breaks, with the ends that it has."""
     soft = _with_soft_deadlines(prepared, problem)
     schedule = solve_timetable(soft, SearchLimits(RELAXATION_SECONDS)).schedule
@@ -157,7 +151,7 @@ def _later_deadlines(prepared: PreparedScenario, problem: Timetable) -> list[Cha
             hours = math.ceil(end / 60 / STEP_HOURS - 1e-9) * STEP_HOURS
             path = f"jobs.{prepared.scenario.written_name(task.name)}.deadline"
             changes[path] = max(changes.get(path, (0.0, 0.0)), (hours, task.deadline / 60))
-    return [(path, was, round(hours, 1), f"{path}={hours:.1f}h") for path, (hours, was) in changes.items()]
+    return [LimitChange(path, was, round(hours, 1), f"{path}={hours:.1f}h") for path, (hours, was) in changes.items()]
 
 
 def _with_soft_deadlines(prepared: PreparedScenario, problem: Timetable) -> Timetable:
@@ -183,7 +177,7 @@ def _with_soft_deadlines(prepared: PreparedScenario, problem: Timetable) -> Time
     return replace(problem, tasks=tasks, resources=resources, periods=tuple(periods), horizon=horizon)
 
 
-def _together(prepared: PreparedScenario, problem: Timetable, limits: Sequence[_Limit]) -> list[Change]:
+def _together(prepared: PreparedScenario, problem: Timetable, limits: Sequence[_Limit]) -> list[LimitChange]:
     """Return deadlines and limits to change together, where none of them alone suffices.
 
     Every limit starts as wide as the jobs can use; one after the other goes back to its value, or as near as it can.
@@ -192,7 +186,7 @@ def _together(prepared: PreparedScenario, problem: Timetable, limits: Sequence[_
     for limit in limits:
         wide = limit.apply(wide, max(limit.most, limit.value))
     changes = _later_deadlines(prepared, wide)
-    later = {path.split(".")[1]: float(after) for path, _, after, _ in changes if isinstance(after, float)}
+    later = {one.limit.split(".")[1]: float(one.new) for one in changes}
     tasks = tuple(
         replace(task, deadline=minutes_down(later[name]))
         if (name := prepared.scenario.written_name(task.name)) in later
@@ -215,40 +209,21 @@ def _is_feasible(problem: Timetable) -> bool:
     return solve_timetable(problem, SearchLimits(RELAXATION_SECONDS)).schedule is not None
 
 
-def _verified(prepared: PreparedScenario, changes: Sequence[Change]) -> list[Relaxation]:
-    """Return the changes with the dollars of the plan that they allow; nothing if there is none."""
-    if not changes:
+def _verified(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> list[Relaxation]:
+    """Return the changes as far as they are needed, with the plan that `solve` makes of them; nothing without one."""
+    settled = settle(prepared, changes) if changes else None
+    if settled is None:
         return []
-    try:
-        changed = with_settings(prepared, [setting for *_, setting in changes])
-        built = build_timetable(changed)
-    except InputError:
-        return []
-    from planner.solving.timetable.plan import timetable_plan
-
-    solved = solve_schedule(built.problem, SolveOptions(time_limit_seconds=RELAXATION_SECONDS))
-    if solved.schedule is None:
-        return []
-    facts = {
-        "scenario": prepared.scenario.name,
-        "solver": "cp-sat",
-        "seconds": 0.0,
-        "as_of": "2000-01-01",
-        "candidates": {"made": 0, "rejected": 0, "dominated": 0},
-    }
-    plan = timetable_plan(changed, built, solved, SolveOptions(), facts)
-    then = f"{len(plan.jobs)} jobs in turn"
-    if plan.cost_usd and plan.hours:
-        then += f", last finish {plan.hours.at_confidence:,.1f} h, ${plan.cost_usd.expected:,.2f}"
+    plan, kept = settled
     return [
         Relaxation(
-            limit=path,
-            change_from=before,
-            change_to=after,
-            then=then,
-            setting=setting,
-            cost_usd=plan.cost_usd.expected if plan.cost_usd else None,
-            hours=plan.hours.at_confidence if plan.hours else None,
+            limit=one.limit,
+            change_from=one.old,
+            change_to=one.new,
+            then=f"{plan.description}, ${plan.cost_usd:,.2f}",
+            setting=one.setting,
+            cost_usd=plan.cost_usd,
+            hours=plan.hours,
         )
-        for path, before, after, setting in changes
+        for one in kept
     ]

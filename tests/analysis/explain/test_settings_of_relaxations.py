@@ -15,6 +15,7 @@ from planner.results.explanation import Explanation
 from planner.scenario.scenario import Scenario
 from planner.solving.prepare import prepare
 from planner.solving.resolve import try_solve
+from planner.solving.solve import solve
 
 TINY = "tinyllama-1.1b"
 LIBRARY = read_library([TINY])
@@ -44,14 +45,19 @@ FEASIBLE: dict[str, tuple[list[str], dict[str, Any]]] = {
 }
 
 
-def scenario_of(deadlines: list[str], limits: dict[str, Any]) -> Scenario:
-    """Return a scenario with a job for each deadline."""
+def document_of(deadlines: list[str], limits: dict[str, Any]) -> dict[str, Any]:
+    """Return a scenario file with a job for each deadline."""
     jobs = [
         {"name": f"job{index}", "architecture": TINY, "work": {"tokens": 6e7}, "deadline": deadline, "framework": "hf"}
         for index, deadline in enumerate(deadlines)
     ]
     strict = {"solve": {"ties": 0}, "schedule": "side_by_side"}
-    return parse_scenario(json.dumps({"name": "t", "offers": MARKET, "jobs": jobs, "limits": limits, **strict}))
+    return {"name": "t", "offers": MARKET, "jobs": jobs, "limits": limits, **strict}
+
+
+def scenario_of(deadlines: list[str], limits: dict[str, Any]) -> Scenario:
+    """Return a scenario with a job for each deadline."""
+    return parse_scenario(json.dumps(document_of(deadlines, limits)))
 
 
 def reported(told: Explanation) -> list[tuple[list[str], float, float]]:
@@ -91,6 +97,22 @@ def test_next_steps_of_a_plan_are_solved(name: str) -> None:
 
 
 @pytest.mark.long
+def test_spot_that_is_forbidden_is_allowed_by_its_plain_word() -> None:
+    """No bound of the share undoes `spot: false` in the file that the settings are applied to."""
+    for limits in ("spot: false", "spot_share: {max: 0}"):
+        text = json.dumps(document_of(["2h"], {})).replace('"limits": {}', f'"limits": {{{limits}}}')
+        told = next(
+            one
+            for one in explain(parse_scenario(text), library=LIBRARY).next_steps
+            if one.limit.endswith("spot_share.max")
+        )
+        assert told.setting == "limits.spot=true"
+        plan = try_solve(prepare(parse_scenario(text, set_=[told.setting]), LIBRARY))
+        assert plan is not None
+        assert (plan.cost_usd, plan.hours) == pytest.approx((told.cost_usd, told.hours), rel=1e-6)
+
+
+@pytest.mark.long
 def test_a_scarce_offer_is_reported_with_the_plan_that_more_of_it_gives() -> None:
     """No setting adds machines to an offer, so the offer is changed itself."""
     scenario = scenario_of(["8h", "8h"], {"providers": {"allow": ["b"]}})
@@ -99,3 +121,15 @@ def test_a_scarce_offer_is_reported_with_the_plan_that_more_of_it_gives() -> Non
     plan = try_solve(prepare(scenario.model_copy(update={"offers": offers}), LIBRARY))
     assert plan is not None and told.change_to == 2
     assert (plan.cost_usd, plan.hours) == pytest.approx((told.cost_usd, told.hours), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_next_step_is_what_solve_makes_of_it_where_jobs_then_take_turns() -> None:
+    """The one cheap machine is allowed: `solve` uses it for both jobs, one after the other."""
+    scenario = scenario_of(["20h", "20h"], {"gpus": {"forbid": ["RTX3090"]}, "spot": False})
+    scenario = change_scenario(scenario, ["schedule=over_time", "offers.1.usd_per_hour=0.05"])
+    told = next(one for one in explain(scenario, library=LIBRARY).next_steps if one.limit.startswith("limits.gpus"))
+    plan = solve(change_scenario(scenario, [told.setting]), library=LIBRARY)
+    assert plan.cost_usd is not None and plan.hours is not None
+    assert {job.gpu for job in plan.jobs} == {"RTX3090"}
+    assert (plan.cost_usd.expected, plan.hours.expected) == pytest.approx((told.cost_usd, told.hours), rel=1e-6)

@@ -1,0 +1,108 @@
+"""The plan that `solve` makes of a scenario, side by side or in turn, with what a relaxation says of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from planner.records import record
+from planner.scenario.scenario import SolveOptions
+from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, try_solve
+from planner.solving.sharing import fits_side_by_side, may_take_turns
+
+if TYPE_CHECKING:
+    from planner.solving.prepare import PreparedScenario
+
+
+FACTS: dict[str, Any] = {
+    "solver": "cp-sat",
+    "seconds": 0.0,
+    "as_of": "2000-01-01",
+    "candidates": {"made": 0, "rejected": 0, "dominated": 0},
+}
+"""Fields that a plan must have and of which nothing is told."""
+
+
+class ToldPlan(Protocol):
+    """What a relaxation says of its plan."""
+
+    @property
+    def prepared(self) -> PreparedScenario:
+        """The scenario that it is the plan of."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """Its machines, or how its jobs take turns."""
+        ...
+
+    @property
+    def cost_usd(self) -> float:
+        """Expected dollars of all jobs."""
+        ...
+
+    @property
+    def late_usd(self) -> float:
+        """Dollars at the requested confidence: what a budget limits."""
+        ...
+
+    @property
+    def hours(self) -> float:
+        """Expected hours until the last job ends."""
+        ...
+
+    @property
+    def objective(self) -> float:
+        """What is minimised: dollars with penalties and the value of time, or hours."""
+        ...
+
+
+@record(frozen=True)
+class TimetablePlan:
+    """A plan whose jobs take turns."""
+
+    prepared: PreparedScenario
+    description: str
+    cost_usd: float
+    late_usd: float
+    hours: float
+    objective: float
+
+
+def as_solved(plan: ToldPlan) -> ToldPlan:
+    """Return the plan that `solve` makes of the scenario of a plan side by side: in turn it may be cheaper."""
+    return (solve_as_asked(plan.prepared) or plan) if may_take_turns(plan.prepared) else plan
+
+
+def solve_as_asked(prepared: PreparedScenario) -> ToldPlan | None:
+    """Return the best plan as `solve` makes it, or None if none was found in time.
+
+    Jobs that may take turns run side by side where the best plan without limits at one time keeps these limits.
+    """
+    if not may_take_turns(prepared):
+        return try_solve(prepared)
+    if not all(len(one.table) for one in prepared.screened):
+        return None
+    if not prepared.scenario.needs_timetable:
+        free = try_solve(prepared, side_by_side=False)
+        if free is not None and fits_side_by_side(prepared, free.chosen, free.shares):
+            return free
+    return _in_turn(prepared)
+
+
+def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
+    """Return the best timetable; CP-SAT is loaded only where there may be one."""
+    from planner.solving.timetable.build import build_timetable
+    from planner.solving.timetable.optimise import solve_schedule
+    from planner.solving.timetable.plan import timetable_plan
+
+    built = build_timetable(prepared)
+    solved = solve_schedule(built.problem, SolveOptions(time_limit_seconds=RESOLVE_TIME_LIMIT_SECONDS))
+    if solved.schedule is None:
+        return None
+    plan = timetable_plan(prepared, built, solved, SolveOptions(), FACTS | {"scenario": prepared.scenario.name})
+    if plan.cost_usd is None or plan.hours is None or plan.objective is None:
+        return None
+    how = "in turn" if any(job.start_at_hours for job in plan.jobs) else "side by side"
+    description = f"{len(plan.jobs)} jobs {how}, last finish {plan.hours.at_confidence:,.1f} h"
+    late = plan.cost_usd.expected if plan.cost_at_confidence is None else plan.cost_at_confidence
+    return TimetablePlan(prepared, description, plan.cost_usd.expected, late, plan.hours.expected, plan.objective)
