@@ -18,8 +18,11 @@ SHORT_FORMS: tuple[tuple[KeyPath, tuple[type, ...], str], ...] = (
     *((("limits", name), (str, list), "allow") for name in NAMES),
 )
 
-REPLACED: tuple[KeyPath, ...] = (("objective",),)
-"""Places where a mapping with its only key stands in place of a word: nothing of the word is left to keep."""
+REPLACED: tuple[KeyPath, ...] = (
+    ("objective",),
+    *(("jobs", "*", key) for key in ("architecture", "global_batch", "loss_law")),
+)
+"""Places where a mapping says something else than a word or number: nothing of these is left to keep."""
 
 
 def expand_short_form(value: Any, path: KeyPath, part: str) -> dict[str, Any] | list[Any] | None:
@@ -29,7 +32,7 @@ def expand_short_form(value: Any, path: KeyPath, part: str) -> dict[str, Any] | 
     """
     if part.isdecimal():
         return value if isinstance(value, list) else [value]
-    if any(_is_at(path, place) for place in REPLACED):
+    if any(_is_at(path, place) for place in REPLACED) and not isinstance(value, list):
         return {}
     for place, types, key in SHORT_FORMS:
         if _is_at(path, place) and isinstance(value, types) and not isinstance(value, bool):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from planner.documents.overrides import override
+from planner.documents.short_forms import REPLACED
 from planner.documents.validation import list_alternatives
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import ScenarioFile
@@ -88,7 +89,7 @@ def test_short_forms_mean_what_the_schema_reads() -> None:
 
 
 def test_every_number_that_may_stand_for_a_mapping_of_a_job_is_known() -> None:
-    """A new short form in the schema is added to the table, or has to be set as a whole."""
+    """A new short form in the schema is added to the table, or to what a mapping replaces."""
     schema = ScenarioFile.model_json_schema(by_alias=True)
     found = set()
     for form in list_alternatives(schema["properties"]["jobs"]["items"], schema):
@@ -96,5 +97,12 @@ def test_every_number_that_may_stand_for_a_mapping_of_a_job_is_known() -> None:
             kinds = {one.get("type", "") for one in list_alternatives(inside, schema)}
             if "object" in kinds and kinds & {"number", "integer", "string"}:
                 found.add(key)
-    as_a_whole = {"architecture", "global_batch", "loss_law"}
-    assert found - as_a_whole == {"confidence", "trials"}
+    assert found - {place[-1] for place in REPLACED} == {"confidence", "trials"}
+
+
+def test_a_part_of_a_family_replaces_the_name_of_a_model() -> None:
+    """A name or a number says another thing than the mapping in its place: nothing of it is left to keep."""
+    settings = ["jobs.0.architecture.family=llama", "jobs.0.architecture.parameters.from=1B"]
+    found, _, faults = override({"jobs": [{"architecture": "mistral-7b"}]}, settings)
+    assert not faults
+    assert found == {"jobs": [{"architecture": {"family": "llama", "parameters": {"from": "1B"}}}]}
