@@ -112,7 +112,7 @@ class InferenceWork(Work, defer_build=True):
         return sum(one.count * one.input_tokens for one in self.classes)
 
 
-class InferenceTechniques(Techniques, defer_build=True):
+class InferenceTechniques(Techniques):
     """What of an engine may be chosen; None is every value that makes sense."""
 
     engine: OneOrMany[Engine] | None = None  # None: engines with a pool that enough measurements stand behind
@@ -188,7 +188,7 @@ class Results(Export, defer_build=True):
         on: ClassVar[None] = None
 
 
-class InferenceStages(Stages, defer_build=True):
+class InferenceStages(Stages):
     """Prompts come from somewhere, answers go there."""
 
     export: Results | None = None
@@ -214,9 +214,9 @@ class InferenceJob(Job, defer_build=True):
 
     kind: Annotated[Literal["inference"], BeforeValidator(kind_of_job)]  # type: ignore[assignment]
     work: InferenceWork
-    techniques: InferenceTechniques = InferenceTechniques.model_construct()
+    techniques: InferenceTechniques = InferenceTechniques()
     adapter: ServedAdapter | None = None
-    stages: InferenceStages = InferenceStages.model_construct()
+    stages: InferenceStages = InferenceStages()
     measured: Rows[ServedRun] = ()  # type: ignore[assignment]
 
     if not TYPE_CHECKING:  # settings of training

@@ -17,9 +17,9 @@ class ServeJob(InferenceJob):
 
     kind: Annotated[Literal["serve"], BeforeValidator(kind_of_job)]  # type: ignore[assignment]
     load: Load
-    latency: Latency = Latency.model_construct()
+    latency: Latency = Latency()
     for_hours: Hours = Field(default=DEFAULT_HOURS, alias="for", description="How long the service runs.")
-    replicas: ReplicaBounds = ReplicaBounds.model_construct()
+    replicas: ReplicaBounds = ReplicaBounds()
     headroom: Headroom = Field(default=0.0, description="Share of the load that there is room for on top of it.")
     cold_start_hours: Hours | None = Field(
         default=None,

@@ -155,7 +155,7 @@ class Load(StrictModel, defer_build=True):
         return InferenceWork(requests=count, prefix_tokens=self.prefix_tokens, **given)
 
 
-class Latency(StrictModel, defer_build=True):
+class Latency(StrictModel):
     """How fast answers must come; None is no limit, and what a replica can hold without saturation is."""
 
     ttft_seconds: Seconds | None = Field(default=None, alias="ttft", description="Time to the first token.")
@@ -165,7 +165,7 @@ class Latency(StrictModel, defer_build=True):
     )
 
 
-class ReplicaBounds(StrictModel, defer_build=True):
+class ReplicaBounds(StrictModel):
     """How many replicas stand at the least at any hour."""
 
     min: Annotated[int, Field(ge=0, le=10**6)] = 1
