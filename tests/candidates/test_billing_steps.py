@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.candidates.spot.billing_steps import on_demand_rounding_usd
 from planner.estimates.trials import node_group_shares, trial_work
 from planner.results.plan import Assignment
+from planner.solving.prepare import prepare
 from planner.solving.solve import solve
 from tests.helpers.stage_scenarios import CPU, RENTED, library, question, read
 
@@ -33,6 +36,23 @@ def test_a_step_of_a_twentieth_of_the_run_is_rounded_too() -> None:
     found = plan(seen(20.1))
     assert (found.provider, round(found.cost_usd, 3)) == ("by-second", 41.205)
     assert plan(seen(20.9)).cost_usd == pytest.approx(42.0)
+
+
+def test_on_demand_a_short_run_pays_the_hour_that_is_the_least() -> None:
+    """4 x H100 at $17.50 an hour for about 0.2 h cost $3.50 by the second, and $17.50 with a minimum of an hour."""
+    work = {"architecture": "gemma-2-2b", "work": {"tokens": 34_700_000}, "sequence_length": 512, "global_batch": 32}
+    offer = {"gpu": "H100-80GB", "gpus": 4, "usd_per_hour": 17.5}
+    by_hour = {**offer, "provider": "by-hour", "billing": {"minimum_hours": 1}}
+    job = {"name": "j", **work, "techniques": {"method": "lora", "weight_bits": 4}}
+    scenario = {"name": "x", "jobs": [job], "offers": [by_hour, {**offer, "provider": "by-second"}]}
+    candidates = prepare(read(scenario)).candidates[0]
+    table = candidates.table
+    added, usd = on_demand_rounding_usd(table, candidates.hours, candidates.columns), table.cost_usd(0.0)
+    is_by_hour = np.asarray(table.providers)[table.provider] == "by-hour"
+    short = is_by_hour & (table.hours(0.0) < 1)
+    assert usd[short].min() == pytest.approx(3.5, abs=0.8)
+    assert (usd + added)[short] == pytest.approx(17.5)
+    assert not added[~is_by_hour].any()
 
 
 def test_each_gang_is_rounded_by_itself() -> None:

@@ -61,6 +61,18 @@ def has_coarse_billing(table: CandidateTable, hours: RowHours, columns: OfferCol
     return np.asarray((step > smallest) | (least > hours.once + hours.run), dtype=bool)
 
 
+def on_demand_rounding_usd(table: CandidateTable, hours: RowHours, columns: OfferColumns) -> Floats:
+    """Return the dollars (n,) that whole billing steps add to rows with all work on demand; 0 where none are rounded.
+
+    0.2 h at 17.50 dollars, billed for an hour at least: 14 more than the 3.50 of the hours.
+    """
+    added = np.zeros(len(table))
+    if len(rows := np.flatnonzero(has_coarse_billing(table, hours, columns))):
+        made, none = table.rows(rows), np.ones(len(rows))
+        added[rows] = _rounding_usd(made, hours.rows(rows), np.zeros(len(rows)), none, none, columns)[:, 0]
+    return added
+
+
 def whole_step_shares(
     table: CandidateTable, hours: RowHours, rows: Integers, columns: OfferColumns
 ) -> tuple[Integers, Floats]:

@@ -10,7 +10,7 @@ import numpy as np
 from planner.arrays import distinct, distinct_names
 from planner.candidate_table import ON_DEMAND
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
-from planner.candidates.spot.billing_steps import has_coarse_billing
+from planner.candidates.spot.billing_steps import on_demand_rounding_usd
 from planner.candidates.spot.candidates import FoundPolicies, only_dollars, rows_of
 from planner.candidates.spot.least_late import find_least_late
 from planner.candidates.spot.rows import MIN_HOURS
@@ -74,8 +74,8 @@ class _Search:
         self.batch, table = BATCH_SIZE, work.table
         on_demand = table.cost_usd(0.0) + table.penalty_usd + work.target.usd_per_hour * table.hours(0.0)
         sold = ~np.isnan(table.run_h[:, ON_DEMAND]) & (table.share_low <= 0)
-        # What is billed in coarse steps costs more than these dollars, which so rule out nothing.
-        sold &= ~has_coarse_billing(table, work.hours, work.candidates.columns)
+        # What is billed in coarse steps costs more than its hours: before that it would rule out what is cheaper.
+        on_demand = on_demand + on_demand_rounding_usd(table, work.hours, work.candidates.columns)
         self.on_demand: Floats = np.where(sold, on_demand, np.inf)
 
     def search(self) -> Self:
