@@ -23,7 +23,7 @@ from planner.solving.infeasibility.relaxations import (
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates
 from planner.solving.infeasibility.settled import settle
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
-from planner.solving.sharing import may_take_turns
+from planner.solving.timetable.as_solved import may_be_told_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,7 +64,7 @@ def _as_solved(
     """Return relaxations with the plans that `solve` makes of them: jobs that may take turns need less then."""
     kept: list[tuple[ToldPlan, list[LimitChange]]] = []
     for plan, changes in found:
-        settled = settle(prepared, changes) if may_take_turns(plan.prepared) else (plan, changes)
+        settled = settle(prepared, changes) if may_be_told_in_turn(plan.prepared) else (plan, changes)
         if settled is not None and not any(_asks_no_less(settled[1], before) for _, before in kept):
             kept.append(settled)
     return kept

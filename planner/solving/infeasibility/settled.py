@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 from planner.errors import InputError
 from planner.solving.infeasibility.relaxations import BUDGET, USD_STEP, LimitChange, round_up
 from planner.solving.resolve import with_settings
-from planner.solving.timetable.as_solved import ToldPlan, solve_as_asked
+from planner.solving.timetable.as_solved import MOST_JOBS, ToldPlan, solve_as_asked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.solving.prepare import PreparedScenario
 
-MOST_JOBS = 4
-"""Of more jobs a relaxation is told as it is: to make it smaller takes a dozen solves of its timetable."""
 ROOM_USD = (0.0, 0.01, 0.05)
 """Dollars above those of a plan that its budget may need: a timetable rounds each of its jobs up."""
 ROOM_HOURS = 0.04
@@ -37,7 +35,7 @@ def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settle
     settled = next(
         ((found, made) for made in (list(changes), _roomier(changes)) if (found := _try(prepared, made))), None
     )
-    if settled is None or len(prepared.scenario.jobs) > MOST_JOBS:
+    if settled is None or len(prepared.scenario.jobs) > MOST_JOBS:  # a dozen solves of a timetable
         return settled
     for path in [one.limit for one in changes]:
         settled = _without(prepared, settled, path)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from planner.solving.prepare import PreparedScenario
 
 
+MOST_JOBS = 4
+"""Of more jobs a plan side by side is told as it was found: their best timetable may take many seconds."""
 FACTS: dict[str, Any] = {
     "solver": "cp-sat",
     "seconds": 0.0,
@@ -70,7 +72,12 @@ class TimetablePlan:
 
 def as_solved(plan: ToldPlan) -> ToldPlan:
     """Return the plan that `solve` makes of the scenario of a plan side by side: in turn it may be cheaper."""
-    return (solve_as_asked(plan.prepared) or plan) if may_take_turns(plan.prepared) else plan
+    return (solve_as_asked(plan.prepared) or plan) if may_be_told_in_turn(plan.prepared) else plan
+
+
+def may_be_told_in_turn(prepared: PreparedScenario) -> bool:
+    """Return whether a plan side by side is compared with one in turn before it is told."""
+    return may_take_turns(prepared) and len(prepared.scenario.jobs) <= MOST_JOBS
 
 
 def solve_as_asked(prepared: PreparedScenario) -> ToldPlan | None:
