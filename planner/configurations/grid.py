@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", States, Activations, Stack, Kernels, Hardware)
 
 
-@record(frozen=True)
+@dataclass(frozen=True)  # a key that is looked up thousands of times
 class Machine:
     """Hardware that estimates can tell apart; `network_gbps` None where unknown or where there is one instance."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,7 +36,7 @@ HYBRID_ABOVE_GPUS = 16
 """Hybrid sharding is used where full sharding would span more GPUs than this: gathers across machines are slow."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)  # a key that is looked up thousands of times
 class Recipe:
     """One technique signature; the values are those of the scenario file's `techniques`."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.hazards import mean_hours
-from planner.records import record
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from planner.arrays import Floats
 
 
-@record(frozen=True)
+@dataclass(frozen=True)  # a key that is looked up thousands of times
 class Ages:
     """A duration that ends with `rates[i]` per hour once it is `begins[i]` hours old (first 0, rising).
 
@@ -61,7 +61,7 @@ class Ages:
         return total
 
 
-@record(frozen=True)
+@dataclass(frozen=True)  # a key that is looked up thousands of times
 class SpotStates:
     """An alternating market: up-times and outages of the machines that one run needs, all of them together.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
-
-from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
@@ -24,7 +23,7 @@ class Action:
     ON_DEMAND: Final = 2
 
 
-@record(frozen=True)
+@dataclass(frozen=True)  # a key that is looked up thousands of times
 class SpotRun:
     """One run on machines that are rented on spot or on demand; all of its node group together.
 
