@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.configurations.recipe import UNSHARDED, Recipe
 from planner.library.inference.engines import Engine, WeightFormat, read_engines
 from planner.library.techniques import read_techniques
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ SERVE_ADAPTERS = ("vllm", "sglang", "trt-llm", "llama.cpp", "exllamav2", "hf")
 """Engines that serve several adapters next to the weights, as their documentation says of LoRA."""
 
 
-@record(frozen=True)
+@dataclass(frozen=True)
 class ServingRecipe(Recipe):
     """An engine with its formats: `framework` is the engine, `quant` the format of the weights."""
 
