@@ -79,7 +79,7 @@ def test_faults_of_a_deferred_part_keep_their_places(method: Any) -> None:
 
 
 def test_the_json_schema_refers_to_a_deferred_part_as_to_any_other() -> None:
-    """The definitions are the same, and each stands once."""
+    """The definitions are the same, and each occurs once."""
     lazy, ready = LazyRun.model_json_schema(), Run.model_json_schema()
     assert {"Adapters", "Rank"} <= set(lazy["$defs"])
     assert lazy["$defs"] == ready["$defs"]

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.accuracy.configurations import Configuration, configuration_of, require_columns
 from benchmarks.accuracy.hosts import gpu_of_row
 from benchmarks.accuracy.measurements import Lengths, Row
+from benchmarks.accuracy.memory_spread import memory_sigmas
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
 from benchmarks.accuracy.recipes import checkpointing_known, checkpointing_open, precision_known, precision_open
 from benchmarks.accuracy.releases import losses_of_row
@@ -25,7 +26,7 @@ from planner.estimates.parameters import training_flops
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.device import stack_parameters
 from planner.estimates.time.step import step_seconds, tokens_per_step
-from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, MemorySpread, class_sigmas, efficiency_sigma, time_sigmas
+from planner.estimates.uncertainty import MemorySpread, class_sigmas, efficiency_sigma, time_sigmas
 from planner.estimates.work import padded_length
 from planner.library.schema import Library
 
@@ -115,37 +116,6 @@ class Comparison:
     def log_error(self) -> float:
         """ln(measured / predicted)."""
         return math.log(self.measured / self.predicted)
-
-
-USUAL_FRAMEWORKS = ("hf", "hf-fused")
-"""The byte accounting of Transformers is known best: these are told apart by what was measured, not by name."""
-
-
-def memory_classes(row: Row, found: Configuration) -> tuple[str, str, str]:
-    """Return what decides the spread of a row's memory: whose accounting it is, the GPUs, and the method."""
-    accounting = found.framework
-    if found.framework in USUAL_FRAMEWORKS:
-        accounting = "allocated" if row.peak_kind == "allocated" else "reserved"
-    elif found.framework != UNKNOWN_FRAMEWORK and not found.profiled:
-        accounting = "documented"
-    adapters = "lora" if found.recipe.method == "lora" else "full"
-    method = "quantised" if found.states.quantised else adapters
-    return accounting, "one_gpu" if found.layout.gpus == 1 else "several_gpus", method
-
-
-def memory_sigmas(values: Mapping[str, float], row: Row, found: Configuration) -> tuple[float, float]:
-    """Return display and tail spread of uncertain bytes from `values` of models/calibration/memory.yaml by key.
-
-    The spread of the accounting, times a factor of the number of GPUs and one of the method (1 where none is listed).
-    Transformers, one GPU, LoRA: `sigma_allocated` 0.08 x `sigma_one_gpu` 0.75 x `sigma_lora` 0.9 = 0.054.
-    Tails are no lighter than a normal's, as in speed, so that the 95 % range always holds that of 68 %.
-    """
-    accounting, *factors = memory_classes(row, found)
-    display, tail = (
-        math.prod((values.get(f"{kind}_{name}", 1.0) for name in factors), start=values[f"{kind}_{accounting}"])
-        for kind in ("sigma", "sigma_tail")
-    )
-    return display, max(display, tail)
 
 
 class Predictor:

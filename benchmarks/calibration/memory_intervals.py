@@ -15,14 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.accuracy.predictions import (
-    KNOWN_SHARES,
-    USUAL_CONFIDENCE,
-    USUAL_FRAMEWORKS,
-    Prediction,
-    memory_classes,
-    memory_sigmas,
-)
+from benchmarks.accuracy.memory_spread import USUAL_FRAMEWORKS, memory_classes, memory_sigmas
+from benchmarks.accuracy.predictions import KNOWN_SHARES, USUAL_CONFIDENCE, Prediction
 from benchmarks.calibration.evidence import MEASURES, Evidence, class_factors, quantile_of_new_group, weighted_quantile
 from benchmarks.calibration.traced import key_of
 from benchmarks.calibration.verdicts import Errors, errors_of, expected_errors, groups_of, has_verdict, scatter_of

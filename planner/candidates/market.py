@@ -134,7 +134,7 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     every = scenario.labelled_offers()
     for label, offer in every:
         if not offer.is_cpu and not offer.zones:
-            term = terms.setdefault(facts(offer.__dict__), len(terms))  # a number is compared sooner than 40 facts
+            term = terms.setdefault(facts(offer.__dict__), len(terms))  # one number is compared in place of 40 facts
             key = scenario.limits.is_outdated(offer), term, offer.instance, offer.usd_per_hour, offer.spot_usd_per_hour
             groups.setdefault(key, []).append((label, offer))
     firsts = [min(group, key=itemgetter(0)) for group in groups.values()]

@@ -1,4 +1,4 @@
-"""Hours of configurations or candidates, one array element each, whoever rents out the machine; their uncertainty."""
+"""Hours of configurations or candidates on any offer, one array element each, and their uncertainty."""
 
 from __future__ import annotations
 

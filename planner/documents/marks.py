@@ -1,4 +1,4 @@
-"""On which line of a YAML file each value stands: found when a fault asks for it, by going through the file again.
+"""The line of each value of a YAML file: found when a fault asks for it, by going through the file again.
 
 Most files have no fault, and a price list has thousands of values: to note the line of each takes as long as reading.
 """

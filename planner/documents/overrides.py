@@ -29,8 +29,8 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> tuple[dict[str, A
 
     Return the copy, the setting that wrote each place, and the faults of the settings that were not applied.
     A mapping is entered by key, a list by the name or index of an item; an index one past the end appends.
-    Missing mappings and lists are created, and a short form becomes what it stands for, so that nothing stated is
-    lost; the validation that follows reports unknown keys.
+    Missing mappings and lists are created, and a short form becomes the mapping that it abbreviates, so that no
+    value is lost; the validation that follows reports unknown keys.
     """
     origins: dict[KeyPath, str] = {}
     faults: list[Fault] = []

@@ -1,4 +1,4 @@
-"""Short forms of a scenario: a plain value that stands for a mapping, such as `confidence: 0.8`."""
+"""Short forms of a scenario: a plain value that abbreviates a mapping, such as `confidence: 0.8`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAMES = ("providers", "gpus", "regions", "tiers")
 """Limits whose names alone are what is allowed."""
 
 SHORT_FORMS: tuple[tuple[KeyPath, tuple[type, ...], str], ...] = (
-    # place ("*": every item), types of the short form, and the key of the mapping that it stands for
+    # place ("*": every item), types of the short form, and the key of the mapping that it abbreviates
     (("jobs", "*", "confidence"), (int, float), "deadline"),
     (("jobs", "*", "trials"), (int,), "count"),
     (("jobs", "*", "after", "*"), (str,), "job"),
@@ -26,9 +26,9 @@ REPLACED: tuple[KeyPath, ...] = (
 
 
 def expand_short_form(value: Any, path: KeyPath, part: str) -> dict[str, Any] | list[Any] | None:
-    """Return what a plain value, or a list of names, stands for where a setting names a part of it.
+    """Return the mapping or list that a plain value abbreviates, where a setting names a part of it.
 
-    None where it has no parts. One value stands for a list of one; whether a list may be there is left to validation.
+    None where it has no parts. One value abbreviates a list of one; whether a list may be there is left to validation.
     """
     if part.isdecimal():
         return value if isinstance(value, list) else [value]

@@ -78,7 +78,7 @@ class CardNames:
 
 
 class Cards(Mapping[str, _Card]):
-    """The cards of a folder by name, each read when it is first asked for: a plan needs a third of them."""
+    """The cards of a folder by name, each read when first asked for: a plan on the market needs half of the GPUs."""
 
     def __init__(self, folder: Path, kind: type[_Card]) -> None:
         self._kind, self._paths = kind, {path.stem: path for path in sorted(folder.glob("*.yaml"))}

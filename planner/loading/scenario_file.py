@@ -47,7 +47,7 @@ MAX_MACHINE_SIZES = 50_000
 
 
 PLAN_KEYS = frozenset(("status", "candidates", "jobs"))
-"""Keys by which a plan is told from a scenario."""
+"""Keys that distinguish a plan from a scenario."""
 
 
 @record(frozen=True)

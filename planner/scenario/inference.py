@@ -20,7 +20,7 @@ from planner.library.inference.engines import read_engines
 from planner.scenario.job import Job
 from planner.scenario.observed_run import MOST_TOKENS, Bits, Engine, ServedRun, SomeTokens, Tokens, WeightFormatName
 from planner.scenario.stages import Export, Stages
-from planner.scenario.techniques import Numbers, Targets, Techniques
+from planner.scenario.techniques import FewIntegers, Targets, Techniques
 from planner.scenario.work import Work
 
 MAX_CLASSES = 2000
@@ -119,7 +119,7 @@ class InferenceTechniques(Techniques):
     weight_bits: OneOrMany[Bits] = DEFAULT_WEIGHT_BITS
     weight_format: OneOrMany[WeightFormatName] | None = None
     kv_bits: OneOrMany[Bits] = (16,)
-    tensor_parallel: Numbers | None = None
+    tensor_parallel: FewIntegers | None = None
 
     if not TYPE_CHECKING:  # techniques of training
         method: ClassVar[None] = None

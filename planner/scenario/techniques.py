@@ -91,14 +91,14 @@ Targets = Annotated[
 ]
 
 
-Numbers = Annotated[OneOrMany[PositiveInteger], Field(max_length=32)]
+FewIntegers = Annotated[OneOrMany[PositiveInteger], Field(max_length=32)]
 """Ranks, or degrees of parallelism, that are tried: each makes recipes of its own."""
 
 
 class LoraSettings(StrictModel):
     """Size and place of the adapters."""
 
-    rank: Numbers = (16,)
+    rank: FewIntegers = (16,)
     targets: Targets = "all-linear"
     train_embeddings: bool = False  # embedding and output layer in full (`modules_to_save` of PEFT)
 
@@ -120,10 +120,10 @@ class Techniques(StrictModel):
     optimizer: OneOrMany[Optimizer] | None = None
     offload: OneOrMany[Offload] | None = None
     latents: OneOrMany[Latents] | None = None  # of image networks
-    tensor_parallel: Numbers | None = None
-    pipeline_parallel: Numbers | None = None
-    context_parallel: Numbers | None = None
-    expert_parallel: Numbers | None = None
+    tensor_parallel: FewIntegers | None = None
+    pipeline_parallel: FewIntegers | None = None
+    context_parallel: FewIntegers | None = None
+    expert_parallel: FewIntegers | None = None
     penalty_usd: dict[TechniqueName, Price] = Field(default_factory=dict)
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
 

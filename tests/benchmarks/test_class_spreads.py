@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip("scipy")
 
 from benchmarks.accuracy.measurements import read_measurements
-from benchmarks.accuracy.predictions import Predictor, memory_classes, memory_sigmas
+from benchmarks.accuracy.memory_spread import memory_classes, memory_sigmas
+from benchmarks.accuracy.predictions import Predictor
 from benchmarks.calibration.evidence import MEASURES, class_factors
 from benchmarks.calibration.held_out import Table, counts, parts_judged, spreads
 from benchmarks.calibration.intervals import ADDED, Side, Timed

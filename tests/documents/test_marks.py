@@ -20,7 +20,7 @@ VALUES = st.recursive(
 
 
 def composed(node: Any, line: int) -> Marks:
-    """Return the marks of a node that PyYAML composed; a value of a mapping stands on the line of its key."""
+    """Return the marks of a node that PyYAML composed; a value of a mapping is on the line of its key."""
     if isinstance(node, yaml.MappingNode):
         return Marks(line, {key.value: composed(value, key.start_mark.line + 1) for key, value in node.value})
     if isinstance(node, yaml.SequenceNode):

@@ -52,7 +52,7 @@ JOB = {"name": "a", "architecture": "tinyllama-1.1b", "work": {"tokens": 1e6}}
 def test_a_setting_below_a_short_form_keeps_what_it_says(
     data: dict[str, Any], setting: str, expected: dict[str, Any]
 ) -> None:
-    """The short form becomes the mapping or list that it stands for, and the setting is added to it."""
+    """The short form becomes the mapping or list that it abbreviates, and the setting is added to it."""
     found, _, faults = override(data, [setting])
     assert not faults
     assert found == expected
@@ -68,7 +68,7 @@ def test_a_setting_below_a_short_form_keeps_what_it_says(
     ],
 )
 def test_a_setting_below_a_plain_value_is_a_fault(data: dict[str, Any], setting: str, what: str) -> None:
-    """A value that stands for no mapping is not dropped without a word."""
+    """A value that abbreviates no mapping is not dropped without a word."""
     found, origins, (fault,) = override(data, [setting])
     assert (found, origins) == (data, {})
     assert what in fault.what

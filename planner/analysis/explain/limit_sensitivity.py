@@ -17,7 +17,7 @@ from planner.solving.infeasibility.soft_constraints import HOURS_LEFT_OF, STOCK_
 from planner.solving.prepare import prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.scoring import CandidateObjective
-from planner.solving.timetable.as_solved import ToldPlan, as_solved
+from planner.solving.timetable.as_solved import ReportedPlan, as_solved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +110,7 @@ def _smallest_relaxation(baseline: Baseline, path: str) -> LimitSensitivity:
     )
 
 
-def _tie_note(better: ToldPlan, plan: ResolvedPlan) -> str:
+def _tie_note(better: ReportedPlan, plan: ResolvedPlan) -> str:
     """Return why a better objective shows in no dollars: the plan exceeds its least cost by a near tie."""
     if better.prepared.scenario.has_plain_dollars and better.cost_usd > plan.cost_usd - CENT_USD:
         return "only the least cost falls: among near ties the faster plan is taken (solve.ties: 0 takes the cheaper)"
@@ -147,7 +147,7 @@ def _scarce_offers(baseline: Baseline) -> Iterator[LimitSensitivity]:
     better = baseline.try_better(prepare(prepared.scenario.model_copy(update=update), prepared.library, prepared))
     if better is None:
         return
-    told = as_solved(better)
+    reported = as_solved(better)
     for soft, _ in elastic.shortages(found):
         is_stock = soft.path.startswith(STOCK_OF)
         yield LimitSensitivity(
@@ -156,11 +156,11 @@ def _scarce_offers(baseline: Baseline) -> Iterator[LimitSensitivity]:
             change_from=soft.current,
             change_to=needed[soft.path],
             note=f"{'machines' if is_stock else 'hours'} that the offer would have to have",
-            **_compare(told, baseline.plan),
+            **_compare(reported, baseline.plan),
         )
 
 
-def _compare(better: ToldPlan, plan: ResolvedPlan) -> dict[str, Any]:
+def _compare(better: ReportedPlan, plan: ResolvedPlan) -> dict[str, Any]:
     """Return what a better plan is and what it gains."""
     return {
         "plan": better.description,

@@ -23,14 +23,14 @@ from planner.solving.infeasibility.relaxations import (
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates
 from planner.solving.infeasibility.settled import settle
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
-from planner.solving.timetable.as_solved import may_be_told_in_turn
+from planner.solving.timetable.as_solved import may_be_reported_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from planner.scenario.scenario import Scenario
     from planner.solving.prepare import PreparedScenario
-    from planner.solving.timetable.as_solved import ToldPlan
+    from planner.solving.timetable.as_solved import ReportedPlan
 
 MAX_RELAXATIONS = 3
 """Relaxations that are reported at most."""
@@ -60,11 +60,11 @@ def diagnose(prepared: PreparedScenario) -> Infeasible:
 
 def _as_solved(
     prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, list[LimitChange]]]
-) -> list[tuple[ToldPlan, list[LimitChange]]]:
+) -> list[tuple[ReportedPlan, list[LimitChange]]]:
     """Return relaxations with the plans that `solve` makes of them: jobs that may take turns need less then."""
-    kept: list[tuple[ToldPlan, list[LimitChange]]] = []
+    kept: list[tuple[ReportedPlan, list[LimitChange]]] = []
     for plan, changes in found:
-        settled = settle(prepared, changes) if may_be_told_in_turn(plan.prepared) else (plan, changes)
+        settled = settle(prepared, changes) if may_be_reported_in_turn(plan.prepared) else (plan, changes)
         if settled is not None and not any(_asks_no_less(settled[1], before) for _, before in kept):
             kept.append(settled)
     return kept

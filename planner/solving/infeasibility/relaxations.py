@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
     from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
     from planner.solving.infeasibility.soft_constraints import SoftConstraint
-    from planner.solving.timetable.as_solved import ToldPlan
+    from planner.solving.timetable.as_solved import ReportedPlan
 
 HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP, CONFIDENCE_STEP = 0.01, 0.01, 0.01, 0.001, 0.01
 """New limits are rounded away from the old ones to multiples of these: they can be typed and still suffice."""
@@ -193,7 +193,7 @@ def _try_changes(prepared: PreparedScenario, changes: Iterable[LimitChange], sol
         return None
 
 
-def build_relaxations(plan: ToldPlan, changes: Sequence[LimitChange], number: int) -> list[Relaxation]:
+def build_relaxations(plan: ReportedPlan, changes: Sequence[LimitChange], number: int) -> list[Relaxation]:
     """Return one relaxation as results: an entry per limit, all with the same number and the same plan."""
     then = f"{plan.description}, ${plan.cost_usd:,.2f}"
     if plan.prepared.scenario.limits.budget_usd is not None:

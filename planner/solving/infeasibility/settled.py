@@ -1,4 +1,4 @@
-"""Relaxations of jobs that may take turns: told with the plan that `solve` makes, no wider than that plan needs.
+"""Relaxations of jobs that may take turns: reported with the plan of `solve`, no wider than that plan needs.
 
 A relaxation is found for jobs side by side, or in whole minutes of a timetable. `solve` may find a cheaper plan with
 its settings, and one that needs fewer GPUs or dollars.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from planner.errors import InputError
 from planner.solving.infeasibility.relaxations import BUDGET, USD_STEP, LimitChange, round_up
 from planner.solving.resolve import with_settings
-from planner.solving.timetable.as_solved import MOST_JOBS, ToldPlan, solve_as_asked
+from planner.solving.timetable.as_solved import MOST_JOBS, ReportedPlan, solve_as_asked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ MOST_BUDGETS = 4
 """How often a budget is lowered to what the plan within it needs."""
 WHOLE_NUMBERS = ("limits.max_gpus", "limits.quota.")
 
-Settled = tuple[ToldPlan, list[LimitChange]]
+Settled = tuple[ReportedPlan, list[LimitChange]]
 
 
 def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settled | None:
@@ -48,7 +48,7 @@ def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settle
     return settled
 
 
-def _try(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> ToldPlan | None:
+def _try(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> ReportedPlan | None:
     try:
         return solve_as_asked(with_settings(prepared, [one.setting for one in changes]))
     except InputError:  # values that contradict one another: no relaxation

@@ -2,85 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from planner.records import record
 from planner.scenario.scenario import SolveOptions
-from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, try_solve
+from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, try_solve
 from planner.solving.sharing import fits_side_by_side, may_take_turns
 
 if TYPE_CHECKING:
     from planner.solving.prepare import PreparedScenario
 
-
 MOST_JOBS = 4
-"""Of more jobs a plan side by side is told as it was found: their best timetable may take many seconds."""
+"""Of more jobs a plan side by side is reported as it was found: their best timetable may take many seconds."""
 FACTS: dict[str, Any] = {
     "solver": "cp-sat",
     "seconds": 0.0,
     "as_of": "2000-01-01",
     "candidates": {"made": 0, "rejected": 0, "dominated": 0},
 }
-"""Fields that a plan must have and of which nothing is told."""
-
-
-class ToldPlan(Protocol):
-    """What a relaxation says of its plan."""
-
-    @property
-    def prepared(self) -> PreparedScenario:
-        """The scenario that it is the plan of."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """Its machines, or how its jobs take turns."""
-        ...
-
-    @property
-    def cost_usd(self) -> float:
-        """Expected dollars of all jobs."""
-        ...
-
-    @property
-    def late_usd(self) -> float:
-        """Dollars at the requested confidence: what a budget limits."""
-        ...
-
-    @property
-    def hours(self) -> float:
-        """Expected hours until the last job ends."""
-        ...
-
-    @property
-    def objective(self) -> float:
-        """What is minimised: dollars with penalties and the value of time, or hours."""
-        ...
+"""Fields that a plan must have and of which nothing is reported."""
 
 
 @record(frozen=True)
 class TimetablePlan:
-    """A plan whose jobs take turns."""
+    """What a relaxation reports of a plan whose jobs take turns, under the names of `ResolvedPlan`."""
 
     prepared: PreparedScenario
     description: str
-    cost_usd: float
-    late_usd: float
-    hours: float
+    cost_usd: float  # expected
+    late_usd: float  # at the requested confidence: what a budget limits
+    hours: float  # expected, until the last job ends
     objective: float
 
 
-def as_solved(plan: ToldPlan) -> ToldPlan:
+ReportedPlan = ResolvedPlan | TimetablePlan
+"""What a relaxation reports: a plan side by side, or one in turn."""
+
+
+def as_solved(plan: ReportedPlan) -> ReportedPlan:
     """Return the plan that `solve` makes of the scenario of a plan side by side: in turn it may be cheaper."""
-    return (solve_as_asked(plan.prepared) or plan) if may_be_told_in_turn(plan.prepared) else plan
+    return (solve_as_asked(plan.prepared) or plan) if may_be_reported_in_turn(plan.prepared) else plan
 
 
-def may_be_told_in_turn(prepared: PreparedScenario) -> bool:
-    """Return whether a plan side by side is compared with one in turn before it is told."""
+def may_be_reported_in_turn(prepared: PreparedScenario) -> bool:
+    """Return whether a plan side by side is compared with one in turn before it is reported."""
     return may_take_turns(prepared) and len(prepared.scenario.jobs) <= MOST_JOBS
 
 
-def solve_as_asked(prepared: PreparedScenario) -> ToldPlan | None:
+def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
     """Return the best plan as `solve` makes it, or None if none was found in time.
 
     Jobs that may take turns run side by side where the best plan without limits at one time keeps these limits.

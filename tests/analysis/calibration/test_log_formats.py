@@ -62,7 +62,7 @@ def test_a_run_that_ended_early_is_timed_by_the_steps_that_it_took(tmp_path: Pat
 
 
 def test_a_trainer_state_may_have_gradients_that_are_no_numbers(tmp_path: Path) -> None:
-    """Runs in fp16 skip steps whose gradient overflows: Transformers writes NaN and Infinity, and the pace stands."""
+    """Runs in fp16 skip steps whose gradient overflows: Transformers writes NaN and Infinity, which change no pace."""
     odd = state(logged(10, grad_norm=float("nan")), logged(20, loss=float("inf")), LAST)
     assert "NaN" in odd and "Infinity" in odd
     assert compute_pace(read(tmp_path, odd)) == compute_pace(read(tmp_path, state(logged(10), logged(20), LAST)))
