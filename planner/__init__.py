@@ -82,14 +82,14 @@ _NAMES_BY_MODULE = {
 }
 _HOME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
+__version__ = "0.2.0"
+
 if not TYPE_CHECKING:  # a type checker reads the imports above
     __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
     """Return a public name, imported on first use (PEP 562)."""
-    if name == "__version__":
-        return _version()
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
@@ -99,13 +99,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return ["__version__", *_HOME]
-
-
-def _version() -> str:
-    """Return the installed version; `0+unknown` in a checkout that is not installed."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("finetune-planner")
-    except PackageNotFoundError:
-        return "0+unknown"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,8 +20,7 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
 
-@dataclass(frozen=True, order=True)
-class Fault:
+class Fault(NamedTuple):
     """One fault of an input file, shown as `file:line: where: what; fix`.
 
     `line` is 1-based, 0 if unknown; `where` is a path such as `jobs.0.deadline`.
@@ -49,7 +47,7 @@ def _shortened(fault: Fault) -> Fault:
         text if len(text) <= most else f"{text[: most - 3]}..."
         for text, most in ((fault.where, MAX_WHERE), (fault.what, MAX_TEXT), (fault.fix, MAX_TEXT))
     )
-    return replace(fault, where=where, what=what, fix=fix)
+    return fault._replace(where=where, what=what, fix=fix)
 
 
 class PlannerError(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -149,4 +148,4 @@ def _as_option(fault: Fault) -> Fault:
     """Return the fault with the name of the option instead of that of the setting."""
     option = fault.where.replace("lora.", "lora_").partition(".")[0]
     where = f"--{option.replace('_', '-')}" if option else ""
-    return replace(fault, file="planner estimate", where=where)
+    return fault._replace(file="planner estimate", where=where)

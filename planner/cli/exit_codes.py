@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import gc
 import os
 import sys
 from collections import UserDict
-from dataclasses import asdict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from planner.cli.output import show, write_json
+from planner.cli.start import prepare_process
 from planner.errors import Fault, InputError, NoPlanError, PlannerError, printable
 
 if TYPE_CHECKING:
@@ -42,15 +40,7 @@ class Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **settings: Any) -> Any:
         """Run the command line like click, but always end the process with a documented exit code."""
-        # The library and the offers make hundreds of thousands of objects that live to the end: scanning them for
-        # garbage again and again takes a tenth of a short command.
-        gc.set_threshold(200_000, 20, 20)
-        # For the same reason Python is not to look for garbage among them when the process ends.
-        atexit.register(gc.freeze)
-        # Products of matrices are small here: starting more threads for them costs a short command a tenth of its CPU.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        # pydantic looks for plugins in the metadata of every installed package; the planner needs none.
-        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
+        prepare_process()
         _open_closed_streams()
         if "planner.documents.files" in sys.modules:  # not the first command of this process
             from planner.documents.files import forget_read
@@ -154,7 +144,7 @@ def _code_of(error: BaseException, as_json: bool) -> int:
 
 def _bad_input(faults: Sequence[Fault], as_json: bool) -> int:
     if as_json:
-        write_json({"status": "error", "errors": [asdict(fault) for fault in faults]})
+        write_json({"status": "error", "errors": [fault._asdict() for fault in faults]})
     else:
         for fault in faults:
             show(str(fault), err=True)

@@ -117,10 +117,9 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
     Raises `ScenarioError` with every fault.
     """
     from planner.documents.strict_yaml import read_document
-    from planner.loading.defaults import MARKET, PURCHASE
+    from planner.loading.defaults import MARKET, PRICE_BOOK, PURCHASE
     from planner.loading.inventories import read_inventory
     from planner.loading.inventory_file import read_offers
-    from planner.loading.price_book import PRICE_BOOK
     from planner.loading.scenario_file import read_scenario
 
     file = path or MARKET

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
@@ -61,7 +60,7 @@ def _located(fault: Fault, plan: Plan, path: str) -> Fault:
 
     if fault.file not in ("plan", path) or fault.line:
         return fault
-    fault = replace(fault, file=file_name(path))
+    fault = fault._replace(file=file_name(path))
     if path == "-":  # its text is gone
         return fault
     document = read_json(path, "")
@@ -70,8 +69,8 @@ def _located(fault: Fault, plan: Plan, path: str) -> Fault:
         for index, name in enumerate(f"jobs.{one}" for one in names):
             if fault.where == name or fault.where.startswith(f"{name}."):
                 inside = fault.where.removeprefix(name).split(".")[1:]
-                return replace(fault, line=document.line((key, index, *inside)))
-    return replace(fault, line=document.line((fault.where,)))
+                return fault._replace(line=document.line((key, index, *inside)))
+    return fault._replace(line=document.line((fault.where,)))
 
 
 def is_plan(path: str) -> bool:

@@ -72,12 +72,14 @@ def recipe_coefficients(
     shared = {} if shared is None else shared
     framework = framework_of(library, recipe.framework)
     table = library.techniques
-    prepared, where = _is_kbit_prepared(recipe, framework, table), _where_states_are(recipe, framework, table)
-    if recipe.method == "full":
-        states = _full_training_states(recipe, network, framework, table, where)
-    else:
-        states = _lora_states(recipe, job, network, framework, table, prepared, where)
-    activations = _activations(recipe, network, framework, table, prepared, states)
+    of_states = (
+        *(recipe.framework, recipe.method, recipe.weight_bits, recipe.quant, recipe.precision, recipe.sharding),
+        *(recipe.optimizer, recipe.offload, recipe.lora_rank),
+    )
+    if of_states not in shared:
+        shared[of_states] = _states(recipe, job, network, framework, table)
+    states = shared[of_states]
+    activations = _activations(recipe, network, framework, table, states)
     if recipe.caches_latents and (cache := latent_cache(job, library.architecture(job.architecture))):
         activations = replace(activations, token_share=cache.token_share)
     of_stack = (recipe.framework, recipe.caches_latents)
@@ -87,6 +89,13 @@ def recipe_coefficients(
     if of_kernels not in shared:
         shared[of_kernels] = _kernels(recipe, framework, table, library.calibrations["kernels"], network)
     return RecipeCoefficients(states, activations, shared[of_stack], shared[of_kernels])
+
+
+def _states(recipe: Recipe, job: Job, network: Network, framework: FrameworkProfile, table: TechniqueTable) -> States:
+    where = _where_states_are(recipe, framework, table)
+    if recipe.method == "full":
+        return _full_training_states(recipe, network, framework, table, where)
+    return _lora_states(recipe, job, network, framework, table, where)
 
 
 def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> dict[str, int]:
@@ -113,7 +122,6 @@ def _lora_states(
     network: Network,
     framework: FrameworkProfile,
     table: TechniqueTable,
-    prepared: bool,
     where: dict[str, int],
 ) -> States:
     adapters = table.bytes.adapters[framework.adapters].model_dump()
@@ -130,6 +138,7 @@ def _lora_states(
         adapters["optimizer_bytes"] = optimizer.optimizer_bytes
     if optimizer or framework.fused_step:
         adapters["step_bytes"] = 0.0
+    prepared = _is_kbit_prepared(recipe, framework, table)
     embedding_bytes, trainable = 4.0 if prepared else base, float(count.trainable)
     if job.lora.train_embeddings:
         saved = network.embedding_parameters
@@ -204,8 +213,9 @@ def _full_training_states(
 
 
 def _activations(
-    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable, prepared: bool, states: States
+    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable, states: States
 ) -> Activations:
+    prepared = _is_kbit_prepared(recipe, framework, table)
     loss = table.bytes.loss["hf-prepared" if prepared and framework.loss == "hf" else framework.loss]
     element = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(recipe.quant)

@@ -55,7 +55,10 @@ HOST_MEMORY_SMALL = "offloaded states do not fit in the host memory of the offer
 
 @record(frozen=True)
 class Grid:
-    """The grids of one job; `rejected` counts the cells that are left out, `known` is that of `grid_inputs`."""
+    """The grids of one job.
+
+    `rejected` counts the cells that are left out; `known` and `shared` are those of `grid_inputs`.
+    """
 
     job: Job
     shape: JobShape
@@ -64,6 +67,7 @@ class Grid:
     learned: Correction
     rejected: Counter[str]
     known: dict[Recipe, RecipeCoefficients] = field(default_factory=dict)
+    shared: dict[object, Any] = field(default_factory=dict)
 
     def evaluate(
         self, recipes: Sequence[Recipe], machines: Sequence[Machine], choose: BatchChooser = choose_batches
@@ -72,7 +76,7 @@ class Grid:
         if not recipes or not machines:
             return concatenate_configurations([]), []
         job, shape, learned, library = self.job, self.shape, self.learned, self.library
-        plain = grid_inputs(job, shape, recipes, machines, library, self.known)
+        plain = grid_inputs(job, shape, recipes, machines, library, self.known, self.shared)
         inputs = learned.correct_memory(plain, recipes, machines)
         if self.headroom is not None:
             inputs = replace(inputs, stack=inputs.stack.with_margin(self.headroom))

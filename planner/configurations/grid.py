@@ -104,13 +104,14 @@ def grid_inputs(
     machines: Sequence[Machine],
     library: Library,
     known: dict[Recipe, RecipeCoefficients] | None = None,
+    shared: dict[object, Any] | None = None,
 ) -> TimedSetup:
     """Return the inputs of the estimates for recipes (R, 1) on machines (H,) that run all of them.
 
-    `known` keeps the coefficients of recipes from one grid to the next: most of them are tried on many.
+    `known` keeps the coefficients of recipes from one grid of the job to the next, because most of them are tried on
+    many; `shared` keeps what recipes have in common.
     """
-    known = {} if known is None else known
-    shared: dict[object, Any] = {}
+    known, shared = {} if known is None else known, {} if shared is None else shared
     known |= {one: recipe_coefficients(one, job, shape.network, library, shared) for one in recipes if one not in known}
     setups = [known[recipe] for recipe in recipes]
 

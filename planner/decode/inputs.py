@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+import ortools
+
+import planner
 from planner.results.plan import Inputs
 from planner.scenario.offer import offer_data, offer_labels
 from planner.scenario.scenario import scenario_data
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from planner.results.plan import Assignment
     from planner.results.serving.fleet import Service
     from planner.scenario.scenario import Scenario
-
-PACKAGES = {"planner": "finetune-planner", "ortools": "ortools"}
-"""What decides a plan beside its inputs."""
 
 
 def build_inputs(scenario: Scenario, jobs: Sequence[Assignment]) -> Inputs:
@@ -73,12 +71,7 @@ def _inputs(scenario: Scenario, named: set[tuple[str, str]], rented: set[str]) -
     return Inputs(scenario=data, offers=tuple(kept), versions=_versions())
 
 
-@cache
 def _versions() -> dict[str, str]:
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for name, package in PACKAGES.items():
-        try:
-            found[name] = version(package)
-        except PackageNotFoundError:  # a checkout that is not installed
-            found[name] = "unknown"
-    return found
+    """Return the versions of what decides a plan beside its inputs."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"python": python, "planner": planner.__version__, "ortools": ortools.__version__}  # type: ignore[attr-defined]

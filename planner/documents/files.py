@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
 import sys
-import tempfile
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -213,6 +211,8 @@ def _check_no_stream(path: str | Path) -> None:
 def _open_part(target: Path) -> tuple[int, str]:
     """Return a new file beside the target, locked, and its name; remove those that killed processes left."""
     import fcntl  # not on Windows, where all but writing files works
+    import glob
+    import tempfile  # late: most commands write no file
 
     start = f".{target.name[:50]}."
     for left in target.parent.glob(f"{glob.escape(start)}????????.part"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.validation import UNKNOWN_KEY, Complaint, forms_of, list_alternatives
@@ -68,6 +67,8 @@ def _has_shorter(path: str, others: list[str]) -> bool:
 
 
 def _similarity(path: str, other: str) -> float:
+    import difflib  # late: most settings are spelled right
+
     whole = difflib.SequenceMatcher(None, path, other).ratio()
     end, other_end = path.rpartition(".")[2], other.rpartition(".")[2]
     last = difflib.SequenceMatcher(None, end, other_end).ratio()

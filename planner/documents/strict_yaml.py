@@ -154,7 +154,10 @@ class _Reader:
             self.nodes += 1
             if self.nodes > MAX_VALUES:
                 self.check(line_of(event), self.depth, part)
-            return self.scalar(event, is_key, part)
+            text = event.value
+            if is_key or event.style or len(text) > MAX_DIGITS:
+                return text if is_key and text != "<<" else self.scalar(event, is_key, part)
+            return plain_scalar(text)
         line, before = line_of(event), self.nodes
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, part)
@@ -213,25 +216,26 @@ class _Reader:
 
     def mapping(self) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        lines: dict[str, int] = {}
+        first: dict[str, Any] = {}  # the event of each key
         last = ""
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            line, written = line_of(event), self.value(event, is_key=True)
+            written = self.value(event, is_key=True)
             key = str(written)
             if isinstance(written, (dict, list)):
                 fix = "use a word as key; quote text that starts with { or ["
-                self.fault(line, _NO_KEY_AS_COLLECTION, fix)
-                key = f"{_NO_KEY_AS_COLLECTION} {line}"
+                self.fault(line_of(event), _NO_KEY_AS_COLLECTION, fix)
+                key = f"{_NO_KEY_AS_COLLECTION} {line_of(event)}"
             value = self.value(next(self.events), key)
             if value is None and THOUSANDS.match(key) and isinstance(values.get(last), (int, float)):
                 fix = "write the number without commas, such as 20000"
-                self.fault(line, f"{values[last]},{key} is read as a number and a key", fix, last)
+                self.fault(line_of(event), f"{values[last]},{key} is read as a number and a key", fix, last)
                 values[last] = None  # one fault for 20,000,000
                 continue
             if key in values:
-                self.fault(line, f"duplicate key, first on line {lines[key]}", "keep one of them", key)
+                what = f"duplicate key, first on line {line_of(first[key])}"
+                self.fault(line_of(event), what, "keep one of them", key)
             else:
-                values[key], lines[key] = value, line
+                values[key], first[key] = value, event
             last = key
         return values
 
@@ -241,6 +245,7 @@ def short_key(key: str) -> str:
     return key if len(key) <= SHOWN_OF_KEY else f"{key[:SHOWN_OF_KEY]}..."
 
 
+@lru_cache(maxsize=4096)  # names and numbers repeat
 def plain_scalar(text: str) -> Any:
     """Return the value of an unquoted scalar in the core schema of YAML 1.2."""
     first = text[:1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -201,7 +200,7 @@ def config_architecture(document: JsonDocument, name: str) -> Architecture:
             inside = inside[part]
         places = [(*path, one.where) if one.where in inside else (one.where,) for one in error.faults]
         faults = [
-            replace(one, file=document.file, line=document.line(place))
+            one._replace(file=document.file, line=document.line(place))
             for one, place in zip(error.faults, places, strict=True)
         ]
         raise InputError(faults) from None

@@ -3,10 +3,9 @@
 Everything comes from `models/techniques/*.yaml`; no other module lists the values of a technique.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 from pydantic import ValidationError, model_validator
 
@@ -28,9 +27,6 @@ from planner.library.technique_rows import (
     Values,
     holds,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 TechniqueField = Literal[
     "method",

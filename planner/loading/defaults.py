@@ -19,6 +19,10 @@ PURCHASE = "purchase"
 """Name of the shipped list of machines to buy."""
 
 
+PRICE_BOOK = "prices"
+"""Name of the price book in a scenario's `inventory`."""
+
+
 def shipped_inventory(name: str) -> Path | None:
     """Return the file of a shipped inventory, None where no file has that name."""
     return data_folder("scenarios") / "inventory" / f"{name}.yaml" if name in (MARKET, PURCHASE) else None

@@ -6,15 +6,12 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from planner.documents.csv_table import read_csv
 from planner.documents.files import data_folder
 from planner.documents.source_map import Source
 from planner.documents.strict_yaml import read_document, read_shipped
 from planner.errors import Fault, InputError, raise_faults
-from planner.loading.defaults import MARKET, PURCHASE, shipped_inventory
+from planner.loading.defaults import MARKET, PRICE_BOOK, PURCHASE, shipped_inventory
 from planner.loading.inventory_file import read_offers
-from planner.loading.offer_table import read_offer_table
-from planner.loading.price_book import PRICE_BOOK, read_price_book
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +28,8 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
     A path is relative to `folder`.
     """
     if name == PRICE_BOOK and not os.path.isfile(folder / name):
+        from planner.loading.price_book import read_price_book  # late, as tables are: most inventories are YAML
+
         return [(source, tuple(map(_of_book, offers))) for source, offers in read_price_book()]
     path = shipped_inventory(name) or folder / name
     if not os.path.isfile(path):  # not Path.is_file, which raises for too long a name
@@ -39,6 +38,9 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
         what = "not a file" if os.path.exists(path) else "no such file"
         raise InputError([Fault("", 0, "", f"{what}: {path}", fix)])
     if str(path).casefold().endswith(".csv"):
+        from planner.documents.csv_table import read_csv
+        from planner.loading.offer_table import read_offer_table
+
         document, offers = read_offer_table(read_csv(path), faults)
     else:
         is_shipped = path.resolve().is_relative_to(data_folder("scenarios").resolve())

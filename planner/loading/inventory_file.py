@@ -1,25 +1,20 @@
 """Inventory files: offers with a date and a currency, and the terms of each provider."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field, ValidationError
 
 from planner.documents.quantities import Currency, Date, StrictModel
 from planner.documents.source_map import Source
+from planner.documents.strict_yaml import Document, KeyPath
 from planner.documents.validation import validation_complaints
+from planner.errors import Fault
 from planner.library.machines import known_interconnect
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
 from planner.scenario.offer import Offer
-from planner.scenario.payment import Terms  # noqa: TC001 - pydantic reads it
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from planner.documents.strict_yaml import Document, KeyPath
-    from planner.errors import Fault
+from planner.scenario.payment import Terms
 
 
 class InventoryFile(StrictModel):

@@ -10,7 +10,6 @@ import os
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.csv_table import first_faults, read_csv
 from planner.documents.overrides import replace_value
 from planner.documents.strict_yaml import KeyPath, read_document, read_shipped
 from planner.documents.validation import suggest_names
@@ -90,6 +89,8 @@ def read_lengths(path: Path) -> list[dict[str, int]]:
 
     A table without `count` has a row for each request.
     """
+    from planner.documents.csv_table import first_faults, read_csv  # late: few jobs have a table
+
     table, faults = read_csv(path), list[Fault]()
     for column in table.columns:
         if column not in LENGTH_COLUMNS:

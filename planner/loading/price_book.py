@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from planner.documents.strict_yaml import Document
     from planner.scenario.offer import Offer
 
-PRICE_BOOK = "prices"
-"""Name of the price book in a scenario's `inventory`."""
 META = "meta.json"
 """File of a provider's folder that lists its days."""
 FILL_BOOK = "fill it: planner prices update, or planner prices update --offline FILE"

@@ -1,7 +1,5 @@
 """Differences between two configurations of one job, most important first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from planner.results.plan import Assignment

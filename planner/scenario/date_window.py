@@ -1,7 +1,5 @@
 """The days in which a price can have been collected, where its own day is not known."""
 
-from __future__ import annotations
-
 from typing import Self
 
 from pydantic import Field, model_validator

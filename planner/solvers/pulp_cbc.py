@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -33,13 +32,15 @@ class CbcSolver:
 
     def solve(self, program: Program, *, time_limit_seconds: float | None, relative_gap: float) -> SolveResult:
         """Solve a program; raise SolverError whatever breaks underneath."""
+        import tempfile  # late, like pulp: the other solvers need neither
+
         try:
             import pulp
         except ImportError as error:
             raise SolverError(f"cbc needs the package pulp: {error}") from error
         started = perf_counter()
         try:
-            with warnings.catch_warnings(), TemporaryDirectory() as folder:
+            with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
                 warnings.simplefilter("ignore")  # PuLP 3 deprecates the only interface that it has
                 log = Path(folder) / "cbc.log"
                 problem, variables = _problem(pulp, program)

@@ -1,17 +1,12 @@
 """Facts of inference engines and weight formats: `models/techniques/engines.yaml`."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
 from planner.library.technique_rows import Row
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 LEAST_MEASUREMENTS = 15
 """Published measurements that an engine's speed rests on at least; with fewer its estimate is a prior."""

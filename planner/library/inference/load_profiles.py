@@ -1,17 +1,12 @@
 """Shipped profiles of load: `models/techniques/load_profiles.yaml`."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
 from planner.library.technique_rows import Row
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 class LoadProfile(Row, defer_build=True):

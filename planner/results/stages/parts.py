@@ -1,7 +1,5 @@
 """The data path and the exported result as a plan states them."""
 
-from __future__ import annotations
-
 from planner.results.plan_parts import Part
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,7 @@ WITHOUT_LIST = (HEADROOM, MAX_PRICE_AGE)
 """Limits of single candidates that name no values: they are lifted as a whole."""
 
 
-@dataclass(frozen=True, order=True)
-class CandidateFilter:
+class CandidateFilter(NamedTuple):
     """A limit that excludes candidates: its path in the scenario, and the value that would have to be admitted."""
 
     path: str
