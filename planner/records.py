@@ -29,13 +29,11 @@ _Class = TypeVar("_Class")
 
 def _record(cls: type[_Class]) -> type[_Class]:
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-    given = {field.name: field for field in dataclasses.fields(made) if field.init}
-    made.given_fields = given.keys()
-    made.optional_fields = {
-        name: field
-        for name, field in given.items()
-        if field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    fields, missing = dataclasses.fields(made), dataclasses.MISSING
+    made.default_fields = {
+        one.name: one for one in fields if one.default is not missing or one.default_factory is not missing
     }
+    made.filled_fields = {one.name for one in fields if one.init} | made.default_fields.keys()
     made.__init__ = _fill_and_finish if hasattr(cls, "__post_init__") else _fill
     made.__repr__ = _text
     return cls
@@ -53,7 +51,7 @@ def _fill(one: Any, *values: Any, **named: Any) -> None:
     cls, kept = one.__class__, one.__dict__
     kept.update(zip(cls.__match_args__, values, strict=False))
     kept.update(named)
-    if len(values) + len(named) != len(kept) or kept.keys() != cls.given_fields:
+    if len(values) + len(named) != len(kept) or kept.keys() != cls.filled_fields:
         _complete(cls, kept, values, named)
 
 
@@ -64,7 +62,7 @@ def _fill_and_finish(one: Any, *values: Any, **named: Any) -> None:
 
 def _complete(cls: Any, kept: dict[str, Any], values: tuple[Any, ...], named: dict[str, Any]) -> None:
     """Add the defaults of fields that are not given; TypeError for arguments that do not fit, as of any function."""
-    for name, field in cls.optional_fields.items():
+    for name, field in cls.default_fields.items():
         if name not in kept:
             is_made = field.default is dataclasses.MISSING
             kept[name] = field.default_factory() if is_made else field.default
@@ -73,9 +71,9 @@ def _complete(cls: Any, kept: dict[str, Any], values: tuple[Any, ...], named: di
         raise TypeError(f"{cls.__name__} takes {len(by_place)} arguments by place, not {len(values)}")
     if twice := named.keys() & set(by_place[: len(values)]):
         raise TypeError(f"{cls.__name__} is given {min(twice)} twice")
-    if unknown := kept.keys() - cls.given_fields:
+    if unknown := kept.keys() - cls.filled_fields:
         raise TypeError(f"{cls.__name__} has no field {min(unknown)}")
-    if missing := cls.given_fields - kept.keys():
+    if missing := cls.filled_fields - kept.keys():
         raise TypeError(f"{cls.__name__} needs {min(missing)}")
 
 

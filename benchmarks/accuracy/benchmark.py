@@ -280,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("\n".join(f"wrote {path}" for path in written), file=sys.stderr)
     except InputError as error:
         if chosen.json:
-            print(json.dumps({"status": "error", "errors": [vars(fault) for fault in error.faults]}))
+            print(json.dumps({"status": "error", "errors": [fault._asdict() for fault in error.faults]}))
         print(error, file=sys.stderr)
         return 2
     print(

@@ -10,7 +10,7 @@ import click
 
 from planner.cli.options import EXIT_CODES, loaded_scenario, output_options, solve_options
 from planner.cli.output import json_text, show
-from planner.cli.plan_file import read_plan
+from planner.cli.plans.plan_file import read_plan
 from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import click
 from planner.cli.exit_codes import INFEASIBLE
 from planner.cli.options import EXIT_CODES, clock_setting, json_option, now_option, set_option, solve_options
 from planner.cli.output import Output, json_text, show, write_json
-from planner.cli.plan_file import read_plan, scenario_of
+from planner.cli.plans.plan_file import read_plan, scenario_of
 from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 

@@ -6,6 +6,7 @@ This is the one place where names become coefficients; candidates and audit both
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from planner.configurations.latents import latent_cache
@@ -70,16 +71,16 @@ def recipe_coefficients(
     `shared` keeps, from one recipe of the job to the next, what many of them have in common.
     """
     shared = {} if shared is None else shared
-    framework = framework_of(library, recipe.framework)
-    table = library.techniques
+    framework, table = framework_of(library, recipe.framework), library.techniques
     of_states = (
         *(recipe.framework, recipe.method, recipe.weight_bits, recipe.quant, recipe.precision, recipe.sharding),
         *(recipe.optimizer, recipe.offload, recipe.lora_rank),
     )
     if of_states not in shared:
-        shared[of_states] = _states(recipe, job, network, framework, table)
-    states = shared[of_states]
-    activations = _activations(recipe, network, framework, table, states)
+        is_full = recipe.method == "full"
+        trained = _full_training_states if is_full else partial(_lora_states, job)
+        shared[of_states] = trained(recipe, network, framework, table)
+    activations = _activations(recipe, network, framework, table, shared[of_states])
     if recipe.caches_latents and (cache := latent_cache(job, library.architecture(job.architecture))):
         activations = replace(activations, token_share=cache.token_share)
     of_stack = (recipe.framework, recipe.caches_latents)
@@ -88,14 +89,7 @@ def recipe_coefficients(
     of_kernels = (recipe.framework, recipe.sharding, recipe.attention, recipe.weight_bits, recipe.quant)
     if of_kernels not in shared:
         shared[of_kernels] = _kernels(recipe, framework, table, library.calibrations["kernels"], network)
-    return RecipeCoefficients(states, activations, shared[of_stack], shared[of_kernels])
-
-
-def _states(recipe: Recipe, job: Job, network: Network, framework: FrameworkProfile, table: TechniqueTable) -> States:
-    where = _where_states_are(recipe, framework, table)
-    if recipe.method == "full":
-        return _full_training_states(recipe, network, framework, table, where)
-    return _lora_states(recipe, job, network, framework, table, where)
+    return RecipeCoefficients(shared[of_states], activations, shared[of_stack], shared[of_kernels])
 
 
 def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> dict[str, int]:
@@ -117,12 +111,7 @@ def _is_kbit_prepared(recipe: Recipe, framework: FrameworkProfile, table: Techni
 
 
 def _lora_states(
-    recipe: Recipe,
-    job: Job,
-    network: Network,
-    framework: FrameworkProfile,
-    table: TechniqueTable,
-    where: dict[str, int],
+    job: Job, recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable
 ) -> States:
     adapters = table.bytes.adapters[framework.adapters].model_dump()
     try:
@@ -155,7 +144,7 @@ def _lora_states(
         adapted_linears=float(count.linears_per_layer),
         gathered_bytes=weight if quantised else 2.0,
         **adapters,
-        **where,
+        **_where_states_are(recipe, framework, table),
     )
 
 
@@ -191,7 +180,7 @@ def _scheme_row(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTab
 
 
 def _full_training_states(
-    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable, where: dict[str, int]
+    recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable
 ) -> States:
     row = table.bytes.training[_scheme_row(recipe, framework, table)].model_dump()
     optimizer = table.bytes.optimizers.get(recipe.optimizer)
@@ -208,8 +197,8 @@ def _full_training_states(
     if sharded or framework.compiles_graphs:
         row["added_bytes"] = 0.0  # shards alone are added; a graph adds in the product
     row["handed_bytes"] = _HANDED_BYTES if sharded and not framework.compiles_graphs else 0.0
-    trained = network.parameters
-    return States(frozen=0, quantised=0, embedding_bytes=row["weight_bytes"], trainable=trained, **row, **where)
+    row["embedding_bytes"], row["trainable"] = row["weight_bytes"], network.parameters
+    return States(frozen=0, quantised=0, **row, **_where_states_are(recipe, framework, table))
 
 
 def _activations(
@@ -225,9 +214,7 @@ def _activations(
     norm_units = 5.0 if network.parallel_residual else framework.norm_units
     return Activations(
         checkpointing=_checkpoint_code(recipe, framework),
-        attention=_ATTENTION.get(
-            recipe.attention, ATTENTION_FLASH
-        ),  # releases of flash attention differ in speed alone
+        attention=_ATTENTION.get(recipe.attention, ATTENTION_FLASH),  # releases of flash differ in speed alone
         logit_bytes=loss.logit_bytes,
         logits_materialised=int(loss.materialised),
         element_bytes=element,
@@ -293,13 +280,12 @@ def _kernels(
         values["naive_experts"] = 0.0
     # Decoder classes with plain feed-forwards have one kernel per norm and none for rotation, where the profile has a
     # figure of their own; the U-Net of an image network is none of them.
-    plain, hooks = f"{profile}.plain_element_traffic", f"{profile}.hook_seconds"
+    plain = f"{profile}.plain_element_traffic"
     if plain in kernels.coefficients and not network.gated and not network.frozen_parameters:
         values["element_traffic"] = kernels.value(plain)
-    if hooks in kernels.coefficients:
-        values["hook_seconds"] = kernels.value(hooks)
-    if (handed := f"{profile}.gradient_launch_seconds") in kernels.coefficients:
-        values["gradient_launch_seconds"] = kernels.value(handed)
+    for key in ("hook_seconds", "gradient_launch_seconds"):  # of some profiles
+        if (name := f"{profile}.{key}") in kernels.coefficients:
+            values[key] = kernels.value(name)
     return Kernels(
         **values,
         quantised_bytes=kernels.value(f"quantised_bytes.{recipe.quant}") if recipe.weight_bits < 16 else 0.0,

@@ -5,39 +5,39 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import ortools
-
 import planner
 from planner.results.plan import Inputs
 from planner.scenario.offer import offer_data, offer_labels
 from planner.scenario.scenario import scenario_data
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from planner.results.plan import Assignment
     from planner.results.serving.fleet import Service
     from planner.scenario.scenario import Scenario
 
 
-def build_inputs(scenario: Scenario, jobs: Sequence[Assignment]) -> Inputs:
-    """Return the inputs of a plan.
+def build_inputs(scenario: Scenario, jobs: Sequence[Assignment], solvers: Mapping[str, str]) -> Inputs:
+    """Return the inputs of a plan; `solvers` has the versions of the packages that solve.
 
     Of each machine that the plan rents or names as the next best, all offers are included: the plan says in how many
     regions it is offered.
     """
-    return _inputs(scenario, *_of_jobs(jobs))
+    return _inputs(scenario, *_of_jobs(jobs), solvers)
 
 
-def build_service_inputs(scenario: Scenario, services: Sequence[Service]) -> Inputs:
+def build_service_inputs(scenario: Scenario, services: Sequence[Service], solvers: Mapping[str, str]) -> Inputs:
     """Return the inputs of a plan of services: the offers of each machine of a fleet, and the APIs that it names."""
-    return _inputs(scenario, *_of_services(services))
+    return _inputs(scenario, *_of_services(services), solvers)
 
 
-def build_joint_inputs(scenario: Scenario, jobs: Sequence[Assignment], services: Sequence[Service]) -> Inputs:
+def build_joint_inputs(
+    scenario: Scenario, jobs: Sequence[Assignment], services: Sequence[Service], solvers: Mapping[str, str]
+) -> Inputs:
     """Return the inputs of a plan of jobs and services."""
     (named, rented), (served, answered) = _of_jobs(jobs), _of_services(services)
-    return _inputs(scenario, named | served, rented | answered)
+    return _inputs(scenario, named | served, rented | answered, solvers)
 
 
 def _of_jobs(jobs: Sequence[Assignment]) -> tuple[set[tuple[str, str]], set[str]]:
@@ -60,7 +60,7 @@ def _of_services(services: Sequence[Service]) -> tuple[set[tuple[str, str]], set
     return {(kind.provider, kind.gpu) for kind in kinds}, api | {kind.offer for kind in kinds}
 
 
-def _inputs(scenario: Scenario, named: set[tuple[str, str]], rented: set[str]) -> Inputs:
+def _inputs(scenario: Scenario, named: set[tuple[str, str]], rented: set[str], solvers: Mapping[str, str]) -> Inputs:
     labels = offer_labels(scenario.offers)
     kept = [
         offer_data(offer)
@@ -68,10 +68,6 @@ def _inputs(scenario: Scenario, named: set[tuple[str, str]], rented: set[str]) -
         if label in rented or (offer.provider, offer.card) in named
     ]
     data = {key: value for key, value in scenario_data(scenario).items() if key != "offers"}
-    return Inputs(scenario=data, offers=tuple(kept), versions=_versions())
-
-
-def _versions() -> dict[str, str]:
-    """Return the versions of what decides a plan beside its inputs."""
     python = ".".join(map(str, sys.version_info[:3]))
-    return {"python": python, "planner": planner.__version__, "ortools": ortools.__version__}  # type: ignore[attr-defined]
+    versions = {"python": python, "planner": planner.__version__, **solvers}
+    return Inputs(scenario=data, offers=tuple(kept), versions=versions)

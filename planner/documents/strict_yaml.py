@@ -28,7 +28,6 @@ MAX_VALUES = 1_000_000
 """Most values of a document with its aliases expanded."""
 MAX_DIGITS = 300
 """Most digits of an integer: more do not fit into a double."""
-
 SHOWN_OF_KEY = 20
 """Characters of an unknown key that a fault shows."""
 
@@ -38,7 +37,6 @@ INT = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
 FLOAT = re.compile(
     r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
 )
-
 THOUSANDS = re.compile(r"[0-9]{3}\Z")
 """What is left of a number with a comma in a mapping of one line: a key of three digits without a value."""
 
@@ -186,10 +184,9 @@ class _Reader:
         return value
 
     def scalar(self, event: Any, is_key: bool, part: Part = None) -> Any:
-        is_plain = event.style in (None, "")
-        if is_plain and is_key and event.value == "<<":
+        if is_key and event.value == "<<" and not event.style:
             self.fault(line_of(event), "merge keys (<<) are not part of YAML 1.2", "write the keys out", part)
-        if is_key or not is_plain:
+        if is_key or event.style:
             return event.value
         if len(event.value) > MAX_DIGITS and INT.match(event.value):
             what = f"a number of {len(event.value)} digits"
@@ -222,8 +219,7 @@ class _Reader:
             written = self.value(event, is_key=True)
             key = str(written)
             if isinstance(written, (dict, list)):
-                fix = "use a word as key; quote text that starts with { or ["
-                self.fault(line_of(event), _NO_KEY_AS_COLLECTION, fix)
+                self.fault(line_of(event), _NO_KEY_AS_COLLECTION, "use a word; quote text that starts with { or [")
                 key = f"{_NO_KEY_AS_COLLECTION} {line_of(event)}"
             value = self.value(next(self.events), key)
             if value is None and THOUSANDS.match(key) and isinstance(values.get(last), (int, float)):
@@ -232,8 +228,9 @@ class _Reader:
                 values[last] = None  # one fault for 20,000,000
                 continue
             if key in values:
-                what = f"duplicate key, first on line {line_of(first[key])}"
-                self.fault(line_of(event), what, "keep one of them", key)
+                self.fault(
+                    line_of(event), f"duplicate key, first on line {line_of(first[key])}", "keep one of them", key
+                )
             else:
                 values[key], first[key] = value, event
             last = key
@@ -248,8 +245,7 @@ def short_key(key: str) -> str:
 @lru_cache(maxsize=4096)  # names and numbers repeat
 def plain_scalar(text: str) -> Any:
     """Return the value of an unquoted scalar in the core schema of YAML 1.2."""
-    first = text[:1]
-    if first.isalpha() and first not in "tTfFnN":  # most words: no pattern can match
+    if text[:1].isalpha() and text[0] not in "tTfFnN":  # most words: no pattern can match
         return text
     if INT.match(text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)

@@ -50,6 +50,13 @@ _TERMINATIONS = {**Termination.__members__, "NO_SOLUTION_FOUND": Termination.NO_
 _LIMITS = {"TIME": Limit.TIME, "NODE": Limit.NODES}
 
 
+def solver_versions() -> dict[str, str]:
+    """Return the version of the package that decides a plan beside its inputs."""
+    import ortools  # small: its solvers are loaded where they are needed
+
+    return {"ortools": ortools.__version__}  # type: ignore[attr-defined]
+
+
 class MathOptSolver:
     """One of the solvers of `SOLVER_TYPES`; raises SolverError for another name."""
 

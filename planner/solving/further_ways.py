@@ -19,6 +19,7 @@ from planner.results.plan import Plan
 from planner.results.plan_parts import Relaxation, describe_machines
 from planner.results.ways.considered import Infeasible
 from planner.results.ways.ways import FurtherWay
+from planner.solvers.mathopt import solver_versions
 from planner.solving.prepare import PreparedScenario, prepare
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def with_further_ways(prepared: PreparedScenario, plan: Plan, solve: Solve, expl
     found = [_ways_of_job(free, plan, job, wanted, solve) for job in plan.jobs]
     if all(one.barren is None for one in found):
         jobs = tuple(job.model_copy(update={"fallbacks": one.ways}) for job, one in zip(plan.jobs, found, strict=True))
-        return plan.model_copy(update={"jobs": jobs, "inputs": build_inputs(scenario, jobs)})
+        return plan.model_copy(update={"jobs": jobs, "inputs": build_inputs(scenario, jobs, solver_versions())})
     facts = {name: getattr(plan, name) for name in ("scenario", "solver", "seconds", "as_of", "candidates", "now")}
     nothing = dict.fromkeys(("objective", "bound", "gap", "cost_usd", "hours"))
     why = _explain(prepared, plan, found, solve) if explains else None

@@ -27,6 +27,7 @@ from planner.results.ways.considered import CandidateCounts, Infeasible
 from planner.scenario.choices.definite import open_job
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.scenario.serving.job import ServeJob
+from planner.solvers.mathopt import solver_versions
 from planner.solving.alternatives import best_by_method, find_faster, find_runners_up
 from planner.solving.binding_limits import describe_binding_limits
 from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
@@ -211,7 +212,7 @@ def _plan(
         budget_usd=scenario.limits.budget_usd,
         budget_probability=budget_probability(scenario, jobs),
         warnings=_warnings(scenario, jobs),
-        inputs=build_inputs(scenario, jobs),
+        inputs=build_inputs(scenario, jobs, solver_versions()),
         **plan_figures(jobs),
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 import planner
 from planner.audit.audit import audit
-from planner.cli.plan_file import scenario_of
+from planner.cli.plans.plan_file import scenario_of
 from planner.library.reading import read_library
 
 

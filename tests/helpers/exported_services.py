@@ -6,7 +6,7 @@ import json
 from functools import cache
 from typing import Any
 
-from planner.cli.plan_file import scenario_of
+from planner.cli.plans.plan_file import scenario_of
 from planner.exports.facts import Wishes
 from planner.exports.serving.export import export_service
 from planner.exports.serving.kinds import GivenService, choose_service

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.output import STANDARD_OUTPUT, json_text, show
-from planner.cli.plan_file import jobs_of, located_in, read_plan, scenario_of
+from planner.cli.plans.plan_file import jobs_of, located_in, read_plan, scenario_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

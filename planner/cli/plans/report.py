@@ -11,7 +11,7 @@ import click
 
 from planner.cli.options import EXIT_CODES, solve_options
 from planner.cli.output import STANDARD_OUTPUT, json_text, show, silent_matplotlib
-from planner.cli.plan_file import is_plan, jobs_of, read_plan, scenario_of
+from planner.cli.plans.plan_file import is_plan, jobs_of, read_plan, scenario_of
 from planner.cli.scenarios.question import asked_scenario
 from planner.cli.terminal import show_progress
 

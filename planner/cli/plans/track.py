@@ -10,7 +10,7 @@ import click
 from planner.cli.exit_codes import INFEASIBLE
 from planner.cli.options import finite, json_option, solve_options
 from planner.cli.output import Output, json_text, show
-from planner.cli.plan_file import decided_scenario_of, read_plan
+from planner.cli.plans.plan_file import decided_scenario_of, read_plan
 from planner.errors import InputError
 
 if TYPE_CHECKING:

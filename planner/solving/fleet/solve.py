@@ -24,6 +24,7 @@ from planner.results.ways.considered import CandidateCounts
 from planner.scenario.scenario import MAX_OFFERS
 from planner.scenario.serving.job import ServeJob
 from planner.scenario.serving.together import service_alone
+from planner.solvers.mathopt import solver_versions
 from planner.solving.fleet.baselines import simple_fleets
 from planner.solving.fleet.clock import has_passed, latest_moment
 from planner.solving.fleet.optimise import FLEET_GAP, optimise_fleet
@@ -112,7 +113,7 @@ def solve_services(
         budget_usd=budget,
         services=services,
         warnings=tuple(dict.fromkeys((*sharing_notes(found, market), *notes))),
-        inputs=build_service_inputs(scenario, services),
+        inputs=build_service_inputs(scenario, services, solver_versions()),
     )
 
 

@@ -17,6 +17,7 @@ from planner.results.serving.together import services_bound_usd
 from planner.results.ways.considered import CandidateCounts, Infeasible
 from planner.scenario.serving.job import ServeJob
 from planner.scenario.serving.together import ends_before, services_alone, without_services
+from planner.solvers.mathopt import solver_versions
 from planner.solving.fleet.solve import solve_services
 from planner.solving.prepare import check_is_definite, prepare
 
@@ -93,7 +94,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
         "services": services,
         "shared_bound_usd": served.shared_bound_usd,
         "warnings": tuple(dict.fromkeys((*plan.warnings, *served.warnings))),
-        "inputs": build_joint_inputs(scenario, plan.jobs, services),
+        "inputs": build_joint_inputs(scenario, plan.jobs, services, solver_versions()),
     }
     return plan.model_copy(update=update)
 

@@ -17,6 +17,7 @@ from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation
 from planner.scenario.scenario import MOST_ABOVE_LEAST
 from planner.solvers.base import Termination
+from planner.solvers.mathopt import solver_versions
 from planner.solving.timetable.calendar import minutes_up, open_times
 from planner.solving.timetable.optimise import PROVEN_GAP
 
@@ -64,7 +65,7 @@ def timetable_plan(
         bound=bound,
         gap=gap,
         least_cost_usd=objective if prepared.scenario.has_plain_dollars else None,
-        inputs=build_inputs(prepared.scenario, jobs),
+        inputs=build_inputs(prepared.scenario, jobs, solver_versions()),
         budget_usd=prepared.scenario.limits.budget_usd,
         budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
         idle_hours=_idle_hours(prepared, jobs),
