@@ -9,7 +9,6 @@ import click
 from planner.cli.exit_codes import INFEASIBLE
 from planner.cli.options import EXIT_CODES, clock_setting, json_option, now_option, set_option, solve_options
 from planner.cli.output import Output, json_text, show, write_json
-from planner.cli.plans.plan_file import read_plan, scenario_of
 from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 
@@ -80,6 +79,7 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     alternatives (methods, next best, limits that bind).
     """
     from planner.audit.audit import audit
+    from planner.cli.plans.plan_file import read_plan, scenario_of
     from planner.library.reading import read_library
     from planner.loading.scenario_file import read_scenario
     from planner.scenario.choices.definite import architectures_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.csv_table import first_faults, read_csv
 from planner.documents.overrides import replace_value
 from planner.errors import Fault, InputError
 from planner.library.inference.load_profiles import read_load_profiles
@@ -36,6 +35,8 @@ def resolve_load(data: Any, folder: Path, source: Source, faults: list[Fault]) -
 
 def read_load(path: Path) -> list[float]:
     """Return the load of each hour; `InputError` for other columns, cells that are no load, hours twice or missing."""
+    from planner.documents.csv_table import first_faults, read_csv  # late: few services have a table
+
     table = read_csv(path)
     if sorted(table.columns) != sorted(LOAD_COLUMNS):
         fix = f"the columns are {', '.join(LOAD_COLUMNS)}"

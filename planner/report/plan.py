@@ -11,7 +11,6 @@ from planner.report import plan_sections as parts
 from planner.report.bill import bill
 from planner.report.choices import model as choices
 from planner.report.format import line_room
-from planner.report.infeasible import render_infeasible
 from planner.report.inference import plan as generation
 from planner.report.notes import render_notes
 from planner.report.stages import lines as stages
@@ -35,6 +34,8 @@ def render(plan: Plan) -> str:
 
         return _together(plan, render_services(plan)) if plan.jobs else render_services(plan)
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:
+        from planner.report.infeasible import render_infeasible
+
         lines = render_infeasible(plan)
     elif plan.is_timetable:
         from planner.report.timetable import render_timetable

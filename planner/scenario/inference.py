@@ -147,8 +147,8 @@ class InferenceTechniques(Techniques):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        formats, engines = read_engines().formats, read_engines().engines
         for name in self.weight_format or ():
+            formats, engines = read_engines().formats, read_engines().engines
             if formats[name].bits not in self.weight_bits:
                 allowed = ", ".join(map(str, self.weight_bits))
                 what = f"{name} has {formats[name].bits} bits, and weight_bits allows {allowed}"

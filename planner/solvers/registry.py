@@ -11,7 +11,6 @@ import numpy as np
 from planner.errors import SolverError
 from planner.solvers.base import Solver, SolveResult, Termination
 from planner.solvers.mathopt import MathOptSolver
-from planner.solvers.pulp_cbc import CbcSolver
 from planner.solvers.single_choice import ROW_TOLERANCE
 
 if TYPE_CHECKING:
@@ -19,9 +18,16 @@ if TYPE_CHECKING:
 
     from planner.formulation.program import Program
 
+
+def _cbc() -> Solver:
+    from planner.solvers.pulp_cbc import CbcSolver  # late: it needs what no other solver does
+
+    return CbcSolver()
+
+
 ADAPTERS: dict[str, Callable[[], Solver]] = {
     "highs": partial(MathOptSolver, "highs"),
-    "cbc": CbcSolver,
+    "cbc": _cbc,
     "scip": partial(MathOptSolver, "scip"),
     "cp-sat": partial(MathOptSolver, "cp-sat"),
 }
