@@ -98,6 +98,8 @@ def concatenate(tables: Sequence[CandidateTable]) -> CandidateTable:
 
 def _mix_markets(per_market: Floats, spot_share: Floats | float) -> Floats:
     """Return on_demand * (1 - share) + spot * share (n,); a market without share may be missing (nan)."""
+    if isinstance(spot_share, float) and spot_share in (0.0, 1.0):  # most calls
+        return per_market[:, SPOT if spot_share else ON_DEMAND]
     share = np.broadcast_to(np.asarray(spot_share, dtype=float), per_market.shape[:1])
     on_demand = np.where(share < 1.0, per_market[:, ON_DEMAND] * (1.0 - share), 0.0)
     spot = np.where(share > 0.0, per_market[:, SPOT] * share, 0.0)

@@ -49,7 +49,8 @@ def _compared_record(cls: type[_Class]) -> type[_Class]:
 
 def _fill(one: Any, *values: Any, **named: Any) -> None:
     cls, kept = one.__class__, one.__dict__
-    kept.update(zip(cls.__match_args__, values, strict=False))
+    if values:
+        kept.update(zip(cls.__match_args__, values, strict=False))
     kept.update(named)
     if len(values) + len(named) != len(kept) or kept.keys() != cls.filled_fields:
         _complete(cls, kept, values, named)

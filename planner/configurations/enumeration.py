@@ -86,8 +86,9 @@ def _grids_of(
     Classes with the same recipes are one grid: most of its time does not depend on the number of machines.
     """
     groups: dict[tuple[GpuClass, bool], list[Machine]] = {}
+    cards = {name: GpuClass.of(library.gpu(name)) for name in {machine.gpu for machine in machines}}
     for machine in machines:
-        groups.setdefault((GpuClass.of(library.gpu(machine.gpu)), machine.gpus > 1), []).append(machine)
+        groups.setdefault((cards[machine.gpu], machine.gpus > 1), []).append(machine)
     grids: dict[tuple[Recipe, ...], list[list[Machine]]] = {}
     for group in groups.values():
         grids.setdefault(tuple(_compatible_recipes(job, group, library, rejected)), []).append(group)

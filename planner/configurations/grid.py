@@ -144,19 +144,28 @@ def grid_inputs(
         stack_dataclasses([s.activations for s in setups], True),
         stack_dataclasses([s.stack for s in setups], True),
         stack_dataclasses([s.kernels for s in setups], True),
-        _hardware(recipes, machines, library),
+        _hardware(recipes, machines, library, shared),
     )
 
 
-def _hardware(recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library) -> Hardware:
+def _hardware(
+    recipes: Sequence[Recipe], machines: Sequence[Machine], library: Library, shared: dict[object, Any]
+) -> Hardware:
     """Return speeds (H,), or (R, H) where the recipes differ in how they compute."""
     values = library.techniques.values.precision.values
+
+    def speeds(machine: Machine, kind: str, precision: str) -> Hardware:
+        key = (machine.gpu, machine.link, machine.network_gbps, kind)
+        if key not in shared:
+            gpu = library.gpu(machine.gpu)
+            shared[key] = hardware_numbers(gpu, machine.link, machine.network_gbps, precision, library)
+        found: Hardware = shared[key]
+        return found
+
     kinds = [values[recipe.precision].compute for recipe in recipes]
     precisions = dict(zip(kinds, (recipe.precision for recipe in recipes), strict=True))
     per_kind = {
-        kind: stack_dataclasses(
-            [hardware_numbers(library.gpu(m.gpu), m.link, m.network_gbps, precision, library) for m in machines], False
-        )
+        kind: stack_dataclasses([speeds(machine, kind, precision) for machine in machines], False)
         for kind, precision in precisions.items()
     }
     if len(per_kind) == 1:

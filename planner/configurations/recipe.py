@@ -80,8 +80,7 @@ class Recipe:
     @property
     def method_label(self) -> str:
         """The rung of the ladder: full, LoRA 16-bit, LoRA 8-bit, QLoRA."""
-        values = read_techniques().values
-        return values.method.values[self.method].label or str(values.weight_bits.values[self.weight_bits].label)
+        return _method_label(self.method, self.weight_bits)
 
     @property
     def lossiness(self) -> int:
@@ -93,6 +92,12 @@ class Recipe:
         table = read_techniques()
         on = table.in_use(vars(self), accumulates)
         return tuple(name in on for name in table.values.names)
+
+
+@functools.lru_cache(maxsize=64)  # asked for of every recipe, again and again
+def _method_label(method: str, weight_bits: int) -> str:
+    values = read_techniques().values
+    return values.method.values[method].label or str(values.weight_bits.values[weight_bits].label)
 
 
 @record(frozen=True)
@@ -245,12 +250,13 @@ def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], card: GpuClass,
         found += [one for one in spread if find_incompatibility(one, card, library) is None]
     if job.techniques.tensor_parallel or job.techniques.pipeline_parallel:
         return found
+    parallel = [one for one in recipes if framework_of(library, one.framework).parallel and not one.is_hybrid]
     return found + [
         with_parallel_degrees(recipe, tensor, pipeline)
-        for recipe in recipes
+        for recipe in parallel
         for tensor in TENSOR_DEGREES
         for pipeline in PIPELINE_DEGREES
-        if tensor * pipeline > 1 and not recipe.is_hybrid and framework_of(library, recipe.framework).parallel
+        if tensor * pipeline > 1
     ]
 
 

@@ -4,6 +4,7 @@ Nothing here reads a file of its own or computes a FLOP.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SkipValidation, model_validator
@@ -237,7 +238,7 @@ class GpuSpec(Card):
         """Peak of a 16-bit matmul that accumulates in fp32: the fp32 rate where there are no tensor cores."""
         return self.tensor16_tflops or self.fp32_tflops
 
-    @property
+    @cached_property
     def peaks(self) -> dict[PeakKey, float]:
         """Return the peaks that the sheet has, in dense TFLOPS."""
         return {key: value for key in PEAK_KEYS if (value := getattr(self, key)) is not None}
