@@ -111,7 +111,7 @@ def screen(
     market: Market,
     limits: Limits,
     library: Library,
-    method_filter: bool = True,
+    method_filter: bool | Flags = True,
     waiting_usd: float | None = None,
     scope: SearchScope = DEFAULT_SCOPE,
 ) -> ScreenedCandidates:
@@ -120,7 +120,8 @@ def screen(
     Parameters
     ----------
     method_filter
-        False keeps the methods that the techniques of the job exclude, whose prices a plan compares.
+        False keeps the methods that the techniques of the job exclude, whose prices a plan compares. An array (r,)
+        keeps these recipes alone.
     waiting_usd
         Value of an hour in dollars where cost is minimised: candidates on spot then follow their best policies.
         None keeps the shares of two markets.
@@ -182,12 +183,16 @@ def _latest_hours(candidates: JobCandidates, limits: Limits, rows: Integers) -> 
     return latest, np.asarray(longest if deadline is None else np.minimum(longest, deadline), dtype=float)
 
 
-def _apply_filters(candidates: JobCandidates, market: Market, limits: Limits, method_filter: bool) -> _Rejections:
+def _apply_filters(
+    candidates: JobCandidates, market: Market, limits: Limits, method_filter: bool | Flags
+) -> _Rejections:
     """Return what the filters reject that depend on neither the spot share nor the deadline."""
     job, table, columns = candidates.job, candidates.table, candidates.columns
     found = _Rejections(len(table))
-    if method_filter and candidates.recipes:
-        allowed = np.asarray([is_allowed(recipe, job) for recipe in candidates.recipes], dtype=bool)
+    if method_filter is not False and candidates.recipes:
+        allowed = method_filter
+        if allowed is True:
+            allowed = np.asarray([is_allowed(recipe, job) for recipe in candidates.recipes], dtype=bool)
         found.reject(~allowed[table.recipe], METHOD_NOT_ALLOWED)
     if any(lists != AllowForbid() for lists in (limits.providers, limits.gpus, limits.regions, limits.tiers)):
         found.reject(~market.permitted(limits)[table.offer], "its provider, GPU, region or tier is not allowed")

@@ -102,9 +102,8 @@ def with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTabl
     if not any(recipes):
         return table
     is_excluded = np.asarray(recipes, dtype=bool)
-    others = candidates.rows(is_excluded[candidates.table.recipe])
     limits, waiting_usd = prepared.scenario.limits, CandidateObjective.of(prepared.scenario).waiting_usd
-    found = screen(others, prepared.market, limits, prepared.library, False, waiting_usd, BEST_OF_METHODS)
+    found = screen(candidates, prepared.market, limits, prepared.library, is_excluded, waiting_usd, BEST_OF_METHODS)
     return concatenate([table, found.table])
 
 
