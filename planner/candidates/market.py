@@ -123,21 +123,22 @@ class Market:
 
 
 def build_market(scenario: Scenario, library: Library) -> Market:
-    """Return the offers with GPUs at adjusted prices that a plan may need.
+    """Return the offers with GPUs at adjusted prices that a plan may need, in the order of their names.
 
-    Those that differ only in region become one ("any of 17"), under the first label in the order of names. Of those
-    that differ only in region, instance and prices, the ones that another replaces at no higher price are left out.
+    So the order of a file does not decide between equal plans. Offers that differ only in region become one ("any of
+    17"), under their first label. Of those that differ only in region, instance and prices, the ones that another
+    replaces at no higher price are left out.
     """
     places = places_that_matter(scenario)
     facts, terms = itemgetter(*places, *TERM_FIELDS), dict[tuple[object, ...], int]()
     groups: dict[tuple[bool, int, str, float | None, float | None], list[tuple[str, Offer]]] = {}
-    every = scenario.labelled_offers()
+    every = sorted(scenario.labelled_offers(), key=itemgetter(0))
     for label, offer in every:
         if not offer.is_cpu and not offer.zones:
             term = terms.setdefault(facts(offer.__dict__), len(terms))  # one number is compared in place of 40 facts
             key = scenario.limits.is_outdated(offer), term, offer.instance, offer.usd_per_hour, offer.spot_usd_per_hour
             groups.setdefault(key, []).append((label, offer))
-    firsts = [min(group, key=itemgetter(0)) for group in groups.values()]
+    firsts = [group[0] for group in groups.values()]
     is_outdated = np.asarray([old for old, *_ in groups], dtype=bool)
     merged = [len({offer.region for _, offer in group}) for group in groups.values()]
     labels, found = [label for label, _ in firsts], [offer for _, offer in firsts]

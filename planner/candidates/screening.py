@@ -120,8 +120,7 @@ def screen(
     Parameters
     ----------
     method_filter
-        False keeps the methods that the techniques of the job exclude, whose prices a plan compares. An array (r,)
-        keeps these recipes alone.
+        False keeps the methods that the job excludes, too, whose prices a plan compares; flags (r,) keep these recipes.
     waiting_usd
         Value of an hour in dollars where cost is minimised: candidates on spot then follow their best policies.
         None keeps the shares of two markets.

@@ -153,20 +153,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
     for method, framework in itertools.product(methods, frameworks):
         facts, profile = {**vars(card), "method": method}, framework_of(library, framework)
         # Weight bits that `techniques` excludes are made like its methods.
-        for (
-            bits,
-            precision,
-            ckpt,
-            sharding,
-            attention,
-            optimizer,
-            tp,
-            pp,
-            offload,
-            cp,
-            ep,
-            latents,
-        ) in itertools.product(
+        options = itertools.product(
             table.tried("weight_bits", **facts),
             asked.precision or table.tried("precision", **facts),
             asked.activation_checkpointing or table.tried("activation_checkpointing"),
@@ -179,7 +166,8 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             asked.context_parallel or _context_degrees(job, profile, multi_gpu),
             asked.expert_parallel or _expert_degrees(job, profile, multi_gpu, library),
             asked.latents or (None,),
-        ):
+        )
+        for bits, precision, ckpt, sharding, attention, optimizer, tp, pp, offload, cp, ep, latents in options:
             found += [
                 Recipe(
                     *(method, bits, quant, precision, ckpt, sharding, attention, optimizer),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario, read_scenario
+from planner.report.plan import render
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
@@ -204,6 +205,19 @@ def test_names_and_order_change_no_cost(data: Data, seed: int) -> None:
     plan = solved(other)
     assert (plan.objective or float("inf")) == pytest.approx(cost(data), rel=SLACK)
     assert all(job.name == "zebra" for job in plan.jobs)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["quickstart", "infeasible", "three-jobs-one-budget"])
+def test_the_order_of_the_price_list_changes_no_word(name: str) -> None:
+    """Between equal plans, and equal near misses, names decide."""
+    scenario, texts = read_scenario(name), set()
+    for seed in range(3):
+        offers = list(scenario.offers)
+        random.Random(seed).shuffle(offers)
+        plan = solve(scenario.model_copy(update={"offers": tuple(offers)}), SolveOptions(as_of=AS_OF))
+        texts.add(render(plan.model_copy(update={"seconds": 0.0})))
+    assert len(texts) == 1
 
 
 @pytest.mark.long
