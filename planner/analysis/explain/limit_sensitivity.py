@@ -17,7 +17,7 @@ from planner.solving.infeasibility.soft_constraints import HOURS_LEFT_OF, STOCK_
 from planner.solving.prepare import prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.scoring import CandidateObjective
-from planner.solving.timetable.as_solved import ReportedPlan, as_solved
+from planner.solving.timetable.as_solved import ReportedPlan, as_solved, may_cost_less_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,16 +105,19 @@ def _smallest_relaxation(baseline: Baseline, path: str) -> LimitSensitivity:
         change_from=change.old,
         change_to=change.new,
         setting=change.setting,
-        note=_tie_note(better, baseline.plan),
+        note=_note(better, baseline.plan),
         **_compare(better, baseline.plan),
     )
 
 
-def _tie_note(better: ReportedPlan, plan: ResolvedPlan) -> str:
-    """Return why a better objective shows in no dollars: the plan exceeds its least cost by a near tie."""
+def _note(better: ReportedPlan, plan: ResolvedPlan) -> str:
+    """Return why a better objective shows in no dollars, or that the dollars are the most.
+
+    A plan may exceed its least cost by a near tie. Of many jobs that may take turns no timetable is made.
+    """
     if better.prepared.scenario.has_plain_dollars and better.cost_usd > plan.cost_usd - CENT_USD:
         return "only the least cost falls: among near ties the faster plan is taken (solve.ties: 0 takes the cheaper)"
-    return ""
+    return "at most: with jobs in turn it may cost less" if may_cost_less_in_turn(better) else ""
 
 
 def _no_effect(path: str, scenario: Scenario) -> LimitSensitivity:

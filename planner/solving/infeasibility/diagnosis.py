@@ -22,7 +22,9 @@ from planner.solving.infeasibility.relaxations import (
 )
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates
 from planner.solving.infeasibility.settled import settle
+from planner.solving.prepare import prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
+from planner.solving.sharing import may_take_turns
 from planner.solving.timetable.as_solved import may_be_reported_in_turn
 
 if TYPE_CHECKING:
@@ -43,12 +45,22 @@ SPLIT_SHARE = 0.5
 
 
 def diagnose(prepared: PreparedScenario) -> Infeasible:
-    """Return up to three relaxations, fewest limits first, and the candidates that come nearest to the limits."""
+    """Return up to three relaxations, fewest limits first, and the candidates that come nearest to the limits.
+
+    Where jobs may take turns and no relaxation lets all run at once, those that no candidate suits are explained alone.
+    """
+    found = _explain(prepared, prepared)
+    alone = None if found.relax else _jobs_without_candidates(prepared)
+    return found if alone is None else _explain(alone, prepared)
+
+
+def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
+    """Return relaxations and near misses of all jobs or some of them; each relaxation suffices for the `whole`."""
     limits, market, library = prepared.scenario.limits, prepared.market, prepared.library
     relaxed = relax_candidates(prepared)
     others = _other_frameworks(prepared, try_solve)
     found = [*others, *verified_relaxations(prepared, relaxed, try_solve, MAX_RELAXATIONS - len(others))]
-    verified = enumerate(_as_solved(prepared, found), 1)
+    verified = enumerate(_as_solved(whole, found), 1)
     # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
     # its plan is that of `solve`, with policies.
     mixes = tuple(screen(one, market, limits, library) for one in prepared.candidates)
@@ -58,13 +70,25 @@ def diagnose(prepared: PreparedScenario) -> Infeasible:
     )
 
 
+def _jobs_without_candidates(prepared: PreparedScenario) -> PreparedScenario | None:
+    """Return the jobs that no candidate suits by themselves; None unless others can run before or after them."""
+    scenario = prepared.scenario
+    barren = [job for job, one in zip(scenario.jobs, prepared.screened, strict=True) if not len(one.table)]
+    if not 0 < len(barren) < len(scenario.jobs) or not may_take_turns(prepared):
+        return None
+    jobs = tuple(job.model_copy(update={"after": ()}) for job in barren)
+    return prepare(scenario.model_copy(update={"jobs": jobs}), prepared.library, may_be_slim=False)
+
+
 def _as_solved(
     prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, list[LimitChange]]]
 ) -> list[tuple[ReportedPlan, list[LimitChange]]]:
     """Return relaxations with the plans that `solve` makes of them: jobs that may take turns need less then."""
     kept: list[tuple[ReportedPlan, list[LimitChange]]] = []
     for plan, changes in found:
-        settled = settle(prepared, changes) if may_be_reported_in_turn(plan.prepared) else (plan, changes)
+        is_part = len(plan.prepared.scenario.jobs) < len(prepared.scenario.jobs)
+        in_turn = is_part or may_be_reported_in_turn(plan.prepared)
+        settled = settle(prepared, changes) if in_turn else (plan, changes)
         if settled is not None and not any(_asks_no_less(settled[1], before) for _, before in kept):
             kept.append(settled)
     return kept

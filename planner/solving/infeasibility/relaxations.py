@@ -195,7 +195,10 @@ def _try_changes(prepared: PreparedScenario, changes: Iterable[LimitChange], sol
 
 def build_relaxations(plan: ReportedPlan, changes: Sequence[LimitChange], number: int) -> list[Relaxation]:
     """Return one relaxation as results: an entry per limit, all with the same number and the same plan."""
-    then = f"{plan.description}, ${plan.cost_usd:,.2f}"
+    from planner.solving.timetable.as_solved import may_cost_less_in_turn  # late, as all of timetables
+
+    most = "at most " if may_cost_less_in_turn(plan) else ""
+    then = f"{plan.description}, {most}${plan.cost_usd:,.2f}"
     if plan.prepared.scenario.limits.budget_usd is not None:
         # A budget holds at the requested confidence, so both figures are needed.
         then += f" expected, ${plan.late_usd:,.2f} at the requested confidence"

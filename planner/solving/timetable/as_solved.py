@@ -49,6 +49,12 @@ def may_be_reported_in_turn(prepared: PreparedScenario) -> bool:
     return may_take_turns(prepared) and len(prepared.scenario.jobs) <= MOST_JOBS
 
 
+def may_cost_less_in_turn(plan: ReportedPlan) -> bool:
+    """Return whether `solve` may find a cheaper plan for the scenario of a plan that is reported side by side."""
+    is_side_by_side = isinstance(plan, ResolvedPlan) and may_take_turns(plan.prepared)
+    return is_side_by_side and len(plan.prepared.scenario.jobs) > MOST_JOBS
+
+
 def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
     """Return the best plan as `solve` makes it, or None if none was found in time.
 

@@ -61,7 +61,15 @@ def scenario_of(jobs: list[dict[str, Any]], offers: list[dict[str, Any]], limits
 SMALL = [job("j", 15593044, 2048, "2.003h", "gemma-2-2b", 0.5), job("j2", 96348206, 2048, "2.003h", "gemma-2-2b", 0.5)]
 LARGE = [job("j", 77369274, 512, "1.646h", "mistral-7b", 0.97), job("j2", 18729912, 512, "1.646h", "mistral-7b", 0.97)]
 LONG = [job("j", 42792366, 2048, "1.746h", "mistral-7b", 0.9), job("j2", 25671700, 2048, "1.746h", "mistral-7b", 0.9)]
+SHORT = {"architecture": "tinyllama-1.1b", "work": {"tokens": 2e7}, "deadline": "10h"}
+FEW = [
+    {"provider": "a", "gpu": "RTX4090", "gpus": 1, "usd_per_hour": 0.4, "stock": 1},
+    {"provider": "c", "gpu": "H100-80GB", "gpus": 1, "usd_per_hour": 2.5, "stock": 1},
+]
+FIVE = [{**SHORT, "name": f"j{number}"} for number in range(5)]
+HURRIED = [{**one, "deadline": "0.1h"} for one in FIVE]
 INFEASIBLE = {
+    "one of five jobs": scenario_of([HURRIED[0], *FIVE[1:]], FEW, {}),
     "GPUs": scenario_of(SMALL, [L40S, A100, RTX3090], {"spot_share": {"max": 0.6}, "budget_usd": 6.2, "max_gpus": 1}),
     "deadline and budget": scenario_of(LARGE, [FEW_4090, L4, DAILY_4090], {"max_gpus": 4, "budget_usd": 16.89}),
     "deadline": scenario_of(LONG, [DEAR_L40S], {"budget_usd": 71.73, "max_gpus": 4}),
@@ -86,6 +94,17 @@ def test_the_plan_of_a_relaxation_is_what_solve_makes_of_its_settings(name: str)
         assert way[0].cost_usd == pytest.approx(plan.cost_usd.expected, rel=1e-4), way
         assert way[0].hours == pytest.approx(plan.hours.expected, rel=1e-4), way
         assert f"${way[0].cost_usd:,.2f}" in way[0].then
+
+
+def test_of_many_jobs_that_may_take_turns_the_dollars_side_by_side_are_the_most() -> None:
+    """No timetable is made of them, which might cost less; the text says so."""
+    text = scenario_of(HURRIED, [{**one, "stock": 6} for one in FEW], {})
+    (way,) = ways(parse_scenario(text))
+    assert [one.setting for one in way] == [f"jobs.{one['name']}.deadline=0.18h" for one in HURRIED]
+    plan = solve(parse_scenario(text, set_=[one.setting for one in way]))
+    assert plan.cost_usd is not None and way[0].cost_usd is not None
+    assert plan.cost_usd.expected <= way[0].cost_usd * (1 + 1e-9)
+    assert f"at most ${way[0].cost_usd:,.2f}" in way[0].then
 
 
 @pytest.mark.slow
