@@ -43,7 +43,9 @@ def render_relaxations(relax: Sequence[Relaxation], nearest: Sequence[NearMiss],
 
 def format_relaxation(number: int, changes: Sequence[Relaxation], scenario: str) -> list[str]:
     """Return `1. deadline 2 h -> 2.6 h`, below it the resulting plan and the settings to type."""
-    texts = [" and ".join(_change(change, scenario) for change in changes)]
+    jobs = {one.limit.split(".")[1] for one in changes if one.limit.startswith("jobs.")}
+    scope = scenario if len(jobs) < 2 else ""  # of several jobs each is named
+    texts = [" and ".join(_change(change, scope) for change in changes)]
     texts += [f"then {change.then.removeprefix('then ')}" for change in changes if change.then][:1]
     typed = settings([change.setting for change in changes if change.setting])
     return words.hang(f"  {number}. ", words.wrap_all(texts, words.width() - 5, 3)) + typed

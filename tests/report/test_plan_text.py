@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from planner.report import plan_alternatives as others
 from planner.report.bill import bill
 from planner.report.format import WIDTH
+from planner.report.infeasible import format_relaxation
 from planner.report.plan import LINES, colorize, render
 from planner.report.plan_sections import price_text
+from planner.results.plan_parts import Relaxation
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 
 GOLDEN = """\
@@ -57,6 +59,18 @@ def test_a_plan_for_one_job_reads_as_agreed() -> None:
 def test_an_infeasible_question_reads_as_agreed() -> None:
     """What would have to give comes before what was near."""
     assert render(make_infeasible()) == INFEASIBLE
+
+
+def test_of_several_jobs_each_is_named_also_the_one_that_gave_the_scenario_its_name() -> None:
+    """Alone its limits need no name."""
+    lines = {}
+    for jobs in (["train"], ["train", "tune"]):
+        changes = [Relaxation(limit=f"jobs.{job}.deadline", change_from=2.0, change_to=3.0, way=1) for job in jobs]
+        lines[len(jobs)] = format_relaxation(1, changes, "train")[0]
+    assert lines == {
+        1: "  1. deadline 2 h -> 3 h",
+        2: "  1. deadline of train 2 h -> 3 h and deadline of tune 2 h -> 3 h",
+    }
 
 
 @pytest.mark.parametrize(
