@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from planner.audit.comparison import Broken, Tolerance, at_most
@@ -201,9 +202,12 @@ def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], toleranc
             spent += math.fsum(one.usd for one in plan.reservations if start <= one.start_hours < end)
             what = f"limits.budgets.{number} from {start:g} to {end:g} h"
             yield from at_most(what, budget.usd, spent, tolerance.usd * len(plan.jobs))
-    for label, offer in offers.items():
-        count = sum(one.count for one in plan.reservations if one.offer == label)
-        yield from at_most(f"reserved machines of {label}", offer.stock, count)
+    reserved = Counter[str]()
+    for one in plan.reservations:
+        reserved[one.offer] += one.count
+    for label, count in reserved.items():
+        if label in offers:
+            yield from at_most(f"reserved machines of {label}", offers[label].stock, count)
 
 
 def waited_hours(job: Assignment, scenario: Scenario) -> float:

@@ -1,7 +1,6 @@
 """What a market has to rent: one offer is one instance type at one place and one date."""
 
 import datetime
-from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
@@ -204,9 +203,11 @@ class Offer(Terms):
 
     @model_validator(mode="after")
     def _waits_for_something(self) -> Self:
+        if not self.lead_hours:
+            return self
         known = {"a spot machine": self.spot_usd_per_hour is not None, "a service": self.managed, "a block": self.block}
         what = next((name for name, holds in {**known, "a machine with windows": self.available}.items() if holds), "")
-        if self.lead_hours and what:
+        if what:
             fix = "leave it out, or add another offer for machines that are ordered"
             raise validation_error(f"{what} has no lead time", fix, "lead_hours")
         return self
@@ -281,11 +282,9 @@ def offer_data(offer: Offer) -> dict[str, Any]:
 
 def offer_labels(offers: Sequence[Offer]) -> tuple[str, ...]:
     """One distinct label per offer: equal ones are numbered, as in `aws/us-east-1/p4d#2`."""
-    seen: Counter[str] = Counter()
-    labels = []
-    for offer in offers:
-        label = offer.label
-        seen[label] += 1
-        again = seen[label]
-        labels.append(label if again == 1 else f"{label}#{again}")
+    labels, seen = [offer.label for offer in offers], dict[str, int]()
+    for place, label in enumerate(labels):
+        seen[label] = again = seen.get(label, 0) + 1
+        if again > 1:
+            labels[place] = f"{label}#{again}"
     return tuple(labels)

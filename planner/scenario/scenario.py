@@ -4,7 +4,16 @@ import datetime
 from collections import Counter
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from planner.deferred import Deferred
 from planner.documents.instants import parse_instant
@@ -161,13 +170,19 @@ NO_TRAINING_OFFER = (
 )
 
 
+def _validated_once(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Return offers that were validated with their file as they are: there may be thousands."""
+    is_known = type(value) is tuple and all(type(one) is Offer for one in value)
+    return value if is_known else validate(value)
+
+
 class Scenario(_ScenarioBase, defer_build=False):
     """A scenario with all its offers: those of the inventory files first, inline offers last.
 
     Prices are as read; `labelled_offers` applies `adjust`.
     """
 
-    offers: Rows[Offer]
+    offers: Annotated[Rows[Offer], WrapValidator(_validated_once)]
     offers_inline: Rows[Offer] = ()
     for_sale: Rows[Offer] = ()  # machines whose purchase a plan without a horizon compares its own machines with
     jobs_written: Rows[Job] = ()  # jobs as in the file, where trials of some are split into `jobs`
