@@ -47,7 +47,7 @@ def _compared_record(cls: type[_Class]) -> type[_Class]:
     return cls
 
 
-def _fill(one: Any, *values: Any, **named: Any) -> None:
+def _fill(one: Any, /, *values: Any, **named: Any) -> None:
     cls, kept = one.__class__, one.__dict__
     if values:
         kept.update(zip(cls.__match_args__, values, strict=False))
@@ -56,7 +56,7 @@ def _fill(one: Any, *values: Any, **named: Any) -> None:
         _complete(cls, kept, values, named)
 
 
-def _fill_and_finish(one: Any, *values: Any, **named: Any) -> None:
+def _fill_and_finish(one: Any, /, *values: Any, **named: Any) -> None:
     _fill(one, *values, **named)
     one.__post_init__()
 

@@ -125,7 +125,7 @@ class Market:
 def build_market(scenario: Scenario, library: Library) -> Market:
     """Return the offers with GPUs at adjusted prices that a plan may need, in the order of their names.
 
-    So the order of a file does not decide between equal plans. Offers that differ only in region become one ("any of
+    The order of the price list therefore decides no tie. Offers that differ only in region become one ("any of
     17"), under their first label. Of those that differ only in region, instance and prices, the ones that another
     replaces at no higher price are left out.
     """

@@ -120,7 +120,7 @@ def screen(
     Parameters
     ----------
     method_filter
-        False keeps the methods that the job excludes, too, whose prices a plan compares; flags (r,) keep these recipes.
+        True keeps the recipes that the job allows, False keeps all, flags (r,) keep the recipes that are True.
     waiting_usd
         Value of an hour in dollars where cost is minimised: candidates on spot then follow their best policies.
         None keeps the shares of two markets.

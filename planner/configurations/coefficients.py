@@ -68,7 +68,7 @@ def recipe_coefficients(
 ) -> RecipeCoefficients:
     """Return the numbers of one recipe under its framework, whatever GPU it runs on.
 
-    `shared` keeps, from one recipe of the job to the next, what many of them have in common.
+    `shared` is a cache for all recipes of a job: what several of them share, by the facts on which it depends.
     """
     shared = {} if shared is None else shared
     framework, table = framework_of(library, recipe.framework), library.techniques
@@ -283,7 +283,7 @@ def _kernels(
     plain = f"{profile}.plain_element_traffic"
     if plain in kernels.coefficients and not network.gated and not network.frozen_parameters:
         values["element_traffic"] = kernels.value(plain)
-    for key in ("hook_seconds", "gradient_launch_seconds"):  # of some profiles
+    for key in ("hook_seconds", "gradient_launch_seconds"):  # only some profiles have these
         if (name := f"{profile}.{key}") in kernels.coefficients:
             values[key] = kernels.value(name)
     return Kernels(

@@ -57,7 +57,7 @@ HOST_MEMORY_SMALL = "offloaded states do not fit in the host memory of the offer
 class Grid:
     """The grids of one job.
 
-    `rejected` counts the cells that are left out; `known` and `shared` are those of `grid_inputs`.
+    `rejected` counts the cells that are left out; `known` and `shared` are the caches that `grid_inputs` fills.
     """
 
     job: Job

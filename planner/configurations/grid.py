@@ -108,8 +108,8 @@ def grid_inputs(
 ) -> TimedSetup:
     """Return the inputs of the estimates for recipes (R, 1) on machines (H,) that run all of them.
 
-    `known` keeps the coefficients of recipes from one grid of the job to the next, because most of them are tried on
-    many; `shared` keeps what recipes have in common.
+    Both are caches for all grids of a job: `known` has the coefficients of each recipe, `shared` those that several
+    recipes share, by the facts on which they depend.
     """
     known, shared = {} if known is None else known, {} if shared is None else shared
     known |= {one: recipe_coefficients(one, job, shape.network, library, shared) for one in recipes if one not in known}

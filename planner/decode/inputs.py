@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def build_inputs(scenario: Scenario, jobs: Sequence[Assignment], solvers: Mapping[str, str]) -> Inputs:
-    """Return the inputs of a plan; `solvers` has the versions of the packages that solve.
+    """Return the inputs of a plan; `solvers` has the version of each solver package.
 
     Of each machine that the plan rents or names as the next best, all offers are included: the plan says in how many
     regions it is offered.

@@ -192,7 +192,7 @@ class _Reader:
             what = f"a number of {len(event.value)} digits"
             self.fault(line_of(event), what, f"write at most {MAX_DIGITS}", part)
             return 0
-        return plain_scalar(event.value)
+        return plain_scalar.__wrapped__(event.value)  # long: not to be kept
 
     def alias(self, event: Any, part: Part = None) -> Any:
         known, line = self.anchors.get(event.anchor), line_of(event)

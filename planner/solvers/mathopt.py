@@ -51,7 +51,7 @@ _LIMITS = {"TIME": Limit.TIME, "NODE": Limit.NODES}
 
 
 def solver_versions() -> dict[str, str]:
-    """Return the version of the package that decides a plan beside its inputs."""
+    """Return the version of the solver package, on which a plan depends."""
     import ortools  # small: its solvers are loaded where they are needed
 
     return {"ortools": ortools.__version__}  # type: ignore[attr-defined]

@@ -111,13 +111,15 @@ def _smallest_relaxation(baseline: Baseline, path: str) -> LimitSensitivity:
 
 
 def _note(better: ReportedPlan, plan: ResolvedPlan) -> str:
-    """Return why a better objective shows in no dollars, or that the dollars are the most.
+    """Return why a better objective shows in no dollars, or that the dollars are an upper bound.
 
-    A plan may exceed its least cost by a near tie. Of many jobs that may take turns no timetable is made.
+    A plan may exceed its least cost by a near tie. Of more than `MOST_JOBS` jobs no timetable is solved.
     """
+    if may_cost_less_in_turn(better):
+        return "at most: with jobs in turn it may cost less"
     if better.prepared.scenario.has_plain_dollars and better.cost_usd > plan.cost_usd - CENT_USD:
         return "only the least cost falls: among near ties the faster plan is taken (solve.ties: 0 takes the cheaper)"
-    return "at most: with jobs in turn it may cost less" if may_cost_less_in_turn(better) else ""
+    return ""
 
 
 def _no_effect(path: str, scenario: Scenario) -> LimitSensitivity:

@@ -218,8 +218,8 @@ class _Sweep:
 
     def piece(self, index: int, begun: float, ended: float, included: bool, closed: bool) -> EnvelopePiece:
         """Return the piece of one segment between two times."""
-        columns = (values for name, values in vars(self.segments).items() if name != "rank")
-        whole = EnvelopePiece(*(values[index].item() for values in columns))
+        columns = {name: values[index].item() for name, values in vars(self.segments).items() if name != "rank"}
+        whole = EnvelopePiece(**columns)
         (share_from, usd_from), (share_to, usd_to) = whole.at(begun), whole.at(ended)
         return EnvelopePiece(whole.row, share_from, share_to, begun, ended, usd_from, usd_to, included, closed)
 

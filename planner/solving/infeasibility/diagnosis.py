@@ -21,18 +21,17 @@ from planner.solving.infeasibility.relaxations import (
     verify_relaxation,
 )
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates
-from planner.solving.infeasibility.settled import settle
+from planner.solving.infeasibility.settled import Settled, settle
 from planner.solving.prepare import prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
 from planner.solving.sharing import may_take_turns
-from planner.solving.timetable.as_solved import may_be_reported_in_turn
+from planner.solving.timetable.as_solved import MOST_JOBS, may_be_reported_in_turn, may_cost_less_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from planner.scenario.scenario import Scenario
     from planner.solving.prepare import PreparedScenario
-    from planner.solving.timetable.as_solved import ReportedPlan
 
 MAX_RELAXATIONS = 3
 """Relaxations that are reported at most."""
@@ -40,6 +39,8 @@ MAX_RELAXED_LIMITS = 4
 """Limits that a relaxation may change; more only if there is no plan otherwise."""
 MAX_ADDITIONAL_LIMITS = 1
 """Limits that a later relaxation may change beyond those of the first: with more it is no help."""
+MOST_JOBS_IN_TURN = 12
+"""Of more jobs a timetable is not solved to verify a relaxation: that may take tens of seconds."""
 SPLIT_SHARE = 0.5
 """Part of the only single change that a relaxation of two limits may ask of the same limit."""
 
@@ -47,15 +48,16 @@ SPLIT_SHARE = 0.5
 def diagnose(prepared: PreparedScenario) -> Infeasible:
     """Return up to three relaxations, fewest limits first, and the candidates that come nearest to the limits.
 
-    Where jobs may take turns and no relaxation lets all run at once, those that no candidate suits are explained alone.
+    If jobs may take turns and no relaxation has a plan, the jobs without candidates are explained by themselves.
     """
     found = _explain(prepared, prepared)
     alone = None if found.relax else _jobs_without_candidates(prepared)
-    return found if alone is None else _explain(alone, prepared)
+    by_themselves = None if alone is None else _explain(alone, prepared)
+    return by_themselves if by_themselves and by_themselves.relax else found
 
 
 def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
-    """Return relaxations and near misses of all jobs or some of them; each relaxation suffices for the `whole`."""
+    """Return relaxations and near misses of all jobs or some of them; each relaxation is verified on `whole`."""
     limits, market, library = prepared.scenario.limits, prepared.market, prepared.library
     relaxed = relax_candidates(prepared)
     others = _other_frameworks(prepared, try_solve)
@@ -71,27 +73,46 @@ def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
 
 
 def _jobs_without_candidates(prepared: PreparedScenario) -> PreparedScenario | None:
-    """Return the jobs that no candidate suits by themselves; None unless others can run before or after them."""
+    """Return a scenario of the jobs without candidates; None if all or no jobs are, or if jobs cannot take turns."""
     scenario = prepared.scenario
     barren = [job for job, one in zip(scenario.jobs, prepared.screened, strict=True) if not len(one.table)]
-    if not 0 < len(barren) < len(scenario.jobs) or not may_take_turns(prepared):
+    if not 0 < len(barren) < len(scenario.jobs) <= MOST_JOBS_IN_TURN or not may_take_turns(prepared):
         return None
     jobs = tuple(job.model_copy(update={"after": ()}) for job in barren)
     return prepare(scenario.model_copy(update={"jobs": jobs}), prepared.library, may_be_slim=False)
 
 
-def _as_solved(
-    prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, list[LimitChange]]]
-) -> list[tuple[ReportedPlan, list[LimitChange]]]:
-    """Return relaxations with the plans that `solve` makes of them: jobs that may take turns need less then."""
-    kept: list[tuple[ReportedPlan, list[LimitChange]]] = []
+def _as_solved(prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, list[LimitChange]]]) -> list[Settled]:
+    """Return relaxations with the plans that `solve` makes of them: jobs that may take turns need less then.
+
+    Of many jobs in turn one relaxation is enough, because each is another timetable.
+    """
+    kept: list[Settled] = []
     for plan, changes in found:
-        is_part = len(plan.prepared.scenario.jobs) < len(prepared.scenario.jobs)
-        in_turn = is_part or may_be_reported_in_turn(plan.prepared)
-        settled = settle(prepared, changes) if in_turn else (plan, changes)
+        settled = _settled(prepared, plan, changes)
         if settled is not None and not any(_asks_no_less(settled[1], before) for _, before in kept):
             kept.append(settled)
+            if settled[0] is not plan and len(prepared.scenario.jobs) > MOST_JOBS:
+                break
     return kept
+
+
+def _settled(prepared: PreparedScenario, plan: ResolvedPlan, changes: list[LimitChange]) -> Settled | None:
+    """Return a relaxation as `solve` makes it of all jobs; it was found for all of them side by side, or for some."""
+    jobs = prepared.scenario.jobs
+    if len(plan.prepared.scenario.jobs) < len(jobs):
+        return settle(prepared, [_in_scenario(one, prepared.scenario) for one in changes])
+    if may_be_reported_in_turn(plan.prepared):
+        return settle(prepared, changes)
+    is_timetable = len(jobs) <= MOST_JOBS_IN_TURN and may_cost_less_in_turn(plan)
+    return settle(prepared, changes) if is_timetable else (plan, changes)
+
+
+def _in_scenario(change: LimitChange, scenario: Scenario) -> LimitChange:
+    """Return a change with its setting as a scenario of further jobs reads it: some jobs are given by their index."""
+    if not change.limit.startswith("jobs."):
+        return change
+    return replace(change, setting=f"{setting_path(change.limit, scenario)}={change.setting.partition('=')[2]}")
 
 
 def verified_relaxations(

@@ -50,9 +50,14 @@ def may_be_reported_in_turn(prepared: PreparedScenario) -> bool:
 
 
 def may_cost_less_in_turn(plan: ReportedPlan) -> bool:
-    """Return whether `solve` may find a cheaper plan for the scenario of a plan that is reported side by side."""
-    is_side_by_side = isinstance(plan, ResolvedPlan) and may_take_turns(plan.prepared)
-    return is_side_by_side and len(plan.prepared.scenario.jobs) > MOST_JOBS
+    """Return whether a plan is side by side, no timetable was solved for it, and one may be cheaper."""
+    prepared = plan.prepared
+    if not isinstance(plan, ResolvedPlan) or len(prepared.scenario.jobs) <= MOST_JOBS or not may_take_turns(prepared):
+        return False
+    if prepared.scenario.needs_timetable:
+        return True
+    free = try_solve(prepared, side_by_side=False)  # no timetable is cheaper
+    return free is None or not fits_side_by_side(prepared, free.chosen, free.shares)
 
 
 def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
