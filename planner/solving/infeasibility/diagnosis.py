@@ -39,8 +39,8 @@ MAX_RELAXED_LIMITS = 4
 """Limits that a relaxation may change; more only if there is no plan otherwise."""
 MAX_ADDITIONAL_LIMITS = 1
 """Limits that a later relaxation may change beyond those of the first: with more it is no help."""
-MOST_JOBS_IN_TURN = 12
-"""Of more jobs a timetable is not solved to verify a relaxation: that may take tens of seconds."""
+MOST_JOBS_IN_TURN = 8
+"""Of more jobs no timetable is solved to verify a relaxation: that may take ten seconds, and half a second of eight."""
 SPLIT_SHARE = 0.5
 """Part of the only single change that a relaxation of two limits may ask of the same limit."""
 
