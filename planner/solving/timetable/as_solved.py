@@ -41,12 +41,8 @@ ReportedPlan = ResolvedPlan | TimetablePlan
 
 def as_solved(plan: ReportedPlan) -> ReportedPlan:
     """Return the plan that `solve` makes of the scenario of a plan side by side: in turn it may be cheaper."""
-    return (solve_as_asked(plan.prepared) or plan) if may_be_reported_in_turn(plan.prepared) else plan
-
-
-def may_be_reported_in_turn(prepared: PreparedScenario) -> bool:
-    """Return whether a plan side by side is compared with one in turn before it is reported."""
-    return may_take_turns(prepared) and len(prepared.scenario.jobs) <= MOST_JOBS
+    in_turn = len(plan.prepared.scenario.jobs) <= MOST_JOBS and may_take_turns(plan.prepared)
+    return (solve_as_asked(plan.prepared) or plan) if in_turn else plan
 
 
 def may_cost_less_in_turn(plan: ReportedPlan) -> bool:
