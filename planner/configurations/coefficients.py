@@ -98,10 +98,20 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
     return {
         "no_sync_full_gradients": int(framework.no_sync and fully_sharded),
         "load_whole": int(framework.load_whole and fully_sharded),
+        "buckets": int(_runs_deepspeed(recipe, framework, table)),
         "host_weights": int(hosted.weights),
         "host_optimizer": int(hosted.optimizer),
         "paged_optimizer": int(table.values.optimizer.values[recipe.optimizer].paged),
     }
+
+
+def _runs_deepspeed(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> bool:
+    """Whether DeepSpeed shards the states: the stages and the offload that FSDP does not have, or a ZeRO-3 of its own."""
+    if framework.masters:
+        return False
+    stages = (1, 2, 3) if framework.deepspeed_zero3 else (1, 2)
+    hosted = table.values.offload.values[recipe.offload]
+    return recipe.zero_stage in stages or (hosted.optimizer and not hosted.weights)
 
 
 def _is_kbit_prepared(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> bool:
@@ -173,10 +183,7 @@ def _scheme_row(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTab
         return recipe.precision
     if framework.masters:
         return framework.masters
-    hosted = table.values.offload.values[recipe.offload]
-    if recipe.zero_stage in (1, 2) or (hosted.optimizer and not hosted.weights):
-        return "deepspeed"  # the stages, and the offload, that FSDP does not have
-    return (framework.zero3_masters if recipe.zero_stage == 3 else None) or recipe.precision
+    return "deepspeed" if _runs_deepspeed(recipe, framework, table) else recipe.precision
 
 
 def _full_training_states(

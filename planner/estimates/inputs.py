@@ -162,9 +162,11 @@ class States:
     host_optimizer: Numbers = 0
     paged_optimizer: Numbers = 0  # 1: managed pages, which the driver moves to host memory when the card is full
     paged_away_bytes: Numbers = 0  # of those pages, what the card has no room for; of one GPU
-    # Extra bytes per parameter of odd frameworks (Megatron-DeepSpeed, InternEvo); usually 0.
-    extra_gradient_bytes: Numbers = 0
-    extra_sharded_bytes: Numbers = 0  # while stepping: fp32 copies of the gradient shard and of what is updated
+    # Extra bytes per parameter of some frameworks; usually 0.
+    extra_gradient_bytes: Numbers = 0  # Megatron-DeepSpeed
+    # DeepSpeed, InternEvo: while stepping, copies of the gradient shard and of what is updated
+    extra_sharded_bytes: Numbers = 0
+    buckets: Numbers = 0  # 1: gradients wait in a bucket of DeepSpeed until it reduces them
 
 
 @record(frozen=True)

@@ -35,7 +35,7 @@ class FrameworkProfile(Row):
     unknown: bool = False
     prepared: bool = True
     masters: str | None = None
-    zero3_masters: str | None = None
+    deepspeed_zero3: bool = False
     megatron: bool = False
     compiled: bool = False
     sequence_parallel: bool = False

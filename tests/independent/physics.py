@@ -108,6 +108,8 @@ class Facts:
         self.quant = self.frame.get("stores", {}).get(t["quant"], t["quant"])
         self.offload = t.get("offload", "none")
         self.adapters = self.bytes["adapters"][self.frame["adapters"]]
+        stages = (1, 2, 3) if self.frame.get("deepspeed_zero3") else (1, 2)
+        self.deepspeed = not self.frame.get("masters") and (self.z in stages or self.offload == "optimizer")
         self.row = self._training_row()
         self.checkpoints = t["activation_checkpointing"]
         if self.checkpoints == "selective":
@@ -128,9 +130,8 @@ class Facts:
         name = self.t["precision"]
         if self.mixed and self.frame.get("masters"):
             name = self.frame["masters"]
-        elif self.mixed:
-            own = self.z == 3 and self.frame.get("zero3_masters")
-            name = "deepspeed" if self.z in (1, 2) or self.offload == "optimizer" or own else name
+        elif self.mixed and self.deepspeed:
+            name = "deepspeed"
         return self.bytes["training"][name]
 
     def _adapters(self) -> tuple[float, float, float]:
@@ -213,7 +214,7 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     each -= lacks[1] * x.tp / layers
     stage -= lacks[1] * x.tp
     A = trained * row["w"] / x.tp / s3 if x.lora else 0.0
-    # In host memory: all states, or the optimizer alone, and with it from ZeRO-2 on all gradients but a bucket.
+    # In host memory: all states, or the optimizer alone, and with it from ZeRO-2 on all gradients but copies in flight.
     stay, alone = k["host_resident"], x.offload == "optimizer"
     W, A = (W * stay, A * stay) if x.offload == "optimizer_and_weights" else (W, A)
     states = states * stay if x.offload != "none" else states
@@ -226,7 +227,7 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     if x.offload == "optimizer_and_weights" and not kept:
         G *= stay
     if alone and (x.z >= 2 or x.s.gpus == 1) and not kept:
-        G = min(stay * G + 5e8 * row["g"], G)
+        G *= stay
     early = G if x.m > 1 else 0.0
     temporary = 0.0 if x.frame["fused_step"] or x.own_states else row["t"]
     Tm = (trained / x.tp / s1 - full * lacks[s1]) * (temporary + row.get("extra_sharded", 0))
@@ -238,20 +239,21 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     U = (root if kept else k["n_uns"] * each * layer / x.tp + root) if gathers else 0.0
     Ug = wide * each / x.tp if gathers and not x.lora else 0.0
     D = 2 * x.h * x.f if x.quantised else 0.0
+    bucket = 1e9 if x.deepspeed else 0.0  # 5e8 gradients of 16 bit
     load = whole * (1 + 1 / s3) if x.z == 3 and x.frame.get("load_whole") else 0.0
 
     first, last, Ws, Lg, fragments = activations(x, k, layers)
     B = W + A + states
     # Bytes of each phase: states, and all else.
     phases = [
-        (B + AMP + early, root + last + Lg),
-        (B + AMP + early, U + Ug + D + max(first, last) + Ws),
-        (B + AMP + G, U + Ug + Ws),
+        (B + AMP + early, root + last + Lg + bucket),
+        (B + AMP + early, U + Ug + D + max(first, last) + Ws + bucket),
+        (B + AMP + G, U + Ug + Ws + bucket),
         (B + G + Tm, 0.0),
         (load, 0.0),
     ]
     allocated = max(states_alive + rest for states_alive, rest in phases)
-    together = B + AMP + U + Ug + D + G + Tm + max(first, last) + Ws + Lg
+    together = B + AMP + U + Ug + D + G + Tm + max(first, last) + Ws + Lg + bucket
     image = x.arch.get("image") or {}
     megatron = x.frame.get("megatron")
     context = k["m_ctx_gib"] if megatron else k["ctx_gib"] + (k["fit_nccl_gib"] if x.s.gpus > 1 else 0.0)

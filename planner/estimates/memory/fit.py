@@ -234,11 +234,12 @@ def _known_parts(static: StaticTerms) -> tuple[Parts, ...]:
 
 def _held_parts(static: StaticTerms) -> tuple[Parts, ...]:
     """Return what else is alive in each phase whatever the micro-batch: how much depends on the framework."""
-    backward = {"gathered_weights": static.gathered_weights, "gathered_gradients": static.gathered_gradients}
+    bucket = {"bucket": static.bucket}
+    gathered = {"gathered_weights": static.gathered_weights, "gathered_gradients": static.gathered_gradients}
     return (
-        {"gathered_weights": static.gathered_root},
-        {**backward, "dequantised": static.dequantised},
-        backward,
+        {"gathered_weights": static.gathered_root, **bucket},  # allocated before the backward pass of the loss
+        {**gathered, **bucket, "dequantised": static.dequantised},
+        {**gathered, **bucket},
         {},
         {},
     )

@@ -34,6 +34,7 @@ PARTS = (
     "cast_weights",  # 16-bit copies under autocast
     "gathered_weights",  # unsharded under stage 3
     "gathered_gradients",
+    "bucket",  # of gradients that wait for their reduction
     "dequantised",
     "stored_activations",
     "working_set",

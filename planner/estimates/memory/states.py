@@ -11,8 +11,13 @@ import numpy as np
 from planner.estimates.inputs import Coefficients, Layout, Network, Numbers, States
 from planner.records import record
 
-REDUCE_BUCKET_PARAMETERS = 5e8
-"""Gradients that DeepSpeed collects before it reduces them: `reduce_bucket_size`, its documented default."""
+REDUCE_BUCKET_BYTES = 2 * 5e8
+"""Bytes of DeepSpeed's bucket: 16 bit for each of `reduce_bucket_size` gradients, 5e8 by default.
+
+It is allocated whole for each backward pass, however few parameters are trained, and twice where reductions overlap that
+pass (exports then halve it). ZeRO-3 never frees it, but has nothing larger alive in the step. Sources: DeepSpeed's
+documentation; `backward` of runtime/zero/stage_1_and_2.py, `_setup_for_real_optimizer` of stage3.py.
+"""
 
 
 @record(frozen=True)
@@ -53,6 +58,7 @@ class StaticTerms:
     gathered_weights: Numbers  # U
     gathered_root: Numbers  # of U, what is still gathered when the last layer's forward pass is over
     gathered_gradients: Numbers  # Ug
+    bucket: Numbers  # of gradients that wait for their reduction
     dequantised: Numbers  # D
     load: Numbers  # weights of a loader that materialises them whole on every rank, else 0
 
@@ -95,7 +101,8 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     gradients = (trained - ~frozen * _elsewhere(experts, layout, over)) * gradient_bytes * buckets / over
     gradients = np.where(keeps_full, 1.0, weights_here) * gradients
     leaves = optimizer_hosted & ~hosted & (twos | np.less_equal(layout.gpus, 1)) & ~keeps_full
-    gradients = np.where(leaves, _left_behind(gradients, gradient_bytes, coefficients), gradients)
+    # Where a CPU updates, it takes over each gradient once it is reduced; what is left are buffers of the copies.
+    gradients = np.where(leaves, coefficients.host_resident * gradients, gradients)
     early = accumulates | np.not_equal(states.gradients_in_forward, 0)
     away = _elsewhere(experts, layout, 1.0) * tensor
     each = per_layer - away / layers
@@ -114,6 +121,7 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         gathered_weights=gathers * gathered[0] / tensor,
         gathered_root=gathers * gathered[1] / tensor,
         gathered_gradients=(gathers & ~frozen) * (gathered[2] / tensor),
+        bucket=REDUCE_BUCKET_BYTES * states.buckets,
         dequantised=np.not_equal(states.quantised, 0) * (2.0 * network.hidden * network.ffn),
         load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),
     )
@@ -141,15 +149,6 @@ def _elsewhere(experts: Numbers, layout: Layout, shards: Numbers) -> Numbers:
     if np.all(np.equal(layout.expert, 1)):
         return 0.0
     return experts * (1.0 - shards / np.maximum(shards, layout.expert))
-
-
-def _left_behind(gradients: Numbers, each_bytes: Numbers, coefficients: MemoryCoefficients) -> Numbers:
-    """Return the gradients that stay where a CPU updates: from ZeRO-2 on it takes over each one once it is reduced.
-
-    A bucket of them stays on the GPU (DeepSpeed documentation, `reduce_bucket_size`).
-    """
-    bucket = REDUCE_BUCKET_PARAMETERS * np.asarray(each_bytes)
-    return np.minimum(coefficients.host_resident * gradients + bucket, gradients)
 
 
 def stage_layers(network: Network, pipeline: Numbers) -> Numbers:

@@ -138,6 +138,15 @@ def test_extra_sharded_bytes_are_alive_in_the_step() -> None:
     assert terms.step_temporary == pytest.approx(300_000 * (2 + 12) / 4)
 
 
+def test_a_bucket_of_deepspeed_is_alive_in_the_backward_pass() -> None:
+    """5e8 gradients of 2 bytes, however few weights are trained: with the loss and the layers, not in the step."""
+    plan = layout(gpus=2, zero_stage=2)
+    without = Case(network(), plan, adapter_states(), HF, Stack())
+    found = estimate_memory(**replace(without, states=adapter_states(buckets=1)).arguments())
+    assert found.phases - estimate_memory(**without.arguments()).phases == pytest.approx([1e9, 1e9, 1e9, 0.0, 0.0])
+    assert found.breakdown["bucket"] == 1e9
+
+
 def test_load_limits_the_micro_batch() -> None:
     """Where loading alone passes the rule only just, batches are taken; a byte less of card takes none."""
     case = Case(network(), layout(gpus=8, zero_stage=3, sequence=64), adapter_states(load_whole=1), HF, Stack(phi=0.0))
