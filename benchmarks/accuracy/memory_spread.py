@@ -7,10 +7,7 @@ from collections.abc import Mapping
 
 from benchmarks.accuracy.configurations import Configuration
 from benchmarks.accuracy.measurements import Row
-from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK
-
-USUAL_FRAMEWORKS = ("hf", "hf-fused")
-"""The byte accounting of Transformers is known best: its classes are what was measured, not names."""
+from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, USUAL_FRAMEWORKS
 
 
 def memory_classes(row: Row, found: Configuration) -> tuple[str, str, str]:
