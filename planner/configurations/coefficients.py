@@ -215,7 +215,7 @@ def _activations(
     loss = table.bytes.loss["hf-prepared" if prepared and framework.loss == "hf" else framework.loss]
     element = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(recipe.quant)
-    sharded_adapters = recipe.method == "lora" and recipe.zero_stage == 3 and framework.fsdp_adapters_fp32_residual
+    sharded_adapters = recipe.method == "lora" and recipe.zero_stage == 3 and framework.fsdp_adapters_keep_gradients
     # Autocast over fp32 weights that no engine casts: the embedding is fp32, and so is what layers add to it.
     autocast = recipe.zero_stage == 0 and states.cast_bytes > 0
     norm_units = 5.0 if network.parallel_residual else framework.norm_units
@@ -225,7 +225,8 @@ def _activations(
         logit_bytes=loss.logit_bytes,
         logits_materialised=int(loss.materialised),
         element_bytes=element,
-        residual_bytes=4.0 if prepared or sharded_adapters or autocast else element,
+        residual_bytes=4.0 if prepared or autocast else element,
+        keeps_gradients=int(sharded_adapters),
         norm_units=min(norm_units, framework.norm_units),
         rope_factor=2.0 if network.rope and not framework.fused_rope else 1.0,
         ffn_units=(3.0 if framework.fused_swiglu else 4.0) if network.gated else 2.0,

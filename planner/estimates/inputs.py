@@ -188,6 +188,7 @@ class Activations:
     megatron_kernels: Numbers = 0  # 1: k_mws in place of k_ws
     working_factor: Numbers = 0.0  # >0 overrides k_ws (Unsloth 1.1)
     gathers_keys: Numbers = 1  # under context parallelism keys and values are gathered, 0: they go round in a ring
+    keeps_gradients: Numbers = 0  # 1: the gradient of every layer's input stays until the backward pass ends
     keeps_cache: Numbers = 0  # 1: the outputs hold keys and values of every layer (an own loop leaves use_cache on)
     fp32_paths: Numbers = 0  # 1: no autocast over a k-bit prepared base, whose fp32 spreads to all but its linears
     scale: Numbers = 1.0  # factor on all bytes that grow with the batch, learned from an observed peak

@@ -44,7 +44,7 @@ class FrameworkProfile(Row):
     reduces_at_end: bool = False
     offloaded_checkpoints: bool = False
     selective: Literal["operators", "attention", "scores"] = "operators"
-    fsdp_adapters_fp32_residual: bool = False
+    fsdp_adapters_keep_gradients: bool = False
     frozen_quantised_factor: bool = True
     load_whole: bool = False
     no_sync: bool = False

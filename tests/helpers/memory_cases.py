@@ -38,7 +38,6 @@ def largest_micro_batch(usable_bytes: Any, **setup: Any) -> Any:
 # Round figures near the fitted ones: laws must hold whatever was fitted.
 PLAIN = MemoryCoefficients(
     k_log=1.0,
-    k_log_fsdp=1.0,
     k_ws=1.0,
     k_act=1.0,
     k_frz=0.8,

@@ -310,10 +310,9 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     compiled = (k["k_comp"] if x.frame.get("compiled") else 1.0) * layer
     inputs = k["c_in"] * x.adapters["copies"] * x.adapted_inputs * t if x.lora else 0.0
     eager = x.arch["heads"] * t * x.s.sequence / x.tp if x.t["attention"] == "eager" else 0.0
-    fsdp_residual = x.lora and x.z == 3 and x.frame.get("fsdp_adapters_fp32_residual")
     # Autocast over fp32 weights on one replica: the embedding is fp32, and so is what is added to it.
     autocast = not x.lora and x.z == 0 and x.row["cast"] > 0
-    boundary = x.h * (4 if x.prepared or x.wide or fsdp_residual or autocast else 2) * t / sp
+    boundary = x.h * (4 if x.prepared or x.wide or autocast else 2) * t / sp
     share = k["k_frz"] if x.lora else k["k_act"]
     if x.quantised and x.frame.get("frozen_quantised_factor", True) and x.t["quant"] in ("nf4", "nf4_dq", "int8"):
         share = k["k_frzq"]
@@ -335,9 +334,11 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     if x.cp > 1:  # keys and values of the other parts with their gradients; in a ring of two parts at most
         others = t * (x.cp - 1)
         working += 4 * x.kv * 2 / x.tp * (min(2 * t, others) if x.frame["context_parallel"] == "ring" else others)
+    if x.lora and x.z == 3 and x.frame.get("fsdp_adapters_keep_gradients") and x.checkpoints in ("full", "attention"):
+        working += layers * boundary
     kernel = "hf-prepared" if x.prepared and x.frame["loss"] == "hf" else x.frame["loss"]
     loss, entries = x.bytes["loss"][kernel], t * x.V / x.tp
-    logits = k["k_log"] * (k["k_log_fsdp"] if x.lora and x.z == 3 else 1.0) * loss["bytes"] * entries
+    logits = k["k_log"] * loss["bytes"] * entries
     fragments = k["f_dyn"] * (stored + logits + working)
     if loss["materialised"] and x.checkpoints != "none":
         fragments += k["f_log"] * entries

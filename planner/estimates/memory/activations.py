@@ -82,11 +82,11 @@ def activation_terms(
     working = share * layer.activations + layer.adapter_inputs + k.e_att * layer.scores
     working = np.where(none, _WORKING_SHARE_WITHOUT_CHECKPOINTS, 1.0) * working
     working = working + _exchanged_keys(network, layout, activations, tokens)
+    kept_gradients = full & np.not_equal(activations.keeps_gradients, 0)
+    working = working + kept_gradients * (stage_layers(network, layout.pipeline) * layer.boundary)
 
     logits_held = tokens * network.vocab / layout.tensor
-    adapted_shards = np.not_equal(states.frozen, 0) & np.greater_equal(layout.zero_stage, 3)
-    held = k.k_log * np.where(adapted_shards, k.k_log_fsdp, 1.0)
-    logits = held * activations.logit_bytes * logits_held
+    logits = k.k_log * activations.logit_bytes * logits_held
     cached_logits = np.not_equal(activations.logits_materialised, 0) & ~none
     fragments = (
         k.f_dyn * (stored_last + logits + working)

@@ -25,7 +25,6 @@ class MemoryCoefficients(Coefficients):
     """Fitted factors of the memory estimate; values, ranges and sources: `models/calibration/memory.yaml`."""
 
     k_log: float  # logit bytes, scale
-    k_log_fsdp: float  # the same under stage 3 with adapters, on top of k_log
     k_ws: float  # working set of one layer, share of its activations
     k_act: float  # stored activations without checkpointing, all weights trained
     k_frz: float  # the same over a frozen base

@@ -8,10 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.inputs import Stack
+from planner.estimates.inputs import CHECKPOINT_NONE, Stack
 from planner.estimates.memory.activations import activation_terms
 from planner.estimates.memory.states import static_terms
-from tests.helpers.memory_cases import HF, PLAIN, TINY, Case, estimate_memory, full_states, layout, network
+from tests.helpers.memory_cases import (
+    HF,
+    PLAIN,
+    TINY,
+    Case,
+    adapter_states,
+    estimate_memory,
+    full_states,
+    layout,
+    network,
+)
 
 
 def test_a_sharded_pipeline_keeps_its_stage_whole_between_micro_batches() -> None:
@@ -73,13 +83,17 @@ def test_a_loss_that_sets_the_peak_does_not_count_gathered_layers() -> None:
     assert float(sum(found.breakdown.values())) == pytest.approx(float(found.allocated))
 
 
-@pytest.mark.parametrize(("zero_stage", "frozen", "share"), [(3, 1, 0.5), (3, 0, 1), (2, 1, 1), (0, 1, 1)])
-def test_the_loss_of_sharded_adapters_has_its_own_scale(zero_stage: int, frozen: int, share: float) -> None:
-    """One coefficient scales the logits of adapters under stage 3 and of nothing else: 14 B x 10 tokens x 1,000."""
-    states = full_states(frozen=frozen, trainable=1000)
-    halved = replace(PLAIN, k_log_fsdp=0.5)
-    terms = activation_terms(TINY, layout(gpus=2, zero_stage=zero_stage, sequence=10), states, HF, halved)
-    assert float(terms.logits) == pytest.approx(share * 140_000)
+def test_adapters_under_fsdp_keep_the_gradients_of_their_inputs() -> None:
+    """32 layers x 4,096 x 2 bytes a token more than on one GPU while layers are recomputed, and no more at the loss."""
+    plan = layout(gpus=2, zero_stage=3, sequence=10)
+    kept, freed = (
+        activation_terms(network(), plan, adapter_states(), replace(HF, keeps_gradients=flag), PLAIN) for flag in (1, 0)
+    )
+    assert float(kept.working_set - freed.working_set) == pytest.approx(10 * 32 * 4096 * 2)
+    assert (kept.stored_last, kept.logits) == (freed.stored_last, freed.logits)
+    unsaved = replace(HF, checkpointing=CHECKPOINT_NONE, keeps_gradients=1)
+    same = activation_terms(network(), plan, adapter_states(), replace(unsaved, keeps_gradients=0), PLAIN)
+    assert activation_terms(network(), plan, adapter_states(), unsaved, PLAIN).working_set == same.working_set
 
 
 def test_zero_groups_cut_states_over_one_node() -> None:
