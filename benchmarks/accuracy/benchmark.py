@@ -73,7 +73,7 @@ def summary(predictions: Sequence[Prediction], figure: str) -> dict[str, Any]:
     result["n_complete"] = sum(complete(p, figure) for p in predictions)
     result["share_predicted"] = result["n"] / result["n_complete"] if result["n_complete"] else None
     result["coverage"] = scores.coverage(
-        [c.log_error for c in found], [c.sigma for c in found], [c.sigma_tail for c in found]
+        [c.spread_error for c in found], [c.sigma for c in found], [c.sigma_tail for c in found]
     )
     result["classes"] = class_coverage(predictions, figure)
     result["organisations"] = mean_over_organisations(predictions, figure)
@@ -104,8 +104,8 @@ def class_coverage(predictions: Sequence[Prediction], figure: str) -> dict[str, 
     for name, belongs in CLASSES.items():
         members = [c for p in predictions if (c := compared(p, figure)) is not None and belongs(p)]
         if len(members) >= LEAST_OF_CLASS:
-            within = sum(abs(c.log_error) <= c.sigma for c in members)
-            wide = sum(abs(c.log_error) <= 1.96 * c.sigma_tail for c in members)
+            within = sum(abs(c.spread_error) <= c.sigma for c in members)
+            wide = sum(abs(c.spread_error) <= 1.96 * c.sigma_tail for c in members)
             found[name] = {
                 "interval_68": scores.share(within, len(members)),
                 "interval_95": scores.share(wide, len(members)),

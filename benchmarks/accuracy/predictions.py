@@ -91,7 +91,8 @@ class Comparison:
 
     def with_sigmas(self, display: float, tail: float) -> Comparison:
         """Return it with these spreads, wider by what is left open."""
-        sigma, sigma_tail = (math.hypot(one, self.open_spread) for one in (display, tail))
+        left_open = self.open_spread * self.predicted / (self.predicted - self.certain)
+        sigma, sigma_tail = (math.hypot(one, left_open) for one in (display, tail))
         return replace(self, sigma=sigma, sigma_tail=sigma_tail)
 
     @property

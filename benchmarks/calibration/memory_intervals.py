@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.accuracy.memory_spread import memory_classes, memory_sigmas
+from benchmarks.accuracy.memory_spread import USUAL_FRAMEWORKS, memory_classes, memory_sigmas
 from benchmarks.accuracy.predictions import KNOWN_SHARES, USUAL_CONFIDENCE, Prediction
 from benchmarks.calibration.evidence import MEASURES, Evidence, class_factors, quantile_of_new_group, weighted_quantile
 from benchmarks.calibration.traced import key_of
 from benchmarks.calibration.verdicts import Errors, errors_of, expected_errors, groups_of, has_verdict, scatter_of
 from planner.arrays import Floats
-from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, USUAL_FRAMEWORKS, MemorySpread, known_share, memory_spread
+from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, MemorySpread, memory_spread
 from planner.library.schema import Library
 
 FACTORS = ("one_gpu", "several_gpus", "full", "lora", "quantised")
@@ -53,18 +53,17 @@ def memory_spreads(rows: JudgedRows, library: Library, evidence: Evidence) -> di
     unknown = _measured(rows.forgotten)
     if not profiled or not unknown:
         return {}
-    usual, others = _by_accounting(profiled)
-    shares = {
-        "known_share": likeliest_share(others or profiled, evidence),
-        "known_share_usual": likeliest_share(usual or profiled, evidence),
-        "known_share_unknown": likeliest_share(unknown, evidence),
-    }
-    named, honest = (_with_shares(_measured(some), shares) for some in (rows.named, rows.honest))
-    values = _sigmas(honest, [*named, *_with_shares(unknown, shares)], library, evidence)
-    known, strangers, forgotten = (_with_shares(some, shares) for some in (rows.known, rows.strangers, rows.forgotten))
-    over = upper_sigmas(known, strangers, forgotten, library, evidence, shares)
+    share, share_unknown = (likeliest_share(some, evidence) for some in (profiled, unknown))
+    profiled, unknown = _with_share(profiled, share), _with_share(unknown, share_unknown)
+    named = _with_share(_measured(rows.named), share)
+    honest = [p for p in _measured(rows.honest) if _class_of(p) != "unknown"]
+    guessed = [p for p in _measured(rows.honest) if _class_of(p) == "unknown"]
+    honest = [*_with_share(honest, share), *_with_share(guessed, share_unknown)]
+    values = _sigmas(honest, [*named, *unknown], library, evidence)
+    known, strangers = _with_share(rows.known, share), _with_share(rows.strangers, share)
+    over = upper_sigmas(known, strangers, _with_share(rows.forgotten, share_unknown), library, evidence)
     values |= {key_of("memory", f"sigma_over_{name}"): sigma for name, sigma in over.items()}
-    return {**values, **{key_of("memory", name): share for name, share in shares.items()}}
+    return {**values, key_of("memory", "known_share"): share, key_of("memory", "known_share_unknown"): share_unknown}
 
 
 def _sigmas(
@@ -114,7 +113,7 @@ def _classes(rows: Sequence[Prediction]) -> dict[str, NDArray[np.bool_]]:
 
 
 def _sizes(rows: Sequence[Prediction]) -> Floats:
-    return np.array([abs(p.peak.log_error) for p in rows if p.peak is not None])
+    return np.array([abs(p.peak.spread_error) for p in rows if p.peak is not None])
 
 
 def upper_sigmas(
@@ -123,7 +122,6 @@ def upper_sigmas(
     unknown: Sequence[Prediction],
     library: Library,
     evidence: Evidence,
-    shares: Mapping[str, float],
 ) -> dict[str, float]:
     """Return the spread of each class whose margin at the usual confidence holds that share of its errors.
 
@@ -136,9 +134,7 @@ def upper_sigmas(
     usual, others = _by_accounting(profiled)
     strange = _by_accounting(strangers)[1] or others
     documented = [p for p in (*known, *strangers) if _class_of(p) == "documented"]
-    # All that were seen, Transformers too, as errors of what the other accountings leave uncertain.
-    alike = [*others, *_with_share(usual, known_share(shares, "", profiled=True))]
-    everything, between = _reach(_exact(alike, evidence)), scatter_of(_measured(strange))
+    everything, between = _reach(_exact(profiled, evidence)), scatter_of(_measured(strange))
     found = {"usual": _reach(_exact(usual, evidence))}
     believed = evidence.believed(_measured(documented))
     drawn = believed * _reach(_all_errors(documented, evidence)) if documented else 0.0
@@ -226,11 +222,6 @@ def likeliest_share(rows: Sequence[Prediction], evidence: Evidence) -> float:
         return math.log(2.0 * scale) + 1.0 + float(np.average(np.log(left), weights=weights))
 
     return min(KNOWN_SHARES, key=surprise)
-
-
-def _with_shares(rows: Sequence[Prediction], shares: Mapping[str, float]) -> list[Prediction]:
-    """Return rows whose errors and margins are of what the share of their accounting leaves uncertain."""
-    return [_with_share([p], known_share(shares, _framework(p), _class_of(p) is None))[0] for p in rows]
 
 
 def _with_share(rows: Sequence[Prediction], share: float) -> list[Prediction]:

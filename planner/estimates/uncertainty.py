@@ -27,8 +27,6 @@ _NORMAL_90 = 1.28
 
 UNKNOWN_FRAMEWORK = "unknown"
 """The profile of runs whose framework is unknown."""
-USUAL_FRAMEWORKS = ("hf", "hf-fused")
-"""Transformers, whose accounting of bytes is known best."""
 
 
 class Sigmas(NamedTuple):
@@ -73,22 +71,10 @@ def memory_spread(values: Mapping[str, float], framework: str, profiled: bool) -
     `values` of `models/calibration/memory.yaml` by key: the framework's own where it has one, else that of
     Transformers; frameworks whose accounting is documented and was not measured share one, `unknown` has its own.
     """
-    share = known_share(values, framework, profiled)
     if framework == UNKNOWN_FRAMEWORK:
-        return MemorySpread(float(values["sigma_over_unknown"]), share)
+        return MemorySpread(float(values["sigma_over_unknown"]), float(values["known_share_unknown"]))
     usual = values["sigma_over_usual" if profiled else "sigma_over_documented"]
-    return MemorySpread(float(values.get(f"sigma_over_{framework}", usual)), share)
-
-
-def known_share(values: Mapping[str, float], framework: str, profiled: bool) -> float:
-    """Return the share of the margin that states have, from the same values.
-
-    Transformers' states are counted to a thousandth, those of a framework that shards in a way of its own are not.
-    """
-    if framework == UNKNOWN_FRAMEWORK:
-        return float(values["known_share_unknown"])
-    usual = profiled and framework in USUAL_FRAMEWORKS
-    return float(values["known_share_usual" if usual else "known_share"])
+    return MemorySpread(float(values.get(f"sigma_over_{framework}", usual)), float(values["known_share"]))
 
 
 def time_sigmas(
