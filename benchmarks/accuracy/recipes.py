@@ -89,6 +89,15 @@ DEEPSPEED_ON_ONE_GPU = {"qwenlm/qwen": ("full", "qlora")}
 Qwen: finetune_qlora_single_gpu.sh and finetune_ds.sh name finetune/ds_config_zero2.json, finetune_lora_single_gpu.sh
 names none."""
 
+BF16_NETWORKS = {
+    "bigscience-workshop/bigscience:train/tr11-176B-ml/chronicles-prequel.md": (
+        *("gpt-176b", "gpt-178b", "gpt-184b", "gpt-203b"),
+    )
+}
+"""Networks that a document trained in bf16, with fp32 sums of gradients; all others of the same document in fp16.
+
+Its columns name both formats; its text says from which table on ("Rebalancing layers") the optimizer is that of bf16."""
+
 CORES_PER_CHIP = {"neuronx": 2}
 """Frameworks whose degrees of parallelism count cores, not chips."""
 
@@ -284,8 +293,14 @@ def _quant(row: Row) -> str:
     return "nf4" if row.text("method") == "qlora" else "none"
 
 
+def _half_of_document(row: Row) -> str:
+    """Return the 16-bit format that the document of a row states next to its tables; an empty word where it does not."""
+    networks = BF16_NETWORKS.get(row.source)
+    return "" if networks is None else "bf16 mixed" if row.text("model") in networks else "fp16 mixed"
+
+
 def _precision(row: Row, card: GpuClass | None, lora: bool) -> str:
-    text, weights = row.text("precision"), weights_dtype(row)
+    text, weights = _half_of_document(row) or row.text("precision"), weights_dtype(row)
     if text.startswith("fp32"):
         return "tf32" if card is not None and card.bf16 else "fp32"
     half = "fp16_mixed" if ("fp16" in text and "bf16" not in text) or (card and not card.bf16) else "bf16_mixed"

@@ -13,8 +13,6 @@ Values = Mapping[str, Any]
 """Coefficient key -> number, or an array of shape (K, 1): K calibrations at once."""
 
 BYTES = (
-    ("megatron-deepspeed", "o", "optimizer_bytes", "bytes:megatron-deepspeed.o"),
-    ("megatron-deepspeed", "extra_gradient", "extra_gradient_bytes", "bytes:megatron-deepspeed.extra_gradient"),
     ("internevo", "extra_sharded", "extra_sharded_bytes", "bytes:internevo.extra_sharded"),
 )
 """Fitted numbers of models/techniques/bytes.yaml: framework, entry, field of `States`, key."""

@@ -108,7 +108,7 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
 def _runs_deepspeed(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> bool:
     """Whether DeepSpeed shards the states: the stages and the offload that FSDP does not have, or a ZeRO-3 of its own."""
     if framework.masters:
-        return False
+        return recipe.precision in framework.deepspeed_masters
     stages = (1, 2, 3) if framework.deepspeed_zero3 else (1, 2)
     hosted = table.values.offload.values[recipe.offload]
     return recipe.zero_stage in stages or (hosted.optimizer and not hosted.weights)
@@ -182,7 +182,7 @@ def _scheme_row(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTab
     if not table.values.precision.values[recipe.precision].autocast:
         return recipe.precision
     if framework.masters:
-        return framework.masters
+        return framework.deepspeed_masters.get(recipe.precision, framework.masters)
     return "deepspeed" if _runs_deepspeed(recipe, framework, table) else recipe.precision
 
 

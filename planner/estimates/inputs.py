@@ -202,7 +202,7 @@ class Stack:
     context_gib: Numbers = 0.5  # CUDA context and libraries; m_ctx for Megatron
     nccl_gib: Numbers = 2.3  # communicators, for display of device-used memory only
     fit_nccl_gib: Numbers = 0.5  # communicators in the fit rule (N > 1)
-    megatron_context: Numbers = 0  # 1: device used = allocated + context
+    megatron_context: Numbers = 0  # 1: its context holds the communicators, too
     margin: Numbers = 0.05  # m of the fit rule, on activations, gathered and cached bytes
     known_margin: Numbers = 0.02  # the same on weights, gradients and optimizer, which follow from the accounting
     phi: Numbers = 0.2  # share of (reserved - allocated) that counts in the fit rule

@@ -117,7 +117,7 @@ def test_display_interval_is_symmetric_in_logs() -> None:
 def test_memory_of_a_framework_is_as_sure_as_its_own_runs_say() -> None:
     """A class of its own comes first, then that of Transformers, of documented frameworks, of what nobody knows."""
     values = {"sigma_over_usual": 0.08, "sigma_over_documented": 0.2, "sigma_over_unknown": 0.3}
-    values |= {"sigma_over_litgpt": 0.15, "known_share": 0.5, "known_share_usual": 0.3, "known_share_unknown": 1.0}
+    values |= {"sigma_over_litgpt": 0.15, "known_share": 0.5, "known_share_unknown": 1.0}
     assert memory_spread(values, "litgpt", True) == (0.15, 0.5)
     assert memory_spread(values, "hf", True) == (0.08, 0.5)
     assert memory_spread(values, "unsloth", False) == (0.2, 0.5)

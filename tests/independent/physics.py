@@ -109,7 +109,9 @@ class Facts:
         self.offload = t.get("offload", "none")
         self.adapters = self.bytes["adapters"][self.frame["adapters"]]
         stages = (1, 2, 3) if self.frame.get("deepspeed_zero3") else (1, 2)
-        self.deepspeed = not self.frame.get("masters") and (self.z in stages or self.offload == "optimizer")
+        self.deepspeed = self.z in stages or self.offload == "optimizer"
+        if self.frame.get("masters"):
+            self.deepspeed = t["precision"] in self.frame.get("deepspeed_masters", {})
         self.row = self._training_row()
         self.checkpoints = t["activation_checkpointing"]
         if self.checkpoints == "selective":
@@ -129,7 +131,7 @@ class Facts:
         """The row of bytes per parameter of full training."""
         name = self.t["precision"]
         if self.mixed and self.frame.get("masters"):
-            name = self.frame["masters"]
+            name = self.frame["deepspeed_masters"][name] if self.deepspeed else self.frame["masters"]
         elif self.mixed and self.deepspeed:
             name = "deepspeed"
         return self.bytes["training"][name]

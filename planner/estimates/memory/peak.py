@@ -81,10 +81,9 @@ def estimate_memory(setup: Setup, coefficients: MemoryCoefficients, usable_bytes
     uncapped = allocated + lines.cached(batch, allocated)
     room = np.subtract(usable_bytes, UNRESERVED_BYTES)
     reserved = np.minimum(uncapped, np.maximum(allocated, room))
-    megatron = np.not_equal(stack.megatron_context, 0)
-    several = np.greater(setup.layout.gpus, 1) & ~megatron
+    several = np.greater(setup.layout.gpus, 1) & np.equal(stack.megatron_context, 0)
     context = (stack.context_gib + np.where(several, stack.nccl_gib, 0.0)) * float(GIB)
-    seen = np.where(megatron, allocated, reserved) + context
+    seen = reserved + context
     # Pages take what the card has left (CUDA's managed memory); PyTorch's allocator does not count them.
     pages = np.minimum(lines.paged_bytes, np.maximum(np.subtract(usable_bytes, seen), 0.0))
     return MemoryEstimate(
