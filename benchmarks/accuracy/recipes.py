@@ -96,7 +96,7 @@ BF16_NETWORKS = {
 }
 """Networks that a document trained in bf16, with fp32 sums of gradients; all others of the same document in fp16.
 
-Its columns name both formats; its text says from which table on ("Rebalancing layers") the optimizer is that of bf16."""
+Its columns name both; its text says from which table on ("Rebalancing layers") the optimizer is that of bf16."""
 
 CORES_PER_CHIP = {"neuronx": 2}
 """Frameworks whose degrees of parallelism count cores, not chips."""
@@ -294,7 +294,7 @@ def _quant(row: Row) -> str:
 
 
 def _half_of_document(row: Row) -> str:
-    """Return the 16-bit format that the document of a row states next to its tables; an empty word where it does not."""
+    """Return the 16-bit format that a row's document states next to its tables; an empty word where it does not."""
     networks = BF16_NETWORKS.get(row.source)
     return "" if networks is None else "bf16 mixed" if row.text("model") in networks else "fp16 mixed"
 

@@ -12,9 +12,7 @@ from planner.library.schema import Calibration, Coefficient, Library
 Values = Mapping[str, Any]
 """Coefficient key -> number, or an array of shape (K, 1): K calibrations at once."""
 
-BYTES = (
-    ("internevo", "extra_sharded", "extra_sharded_bytes", "bytes:internevo.extra_sharded"),
-)
+BYTES = (("internevo", "extra_sharded", "extra_sharded_bytes", "bytes:internevo.extra_sharded"),)
 """Fitted numbers of models/techniques/bytes.yaml: framework, entry, field of `States`, key."""
 
 

@@ -106,12 +106,12 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
 
 
 def _runs_deepspeed(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> bool:
-    """Whether DeepSpeed shards the states: the stages and the offload that FSDP does not have, or a ZeRO-3 of its own."""
+    """Whether DeepSpeed shards the states: stages and offload that FSDP does not have, or a ZeRO-3 of its own."""
     if framework.masters:
         return recipe.precision in framework.deepspeed_masters
-    stages = (1, 2, 3) if framework.deepspeed_zero3 else (1, 2)
     hosted = table.values.offload.values[recipe.offload]
-    return recipe.zero_stage in stages or (hosted.optimizer and not hosted.weights)
+    own_stage = recipe.zero_stage in (1, 2) or (recipe.zero_stage == 3 and framework.deepspeed_zero3)
+    return own_stage or (hosted.optimizer and not hosted.weights)
 
 
 def _is_kbit_prepared(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> bool:
@@ -132,8 +132,7 @@ def _lora_states(
     base = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(framework.stores.get(recipe.quant, recipe.quant))
     weight = quantised.weight_bytes if quantised else base
-    optimizer = table.bytes.optimizers.get(recipe.optimizer)
-    if optimizer:
+    if optimizer := table.bytes.optimizers.get(recipe.optimizer):
         adapters["optimizer_bytes"] = optimizer.optimizer_bytes
     if optimizer or framework.fused_step:
         adapters["step_bytes"] = 0.0
@@ -190,8 +189,7 @@ def _full_training_states(
     recipe: Recipe, network: Network, framework: FrameworkProfile, table: TechniqueTable
 ) -> States:
     row = table.bytes.training[_scheme_row(recipe, framework, table)].model_dump()
-    optimizer = table.bytes.optimizers.get(recipe.optimizer)
-    if optimizer:
+    if optimizer := table.bytes.optimizers.get(recipe.optimizer):
         # It replaces the two moments; the fp32 master copy inside the optimizer bytes of the DeepSpeed rows stays.
         moments = min(row["optimizer_bytes"], 8.0)
         row["optimizer_bytes"] = row["optimizer_bytes"] - moments + optimizer.optimizer_bytes

@@ -27,6 +27,8 @@ PART_NAMES = {
     "cast_weights": "16-bit weight copies",
     "gathered_weights": "gathered weights",
     "gathered_gradients": "gathered gradients",
+    "bucket": "gradients to reduce",
+    "input_gradients": "gradients of inputs",
     "dequantised": "dequantised matrix",
     "working_set": "one layer recomputed",
     "margin": "margin of the estimate",

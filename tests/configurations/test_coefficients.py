@@ -96,7 +96,7 @@ def test_deepspeed_collects_gradients_in_buckets(framework: str, recipe: dict[st
 
 
 def test_a_step_of_deepspeed_by_hand() -> None:
-    """Qwen-1.8B in full on one GPU: weights 2, fp32 weights and moments 12, gradients 2, their flat copy 2 and fp32 copy 4.
+    """Qwen-1.8B in full: weights 2, fp32 weights and moments 12, gradients 2, their flat copy 2 and fp32 copy 4.
 
     22 bytes x 1.84e9 are 37.7 GiB of the 40.5 that the publisher measured, from 256 to 2,048 tokens alike.
     """

@@ -46,6 +46,7 @@ class ActivationTerms:
     stored_first: Numbers  # first pipeline stage, all micro-batches in flight
     stored_last: Numbers  # last pipeline stage
     working_set: Numbers  # Ws, while one layer is recomputed and differentiated
+    input_gradients: Numbers  # of all layers' inputs, where they stay until the backward pass ends
     logits: Numbers  # Lg, last stage only
     fragments: Numbers  # what the allocator keeps beyond the peak, on top of rho * (together - peak)
 
@@ -82,18 +83,19 @@ def activation_terms(
     working = share * layer.activations + layer.adapter_inputs + k.e_att * layer.scores
     working = np.where(none, _WORKING_SHARE_WITHOUT_CHECKPOINTS, 1.0) * working
     working = working + _exchanged_keys(network, layout, activations, tokens)
-    kept_gradients = full & np.not_equal(activations.keeps_gradients, 0)
-    working = working + kept_gradients * (stage_layers(network, layout.pipeline) * layer.boundary)
+    keeps = full & np.not_equal(activations.keeps_gradients, 0)
+    input_gradients = keeps * (stage_layers(network, layout.pipeline) * layer.boundary)
 
     logits_held = tokens * network.vocab / layout.tensor
     logits = k.k_log * activations.logit_bytes * logits_held
     cached_logits = np.not_equal(activations.logits_materialised, 0) & ~none
+    passing = logits + working + input_gradients
     fragments = (
-        k.f_dyn * (stored_last + logits + working)
+        k.f_dyn * (stored_last + passing)
         + k.f_log * cached_logits * logits_held
-        + _fragments_of_lengths(layout, logits + working + full * stored_last, k)
+        + _fragments_of_lengths(layout, passing + full * stored_last, k)
     )
-    terms = (stored_first, stored_last, working, logits, fragments)
+    terms = (stored_first, stored_last, working, input_gradients, logits, fragments)
     if np.ndim(activations.scale) == 0 and activations.scale == 1:
         return ActivationTerms(*terms)
     return ActivationTerms(*(np.multiply(activations.scale, term) for term in terms))

@@ -248,10 +248,11 @@ def _held_parts(static: StaticTerms) -> tuple[Parts, ...]:
 def _grown_parts(moving: ActivationTerms) -> tuple[Parts, ...]:
     """Return the parts of each phase that grow with the micro-batch."""
     stored = np.maximum(moving.stored_first, moving.stored_last)
+    backward = {"working_set": moving.working_set, "input_gradients": moving.input_gradients}
     return (
         {"stored_activations": moving.stored_last, "logits": moving.logits},
-        {"stored_activations": stored, "working_set": moving.working_set},
-        {"working_set": moving.working_set},
+        {"stored_activations": stored, **backward},
+        backward,
         {},
         {},
     )

@@ -29,5 +29,7 @@ def host_bytes(network: Network, layout: Layout, states: States, coefficients: M
     here = static_terms(network, layout, replace(states, host_weights=0, host_optimizer=0), coefficients)
     weights = np.not_equal(states.host_weights, 0) & np.greater_equal(layout.zero_stage, 3)
     optimizer = weights | np.not_equal(states.host_optimizer, 0)
-    moved = optimizer * (here.optimizer + here.step_temporary) + weights * (here.weights + here.adapters + here.gradients)
+    moved = optimizer * (here.optimizer + here.step_temporary) + weights * (
+        here.weights + here.adapters + here.gradients
+    )
     return HOST_BUFFERS * moved + here.paged

@@ -38,6 +38,7 @@ PARTS = (
     "dequantised",
     "stored_activations",
     "working_set",
+    "input_gradients",  # of all layers, where FSDP keeps them
     "logits",
 )
 """Parts of `MemoryEstimate.breakdown`."""

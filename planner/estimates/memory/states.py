@@ -14,8 +14,8 @@ from planner.records import record
 REDUCE_BUCKET_BYTES = 2 * 5e8
 """Bytes of DeepSpeed's bucket: 16 bit for each of `reduce_bucket_size` gradients, 5e8 by default.
 
-It is allocated whole for each backward pass, however few parameters are trained, and twice where reductions overlap that
-pass (exports then halve it). ZeRO-3 never frees it, but has nothing larger alive in the step. Sources: DeepSpeed's
+It is allocated whole for each backward pass, however few parameters are trained, and twice where reductions overlap
+that pass (exports then halve it). ZeRO-3 never frees it, but has nothing larger alive in the step. Sources: DeepSpeed's
 documentation; `backward` of runtime/zero/stage_1_and_2.py, `_setup_for_real_optimizer` of stage3.py.
 """
 
@@ -75,10 +75,7 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     experts = network.expert_parameters * layers / network.layers / tensor
 
     shards = _shards(layout)
-    zero = layout.zero_stage
-    ones = np.greater_equal(zero, 1)
-    twos = np.greater_equal(zero, 2)
-    threes = np.greater_equal(zero, 3)
+    ones, twos, threes = (np.greater_equal(layout.zero_stage, stage) for stage in (1, 2, 3))
     over_1, over_2, over_3 = (np.where(stage, shards, 1.0) for stage in (ones, twos, threes))
     hosted = np.not_equal(states.host_weights, 0) & threes
     weights_here = np.where(hosted, coefficients.host_resident, 1.0)
