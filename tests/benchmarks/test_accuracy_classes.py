@@ -164,3 +164,13 @@ def test_an_open_number_format_is_averaged() -> None:
     found = configuration_of(row, library())
     assert [(one.share, one.activations.element_bytes) for one in found.settings] == [(0.5, 4), (0.5, 2)]
     assert len(configuration_of(Row(2, {**row.cells, "precision": "bf16"}), library()).settings) == 1
+
+
+@pytest.mark.parametrize(("model", "sums"), [("GPT-181B", 0.0), ("GPT-176B", 4.0)])
+def test_a_document_says_which_of_its_networks_trained_in_bf16(model: str, sums: float) -> None:
+    """The preparation of BLOOM names both formats in its column, and in its text from which table on it was bf16."""
+    source = "bigscience-workshop/bigscience:train/tr11-176B-ml/chronicles-prequel.md"
+    cells = {"framework": "megatron-deepspeed", "precision": "fp16/bf16 mixed", "weights_dtype": "", "model": model}
+    cells |= {"source": source, "sharding": "zero1", "num_gpus": "2", "loss_kernel": "megatron"}
+    row = Row(2, {k: v for k, v in {**SANTACODER, **cells}.items() if v})
+    assert configuration_of(row, library()).states.extra_gradient_bytes == sums

@@ -88,6 +88,8 @@ def test_gradients_are_added_as_the_framework_does(
         ("hf", {"sharding": "zero3"}, 0),  # FSDP
         ("hf", {"sharding": "ddp"}, 0),
         ("nemo", {"sharding": "zero1"}, 0),  # the optimizer of Megatron-core
+        ("megatron-deepspeed", {"sharding": "zero1", "precision": "fp16_mixed"}, 1),
+        ("megatron-deepspeed", {"sharding": "zero1", "precision": "bf16_mixed"}, 0),  # BF16_Optimizer
     ],
 )
 def test_deepspeed_collects_gradients_in_buckets(framework: str, recipe: dict[str, object], buckets: int) -> None:
@@ -105,6 +107,17 @@ def test_a_step_of_deepspeed_by_hand() -> None:
     each = states.weight_bytes + states.optimizer_bytes + states.gradient_bytes + step
     assert each == 22
     assert each * 1.84e9 / 2**30 == pytest.approx(37.7, abs=0.05)
+
+
+def test_megatron_deepspeed_adds_up_in_the_format_of_its_gradients() -> None:
+    """bf16: 4 bytes in fp32 on every rank beside 2; fp16: 2, and 6 more of a shard in the step."""
+    bf16, fp16 = (
+        set_up("llama-3.1-8b", "megatron-deepspeed", sharding="zero1", precision=name).states
+        for name in ("bf16_mixed", "fp16_mixed")
+    )
+    assert (bf16.gradient_bytes + bf16.extra_gradient_bytes, bf16.extra_sharded_bytes) == (6, 0)
+    assert (fp16.gradient_bytes + fp16.extra_gradient_bytes, fp16.extra_sharded_bytes) == (2, 6)
+    assert bf16.optimizer_bytes == fp16.optimizer_bytes == 12
 
 
 def test_an_image_network_is_no_plain_decoder() -> None:

@@ -24,4 +24,4 @@ def test_a_profile_points_at_rows_that_exist(name: str) -> None:
     """Kernels and fp32 masters of a profile are found in their tables."""
     row = PROFILES[name]
     assert f"{row.kernels}.launch_seconds" in read_library([]).calibrations["kernels"].coefficients
-    assert {row.masters} - {None} <= set(read_techniques().bytes.training)
+    assert {row.masters, *row.deepspeed_masters.values()} - {None} <= set(read_techniques().bytes.training)
