@@ -32,6 +32,7 @@ from planner.estimates.inputs import (
     States,
 )
 from planner.estimates.memory.fit import confidence_margin
+from planner.estimates.memory.states import REDUCE_BUCKET_ELEMENTS
 from planner.records import record
 from planner.units import GIB
 
@@ -92,13 +93,14 @@ def recipe_coefficients(
     return RecipeCoefficients(shared[of_states], activations, shared[of_stack], shared[of_kernels])
 
 
-def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> dict[str, int]:
-    """Return the fields of `States` that say what stays whole, and what is in host memory."""
+def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> dict[str, float]:
+    """Return the fields of `States` that say what stays whole, what waits, and what is in host memory."""
     fully_sharded, hosted = recipe.zero_stage == 3, table.values.offload.values[recipe.offload]
+    element = table.compute(recipe.precision).element_bytes
     return {
         "no_sync_full_gradients": int(framework.no_sync and fully_sharded),
         "load_whole": int(framework.load_whole and fully_sharded),
-        "buckets": int(_runs_deepspeed(recipe, framework, table)),
+        "bucket_bytes": _runs_deepspeed(recipe, framework, table) * REDUCE_BUCKET_ELEMENTS * element,
         "host_weights": int(hosted.weights),
         "host_optimizer": int(hosted.optimizer),
         "paged_optimizer": int(table.values.optimizer.values[recipe.optimizer].paged),
@@ -107,11 +109,9 @@ def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: Techni
 
 def _runs_deepspeed(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> bool:
     """Whether DeepSpeed shards the states: stages and offload that FSDP does not have, or a ZeRO-3 of its own."""
-    if framework.masters:
-        return recipe.precision in framework.deepspeed_masters
     hosted = table.values.offload.values[recipe.offload]
     own_stage = recipe.zero_stage in (1, 2) or (recipe.zero_stage == 3 and framework.deepspeed_zero3)
-    return own_stage or (hosted.optimizer and not hosted.weights)
+    return not framework.masters and (own_stage or (hosted.optimizer and not hosted.weights))
 
 
 def _is_kbit_prepared(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> bool:
@@ -213,7 +213,7 @@ def _activations(
     loss = table.bytes.loss["hf-prepared" if prepared and framework.loss == "hf" else framework.loss]
     element = table.compute(recipe.precision).element_bytes
     quantised = table.bytes.quantised.get(recipe.quant)
-    sharded_adapters = recipe.method == "lora" and recipe.zero_stage == 3 and framework.fsdp_adapters_keep_gradients
+    keeps_gradients = states.frozen and recipe.zero_stage == 3 and not states.bucket_bytes  # adapters under FSDP
     # Autocast over fp32 weights that no engine casts: the embedding is fp32, and so is what layers add to it.
     autocast = recipe.zero_stage == 0 and states.cast_bytes > 0
     norm_units = 5.0 if network.parallel_residual else framework.norm_units
@@ -224,7 +224,7 @@ def _activations(
         logits_materialised=int(loss.materialised),
         element_bytes=element,
         residual_bytes=4.0 if prepared or autocast else element,
-        keeps_gradients=int(sharded_adapters),
+        keeps_gradients=int(keeps_gradients and framework.fsdp_adapters_keep_gradients),
         norm_units=min(norm_units, framework.norm_units),
         rope_factor=2.0 if network.rope and not framework.fused_rope else 1.0,
         ffn_units=(3.0 if framework.fused_swiglu else 4.0) if network.gated else 2.0,

@@ -166,7 +166,7 @@ class States:
     extra_gradient_bytes: Numbers = 0  # Megatron-DeepSpeed
     # DeepSpeed, InternEvo: while stepping, copies of the gradient shard and of what is updated
     extra_sharded_bytes: Numbers = 0
-    buckets: Numbers = 0  # 1: gradients wait in a bucket of DeepSpeed until it reduces them
+    bucket_bytes: Numbers = 0  # of the bucket in which gradients wait until DeepSpeed reduces them
 
 
 @record(frozen=True)

@@ -35,9 +35,7 @@ class FrameworkProfile(Row):
     unknown: bool = False
     prepared: bool = True
     masters: str | None = None
-    deepspeed_masters: dict[str, str] = Field(
-        default_factory=dict
-    )  # by precision, where it is DeepSpeed's ZeRO instead
+    deepspeed_masters: dict[str, str] = Field(default_factory=dict)  # by precision, in place of `masters`
     deepspeed_zero3: bool = False
     megatron: bool = False
     compiled: bool = False

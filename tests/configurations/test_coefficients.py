@@ -79,22 +79,30 @@ def test_gradients_are_added_as_the_framework_does(
 
 
 @pytest.mark.parametrize(
-    ("framework", "recipe", "buckets"),
+    ("framework", "recipe", "bucket"),
     [
-        ("hf", {"sharding": "zero1"}, 1),
-        ("hf", {"sharding": "zero2", "method": "lora"}, 1),
-        ("hf", {"offload": "optimizer"}, 1),  # stage 2, on one GPU too
-        ("deepspeed", {"sharding": "zero3"}, 1),
+        ("hf", {"sharding": "zero1"}, 1e9),
+        ("hf", {"sharding": "zero2", "method": "lora"}, 1e9),
+        ("hf", {"sharding": "zero2", "precision": "fp32"}, 2e9),
+        ("hf", {"offload": "optimizer"}, 1e9),  # stage 2, on one GPU too
+        ("deepspeed", {"sharding": "zero3"}, 1e9),
         ("hf", {"sharding": "zero3"}, 0),  # FSDP
         ("hf", {"sharding": "ddp"}, 0),
         ("nemo", {"sharding": "zero1"}, 0),  # the optimizer of Megatron-core
-        ("megatron-deepspeed", {"sharding": "zero1", "precision": "fp16_mixed"}, 1),
-        ("megatron-deepspeed", {"sharding": "zero1", "precision": "bf16_mixed"}, 0),  # BF16_Optimizer
+        ("neuronx", {"sharding": "zero1"}, 0),  # NeuronX Distributed
+        ("megatron-deepspeed", {"sharding": "zero1"}, 0),  # the gradients of a pipeline are reduced from where they are
     ],
 )
-def test_deepspeed_collects_gradients_in_buckets(framework: str, recipe: dict[str, object], buckets: int) -> None:
-    """Where its stages run, and nowhere else."""
-    assert set_up("llama-3.1-8b", framework, **recipe).states.buckets == buckets
+def test_deepspeed_collects_gradients_in_a_bucket(framework: str, recipe: dict[str, object], bucket: float) -> None:
+    """Where its stages run, and nowhere else: 5e8 gradients of the type that computes."""
+    assert set_up("llama-3.1-8b", framework, **recipe).states.bucket_bytes == bucket
+
+
+@pytest.mark.parametrize(("offload", "keeps"), [("none", 1), ("optimizer_and_weights", 1), ("optimizer", 0)])
+def test_adapters_keep_gradients_of_inputs_under_fsdp_alone(offload: str, keeps: int) -> None:
+    """An optimizer alone in host memory is DeepSpeed's."""
+    recipe = {"method": "lora", "sharding": "zero3", "offload": offload}
+    assert set_up("llama-3.1-8b", "hf", **recipe).activations.keeps_gradients == keeps
 
 
 def test_a_step_of_deepspeed_by_hand() -> None:

@@ -109,9 +109,7 @@ class Facts:
         self.offload = t.get("offload", "none")
         self.adapters = self.bytes["adapters"][self.frame["adapters"]]
         stages = (1, 2, 3) if self.frame.get("deepspeed_zero3") else (1, 2)
-        self.deepspeed = self.z in stages or self.offload == "optimizer"
-        if self.frame.get("masters"):
-            self.deepspeed = t["precision"] in self.frame.get("deepspeed_masters", {})
+        self.deepspeed = not self.frame.get("masters") and (self.z in stages or self.offload == "optimizer")
         self.row = self._training_row()
         self.checkpoints = t["activation_checkpointing"]
         if self.checkpoints == "selective":
@@ -131,7 +129,7 @@ class Facts:
         """The row of bytes per parameter of full training."""
         name = self.t["precision"]
         if self.mixed and self.frame.get("masters"):
-            name = self.frame["deepspeed_masters"][name] if self.deepspeed else self.frame["masters"]
+            name = self.frame.get("deepspeed_masters", {}).get(name, self.frame["masters"])
         elif self.mixed and self.deepspeed:
             name = "deepspeed"
         return self.bytes["training"][name]
@@ -241,7 +239,8 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     U = (root if kept else k["n_uns"] * each * layer / x.tp + root) if gathers else 0.0
     Ug = wide * each / x.tp if gathers and not x.lora else 0.0
     D = 2 * x.h * x.f if x.quantised else 0.0
-    bucket = 1e9 if x.deepspeed else 0.0  # 5e8 gradients of 16 bit
+    bucket = 5e8 * (4 if x.wide else 2) if x.deepspeed else 0.0
+    left = G / x.group if x.deepspeed and x.z == 1 else G  # in the step: others' gradients are freed before
     load = whole * (1 + 1 / s3) if x.z == 3 and x.frame.get("load_whole") else 0.0
 
     first, last, Ws, Lg, fragments = activations(x, k, layers)
@@ -251,7 +250,7 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
         (B + AMP + early, root + last + Lg + bucket),
         (B + AMP + early, U + Ug + D + max(first, last) + Ws + bucket),
         (B + AMP + G, U + Ug + Ws + bucket),
-        (B + G + Tm, 0.0),
+        (B + left + Tm, 0.0),
         (load, 0.0),
     ]
     allocated = max(states_alive + rest for states_alive, rest in phases)
@@ -336,7 +335,8 @@ def activations(x: Facts, k: dict[str, float], layers: int) -> tuple[float, ...]
     if x.cp > 1:  # keys and values of the other parts with their gradients; in a ring of two parts at most
         others = t * (x.cp - 1)
         working += 4 * x.kv * 2 / x.tp * (min(2 * t, others) if x.frame["context_parallel"] == "ring" else others)
-    if x.lora and x.z == 3 and x.frame.get("fsdp_adapters_keep_gradients") and x.checkpoints in ("full", "attention"):
+    fsdp_adapters = x.lora and x.z == 3 and not x.deepspeed and x.frame.get("fsdp_adapters_keep_gradients")
+    if fsdp_adapters and x.checkpoints in ("full", "attention"):
         working += layers * boundary
     kernel = "hf-prepared" if x.prepared and x.frame["loss"] == "hf" else x.frame["loss"]
     loss, entries = x.bytes["loss"][kernel], t * x.V / x.tp

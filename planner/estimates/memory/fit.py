@@ -70,9 +70,9 @@ class MemoryLines:
 
     @cached_property
     def together_line(self) -> tuple[Numbers, Numbers]:
-        """The line of all parts of a step together; a part counts as in the last phase that it is alive in."""
-        sides = (self.known, self.held, self.grown)
-        known, held, grown = (reduce(lambda one, other: {**one, **other}, side[:4]) for side in sides)
+        """The line of all parts of a step together; a part counts as in the last phase before the optimizer step."""
+        sides = ((side[3], *side[:3]) for side in (self.known, self.held, self.grown))
+        known, held, grown = (reduce(lambda one, other: {**one, **other}, side) for side in sides)
         return _sum(known) + _sum(held), _sum(grown)
 
     def phases(self, micro_batch: Numbers) -> list[Numbers]:
@@ -227,7 +227,7 @@ def _known_parts(static: StaticTerms) -> tuple[Parts, ...]:
         {**busy, **early},
         {**busy, **early},
         {**busy, **late},
-        {**base, **late, "step_temporary": static.step_temporary},
+        {**base, "gradients": static.step_gradients, "step_temporary": static.step_temporary},
         {"weights": static.load},
     )
 

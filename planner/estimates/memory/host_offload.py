@@ -18,10 +18,12 @@ HOST_BUFFERS = 1.5
 DeepSpeed's own estimators (documentation, "Memory Requirements")."""
 
 
+FP32_GRADIENTS = 4
+"""Bytes of gradients that DeepSpeed keeps beside each parameter of an optimizer in host memory (the same estimators)."""
+
+
 def host_bytes(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> Numbers:
     """Return the bytes of host memory for one GPU: its shard of the optimizer, with weights offloaded of all states.
-
-    What the step needs beside the optimizer, such as fp32 gradients, lies in host memory, too.
 
     Paged states count whole and without buffers: the driver moves pages, and may come to move all of them.
     Shape: that of the layout and states, broadcast. 0 where all states stay on the GPU.
@@ -29,7 +31,6 @@ def host_bytes(network: Network, layout: Layout, states: States, coefficients: M
     here = static_terms(network, layout, replace(states, host_weights=0, host_optimizer=0), coefficients)
     weights = np.not_equal(states.host_weights, 0) & np.greater_equal(layout.zero_stage, 3)
     optimizer = weights | np.not_equal(states.host_optimizer, 0)
-    moved = optimizer * (here.optimizer + here.step_temporary) + weights * (
-        here.weights + here.adapters + here.gradients
-    )
+    sums = np.greater(states.bucket_bytes, 0) * (FP32_GRADIENTS * here.optimizer / states.optimizer_bytes)
+    moved = optimizer * (here.optimizer + sums) + weights * (here.weights + here.adapters + here.gradients)
     return HOST_BUFFERS * moved + here.paged

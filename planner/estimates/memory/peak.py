@@ -30,7 +30,7 @@ PARTS = (
     "adapters",
     "optimizer",
     "gradients",
-    "step_temporary",  # of a non-fused optimizer step
+    "step_temporary",  # of a non-fused optimizer step, and DeepSpeed's copies of gradients
     "cast_weights",  # 16-bit copies under autocast
     "gathered_weights",  # unsharded under stage 3
     "gathered_gradients",

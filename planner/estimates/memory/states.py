@@ -11,12 +11,13 @@ import numpy as np
 from planner.estimates.inputs import Coefficients, Layout, Network, Numbers, States
 from planner.records import record
 
-REDUCE_BUCKET_BYTES = 2 * 5e8
-"""Bytes of DeepSpeed's bucket: 16 bit for each of `reduce_bucket_size` gradients, 5e8 by default.
+REDUCE_BUCKET_ELEMENTS = 5e8
+"""Gradients in DeepSpeed's bucket, `reduce_bucket_size` by default, of 2 bytes where the network computes in 16 bit.
 
-It is allocated whole for each backward pass, however few parameters are trained, and twice where reductions overlap
-that pass (exports then halve it). ZeRO-3 never frees it, but has nothing larger alive in the step. Sources: DeepSpeed's
-documentation; `backward` of runtime/zero/stage_1_and_2.py, `_setup_for_real_optimizer` of stage3.py.
+It is allocated whole for each backward pass, however few parameters are trained. Where reductions overlap that pass
+there are two, and exports ask for half the size of each. It is counted in the backward pass alone, although ZeRO-3
+never frees it, and under ZeRO-1, although releases before 2025 have none there. Sources: DeepSpeed's documentation;
+`backward` of runtime/zero/stage_1_and_2.py, `_setup_for_real_optimizer` of stage3.py.
 """
 
 
@@ -49,6 +50,7 @@ class StaticTerms:
     weights: Numbers  # W
     adapters: Numbers  # A
     gradients: Numbers  # G
+    step_gradients: Numbers  # of G, what is left in the optimizer step
     early_gradients: Numbers  # G where it is alive during the forward pass too, else 0
     optimizer: Numbers  # O
     paged: Numbers  # optimizer states in managed pages: on the card as far as it has room, else in host memory
@@ -109,6 +111,8 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         weights=weights_here * (whole_weights - _elsewhere(experts, layout, over_3) * states.weight_bytes) / over_3,
         adapters=weights_here * np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
         gradients=gradients,
+        # DeepSpeed's ZeRO-1 frees the gradients that other ranks step with (`step` of stage_1_and_2.py).
+        step_gradients=gradients / np.where(np.greater(states.bucket_bytes, 0), over_1 / over_2, 1.0),
         early_gradients=early * gradients,
         optimizer=np.where(paged, 0.0, optimizer_here * optimizer),
         paged=np.where(paged, optimizer, 0.0),
@@ -117,7 +121,7 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         gathered_weights=gathers * gathered[0] / tensor,
         gathered_root=gathers * gathered[1] / tensor,
         gathered_gradients=(gathers & ~frozen) * (gathered[2] / tensor),
-        bucket=REDUCE_BUCKET_BYTES * states.buckets,
+        bucket=states.bucket_bytes,
         dequantised=np.not_equal(states.quantised, 0) * (2.0 * network.hidden * network.ffn),
         load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),
     )
