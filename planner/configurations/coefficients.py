@@ -48,8 +48,7 @@ _SELECTIVE_CODES = {
     "attention": CHECKPOINT_KEEP_ATTENTION,
     "scores": CHECKPOINT_MEGATRON_SELECTIVE,
 }
-# Of a 16-bit gradient under FSDP: put into its flat parameter, and divided before it is scattered, 2 bytes read and 2
-# written each time (PyTorch: views of FlatParameter; `_div_if_needed` in `_reduce_grad`, fsdp/_runtime_utils.py).
+# Of a 16-bit gradient under FSDP: put into its flat parameter, then divided (fsdp/_runtime_utils.py), each 2 + 2 bytes.
 _HANDED_BYTES = 8.0
 _ATTENTION = {"mem_efficient": ATTENTION_MEM_EFFICIENT, "eager": ATTENTION_EAGER, "sparse": ATTENTION_SPARSE}
 
@@ -96,11 +95,12 @@ def recipe_coefficients(
 def _where_states_are(recipe: Recipe, framework: FrameworkProfile, table: TechniqueTable) -> dict[str, float]:
     """Return the fields of `States` that say what stays whole, what waits, and what is in host memory."""
     fully_sharded, hosted = recipe.zero_stage == 3, table.values.offload.values[recipe.offload]
-    element = table.compute(recipe.precision).element_bytes
+    bucket = _runs_deepspeed(recipe, framework, table) * REDUCE_BUCKET_ELEMENTS
     return {
         "no_sync_full_gradients": int(framework.no_sync and fully_sharded),
         "load_whole": int(framework.load_whole and fully_sharded),
-        "bucket_bytes": _runs_deepspeed(recipe, framework, table) * REDUCE_BUCKET_ELEMENTS * element,
+        "reducer_copies": int(not framework.megatron),
+        "bucket_bytes": bucket * table.compute(recipe.precision).element_bytes,
         "host_weights": int(hosted.weights),
         "host_optimizer": int(hosted.optimizer),
         "paged_optimizer": int(table.values.optimizer.values[recipe.optimizer].paged),

@@ -166,6 +166,7 @@ class States:
     extra_gradient_bytes: Numbers = 0  # Megatron-DeepSpeed
     # DeepSpeed, InternEvo: while stepping, copies of the gradient shard and of what is updated
     extra_sharded_bytes: Numbers = 0
+    reducer_copies: Numbers = 1  # 0: plain data parallelism reduces gradients where they are
     bucket_bytes: Numbers = 0  # of the bucket in which gradients wait until DeepSpeed reduces them
 
 

@@ -29,12 +29,12 @@ def test_a_stack_that_nobody_has_measured_gains_by_one_run_and_more_by_three(
     assert one["after"]["p90"] < one["before"]["p90"]
 
 
-def test_one_probe_takes_a_third_off_the_median_error_of_memory(
+def test_one_probe_takes_a_quarter_off_the_median_error_of_memory(
     unknown: dict[str, list[dict[str, dict[str, float]]]],
 ) -> None:
     """Of the same setting, the framework forgotten."""
     one, _, _ = unknown["memory"]
-    assert one["after"]["median"] < 0.7 * one["before"]["median"]
+    assert one["after"]["median"] < 0.75 * one["before"]["median"]
     assert one["after"]["p90"] < one["before"]["p90"]
 
 

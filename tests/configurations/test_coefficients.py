@@ -98,6 +98,12 @@ def test_deepspeed_collects_gradients_in_a_bucket(framework: str, recipe: dict[s
     assert set_up("llama-3.1-8b", framework, **recipe).states.bucket_bytes == bucket
 
 
+def test_megatron_reduces_gradients_where_they_are() -> None:
+    """PyTorch's reducer copies them into buckets; Megatron's, and DeepSpeed's for a pipeline, do not."""
+    copies = [set_up("llama-3.1-8b", name).states.reducer_copies for name in ("hf", "nemo", "megatron-deepspeed")]
+    assert copies == [1, 0, 0]
+
+
 @pytest.mark.parametrize(("offload", "keeps"), [("none", 1), ("optimizer_and_weights", 1), ("optimizer", 0)])
 def test_adapters_keep_gradients_of_inputs_under_fsdp_alone(offload: str, keeps: int) -> None:
     """An optimizer alone in host memory is DeepSpeed's."""

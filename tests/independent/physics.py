@@ -223,7 +223,7 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     kept = gathers and x.m > 1 and bool(x.frame.get("no_sync") or x.pp > 1)
     over = 1 if kept else s2
     G = (trained / x.tp / over - full * lacks[over]) * (row["g"] + row.get("extra_gradient", 0))
-    G *= 2 if x.z == 0 and x.dp > 1 else 1
+    G *= 2 if x.z == 0 and x.dp > 1 and not x.frame.get("megatron") else 1
     if x.offload == "optimizer_and_weights" and not kept:
         G *= stay
     if alone and (x.z >= 2 or x.s.gpus == 1) and not kept:

@@ -19,7 +19,7 @@ DeepSpeed's own estimators (documentation, "Memory Requirements")."""
 
 
 FP32_GRADIENTS = 4
-"""Bytes of gradients that DeepSpeed keeps beside each parameter of an optimizer in host memory (the same estimators)."""
+"""Bytes of gradients that DeepSpeed keeps in host memory for each parameter stepped there (the same estimators)."""
 
 
 def host_bytes(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> Numbers:

@@ -75,7 +75,6 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     frozen = np.not_equal(states.frozen, 0)
     trained = np.where(frozen, states.trainable * (layers / network.layers), in_stage) / tensor  # T / tp
     experts = network.expert_parameters * layers / network.layers / tensor
-
     shards = _shards(layout)
     ones, twos, threes = (np.greater_equal(layout.zero_stage, stage) for stage in (1, 2, 3))
     over_1, over_2, over_3 = (np.where(stage, shards, 1.0) for stage in (ones, twos, threes))
@@ -88,8 +87,9 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     accumulates = np.greater(layout.accumulation, 1)
 
     whole_weights = (per_layer * layers * states.weight_bytes + embedding * states.embedding_bytes) / tensor
-    # The reducer of plain data parallelism keeps a second copy of the gradients in its buckets.
-    buckets = np.where(~ones & np.greater(layout.data_parallel, 1), 2.0, 1.0)
+    others = np.where(np.greater(states.bucket_bytes, 0), over_1 / over_2, 1.0)
+    # The reducer of PyTorch's plain data parallelism keeps a second copy of the gradients in its buckets.
+    buckets = 1.0 + np.where(~ones & np.greater(layout.data_parallel, 1), states.reducer_copies, 0.0)
     # Between the micro-batches of a pipeline, FSDP neither gathers again nor reduces (PyTorch's pipelining stages
     # switch both off until the last backward): the stage's weights and gradients stay whole.
     unsynced = np.not_equal(states.no_sync_full_gradients, 0) | np.greater(layout.pipeline, 1)
@@ -101,7 +101,6 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
     leaves = optimizer_hosted & ~hosted & (twos | np.less_equal(layout.gpus, 1)) & ~keeps_full
     # Where a CPU updates, it takes over each gradient once it is reduced; what is left are buffers of the copies.
     gradients = np.where(leaves, coefficients.host_resident * gradients, gradients)
-    early = accumulates | np.not_equal(states.gradients_in_forward, 0)
     away = _elsewhere(experts, layout, 1.0) * tensor
     each = per_layer - away / layers
     gathered = _gathered(each, in_stage - away, embedding, states, keeps_full, coefficients)
@@ -112,8 +111,8 @@ def static_terms(network: Network, layout: Layout, states: States, coefficients:
         adapters=weights_here * np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
         gradients=gradients,
         # DeepSpeed's ZeRO-1 frees the gradients that other ranks step with (`step` of stage_1_and_2.py).
-        step_gradients=gradients / np.where(np.greater(states.bucket_bytes, 0), over_1 / over_2, 1.0),
-        early_gradients=early * gradients,
+        step_gradients=gradients / others,
+        early_gradients=(accumulates | np.not_equal(states.gradients_in_forward, 0)) * gradients,
         optimizer=np.where(paged, 0.0, optimizer_here * optimizer),
         paged=np.where(paged, optimizer, 0.0),
         step_temporary=optimizer_here * stepped * (states.step_bytes + states.extra_sharded_bytes) / over_1,

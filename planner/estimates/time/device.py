@@ -198,9 +198,9 @@ def launch_seconds(setup: TimedSetup, coefficients: TimeCoefficients) -> Any:
 def gradient_launch_seconds(setup: TimedSetup) -> Any:
     """Return the seconds of one layer in which the host hands its gradients to DeepSpeed's ZeRO-1 or 2.
 
-    A hook on every trained matrix and norm copies the gradient into a bucket, and reduces the bucket once it is full:
-    the runs behind the figure had Transformers' "auto", buckets of hidden^2 elements, which nearly every matrix fills.
-    Adapters share buckets, and count as nothing. At 0.25 ms the 7 matrices and 2 norms of a layer of Llama take 2.25 ms.
+    A hook on every trained matrix and norm copies the gradient into a bucket, and reduces the bucket once it is full.
+    Runs behind the figure had Transformers' "auto": buckets of hidden^2 elements, which nearly every matrix fills.
+    Adapters count as nothing. At 0.25 ms the 7 matrices and 2 norms of a layer of Llama take 2.25 ms.
     Sources: `reduce_independent_p_g_buckets_and_remove_grads` of DeepSpeed's zero/stage_1_and_2.py; in Transformers'
     integration of it, `reduce_bucket_size`.
     """
