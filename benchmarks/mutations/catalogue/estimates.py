@@ -51,8 +51,8 @@ AREA.add("all GPUs are in one node", "gpus_per_node=row([m.gpus_per_instance for
 AREA.of("planner/estimates/memory/states.py", PHYSICS)
 AREA.add(
     "no buckets beside the gradients of DDP",
-    "np.greater(layout.data_parallel, 1), 2.0, 1.0)",
-    "np.greater(layout.data_parallel, 1), 1.0, 1.0)",
+    "np.greater(layout.data_parallel, 1), states.reducer_copies, 0.0)",
+    "np.greater(layout.data_parallel, 1), 0.0, 0.0)",
 )
 AREA.add("stage 1 shards no optimizer", "for stage in (ones, twos, threes)", "for stage in (twos, twos, threes)")
 AREA.add("stage 2 shards the weights", "for stage in (ones, twos, threes)", "for stage in (ones, twos, twos)")
@@ -68,8 +68,14 @@ AREA.add(
     "tests/estimates/memory",
 )
 AREA.add(
-    "gradients die before the forward pass", "early_gradients=early * gradients", "early_gradients=0.0 * gradients"
+    "gradients die before the forward pass",
+    "states.gradients_in_forward, 0)) * gr",
+    "states.gradients_in_forward, 0)) * 0.0 * gr",
 )
+AREA.add(
+    "DeepSpeed steps with the gradients of all ranks", "step_gradients=gradients / others", "step_gradients=gradients"
+)
+AREA.add("DeepSpeed has no bucket", "bucket=states.bucket_bytes", "bucket=0.0 * states.bucket_bytes")
 AREA.add(
     "the root unit is freed", "np.where(keeps_full, all_of_it, wide * root)", "np.where(keeps_full, all_of_it, 0.0)"
 )
@@ -89,6 +95,14 @@ AREA.add(
     "logits_held = tokens * network.vocab / layout.tensor",
     "logits_held = tokens * network.vocab",
 )
+AREA.add(
+    "FSDP keeps the gradient of one layer's input",
+    "keeps * (stage_layers(network, layout.pipeline) * layer.boundary)",
+    "keeps * layer.boundary",
+)
+
+AREA.of("planner/estimates/memory/host_offload.py", PHYSICS)
+AREA.add("DeepSpeed sums no gradients on the host", "sums = np.greater(states.bucket_bytes, 0)", "sums = 0.0")
 
 AREA.of("planner/estimates/memory/fit.py", PHYSICS)
 AREA.add(
@@ -96,6 +110,7 @@ AREA.add(
     "above = phi * self.fragments_slope * micro_batch + self.context_bytes",
     "above = phi * self.fragments_slope * micro_batch + whole * self.context_bytes",
 )
+AREA.add("the bucket is freed within the backward pass", "{**gathered, **bucket},\n", "{**gathered},\n")
 AREA.add("the context is in GB", "context_bytes=context_gib * GIB", "context_bytes=context_gib * 1e9")
 AREA.add("a tight plan is judged like any other", "np.maximum(phi, TIGHT_PHI)), need)", "phi), need)")
 
