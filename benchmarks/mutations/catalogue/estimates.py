@@ -73,7 +73,10 @@ AREA.add(
     "states.gradients_in_forward, 0)) * 0.0 * gr",
 )
 AREA.add(
-    "DeepSpeed steps with the gradients of all ranks", "step_gradients=gradients / others", "step_gradients=gradients"
+    "DeepSpeed steps with the gradients of all ranks",
+    "step_gradients=gradients / others",
+    "step_gradients=gradients",
+    "tests/estimates/memory",
 )
 AREA.add("DeepSpeed has no bucket", "bucket=states.bucket_bytes", "bucket=0.0 * states.bucket_bytes")
 AREA.add(
@@ -102,7 +105,12 @@ AREA.add(
 )
 
 AREA.of("planner/estimates/memory/host_offload.py", PHYSICS)
-AREA.add("DeepSpeed sums no gradients on the host", "sums = np.greater(states.bucket_bytes, 0)", "sums = 0.0")
+AREA.add(
+    "DeepSpeed sums no gradients on the host",
+    "sums = np.greater(states.bucket_bytes, 0)",
+    "sums = 0.0",
+    "tests/estimates/memory",
+)
 
 AREA.of("planner/estimates/memory/fit.py", PHYSICS)
 AREA.add(
@@ -110,7 +118,12 @@ AREA.add(
     "above = phi * self.fragments_slope * micro_batch + self.context_bytes",
     "above = phi * self.fragments_slope * micro_batch + whole * self.context_bytes",
 )
-AREA.add("the bucket is freed within the backward pass", "{**gathered, **bucket},\n", "{**gathered},\n")
+AREA.add(
+    "the bucket is freed within the backward pass",
+    "{**gathered, **bucket},\n",
+    "{**gathered},\n",
+    "tests/estimates/memory",
+)
 AREA.add("the context is in GB", "context_bytes=context_gib * GIB", "context_bytes=context_gib * 1e9")
 AREA.add("a tight plan is judged like any other", "np.maximum(phi, TIGHT_PHI)), need)", "phi), need)")
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.estimates.inputs import Stack
+from planner.estimates.memory.host_offload import host_bytes
 from planner.estimates.memory.paging import paged_away
 from planner.estimates.memory.states import static_terms
 from planner.units import GIB
@@ -99,6 +100,17 @@ def test_gradients_follow_an_optimizer_on_the_host() -> None:
     assert there.gradients == pytest.approx(0.02 * 10**10)
     first = static_terms(large, layout(gpus=2, zero_stage=1), full_states(host_optimizer=1), PLAIN)
     assert first.gradients == pytest.approx(2 * 10**10)
+
+
+def test_deepspeed_keeps_fp32_gradients_beside_an_optimizer_on_the_host() -> None:
+    """A quarter of 300,000 weights, 1.5 times for buffers: 12 + 4 bytes with DeepSpeed, without it 4 fewer.
+
+    DeepSpeed's estimator of ZeRO-2 says 16 bytes for each parameter and a factor of 1.5, too.
+    """
+    plan = layout(gpus=4, zero_stage=2)
+    states = full_states(optimizer_bytes=12, host_optimizer=1)
+    assert float(host_bytes(TINY, plan, replace(states, bucket_bytes=1e9), PLAIN)) == pytest.approx(1.5 * 16 * 75_000)
+    assert float(host_bytes(TINY, plan, states, PLAIN)) == pytest.approx(1.5 * 12 * 75_000)
 
 
 def test_paged_states_take_what_the_card_has_left() -> None:
