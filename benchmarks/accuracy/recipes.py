@@ -89,11 +89,8 @@ DEEPSPEED_ON_ONE_GPU = {"qwenlm/qwen": ("full", "qlora")}
 Qwen: finetune_qlora_single_gpu.sh and finetune_ds.sh name finetune/ds_config_zero2.json, finetune_lora_single_gpu.sh
 names none."""
 
-BF16_NETWORKS = {
-    "bigscience-workshop/bigscience:train/tr11-176B-ml/chronicles-prequel.md": (
-        *("gpt-176b", "gpt-178b", "gpt-184b", "gpt-203b"),
-    )
-}
+_BLOOM_NETWORKS = ("gpt-176b", "gpt-178b", "gpt-184b", "gpt-203b")
+BF16_NETWORKS = {"bigscience-workshop/bigscience:train/tr11-176B-ml/chronicles-prequel.md": _BLOOM_NETWORKS}
 """Networks that a document trained in bf16, with fp32 sums of gradients; all others of the same document in fp16.
 
 Its columns name both; its text says from which table on ("Rebalancing layers") the optimizer is that of bf16."""
@@ -295,8 +292,9 @@ def _quant(row: Row) -> str:
 
 def _half_of_document(row: Row) -> str:
     """Return the 16-bit format that a row's document states next to its tables; an empty word where it does not."""
-    networks = BF16_NETWORKS.get(row.source)
-    return "" if networks is None else "bf16 mixed" if row.text("model") in networks else "fp16 mixed"
+    if row.source not in BF16_NETWORKS:
+        return ""
+    return "bf16 mixed" if row.text("model") in BF16_NETWORKS[row.source] else "fp16 mixed"
 
 
 def _precision(row: Row, card: GpuClass | None, lora: bool) -> str:

@@ -124,7 +124,7 @@ def test_a_step_of_deepspeed_by_hand() -> None:
 
 
 def test_megatron_deepspeed_adds_up_in_the_format_of_its_gradients() -> None:
-    """bf16: 4 bytes in fp32 on every rank beside 2; fp16: 2, and 6 more of a shard in the step."""
+    """bf16: 2 bytes and 4 of fp32 sums on every rank; fp16: 2 bytes, and 6 more of a shard in the step."""
     bf16, fp16 = (
         set_up("llama-3.1-8b", "megatron-deepspeed", sharding="zero1", precision=name).states
         for name in ("bf16_mixed", "fp16_mixed")

@@ -17,7 +17,6 @@ HOST_BUFFERS = 1.5
 """Host memory over the states that lie in it, copies and pinned buffers included: the `additional_buffer_factor` of
 DeepSpeed's own estimators (documentation, "Memory Requirements")."""
 
-
 FP32_GRADIENTS = 4
 """Bytes of gradients that DeepSpeed keeps in host memory for each parameter stepped there (the same estimators)."""
 
@@ -25,6 +24,7 @@ FP32_GRADIENTS = 4
 def host_bytes(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> Numbers:
     """Return the bytes of host memory for one GPU: its shard of the optimizer, with weights offloaded of all states.
 
+    Under DeepSpeed its shard of the gradients in fp32, too.
     Paged states count whole and without buffers: the driver moves pages, and may come to move all of them.
     Shape: that of the layout and states, broadcast. 0 where all states stay on the GPU.
     """
