@@ -1,5 +1,17 @@
-"""`python -m planner` is `planner`."""
+"""`planner`, and `python -m planner`."""
 
-from planner.cli import main
+import sys
 
-main()
+
+def run() -> None:
+    """Run the command line; Ctrl-C ends it with the code of an interrupted command even while it still loads."""
+    try:
+        from planner.cli import main
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+    main()
+
+
+if __name__ == "__main__":
+    run()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault
-from planner.loading.offer_table import Row, parse_number
+from planner.loading.offer_table import MAX_OFFERS, Row, parse_number, too_many_offers
 
 if TYPE_CHECKING:
     from planner.documents.csv_table import CsvTable
@@ -108,6 +108,9 @@ def read_rows(
     if found.faults:
         return found
     for line, values in table.rows:
+        if len(found.machines) >= MAX_OFFERS:
+            found.faults.append(too_many_offers(table.file, line))
+            break
         row = offer(line, dict(zip(table.columns, values, strict=True)), found)
         if row is not None:
             found.add(line, row)

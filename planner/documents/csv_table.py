@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
+import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from planner.documents.files import file_name, read_text
@@ -12,10 +13,13 @@ from planner.errors import Fault, InputError
 from planner.records import record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 MAX_CSV_BYTES = 100 * 2**20
 """Largest CSV file that is read: several times the largest catalog of a provider."""
+MAX_COLUMNS, MAX_CELLS = 1_000, 3_000_000
+"""Most columns and cells that are read: ten times what the largest catalog has, read in 10 s and 500 MB at most."""
 MAX_ROW_FAULTS = 20
 """Most faults of one CSV file that are reported one by one."""
 
@@ -40,26 +44,29 @@ def read_csv(path: str | Path) -> CsvTable:
 
 def parse_csv(text: str, file: str) -> CsvTable:
     """Parse the text of a CSV file with a header; `InputError` with every fault found."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(_lines(text), strict=True)
     columns: tuple[str, ...] | None = None
     rows: list[tuple[int, tuple[str, ...]]] = []
     faults: list[Fault] = []
     try:
-        for cells in reader:
-            if not any(cells):
-                continue
+        for cells in filter(any, reader):
+            line = reader.line_num
             if columns is None:
                 columns = tuple(cell.strip() for cell in cells)
-                faults += _header_faults(columns, file, reader.line_num)
-                if len(columns) == 1 and (faulty := _other_separator(columns[0])):
-                    faults.append(Fault(file, reader.line_num, "", *faulty))
-                    break
+                faults += (header := _header_faults(columns, file, line))
+                if header and not 1 < len(columns) <= MAX_COLUMNS:
+                    break  # the rows would only repeat it
             elif len(cells) != len(columns):
                 what = f"{len(cells)} cells in a table of {len(columns)} columns"
                 fix = "the file may be cut off; write one cell per column, in quotes where it has a comma"
-                faults.append(Fault(file, reader.line_num, "", what, fix))
+                faults.append(Fault(file, line, "", what, fix))
+            elif len(rows) * len(columns) >= MAX_CELLS:
+                what = f"more than {MAX_CELLS:,} cells in rows of {len(columns)}"
+                fix = "split the file, or leave out rows and columns that are not needed"
+                faults.append(Fault(file, line, "", what, fix))
+                break
             else:
-                rows.append((reader.line_num, tuple(map(str.strip, cells))))
+                rows.append((line, tuple(map(str.strip, cells))))
     except csv.Error as error:
         what = "ends inside a quoted cell" if "end of data" in str(error) else f"not CSV: {error}"
         faults.append(Fault(file, reader.line_num, "", what, "the file may be cut off; check the quotes near here"))
@@ -70,6 +77,12 @@ def parse_csv(text: str, file: str) -> CsvTable:
     if faults or columns is None:
         raise InputError(first_faults(faults))
     return CsvTable(file, columns, tuple(rows))
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text with their ends."""
+    for line in re.finditer(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", text):
+        yield line.group()
 
 
 def short_column(name: str) -> str:
@@ -94,14 +107,14 @@ def first_faults(faults: list[Fault]) -> list[Fault]:
 
 
 def _header_faults(columns: tuple[str, ...], file: str, line: int) -> list[Fault]:
-    twice = {name for name in columns if columns.count(name) > 1}
+    if len(columns) > MAX_COLUMNS:
+        return [Fault(file, line, "", f"{len(columns):,} columns", f"at most {MAX_COLUMNS:,}: keep those needed")]
+    if len(columns) == 1 and (faulty := _other_separator(columns[0])):
+        return [Fault(file, line, "", *faulty)]
+    twice = sorted(name for name, count in Counter(columns).items() if count > 1)
     return [
-        Fault(
-            file,
-            line,
-            short_column(name) or "header",
-            "two columns of that name" if name else "two columns without a name",
-            "",
-        )
-        for name in sorted(twice)
+        Fault(file, line, short_column(name), "two columns of that name", "")
+        if name
+        else Fault(file, line, "header", "two columns without a name", "")
+        for name in twice
     ]

@@ -142,29 +142,47 @@ def write_bytes_atomically(path: str | Path, content: bytes) -> None:
     """
     with _writing(path):
         target = _target(path)
-        old = target.stat() if target.exists() else None
-        handle, part = _open_part(target)
-        try:
-            with os.fdopen(handle, "wb") as stream:  # closing ends the lock
-                stream.write(content)
-                stream.flush()
-                os.fsync(handle)  # a disk that is full may say so only now
-                for owner in ((old.st_uid, -1), (-1, old.st_gid)) if old else ():
-                    with suppress(OSError):
-                        os.fchown(handle, *owner)
-                with suppress(OSError):
-                    os.fchmod(handle, old.st_mode & 0o777 if old else 0o666 & ~_umask())
-                if old is None or old.st_nlink == 1:
-                    os.replace(part, target)
-                    return
-            os.unlink(part)  # its space is free again, so that the content fits
-            with open(target, "r+b") as stream:
-                stream.write(content)
-                stream.truncate()
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(part)
-            raise
+        while not _replace(target, content):
+            pass  # another process took the new file for one that was left: write it again
+
+
+def _replace(target: Path, content: bytes) -> bool:
+    """Write a file beside the target and put it in its place; return False where another process removed it."""
+    old = target.stat() if target.exists() else None
+    handle, part = _open_part(target)
+    try:
+        with os.fdopen(handle, "wb") as stream:  # closing ends the lock, and Windows renames closed files only
+            stream.write(content)
+            stream.flush()
+            os.fsync(handle)  # a disk that is full may say so only now
+            _keep_owner_and_mode(part, old)
+        if old is None or old.st_nlink == 1:
+            try:
+                os.replace(part, target)
+            except FileNotFoundError:
+                if target.parent.is_dir():
+                    return False
+                raise
+            return True
+        os.unlink(part)  # its space is free again, so that the content fits
+        with open(target, "r+b") as stream:
+            stream.write(content)
+            stream.truncate()
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(part)
+        raise
+    return True
+
+
+def _keep_owner_and_mode(part: str, old: os.stat_result | None) -> None:
+    """Give a new file owner and mode of the old one as far as the system permits it, else the usual mode."""
+    if old is not None and hasattr(os, "chown"):  # not on Windows
+        for owner in ((old.st_uid, -1), (-1, old.st_gid)):
+            with suppress(OSError):
+                os.chown(part, *owner)
+    with suppress(OSError):
+        os.chmod(part, old.st_mode & 0o777 if old else 0o666 & ~_umask())
 
 
 @contextmanager
@@ -210,22 +228,41 @@ def _check_no_stream(path: str | Path) -> None:
 
 def _open_part(target: Path) -> tuple[int, str]:
     """Return a new file beside the target, locked, and its name; remove those that killed processes left."""
-    import fcntl  # not on Windows, where all but writing files works
     import glob
     import tempfile  # late: most commands write no file
 
     start = f".{target.name[:50]}."
     for left in target.parent.glob(f"{glob.escape(start)}????????.part"):
-        with suppress(OSError), open(os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
-            os.unlink(left)
+        with suppress(OSError):
+            _remove_left(left)
     while True:
         handle, part = tempfile.mkstemp(prefix=start, suffix=".part", dir=target.parent)
-        with suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with suppress(OSError, ImportError):  # some network file systems have no locks
+            _lock(handle)
         if os.path.exists(part):
             return handle, part
         os.close(handle)  # another process removed it before it was locked
+
+
+def _lock(handle: int) -> None:
+    """Lock an open file until it is closed; OSError where another process has it, ImportError without such locks."""
+    import fcntl  # not on Windows
+
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_left(left: Path) -> None:
+    """Remove a file that a killed process left; OSError while its process lives.
+
+    Windows removes no file that is open. A system that has neither this nor locks cannot tell: the file stays.
+    """
+    if sys.platform == "win32":
+        os.unlink(left)
+        return
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with suppress(ImportError), open(os.open(left, os.O_RDONLY | flags), "rb") as stream:
+        _lock(stream.fileno())
+        os.unlink(left)
 
 
 def _umask() -> int:

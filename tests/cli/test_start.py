@@ -1,5 +1,6 @@
 """What a short command does not wait for."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,3 +46,13 @@ def test_the_real_module_takes_the_place_of_no_plugins(monkeypatch: pytest.Monke
     assert stand_in.PYDANTIC_ENTRY_POINT_GROUP == "pydantic"
     assert sys.modules[PYDANTIC_PLUGINS] is not stand_in
     assert stand_in._loading_plugins is False
+
+
+def test_ctrl_c_while_a_command_loads_is_an_interrupted_command(tmp_path: Path) -> None:
+    """The code is 130 and there is no traceback, although the command line itself is not loaded yet."""
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    command = [sys.executable, "-m", "planner", "solve", "quickstart"]
+    environment = {**os.environ, "PYTHONPATH": path}
+    found = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "interrupted\n")

@@ -63,3 +63,21 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(csv_table, "MAX_CSV_BYTES", 10**6)
     with pytest.raises(InputError, match="too large: 2 MB; at most 1 MB"):
         read_csv(tmp_path / "t.csv")
+
+
+def test_very_many_columns_or_cells_are_refused_with_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading 150,000 columns took over a minute of comparing their names."""
+    columns = ",".join(f"c{number}" for number in range(150_000))
+    (fault,) = told(f"\n{columns}\n")
+    assert fault == "t.csv:2: 150,000 columns; at most 1,000: keep those needed"
+    monkeypatch.setattr(csv_table, "MAX_CELLS", 100)
+    assert len(parse_csv("a,b\n" + "1,2\n" * 50, "t.csv").rows) == 50
+    (fault,) = told("a,b\n" + "1,2\n" * 51)
+    assert fault.startswith("t.csv:52: more than 100 cells in rows of 2; split the file")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_as_in_any_system(end: str) -> None:
+    """A cell in quotes keeps its own line breaks, and the last line may lack its end."""
+    table = parse_csv(f'a,b{end}1,"x{end}y"{end}2,z', "t.csv")
+    assert [cells for _, cells in table.rows] == [("1", f"x{end}y"), ("2", "z")]

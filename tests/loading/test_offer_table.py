@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from planner.documents.csv_table import parse_csv
 from planner.errors import Fault
+from planner.loading import offer_table
 from planner.loading.offer_table import TABLE_COLUMNS, machine_key, offer_table_text, read_offer_table
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.offer import Offer
@@ -149,3 +150,12 @@ def test_offers_that_are_written_are_read_as_they_were(written: list[Offer]) -> 
     found, faults = read(text)
     assert not faults
     assert list(found) == written
+
+
+def test_more_offers_than_can_be_read_in_time_are_refused_with_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row that is one too many is named, once."""
+    monkeypatch.setattr(offer_table, "MAX_OFFERS", 3)
+    rows = "".join(f"a,m{number},L4,1,1.0\n" for number in range(5))
+    faults: list[Fault] = []
+    read_offer_table(parse_csv("provider,instance,gpu,gpus,usd_per_hour\n" + rows, "t.csv"), faults)
+    assert [str(fault).partition(";")[0] for fault in faults] == ["t.csv:5: more than 3 offers"]

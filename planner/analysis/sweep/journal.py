@@ -68,6 +68,8 @@ class Journal:
         if not os.path.exists(self.path):
             return {}
         lines = read_text(self.path, MAX_JOURNAL_BYTES).split("\n")
+        if len(lines) == 1 and self._header.startswith(lines[0]):
+            return {}  # stopped before the first row: empty, or a header that is cut short
         if lines[0] != self._header:
             what = "was written for another scenario, other ranges, options or prices, or by another version"
             raise InputError([Fault(self.path, 1, "", what, "repeat that sweep, or give --restart to begin anew")])

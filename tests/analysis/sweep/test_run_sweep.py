@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.sweep.journal import journal_of
+from planner.analysis.sweep.journal import Journal, journal_of
 from planner.analysis.sweep.run_sweep import run_sweep
 from planner.errors import InputError
 from planner.results.sweep import ManyVariants
@@ -99,6 +99,15 @@ def test_a_journal_of_another_question_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--restart"):
         swept(path, VARY[1:2])
     assert swept(path, VARY[1:2], restart=True).resumed == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_journal_without_its_header_is_a_sweep_that_has_not_begun(tmp_path: Path, share: float) -> None:
+    """A kill at the very start leaves an empty file, or a header that is cut short."""
+    path = tmp_path / "rows.jsonl"
+    header = json.dumps({"sweep": "0123456789abcdef"})
+    Path(journal_of(str(path))).write_text(header[: int(len(header) * share)])
+    assert Journal(str(path), "0123456789abcdef").rows() == {}
 
 
 def test_wrong_values_and_files_are_told_before_anything_is_solved(tmp_path: Path) -> None:
