@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
@@ -36,6 +37,8 @@ MOST_CONFIGS = 32
 """Most config.json files that a server keeps."""
 MOST_CURVE_POINTS = 10
 """Most points of the curve of a service."""
+BODY_SECONDS = 10.0
+"""Longest wait for the whole of a request."""
 SOLVE_SECONDS = 120.0
 """Longest solve that a page waits for."""
 SESSION = re.compile(r"[0-9a-f]{16,64}\Z")
@@ -67,8 +70,8 @@ class App:
     def __init__(self, opened: OpenedScenario, options: SolveOptions, limit_seconds: float = SOLVE_SECONDS):
         self.opened, self.controls = opened, opened.controls
         self.token = secrets.token_urlsafe(24)
-        self.sessions = Sessions(opened.scenario, options, limit_seconds)
         self.folder = tempfile.TemporaryDirectory(prefix="planner-app-")
+        self.sessions = Sessions(opened.scenario, options, limit_seconds, self.folder.name)
         self.configs: dict[str, str] = {}
         self.config_names: dict[str, str] = {}
         self.limit_seconds = limit_seconds
@@ -148,10 +151,14 @@ class App:
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise Rejection(415, "not JSON")
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > most:
-                raise Rejection(413, f"more than {most:,} bytes")
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > most:
+                        raise Rejection(413, f"more than {most:,} bytes")
+        except TimeoutError:
+            raise Rejection(408, f"the request was not complete after {BODY_SECONDS:.0f} s") from None
         try:
             data = json.loads(body)
         except (ValueError, RecursionError):

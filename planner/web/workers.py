@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import os
+import shutil
 import signal
 import sys
+import threading
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
     from planner.scenario.scenario import Scenario, SolveOptions
@@ -22,6 +26,10 @@ GRACE_SECONDS = 1.5
 """A solve that is superseded may run so long in all before its process is stopped: a new process costs more."""
 MOST_SESSIONS = 4
 """Most pages that are open at one time; each has up to two processes with the candidates of its last solve."""
+MOST_MEBIBYTES = 700
+"""Memory of all processes above which idle ones end, those of the page unused for longest first."""
+MOST_ANSWERS = 100
+"""Answers after which a process is replaced: some systems do not say how much memory it has come to."""
 
 
 class Superseded(Exception):
@@ -40,20 +48,56 @@ class Broken(Exception):
     """A process ended by itself."""
 
 
-def _serve(connection: Connection, scenario: Scenario, options: SolveOptions) -> None:
-    """Answer requests until the connection is closed; runs in a process of its own."""
+def _serve(connection: Connection, folder: str) -> None:
+    """Get scenario and options, and answer requests until the connection is closed; runs in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the server ends them
+    threading.Thread(target=_end_with_server, args=(folder,), daemon=True).start()
     from planner.web.engine import Engine
 
-    engine = Engine(scenario, options)
     with contextlib.suppress(EOFError, OSError):
-        while True:
+        engine = Engine(*connection.recv())
+        for _ in range(MOST_ANSWERS):
             request = connection.recv()
             try:
                 answer = engine.answer(request)
             except Exception as error:  # a fault of the planner must not end the page
                 answer = {"error": f"internal error: {type(error).__name__}: {error}"}
-            connection.send(answer)
+            connection.send((answer, peak_mebibytes()))
+
+
+def _end_with_server(folder: str) -> None:
+    """End this process with its server, even one that is killed, and remove the folder that it leaves."""
+    server = multiprocessing.parent_process()
+    if server is not None:
+        server.join()
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+
+def peak_mebibytes() -> float:
+    """Return the most memory that this process has held, MiB; 0 where the system does not say it."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return 0.0
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss: bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+@contextlib.contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach before they ignore it themselves: they inherit what is blocked."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # which unblocks the signal, so that it comes first
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _context() -> Any:
@@ -68,21 +112,29 @@ def _context() -> Any:
 class Worker:
     """A process with an `Engine`."""
 
-    def __init__(self, scenario: Scenario, options: SolveOptions):
+    def __init__(self, scenario: Scenario, options: SolveOptions, folder: str):
         context = _context()
+        self.mebibytes = 0.0
+        self._made_of: tuple[Scenario, SolveOptions] | None = (scenario, options)
         self._here, there = context.Pipe()
-        self._process = context.Process(target=_serve, args=(there, scenario, options), daemon=True)
-        self._process.start()
+        # What a process starts with is small: a server that ends meanwhile leaves nothing half read.
+        self._process = context.Process(target=_serve, args=(there, folder), daemon=True)
+        with _without_ctrl_c():
+            self._process.start()
         there.close()
 
     def ask(self, request: dict[str, Any], limit_seconds: float) -> dict[str, Any]:
         """Return the answer; `TooLong` after the limit, `Broken` where the process has ended."""
         try:
+            if self._made_of is not None:
+                self._here.send(self._made_of)
+                self._made_of = None
             self._here.send(request)
             if not self._here.poll(limit_seconds):
                 self.stop()
                 raise TooLong
-            answer: dict[str, Any] = self._here.recv()
+            answer: dict[str, Any]
+            answer, self.mebibytes = self._here.recv()
         except (EOFError, OSError):
             self.stop()
             raise Broken from None
@@ -101,19 +153,29 @@ class Worker:
 
 
 class Queue:
-    """Requests of one kind of one page: the newest counts, one is solved at a time."""
+    """Requests of one kind of one page: the newest counts, one is solved at a time.
 
-    def __init__(self, scenario: Scenario, options: SolveOptions, limit_seconds: float):
-        self._made_of = (scenario, options)
+    `folder` has the files that the page was given; a process removes it where its server was killed.
+    """
+
+    def __init__(self, scenario: Scenario, options: SolveOptions, limit_seconds: float, folder: str = ""):
+        self._made_of = (scenario, options, folder)
         self._limit = limit_seconds
         self._worker: Worker | None = None
         self._newest, self._began, self._free = 0, 0.0, asyncio.Event()
         self._free.set()
+        self._is_closed = False
+        self._answered: asyncio.Future[dict[str, Any]] | None = None
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is being solved."""
         return self._free.is_set()
+
+    @property
+    def mebibytes(self) -> float:
+        """The most memory that its process has held, MiB; 0 where there is none."""
+        return self._worker.mebibytes if self._worker is not None and self._worker.is_alive else 0.0
 
     async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer; raises `Superseded`, `TooLong` or `Broken`."""
@@ -132,11 +194,35 @@ class Queue:
         self._free.clear()
         self._began = time.monotonic()
         try:
-            return await asyncio.to_thread(self._ask, request)
-        except Broken:
-            raise (Superseded if mine != self._newest else Broken) from None
+            return await self._answer(request, mine)
         finally:
             self._free.set()
+
+    async def _answer(self, request: dict[str, Any], mine: int) -> dict[str, Any]:
+        """Return the answer of a process, of a second one where the first ends by itself."""
+        for is_last in (False, True):
+            self._answered = asyncio.get_running_loop().create_future()
+            # A thread of the event loop would keep an interrupted server waiting for it.
+            threading.Thread(target=self._ask, args=(request, self._answered), daemon=True).start()
+            try:
+                return await self._answered
+            except Broken:
+                if mine != self._newest:
+                    raise Superseded from None
+                if is_last or self._is_closed:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _ask(self, request: dict[str, Any], answered: asyncio.Future[dict[str, Any]]) -> None:
+        """Ask the process, a new one where there is none, and settle what waits for the answer."""
+        try:
+            if self._worker is None or not self._worker.is_alive:
+                self._worker = Worker(*self._made_of)
+            if self._is_closed:  # while it started
+                self._worker.stop()
+            _settle(answered, self._worker.ask(request, self._limit))
+        except BaseException as error:
+            _settle(answered, error)
 
     def drop(self) -> None:
         """Stop what is being solved: nobody waits for its answer any more."""
@@ -144,22 +230,38 @@ class Queue:
             self._newest += 1
             self.stop()
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        if self._worker is None or not self._worker.is_alive:
-            self._worker = Worker(*self._made_of)
-        return self._worker.ask(request, self._limit)
-
     def stop(self) -> None:
-        """End the process."""
+        """End the process; the next request starts another one."""
         if self._worker is not None:
             self._worker.stop()
+
+    def close(self) -> None:
+        """End the process for good; the request that waits for its answer gets `Broken` at once."""
+        self._is_closed = True
+        if self._answered is not None:
+            _settle(self._answered, Broken())
+        self.stop()
+
+
+def _settle(answered: asyncio.Future[dict[str, Any]], found: dict[str, Any] | BaseException) -> None:
+    """Give a future its answer or its error from any thread, unless it has one or its loop is closed."""
+
+    def settle() -> None:
+        if not answered.done():
+            if isinstance(found, BaseException):
+                answered.set_exception(found)
+            else:
+                answered.set_result(found)
+
+    with contextlib.suppress(RuntimeError):  # the loop is closed
+        answered.get_loop().call_soon_threadsafe(settle)
 
 
 class Sessions:
     """The queues of every open page by the number that the page gave itself."""
 
-    def __init__(self, scenario: Scenario, options: SolveOptions, limit_seconds: float):
-        self._made_of = (scenario, options, limit_seconds)
+    def __init__(self, scenario: Scenario, options: SolveOptions, limit_seconds: float, folder: str = ""):
+        self._made_of = (scenario, options, limit_seconds, folder)
         self._open: OrderedDict[str, dict[str, Queue]] = OrderedDict()
 
     async def ask(self, session: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -169,24 +271,39 @@ class Sessions:
                 self._make_room()
             self._open[session] = {kind: Queue(*self._made_of) for kind in QUEUES}
         self._open.move_to_end(session)
-        return await self._open[session][request["task"]].ask(request)
+        answer = await self._open[session][request["task"]].ask(request)
+        self._bound_memory()
+        return answer
 
     def drop(self, session: str, kind: str) -> None:
         """Stop what a page asked for and does not want any more."""
         if session in self._open:
             self._open[session][kind].drop()
 
+    def _queues(self) -> list[Queue]:
+        """Return all queues, those of the page unused for longest first."""
+        return [queue for queues in self._open.values() for queue in queues.values()]
+
+    def _bound_memory(self) -> None:
+        """End idle processes until the others hold at most `MOST_MEBIBYTES`."""
+        held = sum(queue.mebibytes for queue in self._queues())
+        for queue in self._queues():
+            if held <= MOST_MEBIBYTES:
+                break
+            if queue.is_idle:
+                held -= queue.mebibytes
+                queue.stop()
+
     def _make_room(self) -> None:
         for name, queues in self._open.items():
             if all(queue.is_idle for queue in queues.values()):
                 for queue in self._open.pop(name).values():
-                    queue.stop()
+                    queue.close()
                 return
         raise Busy
 
     def stop(self) -> None:
         """End every process."""
-        for queues in self._open.values():
-            for queue in queues.values():
-                queue.stop()
+        for queue in self._queues():
+            queue.close()
         self._open.clear()

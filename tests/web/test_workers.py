@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,23 +58,86 @@ def test_a_process_that_ends_is_replaced(tmp_path: Path) -> None:
     assert answer["usd"] > 0 and is_idle
 
 
-def test_a_process_that_ends_in_the_middle_is_reported(tmp_path: Path) -> None:
-    """The answer is an error and not a wait for ever."""
-    queue = Queue(opened(tmp_path).scenario, OPTIONS, 60.0)
+def ask_and_kill(queue: Queue, times: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the answer to a request whose process is killed as soon as it has it, the first times."""
+    ask = workers.Worker.ask
+    left = [times]
 
-    async def killed() -> Any:
-        await queue.ask(request())
-        task = asyncio.create_task(queue.ask(request("limits.budget_usd=3")))
-        await asyncio.sleep(0.01)
-        assert queue._worker is not None
-        queue._worker._process.kill()
-        return await asyncio.gather(task, return_exceptions=True)
+    def killed(self: workers.Worker, *arguments: Any) -> dict[str, Any]:
+        if left[0]:
+            left[0] -= 1
+            self._process.kill()
+        return ask(self, *arguments)
+
+    monkeypatch.setattr(workers.Worker, "ask", killed)
+
+    async def asked() -> Any:
+        return await asyncio.gather(queue.ask(request()), return_exceptions=True)
 
     try:
-        (found,) = asyncio.run(killed())
+        (found,) = asyncio.run(asked())
     finally:
         queue.stop()
-    assert isinstance(found, Broken)
+    assert left == [0]
+    return found
+
+
+def test_a_request_whose_process_ends_gets_its_answer_from_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page sees no error of a process that the system killed once."""
+    found = ask_and_kill(Queue(opened(tmp_path).scenario, OPTIONS, 60.0), 1, monkeypatch)
+    assert found["usd"] > 0
+
+
+def test_a_request_that_ends_two_processes_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is an error and not a wait for ever."""
+    assert isinstance(ask_and_kill(Queue(opened(tmp_path).scenario, OPTIONS, 60.0), 2, monkeypatch), Broken)
+
+
+def test_a_closed_queue_answers_at_once_and_starts_nothing(tmp_path: Path) -> None:
+    """Also while its first process starts, which takes a second: Ctrl-C waits for nobody."""
+    queue = Queue(opened(tmp_path).scenario, OPTIONS, 60.0)
+
+    async def closed() -> list[Any]:
+        running = asyncio.create_task(queue.ask(request()))
+        await asyncio.sleep(0)
+        queue.close()
+        return [*await asyncio.gather(running, return_exceptions=True)]
+
+    assert isinstance(asyncio.run(closed())[0], Broken)
+
+
+def test_processes_that_hold_too_much_memory_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the page unused for longest first; a page whose process ended is answered by another."""
+    sessions = Sessions(opened(tmp_path).scenario, OPTIONS, 60.0)
+
+    async def two() -> list[bool]:
+        await sessions.ask("a", request())
+        (first,) = [queue for queue in sessions._queues() if queue.mebibytes > 0]
+        monkeypatch.setattr(workers, "MOST_MEBIBYTES", 1.5 * first.mebibytes)
+        await sessions.ask("b", request())
+        held = [queue.mebibytes > 0 for queue in sessions._queues()]
+        assert (await sessions.ask("a", request()))["usd"] > 0
+        return [*held, *(queue.mebibytes > 0 for queue in sessions._queues())]
+
+    try:
+        held = asyncio.run(two())
+    finally:
+        sessions.stop()
+    assert held.count(True) == 2 and held.index(True) == 3  # the plan of the second page, then of the first again
+
+
+def test_a_process_is_replaced_after_so_many_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system does not say how much memory it holds, too."""
+    monkeypatch.setattr(workers, "MOST_ANSWERS", 3)
+    monkeypatch.setattr(workers.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(workers, "_end_with_server", lambda _: None)
+    given = iter([(opened(tmp_path).scenario, OPTIONS), *[request()] * 9])
+    answered: list[Any] = []
+    connection: Any = SimpleNamespace(recv=given.__next__, send=answered.append)
+    workers._serve(connection, str(tmp_path))
+    assert len(answered) == 3 and all(len(pair) == 2 for pair in answered)
 
 
 def test_the_page_unused_for_longest_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import re
 import shlex
 import signal
 import socket
+import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +43,81 @@ def test_the_page_is_served_until_ctrl_c(folder: Path) -> None:
             assert "<title>calm: planner app</title>" in answer.read().decode()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
+
+
+def children_of(number: int) -> list[int]:
+    """Return the processes that a process started, and those that these started."""
+    found = Path(f"/proc/{number}/task/{number}/children").read_text().split()
+    return [one for child in map(int, found) for one in (child, *children_of(child))]
+
+
+def ask_for_a_plan(address: str) -> None:
+    """Ask as the page does, and wait for no answer."""
+    token = re.search(r'"token":"([^"]+)"', urllib.request.urlopen(address).read().decode())
+    assert token is not None
+    body = json.dumps({"session": "0123456789abcdef", "values": {}}).encode()
+    head = {"Content-Type": "application/json", "X-Planner-Token": token[1]}
+    asked = urllib.request.Request(f"{address}api/frontier", data=body, headers=head)
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(asked, timeout=0.5)
+
+
+def ended(numbers: list[int]) -> bool:
+    """Whether processes are gone, or dead and not yet collected."""
+    stats = [Path(f"/proc/{number}/stat") for number in numbers]
+    return all(not one.exists() or one.read_text().rpartition(")")[2].split()[0] == "Z" for one in stats)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")
+@pytest.mark.parametrize("way", ["ctrl-c while solving", "ctrl-c twice", "killed"])
+def test_what_the_server_started_ends_with_it(folder: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process that solves, no file and no traceback is left, however it ends."""
+    monkeypatch.setenv("TMPDIR", str(folder))
+    with served("s.yaml", cwd=folder) as (address, process):
+        ask_for_a_plan(address)
+        started = children_of(process.pid)
+        assert started
+        if way == "killed":
+            until(lambda: len(children_of(process.pid)) > 2)  # the process that solves runs
+            started = children_of(process.pid)
+            process.kill()
+        else:
+            process.send_signal(signal.SIGINT)
+            if "twice" in way:
+                process.send_signal(signal.SIGINT)
+        code = process.wait(60)
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+        assert code in {"killed": (-9,), "ctrl-c twice": (0, 130)}.get(way, (0,))
+        until(lambda: ended(started))
+    assert not list(folder.glob("planner-app-*"))
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds; a test that waits for a minute has failed."""
+    for _ in range(600):
+        if holds():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it does not come to hold")
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_connections_that_send_nothing_keep_nobody_out(folder: Path) -> None:
+    """The page is served beside 150 of them, and they are closed."""
+    with served("s.yaml", cwd=folder) as (address, _), contextlib.ExitStack() as stack:
+        port = int(address.rpartition(":")[2].strip("/"))
+        opened = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(150)]
+        for one in opened[::2]:
+            one.sendall(b"POST /api/plan HTTP/1.1\r\nHost: 127")
+        with urllib.request.urlopen(address) as answer:
+            assert answer.status == 200
+        for one in opened:
+            one.settimeout(60)
+            assert one.recv(1) == b""
 
 
 def test_without_the_extra_one_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
