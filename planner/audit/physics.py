@@ -12,6 +12,7 @@ import numpy as np
 from planner.audit.chips import of_another_kind
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.hardware import efficiency_of, hardware_numbers
+from planner.configurations.lengths import sequence_of
 from planner.configurations.observed.comparison import job_of_run
 from planner.configurations.observed.learning import learn_correction
 from planner.configurations.observed.memory_peaks import KINDS, memory_setting
@@ -78,7 +79,7 @@ def recompute_work(job: Job, architecture: Architecture) -> Workload:
         real = real or (work.steps or 0) * job.global_batch * each
         steps = float(math.ceil(real / job.global_batch))
     else:
-        sequence = job.sequence_length or min(2048, architecture.max_sequence)
+        sequence = sequence_of(job, architecture)
         mean, longest = min(work.tokens_per_sample or sequence, sequence), float(sequence)
         each = PACKED_FILL * sequence if job.packing == "packed" else mean
         samples = work.samples * work.epochs if work.samples is not None else (work.tokens or 0) / mean

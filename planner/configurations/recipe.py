@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.configurations.lengths import sequence_of
 from planner.library.techniques import read_techniques
 from planner.records import record
 
@@ -163,7 +164,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             asked.tensor_parallel or (1,),
             asked.pipeline_parallel or (1,),
             asked.offload or table.tried("offload", **facts),
-            asked.context_parallel or _context_degrees(job, profile, multi_gpu),
+            asked.context_parallel or _context_degrees(job, profile, multi_gpu, library),
             asked.expert_parallel or _expert_degrees(job, profile, multi_gpu, library),
             asked.latents or (None,),
         )
@@ -233,7 +234,7 @@ def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], card: GpuClass,
     None where the job asks or the framework has none.
     """
     found = list[Recipe]()
-    if not job.techniques.context_parallel and LONG_FOR_ONE_GPU <= (job.sequence_length or 0) < LONG_SEQUENCE:
+    if not job.techniques.context_parallel and LONG_FOR_ONE_GPU <= _sequence(job, library) < LONG_SEQUENCE:
         spread = [replace(recipe, context_parallel=degree) for recipe in recipes for degree in SPREAD_DEGREES]
         found += [one for one in spread if find_incompatibility(one, card, library) is None]
     if job.techniques.tensor_parallel or job.techniques.pipeline_parallel:
@@ -271,10 +272,16 @@ def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> t
     return tuple(asked) if asked and usual in values.quant.values else (usual,)
 
 
-def _context_degrees(job: Job, framework: FrameworkProfile, multi_gpu: bool) -> tuple[int, ...]:
+def _context_degrees(job: Job, framework: FrameworkProfile, multi_gpu: bool, library: Library) -> tuple[int, ...]:
     """Return the GPUs that share a sequence: several are tried where sequences are long and the framework can."""
-    long = multi_gpu and framework.context_parallel and (job.sequence_length or 0) >= LONG_SEQUENCE
+    long = multi_gpu and framework.context_parallel and _sequence(job, library) >= LONG_SEQUENCE
     return (1, *SPREAD_DEGREES) if long else (1,)
+
+
+def _sequence(job: Job, library: Library) -> int:
+    """Return the tokens of a sequence of a training job; 0 of images, which are never divided."""
+    architecture = library.architecture(job.architecture)
+    return 0 if architecture.image is not None else sequence_of(job, architecture)
 
 
 def _expert_degrees(job: Job, framework: FrameworkProfile, multi_gpu: bool, library: Library) -> tuple[int, ...]:

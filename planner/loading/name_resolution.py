@@ -10,7 +10,10 @@ import os
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import PydanticCustomError
+
 from planner.documents.overrides import replace_value
+from planner.documents.quantities import parse_count
 from planner.documents.strict_yaml import KeyPath, read_document, read_shipped
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
@@ -119,8 +122,13 @@ def read_lengths(path: Path) -> list[dict[str, int]]:
 
 
 def _whole(text: str) -> int | None:
-    """Return a whole number of at least 1; None for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and int(text) >= 1 else None
+    """Return a whole number of at least 1, written as any number of tokens is; None for anything else."""
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return int(text) or None
+    try:
+        return parse_count(text)
+    except PydanticCustomError:
+        return None
 
 
 UNKNOWN_LENGTH = ("samples of unknown length", "add tokens_per_sample (the mean)")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.infeasible import format_relaxation, limit_name, limit_value, render_relaxations, settings
+from planner.report.plan_sections import cut_lines
 from planner.results.differences import device_noun
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def render(explanation: Explanation) -> str:
         lines = render_relaxations(explanation.relax, explanation.nearest, explanation.scenario)
     else:
         lines = plan(explanation)
-    return "\n".join(lines)
+    return "\n".join([*lines[:1], *cut_lines(explanation.cut), *lines[1:]])
 
 
 def _of_both(explanation: Explanation) -> list[str]:

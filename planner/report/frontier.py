@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.infeasible import render_infeasible
+from planner.report.plan_sections import cut_lines
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, describe_assignment, select_points
 
@@ -38,8 +39,9 @@ CURVED = f"{SLOPE} gradually"
 def render_frontier(found: Frontier, every: bool = False) -> str:
     """Return the text of a frontier without a final newline; `every` shows all breakpoints."""
     if not found.points and not found.curves:
-        return "\n".join(render_infeasible(found.plan()))
-    lines = [format_summary(found)]
+        first, *rest = render_infeasible(found.plan())
+        return "\n".join([first, *cut_lines(found.cut), *rest])
+    lines = [format_summary(found), *cut_lines(found.cut)]
     if found.knee is not None:
         lines += words.wrap_hanging(f"{knee(found)}: {found.points[found.knee].knee}", 3)
     lines.append("")

@@ -45,7 +45,12 @@ def render(plan: Plan) -> str:
         lines = _single(plan)
     else:
         lines = _joint(plan)
-    return "\n".join(lines)
+    return "\n".join(with_cut_samples(lines, plan))
+
+
+def with_cut_samples(lines: list[str], plan: Plan) -> list[str]:
+    """Return the text of a plan with what is cut of its samples below its first line."""
+    return [*lines[:1], *parts.cut_lines(plan.cut), *lines[1:]]
 
 
 def _together(plan: Plan, services: str) -> str:
@@ -56,7 +61,8 @@ def _together(plan: Plan, services: str) -> str:
     first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {both_headline(plan)}", words.width(), 2)
     jobs = jobs_alone(plan)
     jobs = jobs.model_copy(update={"scenario": jobs.jobs[0].name}) if len(jobs.jobs) == 1 else jobs
-    return "\n".join([*first, *shared_lines(plan), "", render(jobs), "", services])
+    cut, jobs = parts.cut_lines(plan.cut), jobs.model_copy(update={"cut": ()})
+    return "\n".join([*first, *cut, *shared_lines(plan), "", render(jobs), "", services])
 
 
 def _single(plan: Plan) -> list[str]:
@@ -98,7 +104,7 @@ def _single(plan: Plan) -> list[str]:
     ]
     all_notes = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
     more = job.stage_hours or job.trials > 1 or job.commitment or job.spot or job.inference or job.model
-    most = LINES + MORE_LINES * bool(more) + len(other_ways)
+    most = LINES + MORE_LINES * bool(more) + len(other_ways) - len(parts.cut_lines(plan.cut))
     room = most - len(summary) - len(above) - len(below) - bool(all_notes)
     costs = words.section("Bill", bill(job, max(3, room)))
     left = most - len(summary) - len(above) - len(costs) - len(below)

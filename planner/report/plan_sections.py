@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from planner.library.techniques import read_techniques
@@ -12,9 +13,11 @@ from planner.results.differences import device_noun
 from planner.results.plan import Assignment, Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.results.estimate import Estimate
     from planner.results.inference import BulkGeneration
-    from planner.results.plan_parts import SpotPlan
+    from planner.results.plan_parts import CutSamples, SpotPlan
 
     Run = Assignment | Estimate
     """A type with techniques, a batch, machines and a speed."""
@@ -23,6 +26,21 @@ if TYPE_CHECKING:
 def generation_of(job: Run) -> BulkGeneration | None:
     """Return what a plan says of generation; None of training."""
     return job.inference if isinstance(job, Assignment) else None
+
+
+def cut_text(cut: CutSamples) -> str:
+    """Return how much of the samples the sequences of a job do not hold, and what holds it."""
+    whose = f" of {words.sanitise(cut.job)}" if cut.job else ""
+    what = f"samples{whose} are cut to {cut.sequence_length:,} tokens"
+    lost = f"{words.percent(cut.share)} of their tokens are not trained on"
+    asks = f"--set {shlex.quote(cut.setting)}" if not cut.setting.startswith("--") else cut.setting
+    return f"{what}: {lost}; " + (f"{asks} holds them" if cut.holds else "the model reads no more")
+
+
+def cut_lines(cuts: Sequence[CutSamples]) -> list[str]:
+    """Return the lines of `cut_text` that stand below the first line of an answer, at most two for each job."""
+    texts = (words.wrap_lines(cut_text(cut), words.width() - 2, 2) for cut in cuts)
+    return [f"{'  ' if number else '! '}{line}" for text in texts for number, line in enumerate(text)]
 
 
 def format_optimality(plan: Plan) -> str:

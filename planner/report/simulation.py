@@ -8,6 +8,7 @@ from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.infeasible import render_infeasible
 from planner.report.inference.simulation import service_replays
+from planner.report.plan_sections import cut_lines
 from planner.results.differences import spot_percent
 from planner.results.simulation import OPTIMUM
 
@@ -28,8 +29,9 @@ POLICY_NAMES = {OPTIMUM: "offline optimum"}
 def render_simulation(found: Simulation) -> str:
     """Return the text of a simulation without a final newline."""
     if not found.jobs or found.predicted is None or found.cost_usd is None or found.hours is None:
-        return "\n".join(render_infeasible(found.plan))
-    lines = [*format_summary(found), ""]
+        first, *rest = render_infeasible(found.plan)
+        return "\n".join([first, *cut_lines(found.plan.cut), *rest])
+    lines = [*format_summary(found), *cut_lines(found.plan.cut), ""]
     cost, hours = found.cost_usd, found.hours
     spread = f"{words.usd_between(cost.p05, cost.p95)} in 90 % of runs, median {words.usd(cost.p50)}"
     lines += words.section("Cost", [spread, *_budget(found)])

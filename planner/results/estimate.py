@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from planner.results.html import html_table
-from planner.results.plan_parts import Part, Techniques, Vram
+from planner.results.plan_parts import CutSamples, Part, Techniques, Vram
 
 
 class Capacity(Vram):
@@ -82,6 +82,8 @@ class Estimate(Part):
     assumed: tuple[str, ...] = ()
     """Settings that were not given."""
     notes: tuple[str, ...] = ()
+    cut: CutSamples | None = None
+    """Where samples are longer than the sequences."""
 
     @property
     def short_gib(self) -> float:

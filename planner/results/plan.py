@@ -16,6 +16,7 @@ from planner.results.plan_parts import (
     BillItem,
     CommitmentUse,
     Count,
+    CutSamples,
     Hours,
     LossyChoice,
     ObservedRun,
@@ -235,6 +236,8 @@ class Plan(Part):
     price_age_days: int | None = None
     """Age of the oldest price that the plan rests on; None if none is dated."""
     infeasible: Deferred[Infeasible] | None = None
+    cut: tuple[CutSamples, ...] = ()
+    """Jobs whose samples are longer than their sequences, whether there is a plan or not."""
     reservations: tuple[Deferred[Reservation], ...] = ()
     baseline: Deferred[Baseline] | None = None
     shared_limits: tuple[Deferred[SharedLimit], ...] = ()
@@ -264,7 +267,11 @@ class Plan(Part):
         """Return the data with the services after the jobs."""
         data: dict[str, Any] = handler(self)
         data["jobs"] = [*data["jobs"], *data.pop("services", ())]
-        return {key: value for key, value in data.items() if key != "shared_bound_usd" or value is not None}
+        left_out = {
+            "shared_bound_usd": data["shared_bound_usd"] is None,
+            "cut": not data["cut"],
+        }  # most plans have none
+        return {key: value for key, value in data.items() if not left_out.get(key)}
 
     @property
     def is_timetable(self) -> bool:

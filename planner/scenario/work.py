@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from planner.documents.quantities import Count, Positive, PositiveInteger, StrictModel, validation_error
+from planner.documents.quantities import Count, Positive, PositiveInteger, StrictModel, TokenMean, validation_error
 
 MAX_EPOCHS = 1e6
 MIN_RESOLUTION = 64
@@ -23,7 +23,7 @@ class Work(StrictModel):
     """
 
     samples: Count | None = None
-    tokens_per_sample: Positive | None = None  # mean
+    tokens_per_sample: TokenMean | None = None  # mean
     epochs: Annotated[Positive, Field(le=MAX_EPOCHS)] = 1.0
     tokens: Count | None = None
     steps: Count | None = None

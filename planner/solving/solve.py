@@ -15,6 +15,7 @@ from planner.audit.audit import audit
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.inputs import build_inputs
+from planner.decode.notes import cut_samples
 from planner.decode.probability import budget_probability
 from planner.decode.purchase import compare_purchase
 from planner.errors import PlannerError
@@ -22,9 +23,10 @@ from planner.library.quality import facts_on
 from planner.library.reading import read_library
 from planner.library.techniques import read_techniques
 from planner.results.plan import Assignment, Plan, Status, plan_figures
-from planner.results.plan_parts import QualityNote
+from planner.results.plan_parts import CutSamples, QualityNote
 from planner.results.ways.considered import CandidateCounts, Infeasible
 from planner.scenario.choices.definite import open_job
+from planner.scenario.inference import InferenceJob
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.scenario.serving.job import ServeJob
 from planner.solvers.mathopt import solver_versions
@@ -177,7 +179,18 @@ def _facts(prepared: PreparedScenario, options: SolveOptions, seconds: float, do
         "seconds": seconds,
         "as_of": (options.as_of or datetime.date.today()).isoformat(),
         "candidates": count_candidates(prepared, dominated),
+        "cut": find_cut_samples(prepared),
     }
+
+
+def find_cut_samples(prepared: PreparedScenario) -> tuple[CutSamples, ...]:
+    """Return what is cut of the samples of each training job that has samples longer than its sequences."""
+    found = (
+        cut_samples(job, one.physics.shape, prepared.library.architecture(job.architecture))
+        for job, one in zip(prepared.scenario.jobs, prepared.candidates, strict=True)
+        if not isinstance(job, InferenceJob)
+    )
+    return tuple(one for one in found if one is not None)
 
 
 def _plan(

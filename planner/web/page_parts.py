@@ -42,6 +42,7 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
     return {
         "status": plan.status,
         "headline": facts.headline(plan),
+        "warnings": facts.warnings(plan),
         "tiles": service_tiles(plan) if plan.services else facts.tiles(plan),
         "jobs": service_facts(plan) + jobs,
         "more_jobs": max(0, len(plan.jobs) - facts.MOST_BLOCKS),

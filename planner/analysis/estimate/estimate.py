@@ -20,7 +20,7 @@ from planner.configurations.recipe import framework_of
 from planner.configurations.uncertainty import chip_sigma, configuration_sigmas
 from planner.decode.assignment_parts import techniques_of
 from planner.decode.memory_breakdown import as_scalar
-from planner.decode.notes import TIGHT_FIT_PROBABILITY
+from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples
 from planner.documents.source_map import Source
 from planner.errors import Fault, ScenarioError
 from planner.estimates.time.coefficients import TimeCoefficients
@@ -35,6 +35,7 @@ from planner.units import GB, GIB
 if TYPE_CHECKING:
     from planner.estimates.memory.peak import MemoryEstimate
     from planner.library.schema import Architecture, Library
+    from planner.results.plan_parts import CutSamples
 
 
 def estimate(
@@ -138,7 +139,16 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         sigma_tail=tail,
         assumed=resolved.assumed,
         notes=_notes(resolved, capacity, library),
+        cut=_cut(resolved),
     )
+
+
+def _cut(resolved: ResolvedConfiguration) -> CutSamples | None:
+    """Return what the sequences do not hold of the samples, with the option that holds it in place of a setting."""
+    found = cut_samples(resolved.job, resolved.shape, resolved.architecture)
+    if found is None:
+        return None
+    return found.model_copy(update={"job": "", "setting": f"--sequence-length {found.holds}" if found.holds else ""})
 
 
 def _percentage(probability: float) -> int:
@@ -207,8 +217,4 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         notes.append("mixture-of-experts estimates are the least accurate: looped and grouped kernels differ fourfold")
     if shape.unit == "images":
         notes.append("the estimate for diffusion is rough: an image counts as equivalent tokens")
-    elif shape.sequence > resolved.architecture.max_sequence:
-        notes.append(f"sequences are longer than the model's context of {resolved.architecture.max_sequence:,} tokens")
-    if shape.is_clipped:
-        notes.append(f"samples longer than {shape.sequence:,} tokens are cut to that length")
     return tuple(notes)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.configurations.grid import JobShape, Machine, shape_of
+from planner.configurations.lengths import length_faults
 from planner.configurations.observed.comparison import GPUS_PER_MACHINE
 from planner.configurations.recipe import (
     UNSHARDED,
@@ -235,7 +236,7 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     if asked.lora_rank > architecture.hidden:
         what = f"{asked.lora_rank:,} exceeds the hidden size of the model"
         raise _fault("lora_rank", what, f"at most {architecture.hidden:,}; 8 to 256 are usual")
-    return Job(
+    job = Job(
         name="estimate",
         architecture=architecture.name,
         work=Work(steps=1, resolution=asked.resolution, tokens_per_sample=asked.tokens_per_sample),
@@ -245,6 +246,9 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         framework=(asked.framework,),
         lora=LoraSettings(rank=(asked.lora_rank,), targets=asked.lora_targets),
     )
+    for fault in length_faults(job, architecture):
+        raise _fault(fault.where.rpartition(".")[2], fault.what, fault.fix)
+    return job
 
 
 def _batch(

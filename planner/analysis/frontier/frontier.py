@@ -24,7 +24,7 @@ from planner.solving.further_ways import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.sharing import takes_turns
-from planner.solving.solve import count_candidates, lack_of_ways
+from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +105,7 @@ def frontier(
         budget_usd=scenario.limits.budget_usd,
         infeasible=diagnose(prepare(scenario, prepared.library)) if main.status == "infeasible" else None,
         notes=(*_ignored_objectives(scenario), *main.notes),
+        cut=find_cut_samples(prepared),
     )
 
 
@@ -121,6 +122,7 @@ def _without_points(prepared: PreparedScenario, why: Infeasible, options: SolveO
         as_of=(options.as_of or datetime.date.today()).isoformat(),
         budget_usd=prepared.scenario.limits.budget_usd,
         infeasible=why,
+        cut=find_cut_samples(prepared),
     )
 
 

@@ -12,7 +12,7 @@ from planner.results.differences import method_name
 from planner.results.frontier import Frontier, Point, Segment, SegmentJob
 from planner.scenario.scenario import SolveSettings
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
-from planner.solving.solve import count_candidates, solve_built
+from planner.solving.solve import count_candidates, find_cut_samples, solve_built
 from planner.solving.timetable.build import BuiltTimetable, build_timetable, ending_by
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def frontier_over_time(prepared: PreparedScenario, options: SolveOptions, points
         "solver": "cp-sat",
         "as_of": as_of.isoformat(),
         "budget_usd": scenario.limits.budget_usd,
+        "cut": find_cut_samples(prepared),
     }
     limit = SearchLimits(options.time_limit_seconds or POINT_SECONDS)
     fastest = solve_timetable(replace(problem, objective="last"), limit)

@@ -42,6 +42,11 @@ def headline(plan: Plan) -> str:
     return f"{parts.format_place(job)}, {parts.format_market(job.spot_share, job.tier)}, {figures}"
 
 
+def warnings(plan: Plan) -> list[str]:
+    """Return what of the job asked for the plan leaves out: it stands right below the headline."""
+    return [words.sanitise(parts.cut_text(cut)) for cut in plan.cut]
+
+
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     """Return the key figures: name, figure, and range or probability."""
     if plan.cost_usd is None or plan.hours is None:

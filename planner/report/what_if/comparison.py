@@ -8,6 +8,7 @@ from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.bill import item_name, rounding
 from planner.report.infeasible import render_infeasible
+from planner.report.plan_sections import cut_lines
 from planner.report.serving.comparison import render_service_what_if, service_lines, shares
 from planner.report.what_if.differences import (
     describe_reasons,
@@ -46,7 +47,8 @@ def render_what_if(answer: WhatIf) -> str:
         lines = [_summary(answer, *describe_changes(answer)), "", *_table_lines(answer)]
         reasons = words.wrap_all(describe_reasons(answer), words.width() - ROW_LABEL, 3)
         lines += words.hang(f"{'why':<{ROW_LABEL}}", reasons)
-    return "\n".join(line.rstrip() for line in lines)
+    cut = answer.after.cut or answer.before.cut
+    return "\n".join(line.rstrip() for line in [*lines[:1], *cut_lines(cut), *lines[1:]])
 
 
 def _both(answer: WhatIf) -> list[str]:

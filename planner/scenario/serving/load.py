@@ -10,13 +10,14 @@ from planner.documents.quantities import (
     NotNegative,
     Positive,
     Rows,
+    SequenceLength,
     StrictModel,
     format_value,
     validation_error,
 )
 from planner.library.inference.load_profiles import read_load_profiles
 from planner.scenario.inference import MAX_CLASSES, InferenceWork, LengthClass
-from planner.scenario.observed_run import SomeTokens, Tokens
+from planner.scenario.observed_run import Tokens
 from planner.units import DAY_HOURS, HOUR
 
 DAY, WEEK = int(DAY_HOURS), 7 * int(DAY_HOURS)
@@ -108,8 +109,8 @@ class Load(StrictModel, defer_build=True):
         description="flat, office, 24 numbers (each day), 168 numbers (a week from Monday 0:00 on), or a CSV file with "
         "the columns hour and per_second. Numbers are relative to the peak where one is given.",
     )
-    input_tokens: SomeTokens | None = None  # per request, the shared prefix among them
-    output_tokens: SomeTokens | None = None
+    input_tokens: SequenceLength | None = None  # per request, the shared prefix among them
+    output_tokens: SequenceLength | None = None
     prefix_tokens: Tokens = Field(default=0, description="Tokens at the beginning that all prompts share.")
     lengths: Annotated[Rows[LengthClass], Field(max_length=MAX_CLASSES)] = ()
 
