@@ -25,7 +25,8 @@ def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[
         + (f" (fields of {versions})." if versions else "."),
         written_by(plan),
         f"Machines: {describe_machines(job.gpus, job.gpu)} at {job.provider}, {_market(job)}.",
-        f"Expected: {hours.expected:.1f} h ({hours.low:.1f} to {hours.high:.1f}), "
+        f"Expected: likely {hours.expected:.1f} h ({hours.low:.1f} to {hours.high:.1f}), "
+        f"by {hours.at_confidence:.1f} h, "
         f"${cost.expected:,.2f} (${cost.low:,.2f} to {cost.high:,.2f}), "
         f"{vram.peak:.1f} of {vram.usable:.1f} GiB on each GPU.",
     ]

@@ -145,9 +145,11 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     """Return the joint text with blocks of at most `detail` lines; below 6 the bill shows only the total."""
     full = detail == 6
     figures = [f"{len(plan.jobs)} jobs"]
-    figures += [words.hours(plan.hours.expected)] if plan.hours else []
-    figures += [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
-    lines = _with_price_age(_summary_line(plan.scenario, ", ".join((*figures, parts.format_optimality(plan)))), plan)
+    times = [words.likely_and_by(plan.hours), words.likely(plan.hours.expected)] if plan.hours else [""]
+    rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    rest = [*rest, parts.format_optimality(plan)]
+    forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
+    lines = _with_price_age(_summary_line(plan.scenario, *forms), plan)
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
@@ -175,7 +177,7 @@ def _block(job: Assignment) -> list[str]:
     vram = job.vram_gib
     fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
     chance = f"; {text}" if (text := parts.format_job_deadline(job)) else ""
-    time = f"{words.between(job.hours.low, job.hours.high)}{chance}"
+    time = f"{words.between(job.hours.low, job.hours.high)}, {words.by(job.hours.at_confidence)}{chance}"
     lines = [
         *(words.shorten(line.strip(), line_room()) for line in choices.answer(job.model)),
         *words.wrap_lines(parts.techniques(job, brief=True), line_room(), 1),
@@ -200,19 +202,24 @@ def _joint_bill(plan: Plan) -> list[str]:
     ]
 
 
-def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str, str, str, str]:
-    """Return hardware, place, hours and dollars; then without the region, the market and the place.
+def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str, ...]:
+    """Return hardware, place, hours and dollars; then without the late hours, the region, the market and the place.
 
     Of a bought machine its price is named too, of which the job carries its share.
     """
-    figures = f", {words.hours(job.hours.expected)}, {words.usd(job.cost_usd)}"
+    full, figures = (
+        f", {time}, {words.usd(job.cost_usd)}"
+        for time in (words.likely_and_by(job.hours), words.likely(job.hours.expected))
+    )
     if purchase_usd is not None:
-        figures = f" for ${purchase_usd:,.0f}{figures} for this job"
-    rest = f", {parts.format_market(job.spot_share, job.tier)}{figures}"
+        full, figures = (f" for ${purchase_usd:,.0f}{text} for this job" for text in (full, figures))
+    market = f", {parts.format_market(job.spot_share, job.tier)}"
+    rest = f"{market}{figures}"
     short = parts.format_place(job, with_region=False)
     least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
     named = ", bought" if purchase_usd is not None else ""
-    return parts.format_place(job) + rest, short + rest, f"{short}{named}{figures}", f"{least}{named}{figures}"
+    place = parts.format_place(job)
+    return place + market + full, place + rest, short + rest, f"{short}{named}{figures}", f"{least}{named}{figures}"
 
 
 def _summary_line(name: str, *texts: str, width: int | None = None) -> str:
@@ -222,7 +229,7 @@ def _summary_line(name: str, *texts: str, width: int | None = None) -> str:
     """
     name, width = words.sanitise(name), words.width() if width is None else width
     # Market and place are shown below too: drop them before a short name is cut.
-    forms = texts if len(name) <= SHORT_NAME else texts[:2]
+    forms = texts if len(name) <= SHORT_NAME else texts[:3]
     for form in forms:
         if len(name) + len(form) + 2 <= width:
             return f"{name}: {form}"

@@ -183,7 +183,8 @@ def speed(job: Assignment) -> list[str]:
 def time(job: Assignment) -> list[str]:
     """Return the hours by stage, and the probability to meet the deadline."""
     interval = f"({words.between(job.hours.low, job.hours.high)})"
-    whole = f"{words.hours(job.hours.expected)} in total {interval}"
+    late = words.by(job.hours.at_confidence)
+    whole = f"{words.likely(job.hours.expected)} in total {interval}, {late}"
     if job.observed_hours is None:
         before = {name: hours for name, hours in job.stage_hours.items() if name == "prepare data"}
         waiting = job.spot.waiting_hours if job.spot else 0.0
@@ -197,7 +198,7 @@ def time(job: Assignment) -> list[str]:
             [", ".join([*steps, whole])] if len(steps) < 3 else [*words.join_parts(steps, ", ", line_room(), 2), whole]
         )
     else:
-        lines = [_format_observed(job, whole, interval)]
+        lines = [_format_observed(job, whole, f"{interval}, {late}")]
     if job.lead_hours:
         lines.append(f"starts when the machine is there, at hour {words.plain_number(job.lead_hours)}")
     lines += [chance] if (chance := format_job_deadline(job)) else []
@@ -214,7 +215,7 @@ def _format_observed(job: Assignment, whole: str, interval: str) -> str:
         return f"{observed} each (observed), {whole}"
     if job.spot_share > 0:
         return f"{observed} observed, on spot {whole}"
-    return f"{observed} for the whole job, observed {interval}"
+    return f"likely {observed} for the whole job, observed {interval}"
 
 
 def format_job_deadline(job: Assignment) -> str:

@@ -98,7 +98,10 @@ def _deadline(found: Simulation) -> list[str]:
     """Return the mean hours, those of the plan, and the deadline if all jobs have the same."""
     if found.hours is None or found.predicted is None:
         return []
-    text = f"{words.hours(found.hours.mean)} on average (plan: {words.hours(found.predicted.hours)})"
+    planned = words.likely(found.predicted.hours)
+    if found.plan.hours is not None:
+        planned += f", {words.by(found.plan.hours.at_confidence)}"
+    text = f"{words.hours(found.hours.mean)} on average (plan: {planned})"
     deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
     return [text + (f"; deadline {words.plain_number(deadlines.pop())} h" if len(deadlines) == 1 else "")]
 
@@ -148,7 +151,7 @@ def _policies(policies: dict[str, PolicyFigures]) -> list[str]:
 
 def _jobs(jobs: Sequence[JobReplays]) -> list[str]:
     """Return a row per job."""
-    lines = [f"  {'job':<{NAME}}{'cost':>11}{'plan':>11}{'hours':>8}{'plan':>8}{'in time':>9}{'spot':>8}"]
+    lines = [f"  {'job':<{NAME}}{'cost':>11}{'plan':>11}{'hours':>8}{'likely':>8}{'in time':>9}{'spot':>8}"]
     for job in jobs:
         if job.cost_usd is None or job.hours is None:
             continue

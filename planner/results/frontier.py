@@ -163,7 +163,7 @@ class Frontier(Part):
         from planner.results.report.curve import Breakpoint
         from planner.results.report.sketch import frontier_sketch
 
-        header = ("hours", "expected hours", "cost", "plan", "change", "knee")
+        header = ("by", "likely", "cost", "plan", "change", "knee")
         rows = [
             (
                 f"{point.hours:.1f}",

@@ -281,8 +281,12 @@ class Plan(Part):
     def _repr_html_(self) -> str:
         """Return a picture, and jobs and bill as tables, for notebooks."""
         cost, hours = self.cost_usd, self.hours
-        figures = f", ${cost.expected:,.2f}, {hours.expected:.1f} h" if cost and hours else ""
-        header = ("job", "machines", "provider", "method", "spot share", "hours", "cost")
+        figures = (
+            f", ${cost.expected:,.2f}, likely {hours.expected:.1f} h, by {hours.at_confidence:.1f} h"
+            if cost and hours
+            else ""
+        )
+        header = ("job", "machines", "provider", "method", "spot share", "likely", "by", "cost")
         rows = [
             (
                 job.name,
@@ -290,7 +294,8 @@ class Plan(Part):
                 job.provider,
                 f"{job.techniques.method}, {job.techniques.weight_bits} bit",
                 f"{job.spot_share:.0%}",
-                f"{job.hours.expected:.1f}",
+                f"{job.hours.expected:.1f} h",
+                f"{job.hours.at_confidence:.1f} h",
                 f"${job.cost_usd:,.2f}",
             )
             for job in self.jobs

@@ -274,8 +274,8 @@ function moveTo(hours, isExact) {
   const best = readCurve(parseFloat(text), !isExact);
   if (!axis) return;
   if (best) {
-    const finish = best.e !== undefined ? [["expected finish", time(best.e), ""]] : [];
-    showTiles([["expected cost", money(best.u), "read off the curve"], ...finish, ["ends by", time(best.h), "at the confidence"]], true);
+    const finish = best.e !== undefined ? [["likely finish", time(best.e), ""]] : [];
+    showTiles([["expected cost", money(best.u), "read off the curve"], ...finish, ["ends by", time(best.h), "at the confidence asked for"]], true);
     const jobs = curve.found.plans[best.plan].jobs;
     if (jobs.length === 1) byId("headline").textContent = jobs[0].facts[0][1] + ", " + money(best.u);
   }

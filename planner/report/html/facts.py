@@ -33,9 +33,7 @@ def headline(plan: Plan) -> str:
         return "; ".join(fleet.headline(one).partition(": ")[2] for one in plan.services)
     if not plan.jobs or plan.cost_usd is None or plan.hours is None:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
-    figures = (
-        f"{words.hours(plan.hours.expected)}, {words.usd(plan.cost_usd.expected)}, {parts.format_optimality(plan)}"
-    )
+    figures = f"{words.likely_and_by(plan.hours)}, {words.usd(plan.cost_usd.expected)}, {parts.format_optimality(plan)}"
     if len(plan.jobs) > 1:
         return f"{len(plan.jobs)} jobs, {figures}"
     job = plan.jobs[0]
@@ -54,11 +52,8 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     cost, hours = plan.cost_usd, plan.hours
     found = [
         ("expected cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)} with 80 % probability"),
-        (
-            "expected finish",
-            words.hours(hours.expected),
-            f"{words.between(hours.low, hours.high)} with 80 % probability",
-        ),
+        ("likely finish", words.hours(hours.expected), f"{words.between(hours.low, hours.high)} with 80 % probability"),
+        ("ends by", words.hours(hours.at_confidence), "at the confidence asked for"),
     ]
     chances = [job for job in plan.jobs if job.deadline_probability is not None and job.deadline_hours is not None]
     if chances:
