@@ -171,7 +171,7 @@ def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str
     reasons = []
     for one, other, words in (
         (price_x, price, f"an hour costs ${price_x:,.2f} against ${price:,.2f}"),
-        (hours_x, hours, f"it takes {_format_duration(hours_x)} against {_format_duration(hours)}"),
+        (hours_x, hours, f"it likely takes {_format_duration(hours_x)} against {_format_duration(hours)}"),
     ):
         if words.startswith("an hour") and not (gpus and gpus_x):
             continue  # a service charges for tokens and runs, whatever their hours

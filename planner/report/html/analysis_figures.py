@@ -106,9 +106,8 @@ def _options(options: Sequence[Option], is_chosen: Callable[[Option], bool]) -> 
             "about: rests on priors" if one.prior else "" if one.allowed else "excluded by the scenario"
         )
         mark = " (prior)" if one.prior else "" if one.allowed else " (excluded)"
-        bar = Ranged(
-            f"{name}{mark}", one.cost_usd or 0.0, f"{cost}, likely {took}" if took else cost, is_chosen=is_chosen(one)
-        )
+        figures = f"{cost}, likely {took}" if took else cost
+        bar = Ranged(f"{name}{mark}", one.cost_usd or 0.0, figures, is_chosen=is_chosen(one))
         rows.append((bar, (name, machines, took, cost, words.sanitise(remark))))
     return rows
 
