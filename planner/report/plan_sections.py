@@ -194,11 +194,11 @@ def time(job: Assignment) -> list[str]:
         first = "start" if job.gpus else "upload"
         stages = {**before, first: job.start_hours, **training, **job.stage_hours}
         steps = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
-        lines = (
-            [", ".join([*steps, whole])] if len(steps) < 3 else [*words.join_parts(steps, ", ", line_room(), 2), whole]
-        )
+        one_line = ", ".join([*steps, whole])
+        fits = len(steps) < 3 and len(one_line) <= line_room()
+        lines = [one_line] if fits else [*words.join_parts(steps, ", ", line_room(), 2), whole]
     else:
-        lines = [_format_observed(job, whole, f"{interval}, {late}")]
+        lines = words.wrap_lines(_format_observed(job, whole, f"{interval}, {late}"), line_room(), 2)
     if job.lead_hours:
         lines.append(f"starts when the machine is there, at hour {words.plain_number(job.lead_hours)}")
     lines += [chance] if (chance := format_job_deadline(job)) else []

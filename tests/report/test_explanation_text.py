@@ -63,8 +63,8 @@ WHY: dict[str, Any] = {
 }  # fmt: skip
 
 WHY_TEXT = """\
-gpu=RTX4090,method=full: feasible: $23.77, likely 7.9 h against $3.08, likely 9.5
-h: 7.7x the cost
+gpu=RTX4090,method=full: feasible: $23.77, likely 7.9 h against $3.08, likely
+9.5 h: 7.7x the cost
   Plan     8 x RTX4090 at vast, full training
   Because  an hour costs $2.99 against $0.33 (9.2 x)"""
 
@@ -167,17 +167,17 @@ def test_time_comes_first_where_it_counts() -> None:
         "worth": "gpu", "limit": "limits.max_gpus", "from": 4.0, "to": 8.0, "plan": "8 x H200", "cost_usd": 5.86,
         "hours": 0.3, "delta_usd": -1.09, "delta_hours": -0.048, "gain": 0.06,
     }  # fmt: skip
-    assert "max gpus 4 -> 8: 3 min earlier, $1.09 less" in told(objective="time", next_steps=[step])
+    assert "max gpus 4 -> 8: likely 3 min earlier, $1.09 less" in told(objective="time", next_steps=[step])
     dearer = {**step, "delta_usd": 1.0, "delta_hours": 0.0}
     text = " ".join(told(objective="time", next_steps=[dearer]).split())
-    assert "4 min earlier at the requested confidence, $1.00 more" in text
+    assert "4 min earlier at the confidence asked for, $1.00 more" in text
 
 
 def test_dollars_that_are_not_computed_are_not_called_the_same() -> None:
     """A timetable with the objective time says by how much earlier it ends without a limit, and nothing of cost."""
     bind = {"limit": "limits.max_gpus", "current": 8, "saving": 0.04, "saving_usd": None, "saving_hours": 0.04}
     text = told(objective="time", binding=[bind])
-    assert "max gpus 8: without it 2 min earlier\n" in text
+    assert "max gpus 8: without it likely 2 min earlier\n" in text
     small = {**bind, "saving": 0.01, "saving_hours": 0.01}
     assert "without it less than 1 min earlier" in told(objective="time", binding=[small])
 

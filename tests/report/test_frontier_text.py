@@ -28,14 +28,13 @@ tokens: $212.40 by 0.61 h down to $70.81 by 61.0 h
   knee at $97.50 by 14.2 h: each hour up to here saves $8.39 on average, those
     after it at most $0.57 on average
 
-   by  likely    cost  plan                                    change
- 0.61*   0.55 $212.40  8 x H100-80GB, lambda, LoRA
- 11.0     9.9 $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other GPU
- 14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other GPU,
-                                                               4 GPUs instead of
-                                                               8
- 61.0    54.9  $70.81  2 x RTX4090, vast, QLoRA                other GPU, 2 GPUs
-                                                               instead of 4
+  by  likely    cost  plan                                    change
+0.61*   0.55 $212.40  8 x H100-80GB, lambda, LoRA
+11.0     9.9 $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other GPU
+14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other GPU, 4
+                                                              GPUs instead of 8
+61.0    54.9  $70.81  2 x RTX4090, vast, QLoRA                other GPU, 2 GPUs
+                                                              instead of 4
   * more than half of the hours are machine start
 
   by: holds with 90 % confidence; likely and cost are best estimates
@@ -159,8 +158,8 @@ def test_spot_only_points_are_marked_and_their_hours_are_not_promised() -> None:
     found = make_frontier(points=points, segments=(), knee=None)
     shown = render_frontier(found)
     assert shown.splitlines()[0].endswith("$70.81 by 61.0 h (spot only)")
-    assert "\n 61.0~ " in shown and "11.0~" not in shown
-    assert "hold with 90 % confidence, except those marked ~ (spot only" in shown
+    assert "\n61.0~ " in shown and "11.0~" not in shown
+    assert "holds with 90 % confidence, except those marked ~ (spot only" in shown
     assert "(spot only, " in shown and "(spot only, " not in render_frontier(make_frontier())
     assert "61.0 h $70.81~" in render_frontier(
         make_frontier(points=points, knee=None, by="gpu", curves=(Curve(label="RTX4090", points=points),))

@@ -364,7 +364,7 @@ def test_a_tornado_of_hours_has_bars_of_hours_and_dollars_beside_them() -> None:
     still = Endpoint(value="5", settings=(), status="optimal", cost_usd=2.82, hours=21.42)
     bar = Bar(what="budget", path="b", base="4", up=still, effect_usd=0.82, effect_hours=1.98, **moves)
     lines = fits(render_tornado(Tornado(scenario="s", settings=(), by=0.2, base=BEFORE, bars=(bar,), better="sooner")))
-    assert lines[0] == "s: 21.4 h, $2.82; largest effect: budget, moved by 20 %"
+    assert lines[0] == "s: likely 21.4 h, $2.82; largest effect: budget, moved by 20 %"
     assert lines[2].split() == ["h", "-20", "%", "h", "+20", "%", "$", "-20", "%", "$", "+20", "%", "earlier", "later"]
     assert re.match(r"budget 4 +\+1\.98 +0\.00 +-0\.82 +0\.00 +\|-{8}$", lines[3])
 
