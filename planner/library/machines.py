@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
@@ -77,6 +78,36 @@ def is_known_provider(name: str) -> bool:
 def provider_name(written: str) -> str:
     """Return the name under which a provider's offers stand; one that is not known keeps its name."""
     return _read_providers(data_folder("models")).get(written.strip().casefold(), written.strip())
+
+
+class Unsold(NamedTuple):
+    """Why an instance type has no price on demand, and whether it can be had on spot."""
+
+    reason: str
+    sold_on_spot: bool
+
+
+@cache
+def _read_unsold(models: Path) -> tuple[tuple[str, tuple[str, ...], Unsold], ...]:
+    file = models / "machines" / "unsold.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    return tuple(
+        (
+            row["provider"],
+            tuple(name.casefold() for name in row["instances"]),
+            Unsold(row["reason"], row["sold_on_spot"]),
+        )
+        for row in rows
+    )
+
+
+def unsold_type(provider: str, instance: str) -> Unsold | None:
+    """Return why a provider does not sell an instance type on demand; None where nothing is known against it."""
+    owner, name = provider.casefold(), instance.casefold()
+    for seller, patterns, unsold in _read_unsold(data_folder("models")):
+        if seller == owner and any(fnmatchcase(name, pattern) for pattern in patterns):
+            return unsold
+    return None
 
 
 @cache

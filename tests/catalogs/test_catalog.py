@@ -313,3 +313,33 @@ def test_a_plain_file_needs_few_columns_and_has_the_same_traps(tmp_path: Path) -
         ("my-cloud", datetime.date(2026, 3, 1), "t.csv")
     }
     assert found.date_is_of_file
+
+
+def test_an_import_has_no_price_at_which_nobody_sells(tmp_path: Path) -> None:
+    """GCP sells a part of an H100 machine on spot alone; Azure and AWS have retired their V100 of 16 GB."""
+    reason = "a3-highgpu-1g: sold on spot and as flex-start only"
+    rows = [
+        gpuhunt_row("a3-highgpu-1g", "H100", "80.0", "11.0"),
+        gpuhunt_row("a3-highgpu-1g", "H100", "80.0", "5.5", "True"),
+        gpuhunt_row("a3-highgpu-8g", "H100", "80.0", "88.0"),
+    ]
+    found = read_catalog(str(write_gpuhunt(tmp_path, *rows)), "google", DAY)
+    prices = {offer.instance: (offer.usd_per_hour, offer.spot_usd_per_hour) for offer in found.offers}
+    assert prices == {"a3-highgpu-1g": (None, 5.5), "a3-highgpu-8g": (88.0, None)}
+    assert found.read.notes[f"{reason}, its price on demand is left out"] == 1
+    found = read_catalog(str(write_gpuhunt(tmp_path, rows[0], rows[2])), "gcp", DAY)
+    assert reasons(found) == {reason: (1, 2)}
+    retired = skypilot_row("p3.2xlarge", "V100", price="3.06", spot="0.9")
+    found = skypilot(tmp_path, retired, skypilot_row())
+    assert reasons(found) == {"p3.2xlarge: no longer in the list of instance types": (1, 2)}
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "provider,instance,gpu,gpus,usd_per_hour,spot_usd_per_hour\n"
+        "Azure,standard_nc6s_v3,V100-16GB,1,3.06,\n"
+        "GCE,a3-highgpu-2g,H100-80GB,2,22.0,30.0\n"  # dearer than the price that is none
+        "aws,p3dn.24xlarge,V100-32GB,8,31.0,\n"
+    )
+    found = read_catalog(str(path), date=DAY)
+    prices = {offer.instance: (offer.usd_per_hour, offer.spot_usd_per_hour) for offer in found.offers}
+    assert prices == {"a3-highgpu-2g": (None, 30.0), "p3dn.24xlarge": (31.0, None)}
+    assert reasons(found) == {"standard_nc6s_v3: retired on 2025-09-30": (1, 2)}
