@@ -11,6 +11,7 @@ from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -108,6 +109,38 @@ def unsold_type(provider: str, instance: str) -> Unsold | None:
         if seller == owner and any(fnmatchcase(name, pattern) for pattern in patterns):
             return unsold
     return None
+
+
+class Attached(NamedTuple):
+    """An accelerator that a price list names apart from its machine."""
+
+    gpu: str
+    usd_per_hour: float  # least price on demand of one in any region, 0 where it is not known
+    hosts: Mapping[int, Sequence[str]]  # names of machines by the number of accelerators
+    cores: Mapping[int, int]  # in place of names: virtual cores of an N1 machine
+    includes_host: bool  # whether its price is that of the whole machine
+
+
+@cache
+def _read_attached(models: Path) -> dict[tuple[str, str], Attached]:
+    file = models / "machines" / "attached.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    return {
+        (row["provider"], name.casefold()): Attached(
+            one.get("gpu", name),
+            one.get("usd_per_hour", 0.0),
+            {int(count): names for count, names in one.get("hosts", {}).items()},
+            {int(count): cores for count, cores in one.get("cores", {}).items()},
+            one.get("includes_host", False),
+        )
+        for row in rows
+        for name, one in row["accelerators"].items()
+    }
+
+
+def attached_accelerator(provider: str, name: str) -> Attached | None:
+    """Return which machines an accelerator is attached to, by its name in price lists; None where it is not known."""
+    return _read_attached(data_folder("models")).get((provider.casefold(), name.casefold()))
 
 
 @cache
