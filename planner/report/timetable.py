@@ -11,7 +11,7 @@ from planner.report.infeasible import limit_name
 from planner.report.inference.plan import engine_name
 from planner.report.notes import render_notes
 from planner.report.plan_alternatives import further_ways_of_all
-from planner.report.plan_sections import budget, format_optimality, format_place, price_text
+from planner.report.plan_sections import budget, format_optimality, format_place, old_prices, price_text
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
@@ -27,7 +27,8 @@ def render_timetable(plan: Plan) -> list[str]:
     figures = [f"{len(plan.jobs)} jobs" if len(plan.jobs) > 1 else "1 job"]
     figures += [f"last finish {_when(plan, plan.hours.at_confidence)}"] if plan.hours else []
     figures += [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
-    lines = [words.first_fitting(plan.scenario, ", ".join((*figures, format_optimality(plan)))), ""]
+    summary = words.first_fitting(plan.scenario, ", ".join((*figures, format_optimality(plan))))
+    lines = [summary, *old_prices(plan), ""]
     lines += _table(plan)
     lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
     lines += words.section("Reserved", [line for one in plan.reservations for line in _reserved(plan, one)])
