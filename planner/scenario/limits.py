@@ -151,7 +151,8 @@ class Limits(StrictModel):
     @property
     def today(self) -> datetime.date | None:
         """The day against which `max_price_age` counts where the scenario sets it; None: the day of the clock."""
-        return (self.__pydantic_private__ or {}).get("_today")
+        day: datetime.date | None = (self.__pydantic_private__ or {}).get("_today")
+        return day
 
     @property
     def caps_price_age(self) -> bool:

@@ -48,7 +48,8 @@ class Offer(Terms):
         """
         if self.dates:
             return self.dates.from_
-        return self.date or (self.__pydantic_private__ or {}).get("_day_of_source")
+        of_source: datetime.date | None = (self.__pydantic_private__ or {}).get("_day_of_source")
+        return self.date or of_source
 
     @property
     def last_date(self) -> datetime.date | None:
