@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
@@ -47,6 +48,8 @@ def audit(
     `asked_gap` is the relative gap at which the solver was allowed to stop.
     """
     tolerance = tolerance or Tolerance()
+    with suppress(ValueError):  # a day that is none is told with the figures that rest on it
+        scenario = scenario.on_day(datetime.date.fromisoformat(plan.as_of))
     found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
     found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
     if plan.services and plan.status not in _NO_PLAN:

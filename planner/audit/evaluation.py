@@ -113,7 +113,7 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
 def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
     """Return the fields that follow from job and offer by name."""
     job, offer = context.job, context.offer
-    date = offer.last_date
+    date = offer.first_date
     return {
         "architecture": context.architecture.name,
         **{name: getattr(offer, name) for name in ("provider", "instance", "tier")},

@@ -127,8 +127,8 @@ def _on_observed_stages(job: Job) -> list[str]:
 
 
 def age_in_days(offer: Offer, as_of: datetime.date) -> int | None:
-    """Return the days from the last day that the price can be of to `as_of`; None for an undated price."""
-    return (as_of - offer.last_date).days if offer.last_date else None
+    """Return the days from the first day that the price can be of to `as_of`; None where no day is known."""
+    return (as_of - offer.first_date).days if offer.first_date else None
 
 
 def _on_whole_runs(chosen: ChosenCandidate, observed: bool) -> list[str]:

@@ -22,7 +22,7 @@ from planner.loading.calendar import resolve_dates
 from planner.loading.choices import check_choices
 from planner.loading.defaults import MARKET, fill_names
 from planner.loading.inventories import read_inventory, shipped_purchases
-from planner.loading.inventory_file import validate_offers
+from planner.loading.inventory_file import mark_price_lag, validate_offers
 from planner.loading.load_table import resolve_load
 from planner.loading.name_resolution import (
     check_lengths,
@@ -123,6 +123,7 @@ def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
         faults.append(source.fault(touched, "the inventory cannot be changed here", "set it when the scenario is read"))
     from_files = scenario.offers[: len(scenario.offers) - len(scenario.offers_inline)]
     changed = _validate(data, Path(), source, from_files, faults)
+    changed = changed.on_day(scenario.limits.today)
     hand_on_labels(scenario.__dict__, changed.__dict__)
     return changed
 
@@ -173,7 +174,7 @@ def _validate(
         written = _drop_partial_offers(written, bool(from_files), source, faults)
         inline = validate_offers(resolve_offer_names(written, gpus, source, faults), source, faults)
         data = {**data, "offers": []}  # validated above
-    offers = from_files + inline
+    offers = mark_price_lag(from_files + inline)
     if offers and all(offer.is_cpu for offer in offers):
         faults.append(source.fault(("offers",) if written else ("inventory",), *NO_TRAINING_OFFER))
     for what in _oversizes(offers):

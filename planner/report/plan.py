@@ -71,7 +71,8 @@ def _single(plan: Plan) -> list[str]:
     headlines = _headlines(job, others.purchase_price(plan, job))
     texts = (f"{text}, {parts.format_optimality(plan)}" for text in headlines)
     summary = [
-        *_with_price_age(_summary_line(plan.scenario, *texts), plan),
+        _summary_line(plan.scenario, *texts),
+        *parts.old_prices(plan),
         *choices.answer(job.model),
         *others.lossy(job),
     ]
@@ -113,21 +114,6 @@ def _single(plan: Plan) -> list[str]:
     return [*summary, *first, *above, *costs, *second, *below, *remarks]
 
 
-OLD_PRICE_DAYS = 60
-"""Age from which on a price is told beside the figures that rest on it."""
-
-
-def _with_price_age(summary: str, plan: Plan) -> list[str]:
-    """Return the first line with the age of old prices, on a second line where it does not fit."""
-    if plan.price_age_days is None or plan.price_age_days <= OLD_PRICE_DAYS:
-        return [summary]
-    age = f"(prices {plan.price_age_days:,} days old)"
-    if len(summary) + len(age) < words.width():
-        return [f"{summary} {age}"]
-    indent = min(len(summary.partition(": ")[0]) + 2, words.width() - len(age))
-    return [summary, " " * indent + age]
-
-
 SHORT_NAME = 24
 """A name up to this length is never cut to show the place."""
 
@@ -149,7 +135,7 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
     rest = [*rest, parts.format_optimality(plan)]
     forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
-    lines = _with_price_age(_summary_line(plan.scenario, *forms), plan)
+    lines = [_summary_line(plan.scenario, *forms), *parts.old_prices(plan)]
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)

@@ -293,6 +293,17 @@ def commitment(job: Assignment) -> list[str]:
     return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", line_room(), 2)
 
 
+OLD_PRICE_DAYS = 60
+"""Age from which on that of a price is said below the first line."""
+
+
+def old_prices(plan: Plan) -> list[str]:
+    """Return the line that says how old the prices of a plan are and what renews them; none while they are new."""
+    if plan.price_age_days is None or plan.price_age_days <= OLD_PRICE_DAYS:
+        return []
+    return [f"  (prices {plan.price_age_days:,} days old) newer ones: planner prices update"]
+
+
 def prices(job: Assignment) -> list[str]:
     """Return the age and the source of the price."""
     return words.wrap_lines(price_text(job), line_room(), 4)

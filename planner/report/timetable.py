@@ -11,7 +11,7 @@ from planner.report.infeasible import limit_name
 from planner.report.inference.plan import engine_name
 from planner.report.notes import render_notes
 from planner.report.plan_alternatives import further_ways_of_all
-from planner.report.plan_sections import budget, format_optimality, format_place, price_text
+from planner.report.plan_sections import budget, format_optimality, format_place, old_prices, price_text
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
@@ -24,7 +24,7 @@ MAX_PAUSES_SHOWN = 4
 
 def render_timetable(plan: Plan) -> list[str]:
     """Return the summary, a row per job in order of start, reservations, idle machines and the baseline."""
-    lines = [words.first_fitting(plan.scenario, *_headlines(plan)), ""]
+    lines = [words.first_fitting(plan.scenario, *_headlines(plan)), *old_prices(plan), ""]
     lines += _table(plan)
     lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
     lines += words.section("Reserved", [line for one in plan.reservations for line in _reserved(plan, one)])

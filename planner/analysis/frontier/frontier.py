@@ -64,6 +64,7 @@ def frontier(
     status and its explanation.
     """
     started, options = perf_counter(), options or SolveOptions()
+    scenario = scenario.on_day(options.as_of)
     if any(isinstance(job, ServeJob) for job in scenario.jobs):
         from planner.analysis.frontier.together import frontier_of_jobs  # loads the modules of fleets
 

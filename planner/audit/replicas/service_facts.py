@@ -112,7 +112,7 @@ def totals_of_services(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> 
 def _age(service: Service, plan: Plan, offers: Mapping[str, Offer]) -> int | None:
     """Return the days of the oldest price of a service on the day of the plan."""
     day = datetime.date.fromisoformat(plan.as_of)
-    dates = [offers[one.offer].last_date for one in service.fleet.kinds if one.offer in offers]
+    dates = [offers[one.offer].first_date for one in service.fleet.kinds if one.offer in offers]
     return max(((day - one).days for one in dates if one), default=None)
 
 
