@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from planner.solving.prepare import PreparedScenario
 
 FEW_JOBS, FEWER_DEADLINES = 4, 9
-"""Of more jobs fewer deadlines are solved, at most: each may take up to `POINT_SECONDS`."""
+"""Of more jobs fewer deadlines are solved, at most: each may take up to `POINT_SECONDS`. On spot each takes seconds."""
 POINT_SECONDS = 10.0
 SAME_DEADLINE = 1e-9
 """Relative: a deadline at the hours of a plan is met by the plan."""
@@ -54,7 +54,8 @@ class TurnProgram(CommonDeadlines):
 
     def most_deadlines(self, points: int) -> int:
         """Return how many deadlines are solved where `points` are asked for."""
-        return points if len(self.scenario.jobs) <= FEW_JOBS else min(points, FEWER_DEADLINES)
+        on_spot = any(one.spot_usd_per_hour is not None for one in self.scenario.offers)
+        return points if len(self.scenario.jobs) <= FEW_JOBS and not on_spot else min(points, FEWER_DEADLINES)
 
     def fastest_hours(self) -> float | None:
         """Return the least hours in which all jobs can end; None where no plan keeps the limits."""
