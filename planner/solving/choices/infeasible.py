@@ -7,9 +7,10 @@ What is reported with it is the best alternative under the change, as `solve` de
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.scenario.choices.definite import open_jobs
@@ -17,7 +18,13 @@ from planner.solving.choices.alternatives import list_alternatives, tokens_at
 from planner.solving.choices.decision import decide_alone, given_tokens
 from planner.solving.choices.search import known_range, tokens_for_loss
 from planner.solving.infeasibility.diagnosis import MAX_RELAXATIONS, asks_no_less, elastic_solutions
-from planner.solving.infeasibility.relaxations import build_changes, build_relaxations, verify_relaxation
+from planner.solving.infeasibility.relaxations import (
+    STEP_OF,
+    LimitChange,
+    build_changes,
+    build_relaxations,
+    verify_relaxation,
+)
 from planner.solving.infeasibility.relaxed_candidates import relax_candidates
 from planner.solving.prepare import prepare
 from planner.solving.resolve import try_solve
@@ -29,7 +36,6 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import SolveOptions
     from planner.solving.choices.alternatives import Alternative
     from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
-    from planner.solving.infeasibility.relaxations import LimitChange
     from planner.solving.prepare import PreparedScenario
 
 POLICY_ROOM = 1.5
@@ -109,17 +115,27 @@ def _least(ways: Sequence[_Way]) -> list[LimitChange] | None:
     for way in ways[:MOST_VERIFIED]:
         if best is not None and way.solution.change > best[0] * POLICY_ROOM:
             break
-        try:
-            changes = build_changes(way.solution, way.elastic, way.prepared)
-            verified = verify_relaxation(way.prepared, changes) if changes else None
-        except ScenarioError:
-            continue
-        if verified is None:
-            continue
-        size = sum(map(_size, verified[1]))
-        if best is None or size < best[0]:
-            best = size, verified[1]
+        changes = build_changes(way.solution, way.elastic, way.prepared)
+        smaller = None if best is None else _step_smaller(best[1])
+        if smaller is not None and _size(smaller) < sum(map(_size, changes)):
+            changes = [smaller]  # one solve shows whether a policy needs so much less
+        verified = verify_relaxation(way.prepared, changes) if changes else None
+        if verified is not None and (best is None or sum(map(_size, verified[1])) < best[0]):
+            best = sum(map(_size, verified[1])), verified[1]
     return None if best is None else best[1]
+
+
+def _step_smaller(changes: Sequence[LimitChange]) -> LimitChange | None:
+    """Return a change of one amount, smaller by one step that can be typed; None where there is none."""
+    one = changes[0]
+    if len(changes) != 1 or isinstance(one.old, str) or isinstance(one.new, str):
+        return None
+    step = STEP_OF.get(one.limit.rpartition(".")[2], 1.0)
+    if abs(one.new - one.old) <= step:
+        return None
+    new = round(one.new - math.copysign(step, one.new - one.old), 2)
+    path, _, text = one.setting.partition("=")
+    return replace(one, new=new, setting=f"{path}={new:.10g}{'h' if text.endswith('h') else ''}")
 
 
 def _size(change: LimitChange) -> float:
