@@ -35,6 +35,7 @@ from planner.loading.name_resolution import (
 )
 from planner.loading.service_keys import check_service_keys
 from planner.records import record
+from planner.scenario.choices.definite import with_token_sigmas
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import MAX_OFFERS, NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data, split_trials
 from planner.scenario.zones.labels import hand_on_labels
@@ -116,7 +117,10 @@ def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
 
     Raises `ScenarioError`, also for other inventory files, because their folder is unknown here.
     """
-    data, origins, faults = override(scenario_data(scenario), set_)
+    data = scenario_data(scenario)
+    for job in data["jobs"]:
+        job.pop("token_sigma", None)
+    data, origins, faults = override(data, set_)
     source = Source(scenario.name, None, origins)
     touched = next((path for path in origins if path[0] == "inventory"), None)
     if touched:
@@ -125,7 +129,7 @@ def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
     changed = _validate(data, Path(), source, from_files, faults)
     changed = changed.on_day(scenario.limits.today)
     hand_on_labels(scenario.__dict__, changed.__dict__)
-    return changed
+    return with_token_sigmas(changed, scenario)
 
 
 def load_document(
