@@ -132,8 +132,13 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
 
 
 def _region(context: AuditContext) -> str:
-    """Return the offer's region, or in how many the same is offered: equal in all but date, source and notes."""
+    """Return the offer's region, or in how many the same is offered: equal in all but date, source and notes.
+
+    What is finite, a stock or hours that are paid for, is each region's own.
+    """
     mine, apart_from = context.offer, {"region", "date", "dates", "source", "notes"}
+    if mine.stock is not None or mine.committed_hours is not None:
+        return mine.region
     what = mine.model_dump(exclude=apart_from)
     kind = (mine.provider, mine.instance, mine.gpu)
     is_outdated = context.scenario.limits.is_outdated

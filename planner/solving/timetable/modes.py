@@ -14,6 +14,7 @@ from planner.formulation.dominance import find_undominated
 from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.timetable.problem import Mode
 from planner.records import record
+from planner.scenario.limits import max_run_hours
 from planner.solving.scoring import CandidateObjective
 from planner.solving.timetable.calendar import minutes_up, open_times
 from planner.solving.timetable.pauses import pause_cost, paused_modes
@@ -70,7 +71,10 @@ def job_modes(
 
 
 def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:
-    """Return the candidates within the time that a job has after its release, then with shorter guarantees on spot."""
+    """Return the candidates within the time that a job has after its release, then with shorter guarantees on spot.
+
+    Without a deadline that time is the longest run that the limits allow.
+    """
     job, candidates, limits = prepared.scenario.jobs[index], prepared.candidates[index], prepared.scenario.limits
     waiting = CandidateObjective.of(prepared.scenario).waiting_usd
 
@@ -78,10 +82,12 @@ def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandi
         shorter = replace(candidates, job=job.model_copy(update={"deadline_hours": hours}))
         return screen(shorter, prepared.market, limits, prepared.library, waiting_usd=waiting)
 
-    if job.deadline_hours is None:
-        return [prepared.screened[index]]
-    room = job.deadline_hours - job.release_hours
-    first = within(room) if job.release_hours else prepared.screened[index]
+    first = prepared.screened[index]
+    room = max_run_hours(job, limits)
+    if job.deadline_hours is not None:
+        left = job.deadline_hours - job.release_hours
+        first = within(left) if job.release_hours else first
+        room = min(room, left)
     if not first.spot:
         return [first]
     others = [within(room * part) for part in SHORTER_GUARANTEES]
