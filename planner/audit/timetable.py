@@ -188,16 +188,22 @@ def _reservation(
 
 
 def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], tolerance: Tolerance) -> Iterator[Broken]:
-    """Yield dollars per hour and dollars in a period above their limits; a job spends evenly while it runs."""
+    """Yield dollars per hour and dollars in a period above their limits.
+
+    What a job spends in a period is charged evenly over the whole minutes that the timetable gives to its run.
+    """
     cent = 0.01 * len(plan.jobs)  # each job's rate is rounded to a cent
     rate = peak(plan.jobs, usd_per_hour_of)
     yield from at_most("limits.max_usd_per_hour", scenario.limits.max_usd_per_hour, rate, cent)
-    last = max(end_hours(job) for job in plan.jobs)
+    given = [_whole_minutes(job.held_hours) for job in plan.jobs]
+    last = max(job.start_at_hours + hours for job, hours in zip(plan.jobs, given, strict=True))
     for number, budget in enumerate(scenario.limits.budgets):
         for start, end in budget.periods(last):
             spent = math.fsum(
-                usd_per_hour_of(job) * max(0.0, min(end, end_hours(job)) - max(start, job.start_at_hours))
-                for job in plan.jobs
+                job.cost_at_confidence
+                * max(0.0, min(end, job.start_at_hours + hours) - max(start, job.start_at_hours))
+                / hours
+                for job, hours in zip(plan.jobs, given, strict=True)
             )
             spent += math.fsum(one.usd for one in plan.reservations if start <= one.start_hours < end)
             what = f"limits.budgets.{number} from {start:g} to {end:g} h"
@@ -208,6 +214,11 @@ def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], toleranc
     for label, count in reserved.items():
         if label in offers:
             yield from at_most(f"reserved machines of {label}", offers[label].stock, count)
+
+
+def _whole_minutes(hours: float) -> float:
+    """Return hours rounded up to a whole minute, one at least."""
+    return max(1, math.ceil(hours / _MINUTE - 1e-6)) * _MINUTE
 
 
 def waited_hours(job: Assignment, scenario: Scenario) -> float:

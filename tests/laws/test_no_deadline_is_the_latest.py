@@ -77,7 +77,10 @@ LIMITS = sometimes(
 )
 
 
-def solved(jobs: list[dict[str, Any]], offers: list[dict[str, Any]], limits: dict[str, Any], **more: Any) -> Plan | None:
+Rows = list[dict[str, Any]]
+
+
+def solved(jobs: Rows, offers: Rows, limits: dict[str, Any], **more: Any) -> Plan | None:
     """The plan, proven; None where the scenario says itself what is wrong with it, or the time was too short."""
     named = [{**job, "name": "abc"[place], **more} for place, job in enumerate(jobs)]
     sold = [{**one, "provider": f"p{place}"} for place, one in enumerate(offers)]
@@ -105,9 +108,7 @@ NIGHTS = {**OWN, "stock": 1, "available": nightly(0, 10, 24)}
 @example(TEN[:2], [RENTED], {"budgets": [{"from": "0h", "to": "200h", "usd": 1}]})  # what is spent waits for its end
 @example(TEN[:2], [{**RENTED, **SPOT, "stock": 1}], {})
 @given(st.lists(JOBS, min_size=2, max_size=3), st.lists(MACHINES, min_size=1, max_size=2), LIMITS)
-def test_no_deadline_costs_no_more_than_a_very_late_one(
-    jobs: list[dict[str, Any]], offers: list[dict[str, Any]], limits: dict[str, Any]
-) -> None:
+def test_no_deadline_costs_no_more_than_a_very_late_one(jobs: Rows, offers: Rows, limits: dict[str, Any]) -> None:
     """Every plan keeps its audit too, or `solve` would have raised."""
     free, late = solved(jobs, offers, limits), solved(jobs, offers, limits, deadline=VERY_LATE)
     if free is None or late is None or late.status == "infeasible":

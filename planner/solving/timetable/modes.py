@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from planner.solving.prepare import PreparedScenario
     from planner.solving.timetable.shared import SharedThings
 
+MOMENT_HOURS = 1e-6
+"""A run is never shorter: what it spends per hour stays a number."""
 SHORTER_GUARANTEES = (0.5, 0.25)
 """Parts of the time that a job has for which policies on spot are made too: a shorter one leaves room for others."""
 
@@ -174,7 +176,8 @@ def _modes_of_row(
 def _mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shared: SharedThings) -> Mode:
     """Return a row at a spot share as a mode that may start at any time."""
     place, provider, gpus = int(one.offer[0]), int(one.provider[0]), int(one.gpus[0])
-    minutes = max(1, minutes_up(float(one.late_hours(share)[0])))
+    late_hours = float(one.late_hours(share)[0])
+    minutes = max(1, minutes_up(late_hours))
     late_usd = max(0.0, float(one.late_cost_usd(share)[0]))
     value = prepared.scenario.value_of_time_usd_per_hour * float(one.hours(share)[0])
     usd = float(one.cost_usd(share)[0]) + float(one.penalty_usd[0]) + value
@@ -184,7 +187,7 @@ def _mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shar
     if provider in shared.quota and gpus:
         needs.append((shared.quota[provider], gpus))
     if shared.rate is not None and late_usd:
-        needs.append((shared.rate, math.ceil(100 * late_usd / (minutes / 60) - 1e-6)))
+        needs.append((shared.rate, math.ceil(100 * late_usd / max(late_hours, MOMENT_HOURS) - 1e-6)))
     if place in shared.stock:
         needs.append((shared.stock[place], max(1, int(one.instances[0]))))
     uses = []
