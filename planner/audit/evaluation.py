@@ -99,10 +99,8 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     reported = figures.report(context, physics.work)
     if isinstance(physics, RecomputedPhysics) and run is None:
         alone = replace(context, plan=context.plan.model_copy(update={"pauses": ()}))
-        without_pauses = lines if policy or not context.plan.pauses else recompute_bill(alone, stages, paid, policy)
-        vram = physics.reported["vram_gib"]
-        fallback = _fallback(context, physics, reported["training_hours"], totals[0], without_pauses)
-        physics.reported["vram_gib"] = vram.model_copy(update={"fallback": fallback})
+        run_lines = recompute_bill(alone, stages, paid, policy) if context.plan.pauses else lines
+        _add_fallback(context, physics, reported["training_hours"], totals[0], run_lines)
     assignment = Assignment(
         **_named(context, as_of),
         **reported,
@@ -127,22 +125,22 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     return Evaluation(assignment, may_use_spot, may_follow, late_outside + late_run, late_all * machine.instances)
 
 
-def _fallback(
+def _add_fallback(
     context: AuditContext, physics: RecomputedPhysics, training: float, hours: float, lines: tuple[BillItem, ...]
-) -> Fallback | None:
-    """Return what a run that is out of memory changes: what costs least time; training takes that much longer.
+) -> None:
+    """Add what a run that is out of memory changes: what costs least time; training takes that much longer.
 
-    Of changes that cost equally little the one that the plan names counts.
+    Of changes that cost equally little the one that the plan names counts. `lines`: the bill without pauses.
     """
     smaller, named = recompute_smaller_runs(context, physics), context.plan.vram_gib.fallback
     if not smaller:
-        return None
+        return
     least = min(one.slowdown for one in smaller)
     equal = [one for one in smaller if one.slowdown <= least * (1 + _EQUAL_SLOWDOWN)]
     best = next((one for one in equal if named is not None and one.change == named.change), equal[0])
     longer = training * max(best.slowdown - 1, 0.0)
     run_usd = math.fsum(line.usd for line in lines if line.item not in FIXED)
-    return Fallback(
+    fallback = Fallback(
         change=best.change,
         micro_batch=best.batch[0],
         accumulation_steps=best.batch[1],
@@ -151,6 +149,7 @@ def _fallback(
         hours=longer,
         usd=longer * run_usd / hours,
     )
+    physics.reported["vram_gib"] = physics.reported["vram_gib"].model_copy(update={"fallback": fallback})
 
 
 def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:

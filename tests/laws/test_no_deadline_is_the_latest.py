@@ -125,3 +125,11 @@ def test_own_machines_of_two_regions_have_a_stock_each() -> None:
     found = solve(read({"name": "s", "jobs": two, "offers": pair}), OPTIONS, library())
     assert [job.start_at_hours for job in found.jobs] == [0.0, 0.0]
     assert {job.region for job in found.jobs} == {"home", "office"}
+
+
+def test_a_service_with_windows_needs_no_pauses() -> None:
+    """It is open by day, trains in the first window, and has no machine that could pause."""
+    service = {"architectures": ["tinyllama-1.1b"], "method": "full", "usd_per_million_tokens": 0.05}
+    sold = {"provider": "s", "managed": service, "available": nightly(0, 11, 24)}
+    found = solve(read({"name": "s", "jobs": [JOB], "offers": [sold, RENTED]}), OPTIONS, library())
+    assert found.status == "optimal"

@@ -94,6 +94,8 @@ def _most_minutes(prepared: PreparedScenario, index: int) -> int:
     most = float(hours.max(initial=0.0))
     for row in np.flatnonzero([bool(prepared.market.offers[place].available) for place in table.offer]).tolist():
         uncut = int(screened.rows[row])
+        if candidates.is_managed_service[uncut]:  # which cannot pause
+            continue
         pause = candidates.resume_hours(uncut) * float(candidates.hours.late[uncut])
         for window in prepared.market.offers[int(table.offer[row])].available:
             left = window.to_hours - window.from_hours - pause
