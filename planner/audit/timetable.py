@@ -230,14 +230,16 @@ def waited_hours(job: Assignment, scenario: Scenario) -> float:
 def idle_hours(plan: Plan, scenario: Scenario) -> dict[str, float]:
     """Return the hours of own machines until the last end in which no job runs; nothing without a timetable.
 
-    Machines that may be bought have none: they are not there before the plan.
+    Machines that may be bought, or that the limits forbid, have none.
     """
     if not plan.is_timetable:
         return {}
     last = max(end_hours(job) for job in plan.jobs)
     found = {}
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
-        if offer.own is not None and offer.buy is None and offer.stock is not None:
+        if offer.own is None or offer.buy is not None or not scenario.limits.permits(offer):
+            continue
+        if offer.stock is not None:
             users = [job for job in plan.jobs if job.offer == label]
             busy = math.fsum(machines_of(job) * job.held_hours for job in users)
             found[label] = max(0.0, offer.stock * _open_hours(offer, last) - busy)

@@ -133,3 +133,13 @@ def test_a_service_with_windows_needs_no_pauses() -> None:
     sold = {"provider": "s", "managed": service, "available": nightly(0, 11, 24)}
     found = solve(read({"name": "s", "jobs": [JOB], "offers": [sold, RENTED]}), OPTIONS, library())
     assert found.status == "optimal"
+
+
+def test_only_own_machines_that_may_be_used_stand_idle() -> None:
+    """Neither one that the limits forbid nor one that would be bought."""
+    home, office = ({**OWN, "provider": "lab", "region": where, "stock": 1} for where in ("home", "office"))
+    bought = {"provider": "shop", "gpu": "A100-80GB", "gpus": 1, "stock": 1, "buy": BUY}
+    two = [{**job_of(**of_hours(20)), "name": name} for name in "ab"]
+    asked = {"name": "s", "jobs": two, "offers": [home, office, bought], "limits": {"regions": {"forbid": ["office"]}}}
+    found = solve(read({**asked, "horizon": {"months": 36, "hours_per_month": 200}}), OPTIONS, library())
+    assert set(found.idle_hours) == {"lab/home/1x-a100-80gb"}
