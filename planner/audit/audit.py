@@ -12,6 +12,8 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.audit.context import resolve_assignment
 from planner.audit.evaluation import evaluate
@@ -115,7 +117,8 @@ def _audit_job(
     name = assignment.name
     try:
         found += [Violation(name, *broken) for broken in choices_of_job(context)]
-        evaluation = evaluate(context, datetime.date.fromisoformat(plan.as_of))
+        with np.errstate(divide="ignore", invalid="ignore"):  # a plan of no GPUs or of no seconds per step
+            evaluation = evaluate(context, datetime.date.fromisoformat(plan.as_of))
         found += compare(name, "", evaluation.assignment, assignment, tolerance)
         found += [Violation(name, *broken) for broken in figures_of_job(context, evaluation, tolerance)]
         return found, evaluation.late_machine_hours

@@ -72,7 +72,7 @@ def enumerate_configurations(
             pieces += more
         misses += missing
     ways = concatenate_configurations(pieces)
-    ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factors(ways, library))
+    ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factors(ways, shape.sequence, library))
     return JobConfigurations(
         shape, tuple(machines), apply_observed_hours(ways, job, shape), tuple(misses), rejected, learned, grid.known
     )
