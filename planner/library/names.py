@@ -12,7 +12,7 @@ _SIZE = re.compile(r"\d+(\.\d+)?[bm]\d*")
 """A word that says how large a model is: 7b, 1.5b, 135m, 7b1."""
 _SAME_SHAPE = re.compile(
     r"instruct|chat|base|it|pt|hf|coder|code|math|thinking|deduped|meta|preview|sft|dpo|orpo|unsloth|bnb|dynamic|"
-    r"gptq|awq|gguf|fp8|bf16|fp16|int[48]|[48]bit|v\d[\d.]*|\d+[km]|\d{4}"
+    r"gptq|awq|gguf|fp8|bf16|fp16|int[48]|[48]bit|mxfp4|nvfp4|fp4|nf4|exl2|w[48]a(8|16)|quantized|v\d[\d.]*|\d+[km]|\d{4}"
 )
 """A word of a repository's name that leaves the dimensions as they are."""
 _OTHER_SHAPE = frozenset(

@@ -52,6 +52,7 @@ def render_estimate(estimate: Estimate) -> str:
     """Return the text without a final newline."""
     lines = [
         _summary(estimate),
+        *words.second_lines(estimate.conversion),
         "",
         *words.section("Train", _train(estimate)),
         *words.section("Memory", _memory(estimate)),

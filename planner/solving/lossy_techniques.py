@@ -63,6 +63,8 @@ def find_lossy(prepared: PreparedScenario, job: int, recipe: Recipe) -> tuple[Lo
     """
     candidates = prepared.candidates[job]
     asked, kinds = candidates.job.techniques, _kinds(candidates.job)
+    if getattr(recipe, "released", False):
+        kinds = tuple(one for one in kinds if one.key != "weight_bits")
     chosen = [one for one in kinds if one.uses(recipe) and len(getattr(asked, one.key, None) or ()) != 1]
     if not chosen or recipe.precision == "managed":
         return ()

@@ -12,6 +12,7 @@ from planner.configurations.replicas.capacity import latency_at_use
 from planner.configurations.replicas.evidence import ROUGH_BATCHES, prior_parts
 from planner.decode.notes import age_in_days
 from planner.formulation.fleet.problem import cycle_of, uses
+from planner.library.releases import hosted_name
 from planner.results.inference import ApiPrice
 from planner.results.serving.fleet import Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
 from planner.solving.fleet.served import served_on_average
@@ -201,7 +202,7 @@ def _api(job: ServeJob, market: Market, usd: float, requests: float, standing: f
     work, found = job.work, []
     for label, offer in zip(market.labels, market.offers, strict=True):
         one = offer.managed
-        if one is None or not one.answers or job.architecture not in one.architectures:
+        if one is None or not one.answers or hosted_name(job.architecture) not in one.architectures:
             continue
         each_in, each_out = one.usd_per_million_input_tokens or 0.0, one.usd_per_million_output_tokens or 0.0
         each = (each_in * work.total_input_tokens + each_out * work.total_output_tokens) / MEGA / work.total_requests
