@@ -39,4 +39,7 @@ class ServeJob(InferenceJob):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
+        filled = self.latency.filled(self.load)
+        if filled is not self.latency:
+            object.__setattr__(self, "latency", filled)
         return self
