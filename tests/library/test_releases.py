@@ -38,12 +38,11 @@ LLAMA = {
 def test_the_suffix_of_a_repository_says_its_format(repository: str, name: str, published: tuple[str, ...]) -> None:
     """The name is understood again, and the model has the dimensions of its base and the format of the suffix."""
     assert NAMES.canonical(repository) == NAMES.canonical(name) == name
-    library = read_library([name])
-    card = library.architecture(repository)
+    (card,) = read_library([repository]).architectures.values()
     assert (card.name, card.published) == (name, published)
     base = read_library().architecture(hosted_name(name))
     assert (card.layers, card.parameters) == (base.layers, base.parameters)
-    assert read_library().architecture(repository).published == published  # also where only the base was read
+    assert read_library().architecture(repository).published == published  # also where the base was read
 
 
 def test_a_format_that_nothing_loads_is_refused() -> None:

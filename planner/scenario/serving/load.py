@@ -167,7 +167,8 @@ def _no_limit(value: Any) -> Any:
     return None if isinstance(value, str) and value.strip().casefold() in ("none", "no limit") else value
 
 
-def _without_default(schema: dict[str, Any]) -> None:
+def without_default(schema: dict[str, Any]) -> None:
+    """Take the default out of the JSON Schema of a field, where it stands for what depends on other fields."""
     schema.pop("default", None)
 
 
@@ -181,13 +182,13 @@ class Latency(StrictModel):
         default=LEFT_OUT,
         alias="ttft",
         description="Time to the first token; left out, 2 s and 0.5 s per 1,000 prompt tokens; none: no limit.",
-        json_schema_extra=_without_default,
+        json_schema_extra=without_default,
     )
     tpot_seconds: Limit = Field(
         default=LEFT_OUT,
         alias="tpot",
         description="Time per token after the first; left out, 200ms; none: no limit.",
-        json_schema_extra=_without_default,
+        json_schema_extra=without_default,
     )
     share: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.95, description="Share of the requests that each limit holds for."
