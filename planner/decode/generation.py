@@ -17,7 +17,7 @@ from planner.estimates.inference.decode import decode_step_seconds
 from planner.estimates.inference.latency import first_token_seconds, seconds_per_token
 from planner.estimates.inference.prefill import prefill_seconds
 from planner.estimates.inference.shares import time_shares
-from planner.library.releases import hosted_name
+from planner.library.names import hosted_name
 from planner.results.inference import ApiPrice, BulkGeneration
 from planner.results.plan_parts import Vram
 from planner.scenario.inference import InferenceJob

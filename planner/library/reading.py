@@ -15,12 +15,13 @@ from planner.documents.strict_yaml import Document, read_document, read_shipped
 from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
 from planner.library.machines import refused_chip
-from planner.library.names import find_architecture, find_gpu, split_count
-from planner.library.releases import (
-    as_release,
+from planner.library.names import (
+    find_architecture,
+    find_gpu,
     format_of_release,
     formats_in_name,
     release_name,
+    split_count,
     split_release,
     unusable_format,
 )
@@ -174,7 +175,7 @@ def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[
     split = split_release(card, frozenset(names.names)) if card not in names.names else None
     if split is not None:
         (base,) = _one_architecture(split[0], names, faults).values()
-        return {card: as_release(base, split[1])}
+        return {card: base.released_in(split[1])}
     path = names.folder / f"{card}.yaml"
     return _validated(path, read_shipped(path), Architecture, faults)
 

@@ -11,8 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, S
 
 from planner.library.chips import Chip
 from planner.library.inference.engines import read_engines
-from planner.library.names import find_architecture, find_gpu
-from planner.library.releases import as_release, formats_in_name, release_name, unusable_format
+from planner.library.names import (
+    GGUF,
+    find_architecture,
+    find_gpu,
+    format_of_release,
+    formats_in_name,
+    release_name,
+    unusable_format,
+)
 from planner.library.technique_rows import PEAK_KEYS, PeakKey
 from planner.library.techniques import TechniqueTable, read_techniques
 
@@ -183,6 +190,12 @@ class Architecture(Card):
     source: str = Field(min_length=1)
     notes: str = ""
 
+    def released_in(self, form: str) -> Self:
+        """Return the model of this base whose weights are published in one format: `qwen2.5-7b` in `awq`."""
+        formats = GGUF if form == GGUF[0] else (format_of_release(form),)
+        more = {"name": f"{self.name}-{form}", "aliases": (), "published": formats, "base": self.name}
+        return self.model_copy(update=more)
+
     @property
     def release_gb(self) -> float:
         """Size in GB of the checkpoint that is released: 63 for gpt-oss-120b in MXFP4, 234 in 16 bits."""
@@ -314,7 +327,7 @@ class Library(Card):
         if name_or_alias.casefold() in (label.casefold() for label in _labels(found)):
             return found
         name = release_name(found.name, found.published, formats)
-        return found if name == found.name else as_release(found, name.removeprefix(f"{found.name}-"))
+        return found if name == found.name else found.released_in(name.removeprefix(f"{found.name}-"))
 
     def gpu(self, name_or_alias: str) -> GpuSpec:
         """Return the GPU of that name, alias or other spelling, in any case; KeyError names what is known."""

@@ -15,7 +15,7 @@ from planner.estimates.inference.shares import time_shares
 from planner.estimates.memory.fit import fit_probability
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigmas, memory_spread, tail_of_68_percent
 from planner.library.inference.engines import read_engines
-from planner.library.releases import hosted_name
+from planner.library.names import hosted_name
 from planner.records import record
 from planner.results.inference import ApiPrice, BulkGeneration
 from planner.results.plan_parts import Vram

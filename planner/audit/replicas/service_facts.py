@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.audit.replicas.fleet_kind import equal
-from planner.library.releases import hosted_name
+from planner.library.names import hosted_name
 from planner.units import MEGA
 
 if TYPE_CHECKING:

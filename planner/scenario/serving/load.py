@@ -217,7 +217,10 @@ class Latency(StrictModel):
         usual = {"ttft_seconds": min(first, MAX_LATENCY_SECONDS), "tpot_seconds": TOKEN_SECONDS}
         values = {name: getattr(self, name) for name in type(self).model_fields}
         values |= {name: usual[name] for name in usual if values[name] == LEFT_OUT}
-        return type(self).model_construct(_fields_set=set(self.model_fields_set), **values)
+        made = self.model_copy(update=values)
+        made.__pydantic_fields_set__.clear()
+        made.__pydantic_fields_set__.update(self.model_fields_set)
+        return made
 
 
 class ReplicaBounds(StrictModel):

@@ -13,7 +13,7 @@ from planner.configurations.replicas.capacity import latency_at_use
 from planner.configurations.replicas.evidence import ROUGH_BATCHES, prior_parts
 from planner.decode.notes import age_in_days
 from planner.formulation.fleet.problem import cycle_of, uses
-from planner.library.releases import hosted_name
+from planner.library.names import hosted_name
 from planner.results.inference import ApiPrice
 from planner.results.serving.differences import seconds_text
 from planner.results.serving.fleet import Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
