@@ -30,7 +30,7 @@ from planner.audit.physics import (
 from planner.audit.shipping.export import result_gb, sent_hours
 from planner.audit.shipping.reported import report_stages
 from planner.audit.stages import recompute_stages
-from planner.configurations.recipe import Recipe
+from planner.configurations.recipe import Recipe, weights_to_make
 from planner.estimates.billing import service_tokens_per_second
 from planner.estimates.uncertainty import Sigmas, confidence_factor
 from planner.records import record
@@ -164,6 +164,9 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
         "offer": context.plan.offer,
         "framework": "managed" if offer.is_managed else context.recipe.framework,
         "unit": "images" if context.architecture.image else "tokens",
+        "conversion": None
+        if offer.is_managed
+        else weights_to_make(job, context.recipe, context.architecture, context.gpu),
         "trials": job.trials.count,
         "runs_at_once": job.trials.at_once,
         "steps_before": getattr(job.work, "steps_before", 0),

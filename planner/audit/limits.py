@@ -124,7 +124,7 @@ def _techniques(context: AuditContext) -> Iterator[Broken]:
     yield from _host_memory(context)
     if plan.spot_share > 0 and not recipe.resumes and not context.observed:
         yield "spot_share", f"0: {recipe.framework} cannot go on with adapters from a checkpoint", plan.spot_share
-    reason = find_incompatibility(recipe, card, library)
+    reason = find_incompatibility(recipe, card, library, context.architecture)
     if reason is not None or recipe not in allowed:
         yield "recipe", "techniques that work together", reason
 

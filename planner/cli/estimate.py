@@ -99,7 +99,7 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
 
 
 INFERENCE_NAMES = {name.replace("-", "_") for name in INFERENCE}
-INFERENCE_ALSO = {"architecture", "gpu", "gpus", "weight_bits"}
+INFERENCE_ALSO = {"architecture", "gpu", "gpus", "instances", "weight_bits"}
 """Options that training and generation share."""
 
 

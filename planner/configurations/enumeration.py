@@ -96,10 +96,10 @@ def _grids_of(
 
 
 def _compatible_recipes(job: Job, group: Sequence[Machine], library: Library, rejected: Counter[str]) -> list[Recipe]:
-    card = GpuClass.of(library.gpu(group[0].gpu))
+    card, architecture = GpuClass.of(library.gpu(group[0].gpu)), library.architecture(job.architecture)
     working = []
     for recipe in enumerate_recipes(job, card, group[0].gpus > 1, library):
-        reason = find_incompatibility(recipe, card, library)
+        reason = find_incompatibility(recipe, card, library, architecture)
         if reason is None:
             working.append(recipe)
         else:

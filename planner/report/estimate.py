@@ -53,6 +53,7 @@ def render_estimate(estimate: Estimate) -> str:
     lines = [
         _summary(estimate),
         *parts.cut_lines([estimate.cut] if estimate.cut else []),
+        *words.second_lines(estimate.conversion),
         "",
         *words.section("Train", _train(estimate)),
         *words.section("Memory", _memory(estimate)),

@@ -240,6 +240,11 @@ def wrap_lines(text: str, width: int, most: int) -> list[str]:
     return [*lines[: most - 1], shorten(" ".join(lines[most - 1 :]), width)]
 
 
+def second_lines(text: str | None) -> list[str]:
+    """Return what stands right below the first line of an answer, indented, in at most two lines; none without text."""
+    return [f"  {line}" for line in wrap_lines(text, width() - 2, 2)] if text else []
+
+
 def wrap_all(texts: Iterable[str], width: int, most: int) -> list[str]:
     """Return every text in at most `most` lines."""
     return [line for text in texts for line in wrap_lines(text, width, most)]

@@ -74,6 +74,7 @@ def _single(plan: Plan) -> list[str]:
         _summary_line(plan.scenario, *texts),
         *parts.old_prices(plan),
         *choices.answer(job.model),
+        *others.conversion(job),
         *others.lossy(job),
     ]
     above = [
@@ -166,6 +167,7 @@ def _block(job: Assignment) -> list[str]:
     time = f"{words.between(job.hours.low, job.hours.high)}, {words.by(job.hours.at_confidence)}{chance}"
     lines = [
         *(words.shorten(line.strip(), line_room()) for line in choices.answer(job.model)),
+        *(words.wrap_lines(job.conversion, line_room(), 2) if job.conversion else []),
         *words.wrap_lines(parts.techniques(job, brief=True), line_room(), 1),
         *([words.shorten(made, line_room())] if (made := parts.batch(job)) else []),
         words.shorten(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), line_room()),

@@ -56,6 +56,11 @@ def lossy(job: Assignment) -> list[str]:
     )
 
 
+def conversion(job: Assignment) -> list[str]:
+    """Return what of the weights a user must make, or what frameworks make of the release: at most two lines."""
+    return words.second_lines(job.conversion)
+
+
 def quality(job: Assignment) -> list[str]:
     """Return what published work says of the quality of the techniques in use, in at most two lines."""
     return [line for note in job.quality[:2] for line in words.wrap_lines(note.text, line_room(), 1)]

@@ -79,6 +79,8 @@ class Estimate(Part):
     """Tokens at the micro-batch of this estimate; 0 if none fits, None if not requested."""
     remedies: tuple[Remedy, ...] = ()
     """Changes that make it fit; empty if it fits."""
+    conversion: str | None = None
+    """What of the weights a user must make, or what frameworks make of the release; None where they are taken as is."""
     assumed: tuple[str, ...] = ()
     """Settings that were not given."""
     notes: tuple[str, ...] = ()

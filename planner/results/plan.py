@@ -116,6 +116,8 @@ class Assignment(Part):
     price_source: str
     lossy: tuple[Deferred[LossyChoice], ...] = ()
     quality: tuple[Deferred[QualityNote], ...] = ()
+    conversion: str | None = None
+    """What of the weights a user must make, or what frameworks make of the release; None where they are taken as is."""
     ladder: tuple[Option, ...] = ()
     riskier: tuple[Option, ...] = ()
     """A plan that only the confidence of memory excludes, if it is cheaper; its note has the setting that admits it."""

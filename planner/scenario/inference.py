@@ -44,6 +44,7 @@ class InferenceRequest(BaseModel, defer_build=True):
     weight_format: Text | None = None
     kv_bits: int = 16
     gpus: Annotated[int, Field(ge=1, le=64)] = 1
+    instances: Annotated[int, Field(ge=1, le=64)] | None = None  # machines; None: of eight GPUs each
     concurrency: Count | None = None
     requests: Count | None = None
     usd_per_gpu_hour: NotNegative | None = None
@@ -118,7 +119,7 @@ class InferenceTechniques(Techniques):
     """What of an engine may be chosen; None is every value that makes sense."""
 
     engine: OneOrMany[Engine] | None = None  # None: engines with a pool that enough measurements stand behind
-    weight_bits: OneOrMany[Bits] = DEFAULT_WEIGHT_BITS
+    weight_bits: OneOrMany[Bits] = DEFAULT_WEIGHT_BITS  # where none are given, those of a quantised release
     weight_format: OneOrMany[WeightFormatName] | None = None
     kv_bits: OneOrMany[Bits] = (16,)
     tensor_parallel: FewIntegers | None = None

@@ -18,6 +18,7 @@ from planner.candidates.stage_placement import no_machine_fault
 from planner.configurations.latents import latent_faults
 from planner.configurations.lengths import length_faults
 from planner.configurations.observed.comparison import impossibility_reason
+from planner.configurations.recipe import training_faults
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.shared_limits import SharedLimits
 from planner.library.reading import read_library
@@ -148,7 +149,8 @@ def _check_requests(scenario: Scenario, market: Market, library: Library) -> Non
     for job in scenario.jobs:
         architecture = library.architecture(job.architecture)
         faults += latent_faults(job, architecture)
-        faults += () if isinstance(job, InferenceJob) else length_faults(job, architecture)
+        if not isinstance(job, InferenceJob):
+            faults += [*length_faults(job, architecture), *training_faults(job, architecture)]
     if any(isinstance(job, InferenceJob) or job.stages.answers_prompts for job in scenario.jobs):
         from planner.configurations.replicas.checks import generation_faults  # late: what only generation needs
 

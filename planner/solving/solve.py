@@ -42,6 +42,7 @@ from planner.solving.scoring import CandidateObjective
 from planner.solving.sharing import fits_side_by_side, may_take_turns
 
 if TYPE_CHECKING:
+    from planner.configurations.recipe import Recipe
     from planner.library.schema import Library
     from planner.solving.timetable.build import BuiltTimetable
 
@@ -251,7 +252,7 @@ def _assignment(
     return made.model_copy(
         update={
             "lossy": find_lossy(prepared, index, chosen.recipe),
-            "quality": _quality(made),
+            "quality": _quality(made, chosen.recipe),
             "ladder": (*best_by_method(prepared, index), *adapters_another_way(prepared, index)),
             "riskier": find_riskier(prepared, index, made.gpu, chosen_row, share),
             "frameworks": best_by_framework(prepared, index, made.gpu),
@@ -281,10 +282,17 @@ def _waiting_rooms(scenario: Scenario, solved: OptimisedChoice) -> tuple[float, 
     return max(room, 0.0) / jobs, max(late, 0.0) / jobs
 
 
-def _quality(job: Assignment) -> tuple[QualityNote, ...]:
-    """Return what is published of the quality that the techniques of a job reach."""
+def _quality(job: Assignment, recipe: Recipe) -> tuple[QualityNote, ...]:
+    """Return what is published of the quality that the techniques of a job reach.
+
+    Weights as they are released round nothing, and what is known of nf4 says nothing of other formats of 4 bits.
+    """
     values = vars(job.techniques)
-    facts = facts_on(read_techniques().in_use(values, job.techniques.accumulation_steps > 1), values)
+    in_use = set(read_techniques().in_use(values, job.techniques.accumulation_steps > 1))
+    released = getattr(recipe, "released", False)
+    other = job.inference is not None and job.inference.weight_format != "nf4"
+    in_use -= ({"four_bit"} if other or released else set()) | ({"eight_bit"} if released else set())
+    facts = facts_on(in_use, values)
     return tuple(QualityNote(text=fact.short, setting=fact.setting, source=fact.source) for fact in facts)
 
 

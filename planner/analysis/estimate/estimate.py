@@ -27,6 +27,7 @@ from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.uncertainty import display_factors
 from planner.estimates.work import PACKED_FILL
 from planner.library.names import split_count
+from planner.library.releases import training_conversion
 from planner.loading.arguments import resolve_cards
 from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
 from planner.scenario.configuration import WHERE, Configuration
@@ -138,6 +139,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         sigma=sigma,
         sigma_tail=tail,
         assumed=resolved.assumed,
+        conversion=training_conversion(resolved.architecture, recipe.weight_bits),
         notes=_notes(resolved, capacity, library),
         cut=_cut(resolved),
     )

@@ -90,6 +90,7 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
         ("Spot", parts.spot(job)),
         ("Memory risk", others.memory_risk(plan, job)),
         ("Term", parts.commitment(job)),
+        ("Weights", others.conversion(job)),
         ("Lossy", others.lossy(job)),
         ("Quality", others.quality(job)),
         ("Faster", others.faster(plan) if single else []),

@@ -56,8 +56,13 @@ def shared_lines(plan: Plan) -> list[str]:
 
 def _service(service: Service, plan: Plan) -> list[str]:
     alone = len(plan.services) == 1 and not plan.jobs  # else the lines above say how old the prices are
-    first = [*words.wrap_lines(headline(service), words.width(), 3), *(old_prices(plan) if alone else [])]
-    lines = [*first, *_cheaper_api(service.fleet), ""]
+    lines = [
+        *words.wrap_lines(headline(service), words.width(), 3),
+        *(old_prices(plan) if alone else []),
+        *_assumed(service),
+        *_cheaper_api(service.fleet),
+        "",
+    ]
     lines += [line for label, texts in sections(service, plan) for line in words.section(label, texts)]
     return [*lines, *render_notes(service.notes, MOST_NOTE_LINES)]
 
@@ -116,6 +121,11 @@ def both_headline(plan: Plan) -> str:
     services = "service" if len(plan.services) == 1 else f"{len(plan.services)} services"
     text = f"{words.usd(whole)}{budget}, of it {words.usd(services_usd(plan))} for the {services}"
     return f"{text}; {starts}" if starts else text
+
+
+def _assumed(service: Service) -> list[str]:
+    """Return what the scenario does not say and the plan rests on most."""
+    return [line for text in service.assumed for line in words.second_lines(text)]
 
 
 def _cheaper_api(fleet: Fleet) -> list[str]:
