@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,11 @@ from planner.exports.field_map import field_maps
 from planner.library.reading import read_library
 from planner.library.techniques import TECHNIQUE_FIELDS, read_techniques
 from planner.records import record
+from planner.units import GB
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.results.plan import Assignment, Plan
     from planner.scenario.job import Job
     from planner.scenario.scenario import Scenario
@@ -70,6 +74,7 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
         **_lora_parts(techniques["lora_targets"], card.family),
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or _repository(card.aliases),
+        "gathered_gb": math.ceil(_gathered_bytes(techniques, card.parameters) / GB),
         "output_dir": f"{CHECKPOINT_FOLDER}/{job.name}" if on_task else f"out/{job.name}",
         **environment_facts(job.gpu),
         **_dataset(wishes.dataset),
@@ -79,6 +84,16 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
     if facts["engine"] == "deepspeed":
         facts["deepspeed_config"] = field_maps()["deepspeed"].settings(facts)
     return facts
+
+
+def _gathered_bytes(techniques: Mapping[str, Any], parameters: float) -> float:
+    """Return the most bytes that one process holds while it saves sharded states as a whole.
+
+    Weights in the type that is trained, and after them two moments of AdamW in the same type, where all are trained.
+    """
+    full = techniques["method"] == "full"
+    bits = 32 if full and techniques["precision"] != "bf16" else 16
+    return parameters * bits / 8 * (2 if full else 1)
 
 
 def unknown_values(job: Assignment) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from string import Template
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
@@ -148,8 +149,8 @@ class FieldMap(Tool):
         yield from (("", f"{self.label}: {one.text}", ()) for one in self.refused if holds(one.when, facts))
 
     def remarks(self, facts: Facts) -> Iterator[str]:
-        """Yield what a reader of the file must know."""
-        yield from (one.text for one in self.notes if holds(one.when, facts))
+        """Yield what a reader of the file must know, each `$name` replaced by the fact."""
+        yield from (Template(one.text).substitute(facts) for one in self.notes if holds(one.when, facts))
 
 
 class Provider(Row):
