@@ -74,6 +74,7 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
         **_lora_parts(techniques["lora_targets"], card.family),
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or _repository(card.aliases),
+        "multi_gpu": "--multi_gpu" if job.gpus > 1 else "",
         "gathered_gb": math.ceil(_gathered_bytes(techniques, card.parameters) / GB),
         "output_dir": f"{CHECKPOINT_FOLDER}/{job.name}" if on_task else f"out/{job.name}",
         **environment_facts(job.gpu),

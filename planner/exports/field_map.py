@@ -89,18 +89,38 @@ class Tool(Row):
     file: str
 
 
+class Starter(Row):
+    """Commands that start any program of Python in the processes of a run; empty where there is one process alone."""
+
+    alone: str = ""
+    together: str = ""
+
+
+class Checkpoints(Row):
+    """What folders of checkpoints are called, and the file without which one is not complete."""
+
+    name: str = "checkpoint-*"
+    last: str = "trainer_state.json"
+
+
 class FieldMap(Tool):
     """The fields of a training tool. A value of a technique that `techniques` does not list cannot be expressed."""
 
     kind: Literal["trainer"]
     run: str = ""
-    """Command that runs the file on one machine."""
+    """Command that runs the file on one machine; `$resume` is where the option goes that names a checkpoint."""
     launch: str = ""
     """The same on every machine of several, with `NODE_RANK` and `HEAD_IP`; empty if it trains nothing itself."""
+    flags: str = ""
+    """Options of several machines, which the commands that start processes have in common; `$port` differs."""
+    starter: Starter = Starter()
     download: str = ""
     """Command that fetches the weights of the Hub, where the tool stores them otherwise than the Hub's own."""
     resume: str = ""
     """What to add to go on from the checkpoint in `LATEST`, if there is one."""
+    resumes: tuple[str, ...] = ("full", "lora")
+    """Methods whose checkpoints a run can go on from."""
+    checkpoints: Checkpoints = Checkpoints()
     format: Literal["yaml", "json", "python"] = "yaml"
     frameworks: tuple[str, ...]
     always: dict[str, Any] = Field(default_factory=dict)

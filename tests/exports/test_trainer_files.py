@@ -204,8 +204,8 @@ def test_the_result_of_a_sharded_run_is_whole(techniques: dict[str, Any]) -> Non
     for target in ("trl", "accelerate", "axolotl"):
         found = flat(settings(plan, target))
         assert found.get("final_state_dict_type", found.get("state_dict_type")) == "FULL_STATE_DICT", target
-    for name, plan in (("fsdp", changed(plan, framework="deepspeed")), ("zero2", solved("zero2"))):
-        zero = settings(changed(plan, {"framework": plan.jobs[0].framework}), "trl")["deepspeed"]["zero_optimization"]
+    for name, given in (("fsdp", changed(plan, framework="deepspeed")), ("zero2", solved("zero2"))):
+        zero = settings(changed(given, {"framework": given.jobs[0].framework}), "trl")["deepspeed"]["zero_optimization"]
         assert zero["stage"] < 3 or zero["stage3_gather_16bit_weights_on_model_save"], name
 
 
