@@ -21,6 +21,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else "'" if _NUMBER.fullmatch(text) else None
+    if not all(sign.isprintable() or sign in "\n\t" for sign in text):
+        style = '"'  # escapes what YAML 1.1 takes for the end of a line, and 1.2 for a sign
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -71,12 +71,8 @@ def environment_remark(gpu: str) -> str:
 
 def requirements(trainer: FieldMap, facts: Facts, gpu: str) -> str:
     """Return the file of packages, with the releases that the field maps were checked with, for the CUDA of the GPU."""
-    lines = [
-        comment([environment_remark(gpu)]).rstrip(),
-        *_index(image_of(gpu)),
-        *_torch(gpu),
-        *split_packages(trainer, facts)[0],
-    ]
+    about = comment([environment_remark(gpu)]).rstrip()
+    lines = [about, *_index(image_of(gpu)), *_torch(gpu), *split_packages(trainer, facts)[0]]
     return "".join(f"{one}\n" for one in lines)
 
 

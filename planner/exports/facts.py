@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.exports.environment import environment_facts
 from planner.exports.field_map import field_maps
+from planner.exports.machines import slug
 from planner.library.reading import read_library
 from planner.library.techniques import TECHNIQUE_FIELDS, read_techniques
 from planner.records import record
@@ -76,7 +77,7 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
         "model_id": wishes.model_id or _repository(card.aliases),
         "multi_gpu": "--multi_gpu" if job.gpus > 1 else "",
         "gathered_gb": math.ceil(_gathered_bytes(techniques, card.parameters) / GB),
-        "output_dir": f"{CHECKPOINT_FOLDER}/{job.name}" if on_task else f"out/{job.name}",
+        "output_dir": f"{CHECKPOINT_FOLDER if on_task else 'out'}/{_folder(job.name)}",
         **environment_facts(job.gpu),
         **_dataset(wishes.dataset),
         **_saving(job, asked),
@@ -85,6 +86,11 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
     if facts["engine"] == "deepspeed":
         facts["deepspeed_config"] = field_maps()["deepspeed"].settings(facts)
     return facts
+
+
+def _folder(name: str) -> str:
+    """Return the name of the folder of a job; a name that is none for a folder, such as `a/../b`, becomes one."""
+    return name if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*", name) else slug(name)
 
 
 def _gathered_bytes(techniques: Mapping[str, Any], parameters: float) -> float:

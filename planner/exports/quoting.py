@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,13 @@ if TYPE_CHECKING:
 
 
 def shell_word(text: object) -> str:
-    """Return text as one word of a shell command, in which the shell replaces and starts nothing.
+    """Return text as one word of a shell command, in which the shell replaces and starts nothing."""
+    return shlex.quote(str(text))
 
-    A name that begins with a hyphen, which a command would take for an option, is a file of this folder: `./-name`.
-    """
-    word = str(text)
-    return shlex.quote(f"./{word}" if word.startswith("-") else word)
+
+def shell_inside(text: str) -> str:
+    """Return text for a place between double quotes of a shell command, a `${NAME:-...}` in them included."""
+    return re.sub(r'([\\$"`}])', r"\\\1", text)
 
 
 def comment(lines: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from planner.exports.generation import generate
 from planner.exports.generation.settings import engine_of, remarks_of, script_settings
 from planner.exports.generation.tasks import dstack_command, dstack_generation, skypilot_command, skypilot_generation
 from planner.exports.header import header
+from planner.exports.quoting import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,5 +76,5 @@ def _readme(given: Given, files: Sequence[str], starts: Sequence[str]) -> str:
         f"or on the machine itself:\n\n    pip install -r requirements.txt\n{of_machine}\n"
         "Measure for ten minutes first, on one machine, and correct the plan:\n\n"
         "    python generate.py --measure measure.json\n"
-        f"    planner calibrate measure.json generate.json --gpu {job.gpu} --scenario SCENARIO --job {job.name}\n"
+        f"    planner calibrate measure.json generate.json --gpu {job.gpu} --scenario SCENARIO --job {shell_word(job.name)}\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.exports.header import commented, wrapped, written_by
-from planner.exports.quoting import shell_word
+from planner.exports.quoting import shell_inside, shell_word
 from planner.exports.serving.hours import cron_changes
 from planner.exports.serving.kinds import PORT
 from planner.library.reading import read_library
@@ -33,9 +33,8 @@ def server_body(kind: ServedKind, together: bool = True) -> str:
 
     `together`: one of a whole machine; else of one replica.
     """
-    fails = f"{{ echo {shell_word(f'MODEL: {_unnamed(kind)}')} >&2; exit 2; }}"
-    value = f"MODEL={shell_word(kind.model)}" if kind.model else fails
-    named = f'[ -n "${{MODEL:-}}" ] || {value}\n'
+    what = shell_inside(kind.model or _unnamed(kind))
+    named = f'MODEL="${{MODEL:-{what}}}"\n' if kind.model else f': "${{MODEL:?{what}}}"\n'
     words = [_quoted(one) for one in kind.words(together)]
     adapters = bool(kind.settings["adapters_served"])
     if adapters:
