@@ -22,6 +22,11 @@ def shell_inside(text: str) -> str:
     return re.sub(r'([\\$"`}])', r"\\\1", text)
 
 
+def document(text: str) -> str:
+    """Return a text for people, in which no sign is one that a terminal obeys."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def comment(lines: Iterable[str]) -> str:
     """Return lines as comments of YAML or a shell script; none of them can end before its last sign.
 

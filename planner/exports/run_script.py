@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from planner.exports.environment import environment_remark, split_packages
 from planner.exports.header import commented, header
 from planner.exports.machines import launch_script
-from planner.exports.quoting import shell_word
+from planner.exports.quoting import document, shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def readme(given: Given, files: Sequence[str], launchers: dict[str, str]) -> str
     """Return three lines: what it is, how to launch it, how to follow it."""
     job = given.job
     starts = ", or ".join(f"`{command}`" for command in launchers.values())
-    return (
+    return document(
         f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.\n"
         f"Launch: {starts + ', or ' if starts else ''}`bash run.sh` on the machine itself.\n"
         f"Follow: `planner track plan.json LOG`, with {job.steps:,} steps of {job.step_seconds:.3g} s planned.\n"

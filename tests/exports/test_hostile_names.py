@@ -58,7 +58,8 @@ jobs:
     framework: hf
     techniques: {{method: lora}}
 offers:
-  - {{provider: {told}, region: {told}, instance: {told}, source: {told}, gpu: A100-80GB, gpus: {gpus}, usd_per_hour: 2}}
+  - {{provider: {told}, region: {told}, instance: {told}, source: {told}, gpu: A100-80GB, gpus: {gpus},
+      usd_per_hour: 2.0}}
 """
     )
     plan = planner.solve(scenario, SolveOptions(as_of=AS_OF))

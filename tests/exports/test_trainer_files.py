@@ -32,6 +32,7 @@ def test_trl_of_the_quickstart_says_every_decision() -> None:
         "per_device_train_batch_size": job.techniques.micro_batch,
         "gradient_accumulation_steps": job.techniques.accumulation_steps,
         "include_num_input_tokens_seen": True,
+        "loss_type": "nll",
         "use_peft": True,
         "lora_r": 16,
         "lora_target_modules": ["all-linear"],
