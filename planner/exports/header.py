@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from planner.exports.quoting import comment
 from planner.results.plan_parts import describe_machines
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def wrapped(lines: Iterable[str]) -> list[str]:
 
 def commented(lines: Iterable[str]) -> str:
     """Return lines as comments of YAML or a shell script."""
-    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+    return comment(lines)
 
 
 def written_by(plan: Plan) -> str:
