@@ -25,7 +25,7 @@ def draw_at_once(count: int, seed: int = SEED) -> Scenario:
     ]
     own = "own: {power_watts: 500, usd_per_kwh: 0.3}"
     text = (
-        f"name: at-once-{count}\ninventory: [inventory/market.yaml]\nschedule: side_by_side\n"
+        f"name: at-once-{count}\ninventory: [market]\nschedule: side_by_side\n"
         f"offers: [{{provider: lab, gpu: RTX4090, gpus: 1, stock: {max(1, count // 8)}, {own}}}]\n"
         f"limits: {{spot_share: {{max: 0}}, max_gpus: {count * 5 // 4}, budget_usd: {count * 12}, "
         f"quota: {{vast: {count // 4}, runpod-community: {count // 4}, runpod-secure: {count // 4}}}}}\n"

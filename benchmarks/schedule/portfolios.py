@@ -57,7 +57,7 @@ def draw(count: int, shared: str, seed: int = SEED) -> Scenario:
         offers.append(f"  - {{provider: term, gpu: RTX4090, gpus: 1, usd_per_hour: 0, stock: {count}, {block}}}")
     listed = "offers:\n" + "\n".join(offers) + "\n" if offers else ""
     text = (
-        f"name: {shared}-{count}\ninventory: [inventory/market.yaml]\n{listed}"
+        f"name: {shared}-{count}\ninventory: [market]\n{listed}"
         f"limits: {{{', '.join(limits)}}}\njobs:\n" + "\n".join(jobs) + "\n"
     )
     return parse_scenario(text, Path(data_folder("scenarios")))

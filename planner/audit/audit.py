@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import datetime
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.audit.context import resolve_assignment
@@ -17,7 +20,9 @@ from planner.audit.evaluation import evaluate
 from planner.audit.further_ways import ways_of_plan
 from planner.audit.limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.model_choice import decided_scenario
+from planner.audit.physics import recompute_work
 from planner.audit.timetable import lateness_usd, waited_hours
+from planner.estimates.work import NEGLIGIBLE_CUT, padded_length
 from planner.library.techniques import read_techniques
 from planner.results.serving.together import jobs_alone, services_usd
 from planner.scenario.scenario import MOST_ABOVE_LEAST
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
 
 _NO_PLAN = ("infeasible", "no_plan")  # statuses without jobs
+_CUT_SLACK = 1e-3
+"""How far the two ways of computing a share of cut tokens may be apart."""
 _TIE_SLACK = {"cost": 0.005, "time": 0.001}
 """How far above the optimum (dollars, hours) a plan may lie that is better in what counts second, at the least."""
 
@@ -43,6 +50,8 @@ def audit(
     `asked_gap` is the relative gap at which the solver was allowed to stop.
     """
     tolerance = tolerance or Tolerance()
+    with suppress(ValueError):  # a day that is none is told with the figures that rest on it
+        scenario = scenario.on_day(datetime.date.fromisoformat(plan.as_of))
     found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
     found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
     if plan.services and plan.status not in _NO_PLAN:
@@ -59,10 +68,33 @@ def audit(
         return found
     scenario = decided
     found += _audit_jobs(plan, scenario, library, tolerance)
+    found += [Violation("", *broken) for broken in _cut_samples(plan, scenario, library)]
     found += ways_of_plan(plan, scenario, tolerance, lambda one, less: _audit_jobs(one, less, library, tolerance))
     for what, expected in totals(plan, scenario).items():
         found += compare("", what, expected, getattr(plan, what), tolerance, unit_of(what))
     return found + [Violation("", *broken) for broken in _objective(plan, scenario, tolerance)]
+
+
+def _cut_samples(plan: Plan, scenario: Scenario, library: Library) -> Iterator[Broken]:
+    """Yield where the plan states another share of cut tokens than follows from the lengths of samples and sequences.
+
+    Here lengths stand on a grid and are cut one by one, where the plan has a closed form.
+    """
+    stated = {one.job: one for one in plan.cut}
+    for job in scenario.jobs:
+        mean, said = job.work.tokens_per_sample, stated.pop(job.name, None)
+        if mean is None:
+            sequence, cut = 0, 0.0
+        else:
+            sequence = recompute_work(job, library.architecture(job.architecture)).sequence
+            held = padded_length(mean, job.length_cv, 1, sequence) if job.packing == "padded" else min(mean, sequence)
+            cut = max(0.0, 1.0 - float(held) / mean)
+        if said is None and cut > NEGLIGIBLE_CUT + _CUT_SLACK:
+            yield f"cut of {job.name}", cut, None
+        elif said is not None and (abs(said.share - cut) > _CUT_SLACK or said.sequence_length != sequence):
+            yield f"cut of {job.name}", cut, said.share
+    for name in stated:
+        yield f"cut of {name}", "a job of the scenario", None
 
 
 def _audit_jobs(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
@@ -85,7 +117,8 @@ def _audit_job(
     name = assignment.name
     try:
         found += [Violation(name, *broken) for broken in choices_of_job(context)]
-        evaluation = evaluate(context, datetime.date.fromisoformat(plan.as_of))
+        with np.errstate(divide="ignore", invalid="ignore"):  # a plan of no GPUs or of no seconds per step
+            evaluation = evaluate(context, datetime.date.fromisoformat(plan.as_of))
         found += compare(name, "", evaluation.assignment, assignment, tolerance)
         found += [Violation(name, *broken) for broken in figures_of_job(context, evaluation, tolerance)]
         return found, evaluation.late_machine_hours

@@ -14,24 +14,18 @@ if TYPE_CHECKING:
 Figure = float | str | None
 
 _DECIDED = ("start_at_hours", "end_at_hours", "reservation", "pauses")  # checked with the timetable
-_RULE = (
-    "take_after_up_hours",
-    "take_at_once_from_hours",
-)  # a policy in words: steps of its table, which the last digit may move
-_PROSE = ("lossy", "quality", "compared_by", "binding", "notes", *_RULE)
+_PROSE = ("lossy", "quality", "compared_by", "binding", "notes")
 _UNAUDITED = {
     "ladder",
-    "fallback",
     "fallbacks",
     "purchase",
     "riskier",
     "frameworks",
     "runner_up",
-    "steps_before",
     "model",  # checked with the choice
     *_PROSE,
     *_DECIDED,
-}  # other configurations, what a run did before, and prose
+}  # other configurations, and prose
 _KEYS = {"bill": "item", "beside": "stage"}  # lists without an order: the field that identifies an element
 _AMOUNTS = ("usd", "quantity", "hours")  # of an element, all zero where it may be left out
 

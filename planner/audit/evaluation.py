@@ -7,6 +7,7 @@ spot share or guaranteed time. Nothing of how the plan was found is known here.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from planner.audit.bill import FIXED, recompute_bill, recompute_service_bill, service_data_gb
@@ -19,16 +20,22 @@ from planner.audit.hours import (
     recompute_policy_run,
     recompute_resume,
 )
-from planner.audit.physics import RecomputedPhysics, recompute_physics, recompute_work, techniques_of
+from planner.audit.physics import (
+    RecomputedPhysics,
+    recompute_physics,
+    recompute_smaller_runs,
+    recompute_work,
+    techniques_of,
+)
 from planner.audit.shipping.export import result_gb, sent_hours
 from planner.audit.shipping.reported import report_stages
 from planner.audit.stages import recompute_stages
-from planner.configurations.recipe import Recipe
+from planner.configurations.recipe import Recipe, weights_to_make
 from planner.estimates.billing import service_tokens_per_second
 from planner.estimates.uncertainty import Sigmas, confidence_factor
 from planner.records import record
 from planner.results.plan import Assignment
-from planner.results.plan_parts import BillItem, CommitmentUse, Hours, SpotPlan, Spread, Vram
+from planner.results.plan_parts import BillItem, CommitmentUse, Fallback, Hours, SpotPlan, Spread, Vram
 from planner.scenario.inference import InferenceJob
 from planner.units import GB, HOUR
 
@@ -40,6 +47,9 @@ if TYPE_CHECKING:
     from planner.audit.physics import Workload
     from planner.audit.stages import JobStages
     from planner.scenario.payment import Managed
+
+_EQUAL_SLOWDOWN = 1e-9
+"""Relative, of two changes that cost equally much time."""
 
 
 @record(frozen=True)
@@ -86,9 +96,14 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     by_name, bills = stages.by_name(), (lines, late_lines)
     figures = _Figures(physics.rate, physics.sigmas, stages.start, by_name, hours=totals, bills=bills, spot=spot)
     machine, asked, run = context.machine, context.plan.techniques, context.observed
+    reported = figures.report(context, physics.work)
+    if isinstance(physics, RecomputedPhysics) and run is None:
+        alone = replace(context, plan=context.plan.model_copy(update={"pauses": ()}))
+        run_lines = recompute_bill(alone, stages, paid, policy) if context.plan.pauses else lines
+        _add_fallback(context, physics, reported["training_hours"], totals[0], run_lines)
     assignment = Assignment(
         **_named(context, as_of),
-        **figures.report(context, physics.work),
+        **reported,
         **{name: getattr(machine, name) for name in ("gpu", "gpus", "gpus_per_instance", "instances")},
         **physics.reported,
         **report_stages(context, physics, stages),
@@ -110,10 +125,37 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     return Evaluation(assignment, may_use_spot, may_follow, late_outside + late_run, late_all * machine.instances)
 
 
+def _add_fallback(
+    context: AuditContext, physics: RecomputedPhysics, training: float, hours: float, lines: tuple[BillItem, ...]
+) -> None:
+    """Add what a run that is out of memory changes: what costs least time; training takes that much longer.
+
+    Of changes that cost equally little the one that the plan names counts. `lines`: the bill without pauses.
+    """
+    smaller, named = recompute_smaller_runs(context, physics), context.plan.vram_gib.fallback
+    if not smaller:
+        return
+    least = min(one.slowdown for one in smaller)
+    equal = [one for one in smaller if one.slowdown <= least * (1 + _EQUAL_SLOWDOWN)]
+    best = next((one for one in equal if named is not None and one.change == named.change), equal[0])
+    longer = training * max(best.slowdown - 1, 0.0)
+    run_usd = math.fsum(line.usd for line in lines if line.item not in FIXED)
+    fallback = Fallback(
+        change=best.change,
+        micro_batch=best.batch[0],
+        accumulation_steps=best.batch[1],
+        activation_checkpointing=best.recipe.activation_checkpointing,
+        fit_probability=best.fit_probability,
+        hours=longer,
+        usd=longer * run_usd / hours,
+    )
+    physics.reported["vram_gib"] = physics.reported["vram_gib"].model_copy(update={"fallback": fallback})
+
+
 def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
     """Return the fields that follow from job and offer by name."""
     job, offer = context.job, context.offer
-    date = offer.last_date
+    date = offer.first_date
     return {
         "architecture": context.architecture.name,
         **{name: getattr(offer, name) for name in ("provider", "instance", "tier")},
@@ -122,8 +164,12 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
         "offer": context.plan.offer,
         "framework": "managed" if offer.is_managed else context.recipe.framework,
         "unit": "images" if context.architecture.image else "tokens",
+        "conversion": None
+        if offer.is_managed
+        else weights_to_make(job, context.recipe, context.architecture, context.gpu),
         "trials": job.trials.count,
         "runs_at_once": job.trials.at_once,
+        "steps_before": getattr(job.work, "steps_before", 0),
         "lead_hours": offer.lead_hours,
         "price_date": offer.date_text,
         "price_age_days": (as_of - date).days if date else None,
@@ -132,8 +178,13 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
 
 
 def _region(context: AuditContext) -> str:
-    """Return the offer's region, or in how many the same is offered: equal in all but date, source and notes."""
+    """Return the offer's region, or in how many the same is offered: equal in all but date, source and notes.
+
+    What is finite, a stock or hours that are paid for, is each region's own.
+    """
     mine, apart_from = context.offer, {"region", "date", "dates", "source", "notes"}
+    if mine.stock is not None or mine.committed_hours is not None:
+        return mine.region
     what = mine.model_dump(exclude=apart_from)
     kind = (mine.provider, mine.instance, mine.gpu)
     is_outdated = context.scenario.limits.is_outdated

@@ -26,15 +26,19 @@ from planner.spot.market.zone_prior import states_of_zones
 from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.spot.policy.run import SpotRun
+from planner.spot.policy.switching_policy import RULE_MOMENTS
 from planner.spot.policy.waiting import max_waiting_price
 from planner.units import GB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.audit.context import AuditContext
     from planner.audit.replicas.generation import RecomputedReplicas
     from planner.audit.stages import JobStages
     from planner.estimates.preemption import SpotAvailability
     from planner.spot.policy.cost_curve import CurvePoint
+    from planner.spot.policy.switching_policy import WaitingRule
 
     Physics = RecomputedPhysics | RecomputedReplicas
 
@@ -161,6 +165,7 @@ class RecomputedPolicyRun:
     run: SpotRun
     states: SpotStates
     point: CurvePoint
+    rule: WaitingRule
     on_demand_outside_run_hours: float  # rented outside the run, its starts not among them: on demand
     moved_gb: float  # to other regions, at each loss of machines on average
 
@@ -189,6 +194,7 @@ class RecomputedPolicyRun:
             luck_hours=point.finish_hours - needed,
             **{name: getattr(point, name) for name in ("usd_sd", "interruptions", "wasted_hours", "waiting_hours")},
             waiting_usd_per_hour=self._waiting_usd_per_hour(context),
+            **self._rule(context),
             checkpoint_interval_hours=run.interval_hours,
             restart_hours=run.restart_hours,
             last_checkpoint=run.last_checkpoint,
@@ -199,12 +205,38 @@ class RecomputedPolicyRun:
             basis=_basis(context, "" if context.offer.spot else f"prior: {prior}"),
         )
 
+    def _rule(self, context: AuditContext) -> dict[str, float | None]:
+        """Return when the run takes a spot machine: what the plan names, as far as it is a step or one next to it."""
+        named, run = context.plan.spot, self.run
+        after, at_once = self.rule.take_after_up_hours, self.rule.take_at_once_from_hours
+        if named is not None:
+            latest = max(0.0, named.guaranteed_hours - run.work_hours - run.restart_hours)
+            moments = [latest * number / RULE_MOMENTS for number in range(RULE_MOMENTS)]
+            after = _named_step(after, named.take_after_up_hours, self.states.up.begins)
+            at_once = _named_step(at_once, named.take_at_once_from_hours, moments)
+        return {"take_after_up_hours": after, "take_at_once_from_hours": at_once}
+
     def _waiting_usd_per_hour(self, context: AuditContext) -> float:
         """Return the price of waiting that the plan names, as far as it may: that of the limits, or one up to 2 %."""
         given, named = context.scenario.limits.waiting_usd_per_hour, context.plan.spot
         if given is not None or named is None or not context.scenario.waits_less:
             return given or 0.0
         return min(named.waiting_usd_per_hour, max_waiting_price(self.run))
+
+
+def _named_step(expected: float | None, named: float | None, steps: Sequence[float]) -> float | None:
+    """Return the named value where it is the expected step or a neighbour; None is the step after the last.
+
+    The last digit of the speed, which the search computes for many rows at once, may move a rule by a step.
+    """
+
+    def place(value: float | None) -> float:
+        if value is None:
+            return len(steps)
+        nearest = min(range(len(steps)), key=lambda number: abs(steps[number] - value))
+        return nearest if abs(steps[nearest] - value) <= _TIME_TOLERANCE * max(1.0, value) else math.inf
+
+    return named if abs(place(named) - place(expected)) <= 1 else expected
 
 
 def _basis(context: AuditContext, alone: str) -> str:
@@ -235,9 +267,10 @@ def recompute_policy_run(context: AuditContext, stages: JobStages, physics: Phys
     run, states, guaranteed = _run(context, stages, physics), _states(context), named.guaranteed_hours
     if not 0 < run.work_hours + run.restart_hours <= guaranteed * (1 + _TIME_TOLERANCE):
         return None
-    (point,) = PolicyCache().best_points([(run, states, guaranteed)])
+    policies = PolicyCache()
+    (point,), (rule,) = policies.best_points([(run, states, guaranteed)]), policies.rules([(run, states, guaranteed)])
     moved_gb, _ = moved_to_other_regions(context, physics)
-    return RecomputedPolicyRun(run, states, point, stages.outside_run_hours - stages.start, moved_gb)
+    return RecomputedPolicyRun(run, states, point, rule, stages.outside_run_hours - stages.start, moved_gb)
 
 
 def _states(context: AuditContext) -> SpotStates:

@@ -56,7 +56,7 @@ def choices_of_job(context: AuditContext) -> Iterator[Broken]:
     if offer.gpu is not None and not context.observed and (reason := unmeasured(context)) is not None:
         yield "limits.unmeasured", "a chip and a method that published runs have", reason
     if limits.is_outdated(offer):
-        yield "limits.max_price_age", "a price that is not too old", f"{offer.days_behind} days older than the newest"
+        yield "limits.max_price_age", "a price that is not too old", f"of {offer.date_text}"
     if not limits.has_stock(offer):
         yield "limits.stock_status", limits.stock_status or "some stock", offer.stock_status
     if offer.managed is not None:
@@ -124,7 +124,7 @@ def _techniques(context: AuditContext) -> Iterator[Broken]:
     yield from _host_memory(context)
     if plan.spot_share > 0 and not recipe.resumes and not context.observed:
         yield "spot_share", f"0: {recipe.framework} cannot go on with adapters from a checkpoint", plan.spot_share
-    reason = find_incompatibility(recipe, card, library)
+    reason = find_incompatibility(recipe, card, library, context.architecture)
     if reason is not None or recipe not in allowed:
         yield "recipe", "techniques that work together", reason
 

@@ -12,9 +12,11 @@ import numpy as np
 from planner.audit.chips import of_another_kind
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.hardware import efficiency_of, hardware_numbers
+from planner.configurations.lengths import sequence_of
 from planner.configurations.observed.comparison import job_of_run
 from planner.configurations.observed.learning import learn_correction
 from planner.configurations.observed.memory_peaks import KINDS, memory_setting
+from planner.configurations.recipe import GpuClass, find_incompatibility
 from planner.estimates.inputs import Layout, Stack, TimedSetup
 from planner.estimates.memory.fit import memory_lines
 from planner.estimates.memory.paging import with_paging
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
 
 
+MIN_MEMORY_SAVING = 0.02
+"""Share of the memory that a change after a run out of memory saves at least."""
 _DEVIATIONS, _ROUNDS, _PARTS = 40.0, 9, 64
 """Reach of the search for the chance that a configuration fits, and how often it is divided: to the twelfth digit."""
 
@@ -78,7 +82,7 @@ def recompute_work(job: Job, architecture: Architecture) -> Workload:
         real = real or (work.steps or 0) * job.global_batch * each
         steps = float(math.ceil(real / job.global_batch))
     else:
-        sequence = job.sequence_length or min(2048, architecture.max_sequence)
+        sequence = sequence_of(job, architecture)
         mean, longest = min(work.tokens_per_sample or sequence, sequence), float(sequence)
         each = PACKED_FILL * sequence if job.packing == "packed" else mean
         samples = work.samples * work.epochs if work.samples is not None else (work.tokens or 0) / mean
@@ -224,24 +228,13 @@ def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int)
 
 def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, probed: MemoryCorrection | None) -> Vram:
     """Return the need of the fit rule, its parts, and the chance that it fits, as observed peaks have them."""
-    run, usable_gib, layout, library = context.observed, context.gpu.usable_gib, setup.inputs.layout, context.library
+    run, usable_gib, layout = context.observed, context.gpu.usable_gib, setup.inputs.layout
     micro, longest = int(layout.micro_batch), setup.work.longest
-    inputs = setup.inputs
-    stack = inputs.stack
-    if probed is not None:
-        inputs = replace(inputs, activations=replace(inputs.activations, scale=probed.scale))
-        margin = probed.margin_on(context.gpu.name)
-        stack = replace(stack, margin=margin, known_margin=probed.known_share * margin, phi=probed.phi)
-    if context.scenario.limits.vram_headroom is not None:
-        stack = stack.with_margin(context.scenario.limits.vram_headroom)
-    estimate = replace(setup, inputs=replace(inputs, stack=stack)).memory()
+    estimate, chance = _fit(context, context.recipe, setup, learned)
     need = max(float(estimate.need) / GIB, probed.floor_gib(micro, longest) if probed else 0.0)
     if run:  # it did fit: what was seen, else at most the card
         need = run.peak_vram_gib or min(need, usable_gib)
-    before = memory_spread(context.values("memory"), context.recipe.framework, context.framework.profiled)
-    sigma = learned.fit_sigma(before.sigma, context.recipe, context.machine.gpus, library)
     is_proven = learned.has_run(context.recipe, context.machine, micro, int(layout.accumulation), setup.work.sequence)
-    chance = _chance_of_fitting(replace(setup, inputs=inputs), stack, MemorySpread(sigma, before.known_share))
     return Vram(
         peak=need,
         allocated=float(estimate.allocated) / GIB,
@@ -250,6 +243,59 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
         phase=PHASES[int(estimate.phase)],
         parts={name: float(part) / GIB for name, part in estimate.breakdown.items()},
     )
+
+
+def _fit(
+    context: AuditContext, recipe: Recipe, setup: TrainingSetup, learned: Correction
+) -> tuple[MemoryEstimate, float]:
+    """Return the memory of a recipe on the machines of the plan, and the chance that it fits, corrected by peaks."""
+    inputs, stack = setup.inputs, setup.inputs.stack
+    probed = learned.probed.get(memory_setting(recipe, context.machine.gpus))
+    if probed is not None:
+        inputs = replace(inputs, activations=replace(inputs.activations, scale=probed.scale))
+        margin = probed.margin_on(context.gpu.name)
+        stack = replace(stack, margin=margin, known_margin=probed.known_share * margin, phi=probed.phi)
+    if context.scenario.limits.vram_headroom is not None:
+        stack = stack.with_margin(context.scenario.limits.vram_headroom)
+    estimate = replace(setup, inputs=replace(inputs, stack=stack)).memory()
+    before = memory_spread(context.values("memory"), recipe.framework, context.framework.profiled)
+    sigma = learned.fit_sigma(before.sigma, recipe, context.machine.gpus, context.library)
+    chance = _chance_of_fitting(replace(setup, inputs=inputs), stack, MemorySpread(sigma, before.known_share))
+    return estimate, chance
+
+
+@record(frozen=True)
+class SmallerRun:
+    """The recipe of a plan with a smaller micro-batch, or with more checkpointing, on the same machines."""
+
+    change: str
+    recipe: Recipe
+    batch: tuple[int, int]  # micro-batch and accumulation steps
+    slowdown: float  # seconds of a step over those of the plan
+    fit_probability: float
+
+
+def recompute_smaller_runs(context: AuditContext, physics: RecomputedPhysics) -> list[SmallerRun]:
+    """Return what may be changed in a run that is out of memory: each change that saves enough of it."""
+    techniques, asked, recipe = context.library.techniques, context.plan.techniques, context.recipe
+    local = asked.micro_batch * asked.accumulation_steps
+    sizes = [size for size in range(1, asked.micro_batch) if local % size == 0]
+    changes = [(f"micro-batch {size} x {local // size} steps", recipe, (size, local // size)) for size in sizes[-1:]]
+    every = techniques.allowed("activation_checkpointing")
+    allowed = context.job.techniques.activation_checkpointing or techniques.tried("activation_checkpointing")
+    for more in every[every.index(recipe.activation_checkpointing) + 1 :]:
+        other = replace(recipe, activation_checkpointing=more)
+        if more in allowed and find_incompatibility(other, GpuClass.of(context.gpu), context.library) is None:
+            changes.append((f"{more} checkpointing", other, (asked.micro_batch, asked.accumulation_steps)))
+    learned = learn_correction(context.job, context.architecture, context.library)
+    now, seconds = _fit(context, recipe, physics.setup, learned)[0], physics.setup.step_seconds()
+    found = []
+    for change, other, batch in changes:
+        setup = build_setup(context, context.job, other, context.machine, batch)
+        estimate, chance = _fit(context, other, setup, learned)
+        if estimate.need < now.need * (1 - MIN_MEMORY_SAVING):
+            found.append(SmallerRun(change, other, batch, setup.step_seconds() / seconds, chance))
+    return found
 
 
 def _chance_of_fitting(setup: TrainingSetup, stack: Stack, spread: MemorySpread) -> float:

@@ -188,16 +188,22 @@ def _reservation(
 
 
 def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], tolerance: Tolerance) -> Iterator[Broken]:
-    """Yield dollars per hour and dollars in a period above their limits; a job spends evenly while it runs."""
+    """Yield dollars per hour and dollars in a period above their limits.
+
+    What a job spends in a period is charged evenly over the whole minutes that the timetable gives to its run.
+    """
     cent = 0.01 * len(plan.jobs)  # each job's rate is rounded to a cent
     rate = peak(plan.jobs, usd_per_hour_of)
     yield from at_most("limits.max_usd_per_hour", scenario.limits.max_usd_per_hour, rate, cent)
-    last = max(end_hours(job) for job in plan.jobs)
+    given = [_whole_minutes(job.held_hours) for job in plan.jobs]
+    last = max(job.start_at_hours + hours for job, hours in zip(plan.jobs, given, strict=True))
     for number, budget in enumerate(scenario.limits.budgets):
         for start, end in budget.periods(last):
             spent = math.fsum(
-                usd_per_hour_of(job) * max(0.0, min(end, end_hours(job)) - max(start, job.start_at_hours))
-                for job in plan.jobs
+                job.cost_at_confidence
+                * max(0.0, min(end, job.start_at_hours + hours) - max(start, job.start_at_hours))
+                / hours
+                for job, hours in zip(plan.jobs, given, strict=True)
             )
             spent += math.fsum(one.usd for one in plan.reservations if start <= one.start_hours < end)
             what = f"limits.budgets.{number} from {start:g} to {end:g} h"
@@ -210,6 +216,11 @@ def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], toleranc
             yield from at_most(f"reserved machines of {label}", offers[label].stock, count)
 
 
+def _whole_minutes(hours: float) -> float:
+    """Return hours rounded up to a whole minute, one at least."""
+    return max(1, math.ceil(hours / _MINUTE - 1e-6)) * _MINUTE
+
+
 def waited_hours(job: Assignment, scenario: Scenario) -> float:
     """Return the hours between the release of a job and its end in which it does not run."""
     wanted = next((one for one in scenario.jobs if one.name == job.name), None)
@@ -217,13 +228,18 @@ def waited_hours(job: Assignment, scenario: Scenario) -> float:
 
 
 def idle_hours(plan: Plan, scenario: Scenario) -> dict[str, float]:
-    """Return the hours of own machines until the last end in which no job runs; nothing without a timetable."""
+    """Return the hours of own machines until the last end in which no job runs; nothing without a timetable.
+
+    Machines that may be bought, or that the limits forbid, have none.
+    """
     if not plan.is_timetable:
         return {}
     last = max(end_hours(job) for job in plan.jobs)
     found = {}
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
-        if offer.own is not None and offer.stock is not None:
+        if offer.own is None or offer.buy is not None or not scenario.limits.permits(offer):
+            continue
+        if offer.stock is not None:
             users = [job for job in plan.jobs if job.offer == label]
             busy = math.fsum(machines_of(job) * job.held_hours for job in users)
             found[label] = max(0.0, offer.stock * _open_hours(offer, last) - busy)

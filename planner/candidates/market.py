@@ -126,17 +126,20 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     """Return the offers with GPUs at adjusted prices that a plan may need, in the order of their names.
 
     The order of the price list therefore decides no tie. Offers that differ only in region become one ("any of
-    17"), under their first label. Of those that differ only in region, instance and prices, the ones that another
-    replaces at no higher price are left out.
+    17"), under their first label; those with a stock or with hours that are paid for stay apart, for each has its own.
+    Of those that differ only in region, instance and prices, the ones that another replaces at no higher price are
+    left out.
     """
     places = places_that_matter(scenario)
     facts, terms = itemgetter(*places, *TERM_FIELDS), dict[tuple[object, ...], int]()
-    groups: dict[tuple[bool, int, str, float | None, float | None], list[tuple[str, Offer]]] = {}
+    groups: dict[tuple[bool, int, object], list[tuple[str, Offer]]] = {}
     every = sorted(scenario.labelled_offers(), key=itemgetter(0))
     for label, offer in every:
         if not offer.is_cpu and not offer.zones:
             term = terms.setdefault(facts(offer.__dict__), len(terms))  # one number is compared in place of 40 facts
-            key = scenario.limits.is_outdated(offer), term, offer.instance, offer.usd_per_hour, offer.spot_usd_per_hour
+            prices = offer.usd_per_hour, offer.spot_usd_per_hour
+            finite = label if offer.stock is not None or offer.committed_hours is not None else ""  # each has its own
+            key = scenario.limits.is_outdated(offer), term, (offer.instance, prices, finite)
             groups.setdefault(key, []).append((label, offer))
     firsts = [group[0] for group in groups.values()]
     is_outdated = np.asarray([old for old, *_ in groups], dtype=bool)

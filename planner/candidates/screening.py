@@ -155,9 +155,9 @@ def screen(
             *(shared, frozenset(limits.quota)),
         )
         policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
-    # A policy replaces the mix of two markets; on demand alone is kept where it is allowed. Where no policy has the
-    # least spot share that the limits ask for, a mix may still reach it.
-    reached = (cut >= low - SHARE_TOLERANCE) & (policies is None or len(policies.origin) == 0)
+    # A policy replaces the mix of two markets; on demand alone is kept where it is allowed. Where the limits ask for a
+    # least spot share, a mix may reach it within a time in which no policy does, and it may still be taken within more.
+    reached = cut >= low - SHARE_TOLERANCE
     share_high = np.where(able & (low <= 0), kept_table.share_low, kept_table.share_high)
     mixes = np.flatnonzero(~able | (low <= 0) | reached)
     mixed = replace(kept_table, share_high=share_high)

@@ -6,7 +6,7 @@ import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.catalogs.catalog_rows import PRICE_KEYS, CatalogRows, with_usable_spot
+from planner.catalogs.catalog_rows import PRICE_KEYS, CatalogRows, bookable
 from planner.catalogs.gpu_match import GpuMatcher
 from planner.catalogs.gpuhunt import NAMED_COLUMNS, read_gpuhunt
 from planner.catalogs.job_flavors import FLAVORS_WANTED, PROVIDER, flavors_table
@@ -149,5 +149,5 @@ def _read_plain(table: CsvTable, defaults: dict[str, Any]) -> tuple[CatalogRows,
         elif not row.keys() & set(PRICE_KEYS):
             found.leave_out(line, "no price (empty or 0.00)")
         else:
-            rows.append((line, with_usable_spot({**row, "gpu": card}, found)))
-    return found, rows
+            rows.append((line, {**row, "gpu": card}))
+    return found, bookable(rows, found)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault
+from planner.library.machines import provider_name, unsold_type
 from planner.loading.offer_table import MAX_OFFERS, Row, parse_number, too_many_offers
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class CatalogRows:
         known |= {key: max(price, known.get(key, 0.0)) for key, price in prices.items()}
 
     def offers(self) -> list[tuple[int, Row]]:
-        """Return line and keys of each machine, without spot prices that are no discount."""
-        return [(line, with_usable_spot(row, self)) for line, row in self.machines.values()]
+        """Return line and keys of each machine that is sold, without spot prices that are no discount."""
+        return bookable(self.machines.values(), self)
 
     def leave_out(self, line: int, reason: str) -> None:
         """Count a row that cannot be mapped."""
@@ -91,7 +92,27 @@ class CatalogRows:
         return self.number(line, cells, column) or None
 
 
-def with_usable_spot(row: Row, found: CatalogRows) -> Row:
+def bookable(rows: Iterable[tuple[int, Row]], found: CatalogRows) -> list[tuple[int, Row]]:
+    """Return the rows that can be booked, each with the prices at which it can; the others are left out."""
+    sold = ((line, _as_sold(line, row, found)) for line, row in rows)
+    return [(line, _with_usable_spot(row, found)) for line, row in sold if row is not None]
+
+
+def _as_sold(line: int, row: Row, found: CatalogRows) -> Row | None:
+    """Return a row without a price on demand where its provider sells none; None where it cannot be had at all."""
+    instance = str(row.get("instance", ""))
+    unsold = unsold_type(provider_name(str(row.get("provider", ""))), instance)
+    if unsold is None:
+        return row
+    if not unsold.sold_on_spot or "spot_usd_per_hour" not in row:
+        found.leave_out(line, f"{instance}: {unsold.reason}")
+        return None
+    if "usd_per_hour" in row:
+        found.note(f"{instance}: {unsold.reason}, its price on demand is left out")
+    return {key: value for key, value in row.items() if key != "usd_per_hour"}
+
+
+def _with_usable_spot(row: Row, found: CatalogRows) -> Row:
     """Return a row without a spot price that is no discount."""
     on_demand, spot = (row.get(key) for key in PRICE_KEYS)
     if spot is None or on_demand is None or spot < on_demand:

@@ -1,7 +1,8 @@
 """gpuhunt's CSV: dollars per instance and hour, one row on demand and one on spot.
 
 Columns of its second version: instance_name, location, price, cpu, memory, gpu_count, gpu_name, gpu_memory (GB of one
-GPU), spot, disk_size, gpu_vendor, flags, cpu_arch, provider_data. The provider is the name of the file.
+GPU), spot, disk_size, gpu_vendor, flags, cpu_arch, provider_data. The provider is the name of the file. GCP's rows with
+the flag `gcp-dws-calendar-mode` are reservations for a fixed time, although their column `spot` reads as on demand.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ def _offer(line: int, cells: Cells, provider: str, matcher: GpuMatcher, found: C
     if count is None:
         return None
     instance = cells["instance_name"]
+    if "gcp-dws-calendar-mode" in cells.get("flags", ""):
+        found.leave_out(line, "a price of capacity that is reserved by the calendar")
+        return None
     memory_gib = found.number(line, cells, "gpu_memory")
     match = matcher.match(cells["gpu_name"], (memory_gib,) if memory_gib else (), provider, instance)
     if match.gpu is None:

@@ -21,11 +21,11 @@ NUMBERS: OptionTable = {
     "instances": (int, None, "Number of machines [8 GPUs each]"),
     "ram-gb": (float, None, "Host memory of one machine in GB, for offloaded states"),
     "network-gbps": (float, None, "Network of one machine in Gbit/s, if there are several"),
-    "sequence-length": (int, None, "Tokens per sequence [2048]"),
+    "sequence-length": (str, "N", "Tokens per sequence, such as 16k [what holds a sample; 2048]"),
     "micro-batch": (int, None, "Sequences per GPU and step [the largest that fits]"),
     "accumulation-steps": (int, None, "Micro-batches per optimizer step [1]"),
-    "global-batch": (int, None, "Sequences per optimizer step over all GPUs"),
-    "tokens-per-sample": (float, None, "Mean length of samples that are not packed"),
+    "global-batch": (str, "N", "Sequences per optimizer step over all GPUs"),
+    "tokens-per-sample": (str, "N", "Mean length of samples"),
     "length-cv": (float, None, "Coefficient of variation of these lengths [0.8]"),
     "lora-rank": (int, None, "Rank of the adapters [16]"),
     "tensor-parallel": (int, None, "GPUs that share each layer [1]"),
@@ -38,14 +38,14 @@ NUMBERS: OptionTable = {
 
 
 INFERENCE: OptionTable = {
-    "input": (int, None, "Tokens of a prompt [1024]"),
-    "output": (int, None, "Tokens of an answer [128]"),
-    "prefix": (int, None, "Tokens of the prompt that all requests share [0]"),
+    "input": (str, "N", "Tokens of a prompt [1024]"),
+    "output": (str, "N", "Tokens of an answer [128]"),
+    "prefix": (str, "N", "Tokens of the prompt that all requests share [0]"),
     "engine": (str, "NAME", "vllm, sglang, trt-llm, llama.cpp, exllamav2, hf ... [vllm]"),
     "weight-format": (str, "NAME", "Such as fp8, awq, gguf-q4_k_m [the engine's first of --weight-bits]"),
     "kv-bits": (int, "16|8|4", "Bits of keys and values [16]"),
     "concurrency": (int, None, "Requests in flight [memory, or the engine's default]"),
-    "requests": (int, None, "Requests of a finite batch, which has a start and an end"),
+    "requests": (str, "N", "Requests of a finite batch, which has a start and an end"),
     "usd-per-gpu-hour": (float, None, "Price [the least of the shipped market]"),
 }
 """Options of --inference."""
@@ -99,7 +99,7 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
 
 
 INFERENCE_NAMES = {name.replace("-", "_") for name in INFERENCE}
-INFERENCE_ALSO = {"architecture", "gpu", "gpus", "weight_bits"}
+INFERENCE_ALSO = {"architecture", "gpu", "gpus", "instances", "weight_bits"}
 """Options that training and generation share."""
 
 

@@ -72,7 +72,7 @@ def enumerate_configurations(
             pieces += more
         misses += missing
     ways = concatenate_configurations(pieces)
-    ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factors(ways, library))
+    ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factors(ways, shape.sequence, library))
     return JobConfigurations(
         shape, tuple(machines), apply_observed_hours(ways, job, shape), tuple(misses), rejected, learned, grid.known
     )
@@ -96,10 +96,10 @@ def _grids_of(
 
 
 def _compatible_recipes(job: Job, group: Sequence[Machine], library: Library, rejected: Counter[str]) -> list[Recipe]:
-    card = GpuClass.of(library.gpu(group[0].gpu))
+    card, architecture = GpuClass.of(library.gpu(group[0].gpu)), library.architecture(job.architecture)
     working = []
     for recipe in enumerate_recipes(job, card, group[0].gpus > 1, library):
-        reason = find_incompatibility(recipe, card, library)
+        reason = find_incompatibility(recipe, card, library, architecture)
         if reason is None:
             working.append(recipe)
         else:

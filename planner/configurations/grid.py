@@ -9,9 +9,10 @@ import numpy as np
 
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.hardware import hardware_numbers
+from planner.configurations.lengths import sequence_of
 from planner.configurations.network import network_of
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States, TimedSetup
-from planner.estimates.work import PACKED_FILL, step_count
+from planner.estimates.work import PACKED_FILL, cut_share, step_count
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class JobShape:
     steps: float  # optimizer steps; nan where it depends on the micro-batch (never: batches are global)
     units_per_token: float  # 1, or images per equivalent token
     unit: str
-    is_clipped: bool = False
+    cut_share: float = 0.0  # of the tokens of the samples, those beyond the end of a sequence
 
 
 def shape_of(job: Job, architecture: Architecture) -> JobShape:
@@ -62,10 +63,10 @@ def shape_of(job: Job, architecture: Architecture) -> JobShape:
     network = network_of(architecture)
     if architecture.image is not None:
         return _shape_of_images(job, architecture, network)
-    sequence = job.sequence_length or min(2048, architecture.max_sequence)
+    sequence = sequence_of(job, architecture)
     work = job.work
     mean = min(work.tokens_per_sample or sequence, sequence)
-    clipped = work.tokens_per_sample is not None and work.tokens_per_sample > sequence
+    cut = cut_share(job.packing, work.tokens_per_sample, job.length_cv, sequence) if work.tokens_per_sample else 0.0
     per_batch = job.global_batch * (sequence if job.packing == "packed" else mean)
     if work.steps is not None:
         steps = float(work.steps)
@@ -74,9 +75,7 @@ def shape_of(job: Job, architecture: Architecture) -> JobShape:
         tokens = work.tokens if work.tokens is not None else (work.samples or 0) * mean * work.epochs
         samples = (work.samples or 0) * work.epochs if work.samples is not None else tokens / mean
         steps = step_count(job.packing, tokens, samples, sequence, job.global_batch)
-    return JobShape(
-        network, sequence, float(sequence), float(mean), float(tokens), float(steps), 1.0, "tokens", clipped
-    )
+    return JobShape(network, sequence, float(sequence), float(mean), float(tokens), float(steps), 1.0, "tokens", cut)
 
 
 def _shape_of_images(job: Job, architecture: Architecture, network: Network) -> JobShape:

@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.configurations.lengths import sequence_of
+from planner.errors import Fault
+from planner.library.inference.engines import read_engines
+from planner.library.releases import conversion, held_quant, training_conversion, training_refusal
 from planner.library.techniques import read_techniques
 from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from planner.arrays import Integers
     from planner.library.framework_profile import FrameworkProfile
-    from planner.library.schema import GpuSpec, Library
+    from planner.library.schema import Architecture, GpuSpec, Library
     from planner.library.technique_rows import PeakKey
     from planner.scenario.job import Job
 
@@ -145,6 +149,8 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
     `is_allowed` tells them apart. `multi_gpu` false gives only unsharded recipes.
     """
     asked, table = job.techniques, library.techniques
+    held = held_quant(library.architecture(job.architecture))
+    named = asked.quant or ((held,) if held in table.values.quant.values else None)
     methods = ("full",) if job.kind == "pretrain" else table.tried("method")
     found = []
     frameworks = frameworks_of(job, library)
@@ -163,7 +169,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
             asked.tensor_parallel or (1,),
             asked.pipeline_parallel or (1,),
             asked.offload or table.tried("offload", **facts),
-            asked.context_parallel or _context_degrees(job, profile, multi_gpu),
+            asked.context_parallel or _context_degrees(job, profile, multi_gpu, library),
             asked.expert_parallel or _expert_degrees(job, profile, multi_gpu, library),
             asked.latents or (None,),
         )
@@ -173,7 +179,7 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
                     *(method, bits, quant, precision, ckpt, sharding, attention, optimizer),
                     *(tp, pp, framework, offload, rank, cp, ep, latents),
                 )
-                for quant in quantisations(bits, asked.quant, library)
+                for quant in quantisations(bits, named, library)
                 for rank in (job.lora.rank if method == "lora" else (None,))
             ]
     return found
@@ -188,10 +194,49 @@ def best_attention(card: GpuClass, precision: str, library: Library) -> str:
     return next(one for one in fastest_first if width <= (rows[one].max_element_bytes or width))
 
 
-def find_incompatibility(recipe: Recipe, card: GpuClass, library: Library) -> str | None:
-    """Return why this pair does not work; None where no rule refuses it and the GPU has the precision's peak."""
+def find_incompatibility(
+    recipe: Recipe, card: GpuClass, library: Library, architecture: Architecture | None = None
+) -> str | None:
+    """Return why this pair does not work; None where no rule refuses it and the GPU has the precision's peak.
+
+    With an `architecture` also why its published weights are not trained so, or its layers do not divide.
+    """
+    if architecture is not None:
+        weights = (recipe.method, recipe.weight_bits, recipe.quant, recipe.framework)
+        fault = training_refusal(architecture, *weights) or architecture.split_fault(recipe.tensor_parallel)
+        if fault is not None:
+            return fault
     splits = recipe.context_parallel > 1
     return library.techniques.refusal({**vars(recipe), **vars(card), "splits_sequences": splits})
+
+
+def training_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
+    """Yield what a training job asks for that the published weights of its model are not trained in."""
+    asked, place = job.techniques, f"jobs.{job.name}"
+    kept, held = read_engines().formats[architecture.published[0]].trained, held_quant(architecture)
+    fix = f"name the release in 16 bits, {architecture.base}" if architecture.base else "name a release in 16 bits"
+    form = architecture.published[0]
+    if kept == "none":
+        what = f"{architecture.name} holds {form} weights, which no framework trains"
+        yield Fault(job.name, 0, f"{place}.architecture", what, fix)
+    elif held is not None:
+        bits = 8 if held == "int8" else 4
+        if job.kind == "pretrain" or (asked.method is not None and "lora" not in asked.method):
+            yield Fault(job.name, 0, f"{place}.techniques.method", f"{form} weights are trained with lora alone", fix)
+        elif asked.weight_bits is not None and bits not in asked.weight_bits:
+            what = f"{architecture.name} holds {form} weights, which stay in {bits} bits"
+            yield Fault(job.name, 0, f"{place}.techniques.weight_bits", what, f"choose {bits}, or {fix}")
+
+
+def weights_to_make(job: Job, recipe: Recipe, architecture: Architecture, gpu: GpuSpec) -> str | None:
+    """Return what of the weights a user must make, or what frameworks make of the release; None where taken as is."""
+    if job.kind not in ("inference", "serve"):
+        return training_conversion(architecture, recipe.weight_bits)
+    engine = read_engines().engines[recipe.framework]
+    usable = gpu.usable_gib * recipe.tensor_parallel * recipe.pipeline_parallel
+    adapter = getattr(job, "adapter", None)
+    merges = adapter is not None and adapter.served is None  # then the weights are the user's own
+    return conversion(architecture, recipe.quant, engine, merges, usable)
 
 
 def lossiness_of(recipes: Sequence[Recipe]) -> Integers:
@@ -233,9 +278,10 @@ def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], card: GpuClass,
     None where the job asks or the framework has none.
     """
     found = list[Recipe]()
-    if not job.techniques.context_parallel and LONG_FOR_ONE_GPU <= (job.sequence_length or 0) < LONG_SEQUENCE:
+    if not job.techniques.context_parallel and LONG_FOR_ONE_GPU <= _sequence(job, library) < LONG_SEQUENCE:
         spread = [replace(recipe, context_parallel=degree) for recipe in recipes for degree in SPREAD_DEGREES]
         found += [one for one in spread if find_incompatibility(one, card, library) is None]
+    architecture = library.architecture(job.architecture)
     if job.techniques.tensor_parallel or job.techniques.pipeline_parallel:
         return found
     parallel = [one for one in recipes if framework_of(library, one.framework).parallel and not one.is_hybrid]
@@ -243,6 +289,7 @@ def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], card: GpuClass,
         with_parallel_degrees(recipe, tensor, pipeline)
         for recipe in parallel
         for tensor in TENSOR_DEGREES
+        if architecture.split_fault(tensor) is None
         for pipeline in PIPELINE_DEGREES
         if tensor * pipeline > 1
     ]
@@ -271,10 +318,16 @@ def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> t
     return tuple(asked) if asked and usual in values.quant.values else (usual,)
 
 
-def _context_degrees(job: Job, framework: FrameworkProfile, multi_gpu: bool) -> tuple[int, ...]:
+def _context_degrees(job: Job, framework: FrameworkProfile, multi_gpu: bool, library: Library) -> tuple[int, ...]:
     """Return the GPUs that share a sequence: several are tried where sequences are long and the framework can."""
-    long = multi_gpu and framework.context_parallel and (job.sequence_length or 0) >= LONG_SEQUENCE
+    long = multi_gpu and framework.context_parallel and _sequence(job, library) >= LONG_SEQUENCE
     return (1, *SPREAD_DEGREES) if long else (1,)
+
+
+def _sequence(job: Job, library: Library) -> int:
+    """Return the tokens of a sequence of a training job; 0 of images, which are never divided."""
+    architecture = library.architecture(job.architecture)
+    return 0 if architecture.image is not None else sequence_of(job, architecture)
 
 
 def _expert_degrees(job: Job, framework: FrameworkProfile, multi_gpu: bool, library: Library) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner.candidates.market import MANAGED
 from planner.candidates.offer_terms import interconnect_of
 from planner.configurations.observed.memory_peaks import memory_setting
+from planner.configurations.recipe import weights_to_make
 from planner.decode.assignment_parts import (
     build_commitment_use,
     build_costs,
@@ -66,6 +67,7 @@ def build_assignment(chosen: ChosenCandidate, limits: Limits, library: Library, 
         global_batch=job.global_batch,
         packing=job.packing,
         steps=int(shape.steps),
+        steps_before=getattr(job.work, "steps_before", 0),
         stage_hours=stage_hours_of(chosen),
         trials=job.trials.count,
         runs_at_once=job.trials.at_once,
@@ -73,6 +75,9 @@ def build_assignment(chosen: ChosenCandidate, limits: Limits, library: Library, 
         deadline_probability=deadline_probability(
             left_hours(job, chosen.lead_hours), hours.expected, hours.at_confidence, job.confidence
         ),
+        conversion=None
+        if candidates.is_managed_service[chosen.row]
+        else weights_to_make(job, chosen.recipe, candidates.architecture, library.gpu(chosen.machine.gpu)),
         price_date=offer.date_text,
         price_age_days=age_in_days(offer, as_of),
         price_source=offer.source,

@@ -118,9 +118,9 @@ def _smaller_runs(now: _Run) -> list[tuple[str, _Run]]:
     table = now.library.techniques
     every = table.allowed("activation_checkpointing")  # from the most memory to the least
     allowed = now.chosen.job.techniques.activation_checkpointing or table.tried("activation_checkpointing")
-    card = GpuClass.of(now.library.gpu(now.chosen.machine.gpu))
+    card, network = GpuClass.of(now.library.gpu(now.chosen.machine.gpu)), now.chosen.candidates.architecture
     for more in every[every.index(now.recipe.activation_checkpointing) + 1 :]:
         recipe = replace(now.recipe, activation_checkpointing=more)
-        if more in allowed and find_incompatibility(recipe, card, now.library) is None:
+        if more in allowed and find_incompatibility(recipe, card, now.library, network) is None:
             found.append((f"{more} checkpointing", now.changed(recipe, now.micro_batch, now.accumulation)))
     return found

@@ -17,6 +17,7 @@ from planner.estimates.inference.decode import decode_step_seconds
 from planner.estimates.inference.latency import first_token_seconds, seconds_per_token
 from planner.estimates.inference.prefill import prefill_seconds
 from planner.estimates.inference.shares import time_shares
+from planner.library.names import hosted_name
 from planner.results.inference import ApiPrice, BulkGeneration
 from planner.results.plan_parts import Vram
 from planner.scenario.inference import InferenceJob
@@ -92,10 +93,10 @@ def _api_prices(chosen: ChosenCandidate, job: InferenceJob, bill: Sequence[BillI
     answering = math.fsum(line.usd for line in bill if line.item.startswith("gpu "))
     machines = int(chosen.candidates.table.instances[chosen.row])
     start = (math.fsum(line.usd for line in bill) - answering) / machines
-    found = []
+    found, name = [], hosted_name(chosen.candidates.architecture.name)
     for label, offer in zip(chosen.market.labels, chosen.market.offers, strict=True):
         service = offer.managed
-        if service is None or not service.answers or chosen.candidates.architecture.name not in service.architectures:
+        if service is None or not service.answers or name not in service.architectures:
             continue
         usd = service.answers_usd(work.total_input_tokens, work.total_output_tokens) * job.trials.count
         more = (usd - answering) / requests
@@ -160,7 +161,7 @@ def build_generation_notes(
     form, notes = made.weight_format, []
     if made.priors:
         notes.append(f"no published measurements inform {', '.join(made.priors)}: its speed is a prior")
-    if chosen.recipe.weight_bits < 16:
+    if chosen.recipe.weight_bits < 16 and form != chosen.candidates.architecture.published[0]:
         notes.append(f"{form} rounds the weights: measure its quality on your task")
     if made.kv_bits < 16:
         notes.append(f"a cache of {made.kv_bits} bits rounds keys and values")

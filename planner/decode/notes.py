@@ -11,6 +11,8 @@ from planner.configurations.recipe import framework_of
 from planner.decode.observed_speed import describe_observed_speed
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
+from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence
+from planner.results.plan_parts import CutSamples
 from planner.scenario.limits import latest_finish_hours
 from planner.scenario.ownership.machines import default_power_watts
 from planner.scenario.stages import Stages, Trials
@@ -19,9 +21,10 @@ from planner.units import GB, HOUR, MINUTE
 if TYPE_CHECKING:
     import datetime
 
+    from planner.configurations.grid import JobShape
     from planner.configurations.observed.learning import Correction
     from planner.decode.chosen import ChosenCandidate
-    from planner.library.schema import Library
+    from planner.library.schema import Architecture, Library
     from planner.results.plan_parts import Vram
     from planner.scenario.job import Job
     from planner.scenario.limits import Limits
@@ -124,8 +127,8 @@ def _on_observed_stages(job: Job) -> list[str]:
 
 
 def age_in_days(offer: Offer, as_of: datetime.date) -> int | None:
-    """Return the days from the last day that the price can be of to `as_of`; None for an undated price."""
-    return (as_of - offer.last_date).days if offer.last_date else None
+    """Return the days from the first day that the price can be of to `as_of`; None where no day is known."""
+    return (as_of - offer.first_date).days if offer.first_date else None
 
 
 def _on_whole_runs(chosen: ChosenCandidate, observed: bool) -> list[str]:
@@ -274,14 +277,22 @@ def _on_one_more_trial(trials: Trials) -> list[str]:
     return [f"{trials.count + 1} trials would be {less:.0f} % less work: they are halved once more"]
 
 
+def cut_samples(job: Job, shape: JobShape, architecture: Architecture) -> CutSamples | None:
+    """Return what the sequences of a job do not hold of its samples; None where that is nothing, or negligible."""
+    if shape.cut_share < NEGLIGIBLE_CUT:
+        return None
+    whole = default_sequence(job.packing, job.work.tokens_per_sample, job.length_cv, architecture.max_sequence)
+    held = whole if whole > shape.sequence else None
+    setting = f"jobs.{job.name}.sequence_length={held}" if held else ""
+    return CutSamples(job=job.name, share=shape.cut_share, sequence_length=shape.sequence, holds=held, setting=setting)
+
+
 def _on_work(chosen: ChosenCandidate, limits: Limits) -> list[str]:
     """Return the assumptions of the amount of work, and the limit on hours where it binds."""
     job, shape, notes = chosen.job, chosen.candidates.physics.shape, []
     if job.trials.halving is not None:
         notes.append("trials are stopped by successive halving; the others continue from their checkpoints")
         notes += _on_one_more_trial(job.trials)
-    if shape.is_clipped:
-        notes.append(f"samples longer than {shape.sequence:,} tokens are cut to that length")
     if shape.unit == "images":
         notes.append("the estimate for diffusion is rough: an image counts as equivalent tokens")
     if chosen.recipe.method == "lora" and shape.unit == "tokens" and job.global_batch > LORA_BATCH:

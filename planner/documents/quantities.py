@@ -41,13 +41,13 @@ _UNIT = r"(weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)(?![
 # A unit may be followed directly by the next number ("1d12h"), so only letters may not follow it.
 _DURATION_PART = re.compile(rf"\s*{_NUMBER}\s*{_UNIT}", re.IGNORECASE)
 _COUNT = re.compile(
-    r"\s*(\d[\d_]*(?:\.\d*)?(?:e[-+]?\d{1,4})?)\s*"
+    r"\s*((?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d*)?(?:e[-+]?\d{1,4})?)\s*"
     r"(k|thousand|m|million|b|g|billion|t|trillion)?\s*\Z",
     re.IGNORECASE,
 )
 _TIMES = {"k": 3, "thousand": 3, "m": 6, "million": 6, "b": 9, "g": 9, "billion": 9, "t": 12, "trillion": 12}
 _DURATION_FIX = "write 90m, 36h, 2d or 1d12h"
-_COUNT_FIX = "write 50000, 90e6, 500M or 1.2B"
+_COUNT_FIX = "write 50000, 50,000, 16k, 90e6, 500M or 1.2B"
 _MOST = 10**15
 MIN_NUMBER = 1e-12
 """Smallest figure by which something is divided."""
@@ -81,18 +81,38 @@ def format_hours(hours: float) -> str:
 
 
 def parse_count(value: Any) -> int:
-    """Return the whole number (at least 1) of `50000`, `90e6`, `500M` or `1.2B` (k, M, B, T)."""
-    if isinstance(value, str) and (match := _COUNT.match(value)):
-        number = Decimal(match[1].replace("_", "")).scaleb(_TIMES.get((match[2] or "").lower(), 0))
-    elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-        number = Decimal(value)
-    else:
+    """Return the whole number (at least 1) of `50000`, `50,000`, `16k`, `90e6`, `500M` or `1.2B` (k, M, B, T)."""
+    number = _counted(value)
+    if number is None:
         raise validation_error(f"{format_value(value)} is not a count", _COUNT_FIX)
     if not 1 <= number <= _MOST:
         raise validation_error(f"{format_value(value)} is out of range", f"must be 1 to {_MOST:,}")
     if number != number.to_integral_value():
         raise validation_error(f"{format_value(value)} is not a whole number", _COUNT_FIX)
     return int(number)
+
+
+def _counted(value: Any) -> Decimal | None:
+    """Return the number that counts something, with the zeros of its suffix; None for what is no such number."""
+    if isinstance(value, str) and (match := _COUNT.match(value)):
+        return Decimal(re.sub("[_,]", "", match[1])).scaleb(_TIMES.get((match[2] or "").lower(), 0))
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return Decimal(value) if is_number else None
+
+
+def read_amount(value: Any) -> Any:
+    """Return text such as `16k` or `50,000`, and any whole number, as an integer; other numbers as they are.
+
+    For types with bounds of their own, which refuse what is no number at all.
+    """
+    number = _counted(value)
+    if isinstance(value, int) or (number is None and not isinstance(value, str)):
+        return value
+    if number is None:
+        raise validation_error(f"{format_value(value)} is not a number", _COUNT_FIX)
+    if number > _MOST:
+        raise validation_error(f"{format_value(value)} is out of range", f"must be at most {_MOST:,}")
+    return int(number) if number == number.to_integral_value() else float(number)
 
 
 def parse_date(value: Any) -> datetime.date:
@@ -187,5 +207,13 @@ MAX_INTEGER = 10**6
 """Largest whole number of machines, GPUs, runs or sequences: work and memory grow with some of them."""
 PositiveInteger = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
 WholeNumber = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
-SequenceLength = Annotated[int, Field(ge=1, le=10**8)]
-"""Tokens of one sequence."""
+MAX_TOKENS = 10**8
+"""Most tokens of one sequence, sample, prompt or answer."""
+_Length = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+SequenceLength = Annotated[_Length, BeforeValidator(read_amount, json_schema_input_type=_Length | str)]
+"""Tokens of one sequence, prompt or answer, written plainly or as 16k, 50,000."""
+_Sequences = PositiveInteger
+SequenceCount = Annotated[_Sequences, BeforeValidator(read_amount, json_schema_input_type=_Sequences | str)]
+"""Sequences, or images, of one optimizer step, written in the same ways."""
+TokenMean = Annotated[Positive, BeforeValidator(read_amount, json_schema_input_type=Positive | str)]
+"""Mean tokens of a sample, not always whole, written in the same ways."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
+
+_NUMBER = re.compile(r"[-+]?(0o[0-7]+|0x[0-9a-fA-F]+|(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?)")
+"""What YAML 1.2 reads as a number, of which YAML 1.1 takes some for text (`1e3`, `08`)."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -16,7 +20,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    style = "|" if "\n" in text else "'" if _NUMBER.fullmatch(text) else None
+    if not all(sign.isprintable() or sign in "\n\t" for sign in text):
+        style = '"'  # escapes what YAML 1.1 takes for the end of a line, and 1.2 for a sign
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _text)

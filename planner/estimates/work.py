@@ -23,6 +23,47 @@ _REACH, _CELLS = 8.5, 2000
 PACKED_FILL = 0.97
 """Real tokens per position of a packed sequence: an assumption, common packers reach 0.95 to 0.99."""
 PACKINGS = ("packed", "padded", "fixed")
+USUAL_SEQUENCE = 2048
+"""Tokens of a sequence where nothing is known of the samples."""
+NEGLIGIBLE_CUT = 0.001
+"""Share of the tokens that may lie beyond the end of a sequence without a word: lengths have no last one."""
+
+
+def cut_share(packing: str, mean_length: float, cv: float, sequence: float) -> float:
+    """Return the share of the tokens of the samples that lie beyond `sequence` tokens of theirs.
+
+    Padded samples have log-normal lengths with mean `mean_length` and coefficient of variation `cv`. Others count as
+    samples of the mean length: packed ones because what one sample lacks another has, and because packers split what
+    is longer than a sequence and drop nothing.
+    """
+    sigma = math.sqrt(math.log1p(cv * cv)) if packing == "padded" else 0.0
+    if sigma < _LEAST_SIGMA:
+        return max(0.0, 1.0 - sequence / mean_length)
+    place = (math.log(sequence / mean_length) + sigma * sigma / 2.0) / sigma
+    beyond = _normal_tail(place - sigma) - sequence / mean_length * _normal_tail(place)
+    return min(max(beyond, 0.0), 1.0)
+
+
+_LEAST_SIGMA = 1e-9
+"""Spread of the logarithm below which all lengths are equal."""
+
+
+def _normal_tail(place: float) -> float:
+    return 0.5 * math.erfc(place / math.sqrt(2.0))
+
+
+def default_sequence(packing: str, mean_length: float | None, cv: float, context: int) -> int:
+    """Return the tokens of a sequence where none are given: the smallest power of two that holds a sample.
+
+    `context`, the longest sequence of the model, where that is shorter. A padded sequence holds the longest sample: all
+    but `NEGLIGIBLE_CUT` of the tokens. Without a mean length it is `USUAL_SEQUENCE`.
+    """
+    if mean_length is None:
+        return min(USUAL_SEQUENCE, context)
+    sequence = 1 << max(0, math.ceil(mean_length) - 1).bit_length()
+    while sequence < context and cut_share(packing, mean_length, cv, sequence) >= NEGLIGIBLE_CUT:
+        sequence *= 2
+    return min(sequence, context)
 
 
 def step_count(packing: str, tokens: Numbers, samples: Numbers, sequence: Numbers, global_batch: Numbers) -> Any:

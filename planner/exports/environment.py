@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from functools import cache
 from typing import TYPE_CHECKING
 
 from planner.documents.files import data_folder
 from planner.documents.strict_yaml import read_shipped
 from planner.errors import Fault, InputError
+from planner.exports.quoting import comment, shell_word
 from planner.library.reading import read_library
 from planner.library.technique_rows import Row
 
@@ -71,14 +71,15 @@ def environment_remark(gpu: str) -> str:
 
 def requirements(trainer: FieldMap, facts: Facts, gpu: str) -> str:
     """Return the file of packages, with the releases that the field maps were checked with, for the CUDA of the GPU."""
-    lines = [f"# {environment_remark(gpu)}", *_index(image_of(gpu)), *_torch(gpu), *split_packages(trainer, facts)[0]]
+    about = comment([environment_remark(gpu)]).rstrip()
+    lines = [about, *_index(image_of(gpu)), *_torch(gpu), *split_packages(trainer, facts)[0]]
     return "".join(f"{one}\n" for one in lines)
 
 
 def setup_script(trainer: FieldMap, facts: Facts, gpu: str) -> str:
     """Return the shell script that installs what a run needs; a package with options of pip has a line of its own."""
     together, alone = split_packages(trainer, facts)
-    packages = " ".join((*_index(image_of(gpu)), *map(shlex.quote, (*_torch(gpu), *together))))
+    packages = " ".join((*_index(image_of(gpu)), *map(shell_word, (*_torch(gpu), *together))))
     return "".join(f"pip install {one}\n" for one in (packages, *alone))
 
 

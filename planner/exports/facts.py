@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
 from planner.exports.environment import environment_facts
 from planner.exports.field_map import field_maps
+from planner.exports.machines import slug
 from planner.library.reading import read_library
 from planner.library.techniques import TECHNIQUE_FIELDS, read_techniques
 from planner.records import record
+from planner.units import GB
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.results.plan import Assignment, Plan
     from planner.scenario.job import Job
     from planner.scenario.scenario import Scenario
@@ -70,7 +75,9 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
         **_lora_parts(techniques["lora_targets"], card.family),
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or _repository(card.aliases),
-        "output_dir": f"{CHECKPOINT_FOLDER}/{job.name}" if on_task else f"out/{job.name}",
+        "multi_gpu": "--multi_gpu" if job.gpus > 1 else "",
+        "gathered_gb": math.ceil(_gathered_bytes(techniques, card.parameters) / GB),
+        "output_dir": f"{CHECKPOINT_FOLDER if on_task else 'out'}/{_folder(job.name)}",
         **environment_facts(job.gpu),
         **_dataset(wishes.dataset),
         **_saving(job, asked),
@@ -79,6 +86,21 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
     if facts["engine"] == "deepspeed":
         facts["deepspeed_config"] = field_maps()["deepspeed"].settings(facts)
     return facts
+
+
+def _folder(name: str) -> str:
+    """Return the name of the folder of a job; a name that is none for a folder, such as `a/../b`, becomes one."""
+    return name if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*", name) else slug(name)
+
+
+def _gathered_bytes(techniques: Mapping[str, Any], parameters: float) -> float:
+    """Return the most bytes that one process holds while it saves sharded states as a whole.
+
+    Weights in the type that is trained, and after them two moments of AdamW in the same type, where all are trained.
+    """
+    full = techniques["method"] == "full"
+    bits = 32 if full and techniques["precision"] != "bf16" else 16
+    return parameters * bits / 8 * (2 if full else 1)
 
 
 def unknown_values(job: Assignment) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from string import Template
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
@@ -88,18 +89,38 @@ class Tool(Row):
     file: str
 
 
+class Starter(Row):
+    """Commands that start any program of Python in the processes of a run; empty where there is one process alone."""
+
+    alone: str = ""
+    together: str = ""
+
+
+class Checkpoints(Row):
+    """What folders of checkpoints are called, and the file without which one is not complete."""
+
+    name: str = "checkpoint-*"
+    last: str = "trainer_state.json"
+
+
 class FieldMap(Tool):
     """The fields of a training tool. A value of a technique that `techniques` does not list cannot be expressed."""
 
     kind: Literal["trainer"]
     run: str = ""
-    """Command that runs the file on one machine."""
+    """Command that runs the file on one machine; `$resume` is where the option goes that names a checkpoint."""
     launch: str = ""
     """The same on every machine of several, with `NODE_RANK` and `HEAD_IP`; empty if it trains nothing itself."""
+    flags: str = ""
+    """Options of several machines, which the commands that start processes have in common; `$port` differs."""
+    starter: Starter = Starter()
     download: str = ""
     """Command that fetches the weights of the Hub, where the tool stores them otherwise than the Hub's own."""
     resume: str = ""
     """What to add to go on from the checkpoint in `LATEST`, if there is one."""
+    resumes: tuple[str, ...] = ("full", "lora")
+    """Methods whose checkpoints a run can go on from."""
+    checkpoints: Checkpoints = Checkpoints()
     format: Literal["yaml", "json", "python"] = "yaml"
     frameworks: tuple[str, ...]
     always: dict[str, Any] = Field(default_factory=dict)
@@ -148,8 +169,8 @@ class FieldMap(Tool):
         yield from (("", f"{self.label}: {one.text}", ()) for one in self.refused if holds(one.when, facts))
 
     def remarks(self, facts: Facts) -> Iterator[str]:
-        """Yield what a reader of the file must know."""
-        yield from (one.text for one in self.notes if holds(one.when, facts))
+        """Yield what a reader of the file must know, each `$name` replaced by the fact."""
+        yield from (Template(one.text).substitute(facts) for one in self.notes if holds(one.when, facts))
 
 
 class Provider(Row):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from planner.exports.quoting import comment
 from planner.results.plan_parts import describe_machines
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[
         + (f" (fields of {versions})." if versions else "."),
         written_by(plan),
         f"Machines: {describe_machines(job.gpus, job.gpu)} at {job.provider}, {_market(job)}.",
-        f"Expected: {hours.expected:.1f} h ({hours.low:.1f} to {hours.high:.1f}), "
+        f"Expected: likely {hours.expected:.1f} h ({hours.low:.1f} to {hours.high:.1f}), "
+        f"by {hours.at_confidence:.1f} h, "
         f"${cost.expected:,.2f} (${cost.low:,.2f} to {cost.high:,.2f}), "
         f"{vram.peak:.1f} of {vram.usable:.1f} GiB on each GPU.",
     ]
@@ -44,7 +46,7 @@ def wrapped(lines: Iterable[str]) -> list[str]:
 
 def commented(lines: Iterable[str]) -> str:
     """Return lines as comments of YAML or a shell script."""
-    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+    return comment(lines)
 
 
 def written_by(plan: Plan) -> str:

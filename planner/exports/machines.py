@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from string import Template
 from typing import TYPE_CHECKING, Protocol
 
+from planner.documents.files import data_folder
 from planner.errors import Fault, InputError
+from planner.exports.quoting import shell_word
+from planner.exports.trainer import PORT, command, start_command
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -18,9 +20,6 @@ if TYPE_CHECKING:
 
 PRICE_MARGIN = 1.1
 """How much more than the price of the plan an hour may cost before a launcher refuses it: prices move a little."""
-
-
-_FIND = "find \"{}\" -maxdepth 1 -name 'checkpoint-*' 2>/dev/null"
 
 
 class Rented(Protocol):
@@ -148,14 +147,35 @@ def _wait_remarks(job: Assignment, tool: LaunchMap) -> list[str]:
 
 
 def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str]) -> str:
-    """Return the shell script that starts a run, or goes on from its last checkpoint.
+    """Return the shell script that starts a run, or goes on from its newest complete checkpoint.
 
+    It first counts the processes that the machines start together, and ends where they are not those of the plan.
     `variables`: shell variables of the launch command -> how the launcher of the machines says them.
     """
     lines = ["set -e"]
-    if trainer.resume:
-        lines.append(f"LATEST=$({_FIND.format(facts['output_dir'])} | sort -V | tail -n 1 || true)")
     if facts["instances"] > 1:
         lines += [f"{name}={value}" for name, value in variables.items()]
-    command = Template(trainer.launch if facts["instances"] > 1 else trainer.run).substitute(facts)
-    return "\n".join((*lines, f"{command} {trainer.resume}".strip())) + "\n"
+    lines += _world_check(trainer, facts)
+    resumes = bool(trainer.resume) and facts["method"] in trainer.resumes
+    if resumes:
+        name, last = (shell_word(one) for one in (trainer.checkpoints.name, trainer.checkpoints.last))
+        find = f"newest_checkpoint {shell_word(facts['output_dir'])} {name} {last}"
+        lines += [*_script("newest_checkpoint.sh"), f"LATEST=$({find} || true)"]
+    return "\n".join((*lines, command(trainer, {**facts, "resume": trainer.resume if resumes else ""}))) + "\n"
+
+
+def _world_check(trainer: FieldMap, facts: Facts) -> list[str]:
+    """Return the lines that say how many processes train together, and end where the plan has another number."""
+    start = start_command(trainer, facts, PORT + 1)
+    if not start:
+        return [f"echo 'world size {facts['gpus']}, as planned'"]
+    program = _script("world_size.py")
+    return [
+        *("WORLD=$(mktemp -d)/world_size.py", "cat > \"$WORLD\" <<'END_OF_PROGRAM'", *program, "END_OF_PROGRAM"),
+        f'{start} "$WORLD" {facts["gpus"]}',
+    ]
+
+
+def _script(name: str) -> list[str]:
+    """Return the lines of a script of `models/exports`."""
+    return (data_folder("models") / "exports" / name).read_text(encoding="utf-8").splitlines()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from string import Template
 from typing import TYPE_CHECKING
 
 from planner.exports.environment import environment_remark, split_packages
 from planner.exports.header import commented, header
 from planner.exports.machines import launch_script
+from planner.exports.quoting import document, shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         *_downloads(facts, trainer.download),
         launch_script(trainer, facts, VARIABLES).removeprefix("set -e\n").rstrip(),
         f'if [ -n "${{{UPLOAD}:-}}" ]; then',
-        f'  hf upload "${UPLOAD}" {shlex.quote(str(facts["output_dir"]))}',
+        f'  hf upload "${UPLOAD}" {shell_word(facts["output_dir"])}',
         "fi",
     ]
     remarks = [
@@ -60,8 +60,8 @@ def _downloads(facts: Facts, of_weights: str) -> list[str]:
         (of_weights or "hf download $model_id", facts["model_id"]),
         ("hf download --repo-type dataset $model_id", facts["dataset_name"]),
     ):
-        if name and str(name).count("/") == 1 and not str(name).startswith((".", "/")):
-            found.append(Template(command).substitute(model_id=shlex.quote(str(name))))
+        if name and str(name).count("/") == 1 and not str(name).startswith((".", "/", "-")):
+            found.append(Template(command).substitute(model_id=shell_word(name)))
     return found
 
 
@@ -69,7 +69,7 @@ def readme(given: Given, files: Sequence[str], launchers: dict[str, str]) -> str
     """Return three lines: what it is, how to launch it, how to follow it."""
     job = given.job
     starts = ", or ".join(f"`{command}`" for command in launchers.values())
-    return (
+    return document(
         f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.\n"
         f"Launch: {starts + ', or ' if starts else ''}`bash run.sh` on the machine itself.\n"
         f"Follow: `planner track plan.json LOG`, with {job.steps:,} steps of {job.step_seconds:.3g} s planned.\n"

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
 
 
+PORT = 29500
+"""Port of machine 0 at which the processes of a run meet."""
+
+
 def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> str:
     """Return the text of the file; what the plan does not decide stands in it as comments."""
     settings = tool.settings(facts)
@@ -32,11 +36,10 @@ def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> s
     return text
 
 
-_SCRIPT = '''import os
+_SCRIPT = '''import sys
 
 from unsloth import FastLanguageModel  # before the packages below, which it changes
 from datasets import load_dataset
-from transformers.trainer_utils import get_last_checkpoint
 from trl import SFTConfig, SFTTrainer
 
 LOAD = $load
@@ -46,14 +49,14 @@ TRAIN = $train
 
 
 def main() -> None:
-    """Train, or go on from the last checkpoint."""
+    """Train, or go on from the checkpoint that the command names."""
     model, tokenizer = FastLanguageModel.from_pretrained(**LOAD)
     if ADAPTERS:
         model = FastLanguageModel.get_peft_model(model, **ADAPTERS)
     data = load_dataset(**DATA)
     trainer = SFTTrainer(model=model, processing_class=tokenizer, train_dataset=data, args=SFTConfig(**TRAIN))
     folder = TRAIN["output_dir"]
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(folder) if os.path.isdir(folder) else None)
+    trainer.train(resume_from_checkpoint=sys.argv[1] if len(sys.argv) > 1 else None)
     trainer.save_model(folder)
 
 
@@ -77,7 +80,28 @@ def _script(lines: list[str], settings: dict[str, Any], tool: FieldMap) -> str:
 
 def run_command(tool: FieldMap, facts: Facts) -> str:
     """Return the command that runs the file on one machine."""
-    return Template(tool.run).substitute(facts) if facts["instances"] == 1 else ""
+    return command(tool, {**facts, "resume": ""}) if facts["instances"] == 1 else ""
+
+
+def command(tool: FieldMap, facts: Facts, port: int = PORT) -> str:
+    """Return the command that one machine runs; `facts` with `resume`, the option that names a checkpoint."""
+    several = facts["instances"] > 1
+    flags = filled(tool.flags, {**facts, "port": port})
+    return " ".join(filled(tool.launch if several else tool.run, {**facts, "flags": flags}).split())
+
+
+def start_command(tool: FieldMap, facts: Facts, port: int) -> str:
+    """Return the command that starts a program of Python in every process of the run; empty where that is one alone."""
+    if facts["gpus"] == 1:
+        return ""
+    several = facts["instances"] > 1
+    flags = filled(tool.flags, {**facts, "port": port})
+    return filled(tool.starter.together if several else tool.starter.alone, {**facts, "flags": flags}).strip()
+
+
+def filled(text: str, facts: Facts) -> str:
+    """Return a command with each `$name` replaced by the fact."""
+    return Template(text).substitute(facts)
 
 
 def _missing(tool: FieldMap, settings: dict[str, Any]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from planner.estimates.parameters import Dimensions, active_parameters, count_pa
 from planner.library import decoder_families as dense
 from planner.library import mixture_families as mixture
 from planner.library.config_keys import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
+from planner.library.releases import formats_of_config
 
 _DIMENSIONS = frozenset(field.name for field in fields(Dimensions))
 
@@ -66,10 +67,20 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
         "parameters": count_parameters(dimensions),
         "active_parameters": active_parameters(dimensions),
         "parameters_basis": "computed",
+        **_published(config, name),
         "source": f"config.json of {config.get('_name_or_path') or name}",
         **card,
         **({"notes": _LANGUAGE_ONLY} if path or any(whole.get(key) is not None for key in _ENCODERS) else {}),
     }
+
+
+def _published(config: Config, name: str) -> dict[str, Any]:
+    """Return the key of a card that says in which format the weights are, where that is not 16 bits."""
+    try:
+        formats = formats_of_config(config)
+    except NotCovered as refused:
+        raise _fault(name, *refused.args) from refused
+    return {} if formats == ("bf16",) else {"published": formats, "published_source": "quantization_config"}
 
 
 def _read_family(family: str, config: Config, name: str) -> dict[str, Any]:

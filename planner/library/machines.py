@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -77,6 +79,68 @@ def is_known_provider(name: str) -> bool:
 def provider_name(written: str) -> str:
     """Return the name under which a provider's offers stand; one that is not known keeps its name."""
     return _read_providers(data_folder("models")).get(written.strip().casefold(), written.strip())
+
+
+class Unsold(NamedTuple):
+    """Why an instance type has no price on demand, and whether it can be had on spot."""
+
+    reason: str
+    sold_on_spot: bool
+
+
+@cache
+def _read_unsold(models: Path) -> tuple[tuple[str, tuple[str, ...], Unsold], ...]:
+    file = models / "machines" / "unsold.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    return tuple(
+        (
+            row["provider"],
+            tuple(name.casefold() for name in row["instances"]),
+            Unsold(row["reason"], row["sold_on_spot"]),
+        )
+        for row in rows
+    )
+
+
+def unsold_type(provider: str, instance: str) -> Unsold | None:
+    """Return why a provider does not sell an instance type on demand; None where nothing is known against it."""
+    owner, name = provider.casefold(), instance.casefold()
+    for seller, patterns, unsold in _read_unsold(data_folder("models")):
+        if seller == owner and any(fnmatchcase(name, pattern) for pattern in patterns):
+            return unsold
+    return None
+
+
+class Attached(NamedTuple):
+    """An accelerator that a price list names apart from its machine."""
+
+    gpu: str
+    usd_per_hour: float  # least price on demand of one in any region, 0 where it is not known
+    hosts: Mapping[int, Sequence[str]]  # names of machines by the number of accelerators
+    cores: Mapping[int, int]  # in place of names: virtual cores of an N1 machine
+    includes_host: bool  # whether its price is that of the whole machine
+
+
+@cache
+def _read_attached(models: Path) -> dict[tuple[str, str], Attached]:
+    file = models / "machines" / "attached.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    return {
+        (row["provider"], name.casefold()): Attached(
+            one.get("gpu", name),
+            one.get("usd_per_hour", 0.0),
+            {int(count): names for count, names in one.get("hosts", {}).items()},
+            {int(count): cores for count, cores in one.get("cores", {}).items()},
+            one.get("includes_host", False),
+        )
+        for row in rows
+        for name, one in row["accelerators"].items()
+    }
+
+
+def attached_accelerator(provider: str, name: str) -> Attached | None:
+    """Return which machines an accelerator is attached to, by its name in price lists; None where it is not known."""
+    return _read_attached(data_folder("models")).get((provider.casefold(), name.casefold()))
 
 
 @cache

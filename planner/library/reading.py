@@ -15,7 +15,16 @@ from planner.documents.strict_yaml import Document, read_document, read_shipped
 from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
 from planner.library.machines import refused_chip
-from planner.library.names import find_architecture, find_gpu, split_count
+from planner.library.names import (
+    find_architecture,
+    find_gpu,
+    format_of_release,
+    formats_in_name,
+    release_name,
+    split_count,
+    split_release,
+    unusable_format,
+)
 from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
 from planner.library.shapes.ladder import describe_misfit, find_generated, generate
 
@@ -57,12 +66,30 @@ class CardNames:
             return wanted
         if self._find is find_architecture and (made := find_generated(wanted)) is not None:
             return made
-        return self.by_alias.get(wanted.casefold()) or self._find(wanted, self.by_alias)
+        found = self.by_alias.get(wanted.casefold())
+        if found is not None or self._find is not find_architecture:
+            return found or self._find(wanted, self.by_alias)
+        found = None if unusable_format(wanted) else self._find(wanted, self.by_alias)
+        if found is None:
+            return None
+        return release_name(found, self.published(found), formats_in_name(wanted))
+
+    def published(self, card: str) -> tuple[str, ...]:
+        """Return the formats in which an architecture is published, that of its release first."""
+        split = split_release(card, self._own)
+        if split is not None:
+            return (format_of_release(split[1]),)
+        shipped = card in self._own and read_shipped(self.folder / f"{card}.yaml").data.get("published")
+        return tuple(shipped or ("bf16",))
 
     def suggestion(self, wanted: str) -> str:
         """Return what may have been meant."""
         if self._find is find_architecture and (misfit := describe_misfit(wanted)) is not None:
             return misfit
+        if self._find is find_architecture and (label := unusable_format(wanted)) is not None:
+            base = self._find(wanted, self.by_alias)
+            release = f": name the release that they were made from{f', {base}' if base else ''}"
+            return f"its name says {label} weights, which no engine and no framework here loads{release}"
         count, name = split_count(wanted)
         counted = self.canonical(name) if count is not None else None
         if counted is not None:
@@ -145,6 +172,10 @@ def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[
         raise InputError([Fault(name, 0, "", "unknown architecture", names.suggestion(name))])
     if find_generated(card) is not None:
         return {card: generate(card)}
+    split = split_release(card, frozenset(names.names)) if card not in names.names else None
+    if split is not None:
+        (base,) = _one_architecture(split[0], names, faults).values()
+        return {card: base.released_in(split[1])}
     path = names.folder / f"{card}.yaml"
     return _validated(path, read_shipped(path), Architecture, faults)
 

@@ -10,7 +10,16 @@ from typing import Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SkipValidation, model_validator
 
 from planner.library.chips import Chip
-from planner.library.names import find_architecture, find_gpu
+from planner.library.inference.engines import read_engines
+from planner.library.names import (
+    GGUF,
+    find_architecture,
+    find_gpu,
+    format_of_release,
+    formats_in_name,
+    release_name,
+    unusable_format,
+)
 from planner.library.technique_rows import PEAK_KEYS, PeakKey
 from planner.library.techniques import TechniqueTable, read_techniques
 
@@ -173,9 +182,44 @@ class Architecture(Card):
     linear_value_dim: int = Field(default=0, ge=0)
     linear_kernel: int = Field(default=0, ge=0)
 
+    published: tuple[str, ...] = ("bf16",)  # formats in which weights are published, that of the release first
+    published_source: str = ""
+    base: str = ""  # the model whose weights these are in another format
+
     image: ImageWork | None = None
     source: str = Field(min_length=1)
     notes: str = ""
+
+    def released_in(self, form: str) -> Self:
+        """Return the model of this base whose weights are published in one format: `qwen2.5-7b` in `awq`."""
+        formats = GGUF if form == GGUF[0] else (format_of_release(form),)
+        more = {"name": f"{self.name}-{form}", "aliases": (), "published": formats, "base": self.name}
+        return self.model_copy(update=more)
+
+    @property
+    def release_gb(self) -> float:
+        """Size in GB of the checkpoint that is released: 63 for gpt-oss-120b in MXFP4, 234 in 16 bits."""
+        return self.download_gb * read_engines().formats[self.published[0]].bytes / 2
+
+    def split_fault(self, degree: int) -> str | None:
+        """Return why engines and frameworks do not divide the layers among so many GPUs; None where they do.
+
+        Query heads divide, and heads of keys either divide or are repeated; so do the widths of feed-forwards and the
+        heads of linear attention (vLLM 0.33: ModelConfig.verify_with_parallel_config, QKVParallelLinear, `divide`;
+        Megatron-core: TransformerConfig).
+        """
+        parts = {
+            "attention heads": self.heads,
+            "heads of linear attention": self.linear_key_heads,
+            "values of a feed-forward": self.ffn,
+            "values of a dense feed-forward": self.dense_ffn,
+        }
+        for what, count in parts.items():
+            if count % degree:
+                return f"{count:,} {what} of {self.name} do not divide by {degree}"
+        if self.kv_heads % degree and degree % self.kv_heads and not self.kv_lora_rank:
+            return f"{self.kv_heads} key-value heads of {self.name} neither divide by {degree} nor into it"
+        return None
 
     @property
     def download_gb(self) -> float:
@@ -198,6 +242,9 @@ class Architecture(Card):
         linear = (self.linear_key_heads, self.linear_value_heads, self.linear_key_dim, self.linear_value_dim)
         if self.linear_layers and not (all(linear) and self.linear_kernel):
             raise ValueError("linear_layers require heads, dimensions and kernel of linear attention")
+        unknown = [one for one in self.published if one not in read_engines().formats]
+        if unknown or not self.published:
+            raise ValueError(f"published: unknown format {', '.join(unknown) or 'none'}")
         if bool(self.sliding_window) != bool(self.sliding_layer_share):
             raise ValueError("sliding_window and sliding_layer_share belong together")
         if (self.kind == "diffusion") != (self.image is not None):
@@ -267,7 +314,20 @@ class Library(Card):
 
     def architecture(self, name_or_alias: str) -> Architecture:
         """Return the architecture of that name, alias or fine-tune, in any case; KeyError names what is known."""
-        return _find(self.architectures, name_or_alias, "architecture", find_architecture)
+        if name_or_alias in self.architectures:
+            return self.architectures[name_or_alias]
+        if (label := unusable_format(name_or_alias)) is not None:
+            raise KeyError(f"{name_or_alias!r} says {label} weights, which nothing here loads")
+        formats = formats_in_name(name_or_alias)
+        for card in self.architectures.values() if formats else ():
+            is_it = card.base and card.name.endswith(f"-{formats[0]}")
+            if is_it and find_architecture(name_or_alias, {card.base: card.base}):
+                return card
+        found = _find(self.architectures, name_or_alias, "architecture", find_architecture)
+        if name_or_alias.casefold() in (label.casefold() for label in _labels(found)):
+            return found
+        name = release_name(found.name, found.published, formats)
+        return found if name == found.name else found.released_in(name.removeprefix(f"{found.name}-"))
 
     def gpu(self, name_or_alias: str) -> GpuSpec:
         """Return the GPU of that name, alias or other spelling, in any case; KeyError names what is known."""

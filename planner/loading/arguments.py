@@ -12,9 +12,12 @@ def resolve_cards(
 ) -> tuple[Architecture, GpuSpec, Library]:
     """Return architecture, GPU and their library; `LibraryError` with every unknown name."""
     faults: list[Fault] = []
+    asked_alone = library is None
     if library is None:
         library = _read(architecture, faults)
     network = architecture if isinstance(architecture, Architecture) else None
+    if network is None and asked_alone and not faults:
+        (network,) = library.architectures.values()
     if network is None and not faults:
         try:
             network = library.architecture(str(architecture))

@@ -1,7 +1,7 @@
 """Inventory files: offers with a date and a currency, and the terms of each provider."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
@@ -15,6 +15,9 @@ from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
 from planner.scenario.offer import Offer
 from planner.scenario.payment import Terms
+
+if TYPE_CHECKING:
+    import datetime
 
 
 class InventoryFile(StrictModel):
@@ -64,7 +67,7 @@ def validate_offers(
         except ValidationError as error:
             for path, what, fix in validation_complaints(error, Offer, filled):
                 faults.append(source.fault(_origin(path, index, written, terms), what, fix))
-    return mark_price_lag(offers)
+    return mark_price_lag(date_by_source(offers))
 
 
 def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> Any:
@@ -118,10 +121,33 @@ def _origin(path: KeyPath, index: int, written: Any, terms: dict[str, Any]) -> K
     return ("offers", index, *path)
 
 
-def mark_price_lag(offers: Sequence[Offer]) -> tuple[Offer, ...]:
-    """Return the offers of one file, each with the days by which its price is older than the newest of them."""
-    newest = max((offer.last_date for offer in offers if offer.last_date is not None), default=None)
+def date_by_source(offers: Sequence[Offer]) -> tuple[Offer, ...]:
+    """Return the new offers of one file, each undated price of a rental as old as the oldest of its source."""
+    oldest: dict[str, datetime.date] = {}
     for offer in offers:
-        if newest is not None and offer.last_date is not None:
-            offer._days_behind = (newest - offer.last_date).days
+        if offer.first_date is not None:
+            oldest[offer.source] = min(offer.first_date, oldest.get(offer.source, offer.first_date))
+    for offer in offers:
+        if offer.first_date is None and offer.own is None and offer.buy is None:
+            offer._day_of_source = oldest.get(offer.source)
     return tuple(offers)
+
+
+def mark_price_lag(offers: Sequence[Offer]) -> tuple[Offer, ...]:
+    """Return the offers of a scenario, each with the days by which it is older than the newest of its provider.
+
+    A window counts with its last day here: a price is left out only if it is surely that old.
+    """
+    newest: dict[str, datetime.date] = {}
+    days = [offer.last_date or offer.first_date for offer in offers]
+    for offer, day in zip(offers, days, strict=True):
+        if day is not None:
+            newest[offer.provider] = max(day, newest.get(offer.provider, day))
+    marked = []
+    for offer, day in zip(offers, days, strict=True):
+        behind = 0 if day is None else (newest[offer.provider] - day).days
+        if behind != offer.days_behind:
+            offer = offer.model_copy()  # the same offer may stand in another scenario beside other ones
+            offer._days_behind = behind
+        marked.append(offer)
+    return tuple(marked)

@@ -10,12 +10,17 @@ import os
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import PydanticCustomError
+
 from planner.documents.overrides import replace_value
+from planner.documents.quantities import parse_count
 from planner.documents.strict_yaml import KeyPath, read_document, read_shipped
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
 from planner.library.chips import describe_slices
 from planner.library.reading import CardNames, is_config_path, read_config
+from planner.library.releases import release_bits
+from planner.scenario.inference import DEFAULT_WEIGHT_BITS
 from planner.scenario.ownership.machines import default_power_watts
 
 if TYPE_CHECKING:
@@ -27,12 +32,14 @@ if TYPE_CHECKING:
 
 def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
     """Return the data with aliases and paths resolved; unknown names and unsuitable work are faults."""
-    names = CardNames("architectures")
+    names, released = CardNames("architectures"), dict[Any, list[tuple[str, ...]]]()
     for path, wanted in list(texts_at(data, ("jobs", "*", "architecture", "*"))):
         if is_config_path(wanted):
             found = os.path.abspath(source.folder(path, folder) / wanted)
             try:
-                kind: str = read_config(found).kind
+                read = read_config(found)
+                kind: str = read.kind
+                released.setdefault(path[1], []).append(read.published)
             except InputError as error:
                 faults.extend(one if one.line else source.fault(path, one.what, one.fix) for one in error.faults)
                 continue
@@ -42,12 +49,28 @@ def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[
                 faults.append(source.fault(path, f"unknown architecture {wanted!r}", names.suggestion(wanted)))
                 continue
             found, kind = card, _kind_of(names, card)
+            released.setdefault(path[1], []).append(names.published(card))
         if found != wanted:
             data = replace_value(data, path, found)
         work = data["jobs"][path[1]].get("work")
         if isinstance(work, dict):
             _check_work(path[:2], work, found, kind, source, faults)
+    for index, published in released.items():
+        data = _with_released_bits(data, ("jobs", index), published)
     return data
+
+
+def _with_released_bits(data: Any, path: KeyPath, published: list[tuple[str, ...]]) -> Any:
+    """Return the data with the bits of a quantised release where a job of generation names no weights."""
+    job = data["jobs"][path[1]]
+    given = job.get("techniques") or {}
+    if job.get("kind") not in ("inference", "serve") and "load" not in job:
+        return data
+    bits = [bits for one in published if (bits := release_bits(one)) is not None]
+    if not bits or not isinstance(given, dict) or {"weight_bits", "weight_format"} & given.keys():
+        return data
+    others = DEFAULT_WEIGHT_BITS if len(bits) < len(published) else ()  # of models that the job may choose instead
+    return replace_value(data, path, {**job, "techniques": {**given, "weight_bits": [*{*sum(bits, ()), *others}]}})
 
 
 def _kind_of(names: CardNames, card: str) -> str:
@@ -119,8 +142,13 @@ def read_lengths(path: Path) -> list[dict[str, int]]:
 
 
 def _whole(text: str) -> int | None:
-    """Return a whole number of at least 1; None for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and int(text) >= 1 else None
+    """Return a whole number of at least 1, written as any number of tokens is; None for anything else."""
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return int(text) or None
+    try:
+        return parse_count(text)
+    except PydanticCustomError:
+        return None
 
 
 UNKNOWN_LENGTH = ("samples of unknown length", "add tokens_per_sample (the mean)")

@@ -19,7 +19,7 @@ from planner.documents.strict_yaml import Document
 from planner.documents.validation import SYNONYMS, suggest_names, validation_complaints
 from planner.errors import Fault
 from planner.library.reading import CardNames
-from planner.loading.inventory_file import mark_price_lag, with_known_link
+from planner.loading.inventory_file import date_by_source, mark_price_lag, with_known_link
 from planner.scenario.offer import Offer, offer_data
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def validated_offers(rows: Iterable[tuple[int, Row]], file: str, faults: list[Fa
             faults.append(Fault(file, line, offer.label, what, "keep one of them, or name the instances apart"))
             continue
         offers.append(offer)
-    return mark_price_lag(offers)
+    return mark_price_lag(date_by_source(offers))
 
 
 def machine_key(offer: Offer) -> tuple[Any, ...]:

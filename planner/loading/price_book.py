@@ -19,7 +19,6 @@ from planner.documents.quantities import Date, StrictModel, Text, WholeNumber
 from planner.documents.source_map import Source
 from planner.documents.validation import validation_complaints
 from planner.errors import Fault, InputError, collect_faults
-from planner.loading.inventory_file import mark_price_lag
 from planner.loading.offer_table import read_offer_table
 
 if TYPE_CHECKING:
@@ -135,5 +134,4 @@ def read_price_book(providers: Collection[str] | None = None) -> list[tuple[Sour
         raise InputError(faults)
     if not found:
         raise InputError([Fault(str(root), 0, "", "the price book is empty", FILL_BOOK)])
-    mark_price_lag([offer for _, offers in found for offer in offers])  # a provider that was not updated is behind
     return found

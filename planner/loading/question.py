@@ -35,6 +35,7 @@ PLACES: dict[str, KeyPath] = {
     "tokens_per_sample": ("jobs", 0, "work", "tokens_per_sample"),
     "epochs": ("jobs", 0, "work", "epochs"),
     "deadline": ("jobs", 0, "deadline"),
+    "sequence_length": ("jobs", 0, "sequence_length"),
     "method": ("jobs", 0, "techniques", "method"),
     "budget": ("limits", "budget_usd"),
     "max_gpus": ("limits", "max_gpus"),
@@ -55,6 +56,7 @@ class Question:
     samples: str = ""
     tokens_per_sample: str = ""
     epochs: str = ""
+    sequence_length: str = ""
     method: str = ""
     deadline: str = ""
     budget: str = ""
@@ -184,7 +186,7 @@ def scenario_text(question: Question) -> str:
         f"    work: {{{', '.join(work)}}}  # tokens of all epochs, or samples, tokens_per_sample and epochs",
         _line(question.deadline, "    deadline: {}", "36h", "or a day: 2026-11-25 09:00"),
         "    # confidence: 0.9  # probability with which the deadline holds",
-        "    # sequence_length: 2048",
+        _line(question.sequence_length, "    sequence_length: {}", "2048", "left out: what a sample fits in"),
         "    # global_batch: 64  # sequences per optimizer step",
         f"    {'' if method else '# '}techniques:",
         _line(method, "      method: {}", "lora", "left out: full training and LoRA"),

@@ -22,7 +22,7 @@ from planner.loading.calendar import resolve_dates
 from planner.loading.choices import check_choices
 from planner.loading.defaults import MARKET, fill_names
 from planner.loading.inventories import read_inventory, shipped_purchases
-from planner.loading.inventory_file import validate_offers
+from planner.loading.inventory_file import mark_price_lag, validate_offers
 from planner.loading.load_table import resolve_load
 from planner.loading.name_resolution import (
     check_lengths,
@@ -35,6 +35,7 @@ from planner.loading.name_resolution import (
 )
 from planner.loading.service_keys import check_service_keys
 from planner.records import record
+from planner.scenario.choices.definite import with_token_sigmas
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import MAX_OFFERS, NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data, split_trials
 from planner.scenario.zones.labels import hand_on_labels
@@ -116,15 +117,19 @@ def change_scenario(scenario: Scenario, set_: Sequence[str]) -> Scenario:
 
     Raises `ScenarioError`, also for other inventory files, because their folder is unknown here.
     """
-    data, origins, faults = override(scenario_data(scenario), set_)
+    data = scenario_data(scenario)
+    for job in data["jobs"]:
+        job.pop("token_sigma", None)
+    data, origins, faults = override(data, set_)
     source = Source(scenario.name, None, origins)
     touched = next((path for path in origins if path[0] == "inventory"), None)
     if touched:
         faults.append(source.fault(touched, "the inventory cannot be changed here", "set it when the scenario is read"))
     from_files = scenario.offers[: len(scenario.offers) - len(scenario.offers_inline)]
     changed = _validate(data, Path(), source, from_files, faults)
+    changed = changed.on_day(scenario.limits.today)
     hand_on_labels(scenario.__dict__, changed.__dict__)
-    return changed
+    return with_token_sigmas(changed, scenario)
 
 
 def load_document(
@@ -173,7 +178,7 @@ def _validate(
         written = _drop_partial_offers(written, bool(from_files), source, faults)
         inline = validate_offers(resolve_offer_names(written, gpus, source, faults), source, faults)
         data = {**data, "offers": []}  # validated above
-    offers = from_files + inline
+    offers = mark_price_lag(from_files + inline)
     if offers and all(offer.is_cpu for offer in offers):
         faults.append(source.fault(("offers",) if written else ("inventory",), *NO_TRAINING_OFFER))
     for what in _oversizes(offers):

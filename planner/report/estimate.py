@@ -52,6 +52,8 @@ def render_estimate(estimate: Estimate) -> str:
     """Return the text without a final newline."""
     lines = [
         _summary(estimate),
+        *parts.cut_lines([estimate.cut] if estimate.cut else []),
+        *words.second_lines(estimate.conversion),
         "",
         *words.section("Train", _train(estimate)),
         *words.section("Memory", _memory(estimate)),
@@ -68,13 +70,13 @@ def render_estimate(estimate: Estimate) -> str:
 
 
 def _summary(estimate: Estimate) -> str:
-    """Return whether it fits, the margin and the speed; the interval only if there is room for it."""
+    """Return whether it fits, the memory and the speed with its interval; without room, less of the memory."""
     vram = estimate.vram_gib
     what = f"{words.sanitise(estimate.architecture)} on {words.gpus(estimate.gpus, estimate.gpu)}"
     if vram.fits:
-        room = f"fits, {words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
-        rate = f"{words.significant(estimate.tokens_per_second)} {estimate.unit}/s"
-        wordings = [f"{room}, {parts.rate(estimate)}", f"{room}, {rate}"]
+        taken, speed = words.gib(vram.peak), parts.rate(estimate)
+        rooms = (f"fits, {taken} of {words.gib(vram.usable)} GiB", f"fits, {taken} GiB", "fits")
+        wordings = [f"{room}, {speed}" for room in rooms]
     else:
         wordings = [f"does not fit: {words.gib(estimate.short_gib)} GiB short of {words.gib(vram.usable)} GiB"]
     form = next((form for form in wordings if len(what) + len(form) + 2 <= words.width()), wordings[-1])

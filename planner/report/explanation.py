@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.infeasible import format_relaxation, limit_name, limit_value, render_relaxations, settings
+from planner.report.plan_sections import cut_lines
 from planner.results.differences import device_noun
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def render(explanation: Explanation) -> str:
         lines = render_relaxations(explanation.relax, explanation.nearest, explanation.scenario)
     else:
         lines = plan(explanation)
-    return "\n".join(lines)
+    return "\n".join([*lines[:1], *cut_lines(explanation.cut), *lines[1:]])
 
 
 def _of_both(explanation: Explanation) -> list[str]:
@@ -92,7 +93,7 @@ def past_line(past: PastCost, explanation: Explanation) -> str:
 def _summary(explanation: Explanation) -> str:
     count = len(explanation.binding)
     binds = "no limit binds" if not count else "1 limit binds" if count == 1 else f"{count} limits bind"
-    figures = f"{words.hours(explanation.hours or 0.0)}, {words.usd(explanation.cost_usd or 0.0)}; {binds}"
+    figures = f"{words.likely(explanation.hours or 0.0)}, {words.usd(explanation.cost_usd or 0.0)}; {binds}"
     name = words.shorten(words.sanitise(explanation.scenario), 30)
     what = words.sanitise(explanation.plan)
     jobs = len({option.job for option in explanation.alternatives})
@@ -120,7 +121,7 @@ def binding_line(limit: Binding, explanation: Explanation) -> str:
 
 
 def format_gain(explanation: Explanation, better: float | None, usd: float | None, hours: float) -> list[str]:
-    """Return the differences of another plan, the objective first: `$0.40 less`, `3.0 h later`.
+    """Return the differences of another plan, the objective first: `$0.40 less`, `likely 3.0 h later`.
 
     Parameters
     ----------
@@ -134,10 +135,10 @@ def format_gain(explanation: Explanation, better: float | None, usd: float | Non
     money = "" if usd is None else "the same cost"
     if usd is not None and abs(usd) >= SHOWN_USD:
         money = f"{words.usd(abs(usd))} {'more' if usd > 0 else 'less'}"
-    time = f"{words.hours(abs(hours))} {'later' if hours > 0 else 'earlier'}" if abs(hours) >= SHOWN_HOURS else ""
+    time = f"{words.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}" if abs(hours) >= SHOWN_HOURS else ""
     if explanation.objective == "time":
         if better is not None and hours > -SHOWN_HOURS and better >= SHOWN_HOURS:
-            time = f"{words.hours(better)} earlier at the requested confidence"
+            time = f"{words.hours(better)} earlier at the confidence asked for"
         return [text for text in (time, money) if text] or ["less than 1 min earlier"]
     gain = [f"{words.usd(better)} better"] if explanation.compared_by and better is not None and better > 0 else []
     return [*gain, money, *([time] if time else [])]
@@ -166,7 +167,7 @@ def step_lines(step: LimitSensitivity, explanation: Explanation) -> list[str]:
     change = f": {new}" if isinstance(step.change_to, str) else f" {old} -> {new}"
     name = limit_name(step.limit, job_scope(explanation))
     looser = f"without the limit on {name}: {gains}" if step.change_to == "none" else f"{name}{change}: {gains}"
-    hours = f"{words.hours(step.hours)}, " if step.hours is not None else ""
+    hours = f"{words.likely(step.hours)}, " if step.hours is not None else ""
     plan = f"{step.plan}, {hours}{words.usd(step.cost_usd or 0.0)}"
     below = [*words.wrap_lines(plan, line_room() - 2, 3)]
     below += words.wrap_lines(step.note, line_room() - 2, 2) if step.note and step.setting else []
@@ -182,7 +183,7 @@ def _alternatives(options: Sequence[Alternative], job: str, most: int) -> list[s
             continue
         if by == "gpu" and any(device_noun(option.gpu) == "chip" for option in rows):
             title = "GPU or TPU"
-        lines.append(f"    {title:<18}{'':<{MACHINES + 1}}{'hours':>6}{'cost':>10}")
+        lines.append(f"    {title:<18}{'':<{MACHINES + 1}}{'likely':>6}{'cost':>10}")
         lines += [line for option in rows[:most] for line in _row(option)]
         if len(rows) > most:
             lines.append(f"    {len(rows) - most} more: --json")
@@ -221,8 +222,8 @@ def why_not(explanation: Explanation, found: WhyNot) -> list[str]:
     query = words.sanitise(found.asked)
     against = ""
     if explanation.cost_usd and explanation.hours:
-        against = f" against {words.usd(explanation.cost_usd)}, {words.hours(explanation.hours)}"
-    figures = f"{words.usd(found.cost_usd or 0.0)}, {words.hours(found.hours or 0.0)}"
+        against = f" against {words.usd(explanation.cost_usd)}, {words.likely(explanation.hours)}"
+    figures = f"{words.usd(found.cost_usd or 0.0)}, {words.likely(found.hours or 0.0)}"
     if found.status == "chosen":
         return words.wrap_lines(f"{query}: this is the plan: {found.plan}, {figures}", words.width(), 2)
     if found.status == "possible":
@@ -241,7 +242,7 @@ def why_not(explanation: Explanation, found: WhyNot) -> list[str]:
     if found.remedies:
         lines.append("Feasible with one of these changes, each verified by solving:")
         for number, fix in enumerate(found.remedies, 1):
-            figures = f", {words.usd(fix.cost_usd)}, {words.hours(fix.hours)}" if fix.cost_usd and fix.hours else ""
+            figures = f", {words.usd(fix.cost_usd)}, {words.likely(fix.hours)}" if fix.cost_usd and fix.hours else ""
             change = words.wrap_lines(f"{fix.change}: {fix.plan}{figures}", words.width() - 5, 2)
             lines += words.hang(f"  {number}. ", change)
             lines += settings([pair for pair in (fix.setting, *fix.also) if pair])

@@ -17,6 +17,8 @@ from planner.units import DAY_HOURS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from planner.results.plan_parts import Hours
+
 WIDTH, MOST_WIDTH = 80, 120
 """Columns of the text output: where nothing else is known, and at most."""
 UNWRAPPED = 10_000
@@ -90,6 +92,21 @@ def hours(value: float, more: int = 0) -> str:
         minutes = value * 60 if more else max(1, round(value * 60))
         return f"{minutes:,.{more}f} min"
     return f"{_hours(value, more)} h"
+
+
+def likely(value: float) -> str:
+    """Return expected hours: one of the two times of a plan."""
+    return f"likely {hours(value)}"
+
+
+def by(value: float) -> str:
+    """Return the hours that hold at the confidence asked for: the other time of a plan."""
+    return f"by {hours(value)}"
+
+
+def likely_and_by(both: Hours) -> str:
+    """Return the two times of a plan, such as `likely 5.3 h, by 6.3 h`."""
+    return f"{likely(both.expected)}, {by(both.at_confidence)}"
 
 
 def _hours(value: float, more: int = 0) -> str:
@@ -221,6 +238,11 @@ def wrap_lines(text: str, width: int, most: int) -> list[str]:
     if len(lines) <= most:
         return lines
     return [*lines[: most - 1], shorten(" ".join(lines[most - 1 :]), width)]
+
+
+def second_lines(text: str | None) -> list[str]:
+    """Return what stands right below the first line of an answer, indented, in at most two lines; none without text."""
+    return [f"  {line}" for line in wrap_lines(text, width() - 2, 2)] if text else []
 
 
 def wrap_all(texts: Iterable[str], width: int, most: int) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.infeasible import render_infeasible
+from planner.report.plan_sections import cut_lines
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, describe_assignment, select_points
 
@@ -38,8 +39,9 @@ CURVED = f"{SLOPE} gradually"
 def render_frontier(found: Frontier, every: bool = False) -> str:
     """Return the text of a frontier without a final newline; `every` shows all breakpoints."""
     if not found.points and not found.curves:
-        return "\n".join(render_infeasible(found.plan()))
-    lines = [format_summary(found)]
+        first, *rest = render_infeasible(found.plan())
+        return "\n".join([first, *cut_lines(found.cut), *rest])
+    lines = [format_summary(found), *cut_lines(found.cut)]
     if found.knee is not None:
         lines += words.wrap_hanging(f"{knee(found)}: {found.points[found.knee].knee}", 3)
     lines.append("")
@@ -63,7 +65,7 @@ def knee(found: Frontier) -> str:
     if found.knee is None:
         return ""
     point = found.points[found.knee]
-    return f"knee at {format_hours(point.hours)} h, {words.usd(point.cost_usd)}{_mark_spot_only(point)}"
+    return f"knee at {format_point(point)}{_mark_spot_only(point)}"
 
 
 def _mark_spot_only(point: Point) -> str:
@@ -71,8 +73,8 @@ def _mark_spot_only(point: Point) -> str:
 
 
 def format_point(point: Point) -> str:
-    """Return hours and cost, such as `7.2 h for $39.32`."""
-    return f"{format_hours(point.hours)} h for {words.usd(point.cost_usd)}"
+    """Return cost and hours at the confidence, such as `$39.32 by 7.2 h`."""
+    return f"{words.usd(point.cost_usd)} by {format_hours(point.hours)} h"
 
 
 def format_hours(hours: float) -> str:
@@ -122,7 +124,7 @@ def _table(found: Frontier, every: bool) -> list[str]:
     points = [found.points[i] for i in shown]
     changes = [describe_change(found, above, here) for above, here in zip([None, *shown], shown, strict=False)]
     marks = [f"{START_UP_MARK * point.mostly_start_up}{SPOT_ONLY_MARK * point.spot_only}" for point in points]
-    columns = [_column("hours", [format_hours(point.hours) for point in points], marks)]
+    columns = [_column("by", [format_hours(point.hours) for point in points], marks)]
     columns.append(_column("likely", [format_hours(point.expected_hours) for point in points]))
     columns.append(_column("cost", [words.usd(point.cost_usd) for point in points]))
     if not found.exact:
@@ -178,7 +180,7 @@ def _column(head: str, cells: list[str], marks: list[str] | None = None) -> list
 
 def _curves(found: Frontier) -> list[str]:
     """Return fastest, knee and cheapest point of each curve; then excluded ones, then those without a point."""
-    lines = [f"{found.by or '':<{CURVE_NAME}}{'fastest':<{CURVE_POINT}}{'knee':<{CURVE_POINT}}cheapest"]
+    lines = [f"{found.by or '':<{CURVE_NAME}}{'fastest, by':<{CURVE_POINT}}{'knee, by':<{CURVE_POINT}}cheapest, by"]
     for allowed in (True, False):
         curves = [curve for curve in found.curves if curve.points and curve.allowed is allowed]
         if curves and not allowed:
@@ -204,11 +206,11 @@ def format_notes(found: Frontier) -> list[str]:
     hold = "at the confidence of each job"
     if found.confidence is not None:
         hold = f"with {words.probability_text(found.confidence)} confidence"
-    best = "cost is a best estimate" if found.by else "likely hours and cost are best estimates"
+    best = "cost is a best estimate" if found.by else "likely and cost are best estimates"
     curves = (found.points, *(curve.points for curve in found.curves))
     if any(point.spot_only for points in curves for point in points):
         hold += f", except those marked {SPOT_ONLY_MARK} (spot only, no fallback to on demand)"
-    return [f"hours hold {hold}; {best}", *(format_hidden(limit) for limit in found.beyond), *found.notes]
+    return [f"by: holds {hold}; {best}", *(format_hidden(limit) for limit in found.beyond), *found.notes]
 
 
 def format_hidden(hidden: HiddenByLimit) -> str:
@@ -216,7 +218,7 @@ def format_hidden(hidden: HiddenByLimit) -> str:
     limit = f"{words.plain_number(hidden.limit_hours)} h {'deadline' if hidden.limit.endswith('deadline') else 'limit'}"
     job = hidden.limit.removeprefix("jobs.").removesuffix(".deadline")
     of_job = f" of {words.sanitise(job)}" if hidden.limit.startswith("jobs.") else ""
-    cost = f"{words.usd(hidden.cost_usd)} in {format_hours(hidden.hours)} h"
+    cost = f"{words.usd(hidden.cost_usd)} by {format_hours(hidden.hours)} h"
     return f"ends at the {limit}{of_job}; the cheapest plan beyond it: {cost} with --set {hidden.setting}"
 
 

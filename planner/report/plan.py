@@ -45,7 +45,12 @@ def render(plan: Plan) -> str:
         lines = _single(plan)
     else:
         lines = _joint(plan)
-    return "\n".join(lines)
+    return "\n".join(with_cut_samples(lines, plan))
+
+
+def with_cut_samples(lines: list[str], plan: Plan) -> list[str]:
+    """Return the text of a plan with what is cut of its samples below its first line."""
+    return [*lines[:1], *parts.cut_lines(plan.cut), *lines[1:]]
 
 
 def _together(plan: Plan, services: str) -> str:
@@ -56,7 +61,8 @@ def _together(plan: Plan, services: str) -> str:
     first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {both_headline(plan)}", words.width(), 2)
     jobs = jobs_alone(plan)
     jobs = jobs.model_copy(update={"scenario": jobs.jobs[0].name}) if len(jobs.jobs) == 1 else jobs
-    return "\n".join([*first, *shared_lines(plan), "", render(jobs), "", services])
+    cut, jobs = parts.cut_lines(plan.cut), jobs.model_copy(update={"cut": ()})
+    return "\n".join([*first, *cut, *shared_lines(plan), "", render(jobs), "", services])
 
 
 def _single(plan: Plan) -> list[str]:
@@ -65,8 +71,10 @@ def _single(plan: Plan) -> list[str]:
     headlines = _headlines(job, others.purchase_price(plan, job))
     texts = (f"{text}, {parts.format_optimality(plan)}" for text in headlines)
     summary = [
-        *_with_price_age(_summary_line(plan.scenario, *texts), plan),
+        _summary_line(plan.scenario, *texts),
+        *parts.old_prices(plan),
         *choices.answer(job.model),
+        *others.conversion(job),
         *others.lossy(job),
     ]
     above = [
@@ -98,28 +106,13 @@ def _single(plan: Plan) -> list[str]:
     ]
     all_notes = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
     more = job.stage_hours or job.trials > 1 or job.commitment or job.spot or job.inference or job.model
-    most = LINES + MORE_LINES * bool(more) + len(other_ways)
+    most = LINES + MORE_LINES * bool(more) + len(other_ways) - len(parts.cut_lines(plan.cut))
     room = most - len(summary) - len(above) - len(below) - bool(all_notes)
     costs = words.section("Bill", bill(job, max(3, room)))
     left = most - len(summary) - len(above) - len(costs) - len(below)
     remarks = render_notes(all_notes, left)
     first, second = [""] * (left > len(remarks)), [""] * (left > len(remarks) + 1)  # blank lines if there is room
     return [*summary, *first, *above, *costs, *second, *below, *remarks]
-
-
-OLD_PRICE_DAYS = 60
-"""Age from which on a price is told beside the figures that rest on it."""
-
-
-def _with_price_age(summary: str, plan: Plan) -> list[str]:
-    """Return the first line with the age of old prices, on a second line where it does not fit."""
-    if plan.price_age_days is None or plan.price_age_days <= OLD_PRICE_DAYS:
-        return [summary]
-    age = f"(prices {plan.price_age_days:,} days old)"
-    if len(summary) + len(age) < words.width():
-        return [f"{summary} {age}"]
-    indent = min(len(summary.partition(": ")[0]) + 2, words.width() - len(age))
-    return [summary, " " * indent + age]
 
 
 SHORT_NAME = 24
@@ -139,9 +132,11 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     """Return the joint text with blocks of at most `detail` lines; below 6 the bill shows only the total."""
     full = detail == 6
     figures = [f"{len(plan.jobs)} jobs"]
-    figures += [words.hours(plan.hours.expected)] if plan.hours else []
-    figures += [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
-    lines = _with_price_age(_summary_line(plan.scenario, ", ".join((*figures, parts.format_optimality(plan)))), plan)
+    times = [words.likely_and_by(plan.hours), words.likely(plan.hours.expected)] if plan.hours else [""]
+    rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    rest = [*rest, parts.format_optimality(plan)]
+    forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
+    lines = [_summary_line(plan.scenario, *forms), *parts.old_prices(plan)]
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
@@ -169,9 +164,10 @@ def _block(job: Assignment) -> list[str]:
     vram = job.vram_gib
     fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
     chance = f"; {text}" if (text := parts.format_job_deadline(job)) else ""
-    time = f"{words.between(job.hours.low, job.hours.high)}{chance}"
+    time = f"{words.between(job.hours.low, job.hours.high)}, {words.by(job.hours.at_confidence)}{chance}"
     lines = [
         *(words.shorten(line.strip(), line_room()) for line in choices.answer(job.model)),
+        *(words.wrap_lines(job.conversion, line_room(), 2) if job.conversion else []),
         *words.wrap_lines(parts.techniques(job, brief=True), line_room(), 1),
         *([words.shorten(made, line_room())] if (made := parts.batch(job)) else []),
         words.shorten(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), line_room()),
@@ -194,19 +190,24 @@ def _joint_bill(plan: Plan) -> list[str]:
     ]
 
 
-def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str, str, str, str]:
-    """Return hardware, place, hours and dollars; then without the region, the market and the place.
+def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str, ...]:
+    """Return hardware, place, hours and dollars; then without the late hours, the region, the market and the place.
 
     Of a bought machine its price is named too, of which the job carries its share.
     """
-    figures = f", {words.hours(job.hours.expected)}, {words.usd(job.cost_usd)}"
+    full, figures = (
+        f", {time}, {words.usd(job.cost_usd)}"
+        for time in (words.likely_and_by(job.hours), words.likely(job.hours.expected))
+    )
     if purchase_usd is not None:
-        figures = f" for ${purchase_usd:,.0f}{figures} for this job"
-    rest = f", {parts.format_market(job.spot_share, job.tier)}{figures}"
+        full, figures = (f" for ${purchase_usd:,.0f}{text} for this job" for text in (full, figures))
+    market = f", {parts.format_market(job.spot_share, job.tier)}"
+    rest = f"{market}{figures}"
     short = parts.format_place(job, with_region=False)
     least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
     named = ", bought" if purchase_usd is not None else ""
-    return parts.format_place(job) + rest, short + rest, f"{short}{named}{figures}", f"{least}{named}{figures}"
+    place = parts.format_place(job)
+    return place + market + full, place + rest, short + rest, f"{short}{named}{figures}", f"{least}{named}{figures}"
 
 
 def _summary_line(name: str, *texts: str, width: int | None = None) -> str:
@@ -216,7 +217,7 @@ def _summary_line(name: str, *texts: str, width: int | None = None) -> str:
     """
     name, width = words.sanitise(name), words.width() if width is None else width
     # Market and place are shown below too: drop them before a short name is cut.
-    forms = texts if len(name) <= SHORT_NAME else texts[:2]
+    forms = texts if len(name) <= SHORT_NAME else texts[:3]
     for form in forms:
         if len(name) + len(form) + 2 <= width:
             return f"{name}: {form}"

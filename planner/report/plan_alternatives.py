@@ -49,11 +49,16 @@ def lossy(job: Assignment) -> list[str]:
     for one in job.lossy:
         price = "not within the limits"
         if one.cost_usd is not None and one.hours is not None:
-            price = f"{words.usd(one.cost_usd)}, {words.hours(one.hours)}"
+            price = f"{words.usd(one.cost_usd)}, {words.likely(one.hours)}"
         told.append(f"{one.technique} ({one.without}: {price})")
     return (
         [f"  {line}" for line in words.wrap_lines(f"uses {' and '.join(told)}", words.width() - 2, 2)] if told else []
     )
+
+
+def conversion(job: Assignment) -> list[str]:
+    """Return what of the weights a user must make, or what frameworks make of the release: at most two lines."""
+    return words.second_lines(job.conversion)
 
 
 def quality(job: Assignment) -> list[str]:
@@ -78,7 +83,7 @@ def format_alternatives(job: Assignment) -> list[str]:
     for option in job.runner_up[:2]:
         what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}"
         cost = f" {words.usd(option.cost_usd)}" if option.cost_usd is not None else ""
-        took = f", {words.hours(option.hours)}" if option.hours is not None else ""
+        took = f", {words.likely(option.hours)}" if option.hours is not None else ""
         note = f": {option.note}" if option.note else ""
         lines += words.wrap_lines(f"{what}{cost}{took}{note}", line_room(), 2)
     return lines
@@ -132,7 +137,7 @@ def further_ways(job: Assignment) -> list[str]:
         return []
     told = [
         f"{words.gpus(one.gpus, one.gpu, one.runs_at_once)} at {one.provider} {words.usd(one.cost_usd)}, "
-        f"{words.hours(one.hours)}"
+        f"{words.likely(one.hours)}"
         for one in job.fallbacks
     ]
     most = words.usd(max(one.more_usd for one in job.fallbacks))
@@ -179,19 +184,17 @@ def purchase(job: Assignment) -> list[str]:
 def faster(plan: Plan) -> list[str]:
     """Return what it costs to end in half and in a quarter of the hours, a line each.
 
-    The hours are those at confidence: a plan on spot that is likely to end early may not be sure to end before late.
+    They count at the confidence asked for: a plan on spot that is likely to end early may end late.
     """
-    lines, own = [], plan.jobs[0].hours
+    lines = []
     for one in plan.faster:
         if one.cost_usd is None or one.hours is None:
             continue
         more = one.cost_usd - plan.jobs[0].cost_usd
         sign = "+" if more >= 0 else "-"
         machines = words.gpus(one.gpus, one.gpu, one.runs_at_once)
-        hours = words.hours(one.hours)
-        if one.hours_at_confidence is not None and one.hours >= own.expected:
-            hours = f"within {words.hours(one.hours_at_confidence)}, not {words.hours(own.at_confidence)},"
-        trade = f"{hours} for {words.usd(one.cost_usd)} ({sign}{words.usd(abs(more))})"
+        late = "" if one.hours_at_confidence is None else f", {words.by(one.hours_at_confidence)},"
+        trade = f"{words.likely(one.hours)}{late} for {words.usd(one.cost_usd)} ({sign}{words.usd(abs(more))})"
         lines += words.wrap_lines(words.sanitise(f"{trade}: {machines} at {one.provider}"), line_room(), 2)
     return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from planner.library.techniques import read_techniques
@@ -12,9 +13,11 @@ from planner.results.differences import device_noun
 from planner.results.plan import Assignment, Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.results.estimate import Estimate
     from planner.results.inference import BulkGeneration
-    from planner.results.plan_parts import SpotPlan
+    from planner.results.plan_parts import CutSamples, SpotPlan
 
     Run = Assignment | Estimate
     """A type with techniques, a batch, machines and a speed."""
@@ -23,6 +26,21 @@ if TYPE_CHECKING:
 def generation_of(job: Run) -> BulkGeneration | None:
     """Return what a plan says of generation; None of training."""
     return job.inference if isinstance(job, Assignment) else None
+
+
+def cut_text(cut: CutSamples) -> str:
+    """Return how much of the samples the sequences of a job do not hold, and what holds it."""
+    whose = f" of {words.sanitise(cut.job)}" if cut.job else ""
+    what = f"samples{whose} are cut to {cut.sequence_length:,} tokens"
+    lost = f"{words.percent(cut.share)} of their tokens are not trained on"
+    asks = f"--set {shlex.quote(cut.setting)}" if not cut.setting.startswith("--") else cut.setting
+    return f"{what}: {lost}; " + (f"{asks} holds them" if cut.holds else "the model reads no more")
+
+
+def cut_lines(cuts: Sequence[CutSamples]) -> list[str]:
+    """Return the lines of `cut_text` that stand below the first line of an answer, at most two for each job."""
+    texts = (words.wrap_lines(cut_text(cut), words.width() - 2, 2) for cut in cuts)
+    return [f"{'  ' if number else '! '}{line}" for text in texts for number, line in enumerate(text)]
 
 
 def format_optimality(plan: Plan) -> str:
@@ -165,7 +183,8 @@ def speed(job: Assignment) -> list[str]:
 def time(job: Assignment) -> list[str]:
     """Return the hours by stage, and the probability to meet the deadline."""
     interval = f"({words.between(job.hours.low, job.hours.high)})"
-    whole = f"{words.hours(job.hours.expected)} in total {interval}"
+    late = words.by(job.hours.at_confidence)
+    whole = f"{words.likely(job.hours.expected)} in total {interval}, {late}"
     if job.observed_hours is None:
         before = {name: hours for name, hours in job.stage_hours.items() if name == "prepare data"}
         waiting = job.spot.waiting_hours if job.spot else 0.0
@@ -175,11 +194,11 @@ def time(job: Assignment) -> list[str]:
         first = "start" if job.gpus else "upload"
         stages = {**before, first: job.start_hours, **training, **job.stage_hours}
         steps = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
-        lines = (
-            [", ".join([*steps, whole])] if len(steps) < 3 else [*words.join_parts(steps, ", ", line_room(), 2), whole]
-        )
+        one_line = ", ".join([*steps, whole])
+        fits = len(steps) < 3 and len(one_line) <= line_room()
+        lines = [one_line] if fits else [*words.join_parts(steps, ", ", line_room(), 2), whole]
     else:
-        lines = [_format_observed(job, whole, interval)]
+        lines = words.wrap_lines(_format_observed(job, whole, f"{interval}, {late}"), line_room(), 2)
     if job.lead_hours:
         lines.append(f"starts when the machine is there, at hour {words.plain_number(job.lead_hours)}")
     lines += [chance] if (chance := format_job_deadline(job)) else []
@@ -196,7 +215,7 @@ def _format_observed(job: Assignment, whole: str, interval: str) -> str:
         return f"{observed} each (observed), {whole}"
     if job.spot_share > 0:
         return f"{observed} observed, on spot {whole}"
-    return f"{observed} for the whole job, observed {interval}"
+    return f"likely {observed} for the whole job, observed {interval}"
 
 
 def format_job_deadline(job: Assignment) -> str:
@@ -272,6 +291,17 @@ def commitment(job: Assignment) -> list[str]:
         if share > 1:
             pays = f"never breaks even {against}"
     return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", line_room(), 2)
+
+
+OLD_PRICE_DAYS = 60
+"""Age from which on that of a price is said below the first line."""
+
+
+def old_prices(plan: Plan) -> list[str]:
+    """Return the line that says how old the prices of a plan are and what renews them; none while they are new."""
+    if plan.price_age_days is None or plan.price_age_days <= OLD_PRICE_DAYS:
+        return []
+    return [f"  (prices {plan.price_age_days:,} days old) newer ones: planner prices update"]
 
 
 def prices(job: Assignment) -> list[str]:

@@ -8,6 +8,7 @@ from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.infeasible import render_infeasible
 from planner.report.inference.simulation import service_replays
+from planner.report.plan_sections import cut_lines
 from planner.results.differences import spot_percent
 from planner.results.simulation import OPTIMUM
 
@@ -28,8 +29,9 @@ POLICY_NAMES = {OPTIMUM: "offline optimum"}
 def render_simulation(found: Simulation) -> str:
     """Return the text of a simulation without a final newline."""
     if not found.jobs or found.predicted is None or found.cost_usd is None or found.hours is None:
-        return "\n".join(render_infeasible(found.plan))
-    lines = [*format_summary(found), ""]
+        first, *rest = render_infeasible(found.plan)
+        return "\n".join([first, *cut_lines(found.plan.cut), *rest])
+    lines = [*format_summary(found), *cut_lines(found.plan.cut), ""]
     cost, hours = found.cost_usd, found.hours
     spread = f"{words.usd_between(cost.p05, cost.p95)} in 90 % of runs, median {words.usd(cost.p50)}"
     lines += words.section("Cost", [spread, *_budget(found)])
@@ -96,7 +98,10 @@ def _deadline(found: Simulation) -> list[str]:
     """Return the mean hours, those of the plan, and the deadline if all jobs have the same."""
     if found.hours is None or found.predicted is None:
         return []
-    text = f"{words.hours(found.hours.mean)} on average (plan: {words.hours(found.predicted.hours)})"
+    planned = words.likely(found.predicted.hours)
+    if found.plan.hours is not None:
+        planned += f", {words.by(found.plan.hours.at_confidence)}"
+    text = f"{words.hours(found.hours.mean)} on average (plan: {planned})"
     deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
     return [text + (f"; deadline {words.plain_number(deadlines.pop())} h" if len(deadlines) == 1 else "")]
 
@@ -146,7 +151,7 @@ def _policies(policies: dict[str, PolicyFigures]) -> list[str]:
 
 def _jobs(jobs: Sequence[JobReplays]) -> list[str]:
     """Return a row per job."""
-    lines = [f"  {'job':<{NAME}}{'cost':>11}{'plan':>11}{'hours':>8}{'plan':>8}{'in time':>9}{'spot':>8}"]
+    lines = [f"  {'job':<{NAME}}{'cost':>11}{'plan':>11}{'hours':>8}{'likely':>8}{'in time':>9}{'spot':>8}"]
     for job in jobs:
         if job.cost_usd is None or job.hours is None:
             continue

@@ -11,7 +11,7 @@ from planner.report.infeasible import limit_name
 from planner.report.inference.plan import engine_name
 from planner.report.notes import render_notes
 from planner.report.plan_alternatives import further_ways_of_all
-from planner.report.plan_sections import budget, format_optimality, format_place, price_text
+from planner.report.plan_sections import budget, format_optimality, format_place, old_prices, price_text
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
@@ -24,10 +24,7 @@ MAX_PAUSES_SHOWN = 4
 
 def render_timetable(plan: Plan) -> list[str]:
     """Return the summary, a row per job in order of start, reservations, idle machines and the baseline."""
-    figures = [f"{len(plan.jobs)} jobs" if len(plan.jobs) > 1 else "1 job"]
-    figures += [f"last finish {_when(plan, plan.hours.at_confidence)}"] if plan.hours else []
-    figures += [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
-    lines = [words.first_fitting(plan.scenario, ", ".join((*figures, format_optimality(plan)))), ""]
+    lines = [words.first_fitting(plan.scenario, *_headlines(plan)), *old_prices(plan), ""]
     lines += _table(plan)
     lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
     lines += words.section("Reserved", [line for one in plan.reservations for line in _reserved(plan, one)])
@@ -41,6 +38,18 @@ def render_timetable(plan: Plan) -> list[str]:
     return [*lines, *render_notes(plan.warnings, 4)]
 
 
+def _headlines(plan: Plan) -> list[str]:
+    """Return how many jobs, when the last one ends, dollars and optimality: with both times, and with the late one."""
+    jobs = f"{len(plan.jobs)} jobs" if len(plan.jobs) > 1 else "1 job"
+    rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    rest = [*rest, format_optimality(plan)]
+    if plan.hours is None:
+        return [", ".join((jobs, *rest))]
+    late = f"last finish by {_when(plan, plan.hours.at_confidence)}"
+    both = f"{late} (likely {_when(plan, plan.hours.expected)})"
+    return [", ".join((jobs, time, *rest)) for time in (both, late)]
+
+
 def _table(plan: Plan) -> list[str]:
     """Return the table of jobs, the first to start first."""
     jobs = sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.end_at_hours or 0.0, job.name))
@@ -49,7 +58,7 @@ def _table(plan: Plan) -> list[str]:
     width = max(6, *(len(text) for pair in times for text in pair))
     method = max(7, *(len(_method(job)) for job in jobs))
     room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 2 - method
-    lines = [f"  {'job':<{name}}  {'machine':<{room}}{'start':>{width}}  {'end':>{width}}{'cost':>11}"]
+    lines = [f"  {'job':<{name}}  {'machine':<{room}}{'start':>{width}}  {'by':>{width}}{'cost':>11}"]
     for job, (start, end) in list(zip(jobs, times, strict=True))[:MAX_JOBS_SHOWN]:
         who, where = words.shorten(words.sanitise(job.name), name), words.shorten(_place(job), room - 1)
         row = f"  {who:<{name}}  {where:<{room}}{start:>{width}}  {end:>{width}}{words.usd(job.cost_usd):>11}"
@@ -141,7 +150,7 @@ def _baseline(plan: Plan) -> list[str]:
     by_time = plan.baseline.compares == "time"
     other, word = (hours, "later") if by_time else (usd, "more")
     more = f"{words.percent(other / own - 1)} {word}" if own > 0 and other > own * 1.0005 else "the same"
-    figures = f"last finish {words.hours(hours)} ({more}), {words.usd(usd)}"
+    figures = f"last finish by {words.hours(hours)} ({more}), {words.usd(usd)}"
     rule = {"earliest due date": "jobs in the order of their due dates", "cheapest first": "cheapest jobs first"}
     name = rule.get(plan.baseline.name, plan.baseline.name)
     text = f"{name}: {figures if by_time else f'{words.usd(usd)} ({more})'}"

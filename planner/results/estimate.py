@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from planner.results.html import html_table
-from planner.results.plan_parts import Part, Techniques, Vram
+from planner.results.plan_parts import CutSamples, Part, Techniques, Vram
 
 
 class Capacity(Vram):
@@ -79,9 +79,13 @@ class Estimate(Part):
     """Tokens at the micro-batch of this estimate; 0 if none fits, None if not requested."""
     remedies: tuple[Remedy, ...] = ()
     """Changes that make it fit; empty if it fits."""
+    conversion: str | None = None
+    """What of the weights a user must make, or what frameworks make of the release; None where they are taken as is."""
     assumed: tuple[str, ...] = ()
     """Settings that were not given."""
     notes: tuple[str, ...] = ()
+    cut: CutSamples | None = None
+    """Where samples are longer than the sequences."""
 
     @property
     def short_gib(self) -> float:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from planner.results.html import dollars, html_table
 from planner.results.plan import Status
-from planner.results.plan_parts import NearMiss, Part, Relaxation, Vram
+from planner.results.plan_parts import CutSamples, NearMiss, Part, Relaxation, Vram
 from planner.results.stages.parts import DataPath
 
 
@@ -195,6 +195,8 @@ class Explanation(Part):
     """Of jobs next to a service: the explanation of the jobs and that of the service, each under its own name."""
     relax: tuple[Relaxation, ...] = ()
     nearest: tuple[NearMiss, ...] = ()
+    cut: tuple[CutSamples, ...] = ()
+    """Jobs whose samples are longer than their sequences."""
     seconds: float = 0.0
 
     def _repr_html_(self) -> str:

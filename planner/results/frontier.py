@@ -14,7 +14,7 @@ from planner.errors import NoPlanError
 from planner.results.differences import method_name, spot_percent
 from planner.results.html import html_table
 from planner.results.plan import Assignment, Plan, Status, plan_figures
-from planner.results.plan_parts import Part, Reservation, describe_machines
+from planner.results.plan_parts import CutSamples, Part, Reservation, describe_machines
 from planner.results.ways.considered import CandidateCounts, Infeasible
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
@@ -155,13 +155,15 @@ class Frontier(Part):
     """Of the services next to the jobs, the same at every point and part of none; None without services."""
     infeasible: Infeasible | None = None
     notes: tuple[str, ...] = ()
+    cut: tuple[CutSamples, ...] = ()
+    """Jobs whose samples are longer than their sequences."""
 
     def _repr_html_(self) -> str:
         """Return a picture, and a table with a row per breakpoint, for notebooks."""
         from planner.results.report.curve import Breakpoint
         from planner.results.report.sketch import frontier_sketch
 
-        header = ("hours", "expected hours", "cost", "plan", "change", "knee")
+        header = ("by", "likely", "cost", "plan", "change", "knee")
         rows = [
             (
                 f"{point.hours:.1f}",
@@ -211,7 +213,7 @@ class Frontier(Part):
                 "warnings": tuple(dict.fromkeys(note for job in point.jobs for note in job.notes)),
                 **plan_figures(point.jobs, point.reservations),
             }
-        same = ("scenario", "solver", "seconds", "as_of", "candidates", "infeasible")
+        same = ("scenario", "solver", "seconds", "as_of", "candidates", "infeasible", "cut")
         return Plan(status=status, **{key: getattr(self, key) for key in same}, **figures)
 
 

@@ -123,6 +123,8 @@ class InferenceEstimate(Part, defer_build=True):
     """Standard deviation of ln(speed)."""
     evidence: Literal["calibrated", "prior"]
     """Whether published measurements stand behind engine, GPU and format."""
+    conversion: str | None = None
+    """What of the weights a user must make, or what frameworks make of the release; None where they are taken as is."""
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -16,6 +16,7 @@ from planner.results.plan_parts import (
     BillItem,
     CommitmentUse,
     Count,
+    CutSamples,
     Hours,
     LossyChoice,
     ObservedRun,
@@ -115,6 +116,8 @@ class Assignment(Part):
     price_source: str
     lossy: tuple[Deferred[LossyChoice], ...] = ()
     quality: tuple[Deferred[QualityNote], ...] = ()
+    conversion: str | None = None
+    """What of the weights a user must make, or what frameworks make of the release; None where they are taken as is."""
     ladder: tuple[Option, ...] = ()
     riskier: tuple[Option, ...] = ()
     """A plan that only the confidence of memory excludes, if it is cheaper; its note has the setting that admits it."""
@@ -235,6 +238,8 @@ class Plan(Part):
     price_age_days: int | None = None
     """Age of the oldest price that the plan rests on; None if none is dated."""
     infeasible: Deferred[Infeasible] | None = None
+    cut: tuple[CutSamples, ...] = ()
+    """Jobs whose samples are longer than their sequences, whether there is a plan or not."""
     reservations: tuple[Deferred[Reservation], ...] = ()
     baseline: Deferred[Baseline] | None = None
     shared_limits: tuple[Deferred[SharedLimit], ...] = ()
@@ -264,7 +269,11 @@ class Plan(Part):
         """Return the data with the services after the jobs."""
         data: dict[str, Any] = handler(self)
         data["jobs"] = [*data["jobs"], *data.pop("services", ())]
-        return {key: value for key, value in data.items() if key != "shared_bound_usd" or value is not None}
+        left_out = {
+            "shared_bound_usd": data["shared_bound_usd"] is None,
+            "cut": not data["cut"],
+        }  # most plans have none
+        return {key: value for key, value in data.items() if not left_out.get(key)}
 
     @property
     def is_timetable(self) -> bool:
@@ -274,8 +283,12 @@ class Plan(Part):
     def _repr_html_(self) -> str:
         """Return a picture, and jobs and bill as tables, for notebooks."""
         cost, hours = self.cost_usd, self.hours
-        figures = f", ${cost.expected:,.2f}, {hours.expected:.1f} h" if cost and hours else ""
-        header = ("job", "machines", "provider", "method", "spot share", "hours", "cost")
+        figures = (
+            f", ${cost.expected:,.2f}, likely {hours.expected:.1f} h, by {hours.at_confidence:.1f} h"
+            if cost and hours
+            else ""
+        )
+        header = ("job", "machines", "provider", "method", "spot share", "likely", "by", "cost")
         rows = [
             (
                 job.name,
@@ -283,7 +296,8 @@ class Plan(Part):
                 job.provider,
                 f"{job.techniques.method}, {job.techniques.weight_bits} bit",
                 f"{job.spot_share:.0%}",
-                f"{job.hours.expected:.1f}",
+                f"{job.hours.expected:.1f} h",
+                f"{job.hours.at_confidence:.1f} h",
                 f"${job.cost_usd:,.2f}",
             )
             for job in self.jobs

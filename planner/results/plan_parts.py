@@ -283,6 +283,19 @@ class Relaxation(Part, defer_build=True):
     hours: float | None = None
 
 
+class CutSamples(Part):
+    """What a sequence does not hold of the samples of a job."""
+
+    job: str
+    share: float
+    """Of the tokens of the samples, those that are not trained on."""
+    sequence_length: int
+    holds: int | None = None
+    """Tokens of a sequence that cuts nothing, or of the longest that the model reads; None where this is that one."""
+    setting: str = ""
+    """PATH=VALUE for `--set` that asks for it."""
+
+
 class NearMiss(Part, defer_build=True):
     """A rejected candidate, its shortfall, and what makes it feasible."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from planner.documents.quantities import NotNegative, Positive, PositiveInteger, Text, validation_error
+from planner.documents.quantities import NotNegative, Positive, PositiveInteger, Text, TokenMean, validation_error
 from planner.scenario.techniques import Framework, Optimizer, RunSettings, Targets
 from planner.scenario.work import Resolution
 
@@ -30,7 +30,7 @@ class Configuration(RunSettings):
     lora_targets: Targets = "all-linear"
     resolution: Resolution | None = None  # of diffusion networks
     packing: Literal["packed", "padded", "fixed"] = "packed"
-    tokens_per_sample: Positive | None = None  # mean, where samples are not packed
+    tokens_per_sample: TokenMean | None = None  # mean, where samples are not packed
     length_cv: NotNegative = 0.8
     tensor_parallel: PositiveInteger = 1
     pipeline_parallel: PositiveInteger = 1

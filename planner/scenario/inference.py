@@ -10,15 +10,17 @@ from planner.documents.quantities import (
     OneOrMany,
     PositiveInteger,
     Rows,
+    SequenceLength,
     StrictModel,
     Text,
     format_value,
+    read_amount,
     validation_error,
 )
 from planner.documents.quantities import Count as Amount
 from planner.library.inference.engines import read_engines
 from planner.scenario.job import Job
-from planner.scenario.observed_run import MOST_TOKENS, Bits, Engine, ServedRun, SomeTokens, Tokens, WeightFormatName
+from planner.scenario.observed_run import Bits, Engine, ServedRun, Tokens, WeightFormatName
 from planner.scenario.stages import Export, Stages
 from planner.scenario.techniques import FewIntegers, Targets, Techniques
 from planner.scenario.work import Work
@@ -26,7 +28,7 @@ from planner.scenario.work import Work
 MAX_CLASSES = 2000
 """Most rows of a table of lengths."""
 DEFAULT_WEIGHT_BITS = (16, 8)
-Count = Annotated[int, Field(ge=1, le=10**12)]
+Count = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(read_amount)]
 
 
 class InferenceRequest(BaseModel, defer_build=True):
@@ -35,13 +37,14 @@ class InferenceRequest(BaseModel, defer_build=True):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     input: Tokens = 1024
-    output: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 128
+    output: SequenceLength = 128
     prefix: Tokens = 0
     engine: Text = "vllm"
     weight_bits: int | None = None
     weight_format: Text | None = None
     kv_bits: int = 16
     gpus: Annotated[int, Field(ge=1, le=64)] = 1
+    instances: Annotated[int, Field(ge=1, le=64)] | None = None  # machines; None: of eight GPUs each
     concurrency: Count | None = None
     requests: Count | None = None
     usd_per_gpu_hour: NotNegative | None = None
@@ -50,8 +53,8 @@ class InferenceRequest(BaseModel, defer_build=True):
 class LengthClass(StrictModel, defer_build=True):
     """Requests of one length."""
 
-    input_tokens: SomeTokens
-    output_tokens: SomeTokens
+    input_tokens: SequenceLength
+    output_tokens: SequenceLength
     count: Amount = 1
 
 
@@ -59,8 +62,8 @@ class InferenceWork(Work, defer_build=True):
     """Prompts to be answered: requests of one length, or a table of lengths (a CSV file where it is written)."""
 
     requests: Amount | None = None
-    input_tokens: SomeTokens | None = None  # per request, the shared prefix among them
-    output_tokens: SomeTokens | None = None
+    input_tokens: SequenceLength | None = None  # per request, the shared prefix among them
+    output_tokens: SequenceLength | None = None
     prefix_tokens: Tokens = Field(default=0, description="Tokens at the beginning that all prompts share.")
     lengths: Annotated[Rows[LengthClass], Field(max_length=MAX_CLASSES)] = ()
 
@@ -116,7 +119,7 @@ class InferenceTechniques(Techniques):
     """What of an engine may be chosen; None is every value that makes sense."""
 
     engine: OneOrMany[Engine] | None = None  # None: engines with a pool that enough measurements stand behind
-    weight_bits: OneOrMany[Bits] = DEFAULT_WEIGHT_BITS
+    weight_bits: OneOrMany[Bits] = DEFAULT_WEIGHT_BITS  # where none are given, those of a quantised release
     weight_format: OneOrMany[WeightFormatName] | None = None
     kv_bits: OneOrMany[Bits] = (16,)
     tensor_parallel: FewIntegers | None = None

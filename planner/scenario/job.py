@@ -11,9 +11,9 @@ from planner.documents.quantities import (
     NotNegative,
     OneOrMany,
     Positive,
-    PositiveInteger,
     Price,
     Rows,
+    SequenceCount,
     SequenceLength,
     StrictModel,
     Text,
@@ -70,7 +70,7 @@ class Job(StrictModel):
     work: Work
     data_gb: Gigabytes = 0.0
     sequence_length: SequenceLength | None = None  # tokens; None: 2048, or the context where that is shorter
-    global_batch: PositiveInteger = 64  # sequences or images per optimizer step
+    global_batch: SequenceCount = 64  # sequences or images per optimizer step
     packing: Literal["packed", "padded", "fixed"] = "packed"
     length_cv: NotNegative = 0.8
     kind: Literal["finetune", "pretrain"] = "finetune"

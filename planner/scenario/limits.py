@@ -1,8 +1,9 @@
 """Limits that a plan must keep, and the latest finish of a job that follows from them."""
 
+import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
 from planner.deferred import Deferred
 from planner.documents.quantities import (
@@ -30,7 +31,10 @@ UNLIMITED_HOURS = 1e6
 DEFAULT_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0, "inference": 720.0, "serve": UNLIMITED_HOURS}
 """Longest run by kind of job where the scenario sets none: without a limit the cheapest machine may take years."""
 DEFAULT_MAX_PRICE_AGE_HOURS = 180 * DAY_HOURS
-"""Age of a price, against the newest of its file, from which on no plan rests on it: prices fall by half in a year."""
+"""Age from which on no plan rests on a price, against the newest of its provider: prices fall by half in a year.
+
+An age that the scenario sets counts against today instead; the default never leaves a provider without any price.
+"""
 
 
 MAX_FALLBACKS = 10
@@ -123,6 +127,7 @@ class Limits(StrictModel):
     waiting_usd_per_hour: NotNegative | None = None  # price of waiting for spot, on no bill; None: `least_wait`
     unmeasured: bool = False  # chips other than NVIDIA's also where no published run is of such training
     vram_headroom: Annotated[float, Field(ge=0, lt=1)] | None = None  # share; replaces the margin of the fit rule
+    _today: datetime.date | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -143,10 +148,29 @@ class Limits(StrictModel):
                 raise validation_error(f"spot is forbidden, and spot_share.{key} is {share[key]}", fix, "spot")
         return {**rest, "spot_share": {**share, "max": 0.0}}
 
+    @property
+    def today(self) -> datetime.date | None:
+        """The day against which `max_price_age` counts where the scenario sets it; None: the day of the clock."""
+        day: datetime.date | None = (self.__pydantic_private__ or {}).get("_today")
+        return day
+
+    @property
+    def caps_price_age(self) -> bool:
+        """Whether the scenario itself says how old a price may be, and it is not left to the default."""
+        return self.max_price_age_hours is not None and "max_price_age_hours" in self.model_fields_set
+
     def is_outdated(self, offer: Offer) -> bool:
-        """Return whether the price is too old to plan with, against the newest of its file."""
+        """Return whether the price is too old to plan with.
+
+        The age counts against today where the scenario sets the limit, else against the newest of its provider.
+        """
         most = self.max_price_age_hours
-        return most is not None and offer.days_behind * DAY_HOURS > most and offer.can_outdate
+        if most is None or not offer.can_outdate:
+            return False
+        if not self.caps_price_age:
+            return offer.days_behind * DAY_HOURS > most
+        day = offer.first_date
+        return day is not None and ((self.today or datetime.date.today()) - day).days * DAY_HOURS > most
 
     def has_stock(self, offer: Offer) -> bool:
         """Return whether an offer has the least status of stock; unknown limits nothing, none is too little."""

@@ -5,14 +5,27 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from planner.documents.quantities import Count, Positive, PositiveInteger, StrictModel, Text, validation_error
+from planner.documents.quantities import (
+    MAX_TOKENS,
+    Count,
+    Positive,
+    PositiveInteger,
+    SequenceLength,
+    StrictModel,
+    Text,
+    read_amount,
+    validation_error,
+)
 from planner.documents.validation import suggest_names
 from planner.library.inference.engines import read_engines
 from planner.scenario.techniques import RunSettings
 
-MOST_TOKENS = 10**8
-Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-SomeTokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+_AnyLength = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+Tokens = Annotated[_AnyLength, BeforeValidator(read_amount, json_schema_input_type=_AnyLength | str)]
+"""Tokens of a part of a prompt, which may have none."""
+_MeanLength = Annotated[float, Field(ge=1, le=MAX_TOKENS)]
+MeanTokens = Annotated[_MeanLength, BeforeValidator(read_amount, json_schema_input_type=_MeanLength | str)]
+"""Mean tokens of a prompt or an answer that was measured."""
 PeakKind = Literal["allocated", "reserved", "device"]
 """What a peak counts: live tensors (torch max_memory_allocated), what the allocator took (max_memory_reserved), or
 all that the driver shows (nvidia-smi)."""
@@ -119,10 +132,10 @@ class ServedRun(StrictModel, defer_build=True):
     tensor_parallel: PositiveInteger | None = None
     weight_format: WeightFormatName
     kv_bits: Bits = 16
-    input_tokens: Annotated[float, Field(ge=1, le=MOST_TOKENS)]
-    output_tokens: Annotated[float, Field(ge=1, le=MOST_TOKENS)]
+    input_tokens: MeanTokens
+    output_tokens: MeanTokens
     prefix_tokens: Tokens = 0
-    in_flight: SomeTokens
+    in_flight: SequenceLength
     requests: Count | None = None
     output_tokens_per_second: Positive
     ttft_seconds: Positive | None = None

@@ -38,6 +38,18 @@ class Offer(Terms):
     available: Annotated[tuple[Deferred[Window], ...], Field(strict=False)] = ()  # when it may be used; empty: always
     zones: Zones = ()  # spot price by zone, per instance and hour; a group of zones holds those that it may rent
     _days_behind: int = PrivateAttr(default=0)
+    _day_of_source: datetime.date | None = PrivateAttr(default=None)
+
+    @property
+    def first_date(self) -> datetime.date | None:
+        """The day from which the age of the price counts: the first one that it can be of.
+
+        An undated price is as old as the oldest of its source; None where that is not known either.
+        """
+        if self.dates:
+            return self.dates.from_
+        of_source: datetime.date | None = (self.__pydantic_private__ or {}).get("_day_of_source")
+        return self.date or of_source
 
     @property
     def last_date(self) -> datetime.date | None:
@@ -51,7 +63,7 @@ class Offer(Terms):
 
     @property
     def days_behind(self) -> int:
-        """Days by which the price is older than the newest one of the file that it stands in."""
+        """Days by which the price is at least older than the newest one of its provider."""
         # Tens of thousands of offers are asked: pydantic takes thirty times as long to find a private attribute.
         return int((self.__pydantic_private__ or {}).get("_days_behind", 0))
 

@@ -263,6 +263,14 @@ class Scenario(_ScenarioBase, defer_build=False):
             raise validation_error("side_by_side leaves no choice of starts", fix, "schedule")
         return self
 
+    def on_day(self, day: datetime.date | None) -> Self:
+        """Return the scenario with the day against which its `limits.max_price_age` counts; itself for None."""
+        if day is None or day == self.limits.today:
+            return self
+        limits = self.limits.model_copy()
+        limits._today = day
+        return self.model_copy(update={"limits": limits})
+
 
 class SolveOptions(StrictModel):
     """How to solve: nothing here changes what is optimal."""
@@ -284,6 +292,8 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
     data["jobs"] = [
         {"name": job.name, **job.model_dump(mode="json", by_alias=True, exclude_defaults=True)} for job in jobs
     ]
+    if scenario.limits.caps_price_age:  # counts otherwise than the default, of which it may have the value
+        data.setdefault("limits", {})["max_price_age"] = scenario.limits.model_dump(mode="json")["max_price_age_hours"]
     if scenario.offers_inline:
         data["offers"] = [offer_data(offer) for offer in scenario.offers_inline]
     return data

@@ -16,6 +16,7 @@ from planner.documents.quantities import (
     Positive,
     PositiveInteger,
     Price,
+    SequenceLength,
     StrictModel,
     Text,
     format_value,
@@ -110,8 +111,8 @@ class Evaluation(StrictModel):
     share: Positive | None = Field(default=None, description="Tokens evaluated per token trained on, in all.")
     tokens: Count | None = Field(default=None, description="Tokens evaluated over the whole run.")
     requests: Count | None = Field(default=None, description="Test prompts, all answered however early the run stops.")
-    input_tokens: PositiveInteger | None = Field(default=None, description="Tokens of each prompt.")
-    output_tokens: PositiveInteger | None = Field(default=None, description="Tokens of each answer.")
+    input_tokens: SequenceLength | None = Field(default=None, description="Tokens of each prompt.")
+    output_tokens: SequenceLength | None = Field(default=None, description="Tokens of each answer.")
     on: OneOrMany[EvaluationPlace] = Field(
         default=("machine", "one_gpu"),
         description="Where it may be done: the training machine, an offer of one GPU, or a CPU offer.",

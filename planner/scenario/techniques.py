@@ -9,6 +9,7 @@ from planner.documents.quantities import (
     OneOrMany,
     PositiveInteger,
     Price,
+    SequenceCount,
     SequenceLength,
     StrictModel,
     Text,
@@ -173,7 +174,7 @@ class RunSettings(StrictModel, defer_build=True):
     expert_parallel: PositiveInteger | None = None
     micro_batch: PositiveInteger | None = None
     accumulation_steps: PositiveInteger | None = None
-    global_batch: PositiveInteger | None = None
+    global_batch: SequenceCount | None = None
     sequence_length: SequenceLength | None = None  # tokens
 
     def check_quantisation(self) -> None:

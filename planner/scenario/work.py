@@ -4,7 +4,15 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from planner.documents.quantities import Count, Positive, PositiveInteger, StrictModel, validation_error
+from planner.documents.quantities import (
+    Count,
+    Positive,
+    PositiveInteger,
+    StrictModel,
+    TokenMean,
+    WholeNumber,
+    validation_error,
+)
 
 MAX_EPOCHS = 1e6
 MIN_RESOLUTION = 64
@@ -23,10 +31,11 @@ class Work(StrictModel):
     """
 
     samples: Count | None = None
-    tokens_per_sample: Positive | None = None  # mean
+    tokens_per_sample: TokenMean | None = None  # mean
     epochs: Annotated[Positive, Field(le=MAX_EPOCHS)] = 1.0
     tokens: Count | None = None
     steps: Count | None = None
+    steps_before: WholeNumber = 0  # of a run that goes on: those that it has done, besides `steps`
     images: Count | None = None
     resolution: Resolution | None = None
 
@@ -41,6 +50,9 @@ class Work(StrictModel):
         if self.epochs != 1 and way in ("tokens", "steps"):
             fix = f"{way} counts all epochs: multiply it and leave epochs out"
             raise validation_error(f"epochs cannot be combined with {way}", fix, "epochs")
+        if self.steps_before and way != "steps":
+            fix = "give the steps that are left"
+            raise validation_error(f"steps_before cannot be combined with {way}", fix, "steps_before")
         if self.tokens_per_sample is not None and way == "images":
             raise validation_error("images have no tokens_per_sample", "leave it out", "tokens_per_sample")
         if self.resolution is not None and way in ("samples", "tokens"):

@@ -62,9 +62,10 @@ def describe_outdated_prices(prepared: PreparedScenario, job: int, row: int, sha
     machines = describe_machines(int(table.run_gpus[best]), offer.card, int(table.node_groups[best]))
     usd = float(table.rows(np.asarray([best])).cost_usd(shares[best])[0])
     count = sum(limits.is_outdated(one) for one in scenario.offers)
-    when = f"a price of {offer.last_date:%Y-%m}"
+    when = f"a price of {offer.first_date:%Y-%m}"
     days = limits.max_price_age_hours / DAY_HOURS
+    age = "old" if limits.caps_price_age else "older than the newest of their provider"
     return (
-        f"{count} offers with prices over {days:g} days older than the newest are left out; with {when}: "
+        f"{count} offers with prices over {days:g} days {age} are left out; with {when}: "
         f"{machines} at {offer.provider}, ${usd:,.2f} (limits.max_price_age)",
     )

@@ -67,7 +67,9 @@ def with_further_ways(prepared: PreparedScenario, plan: Plan, solve: Solve, expl
     if all(one.barren is None for one in found):
         jobs = tuple(job.model_copy(update={"fallbacks": one.ways}) for job, one in zip(plan.jobs, found, strict=True))
         return plan.model_copy(update={"jobs": jobs, "inputs": build_inputs(scenario, jobs, solver_versions())})
-    facts = {name: getattr(plan, name) for name in ("scenario", "solver", "seconds", "as_of", "candidates", "now")}
+    facts = {
+        name: getattr(plan, name) for name in ("scenario", "solver", "seconds", "as_of", "candidates", "now", "cut")
+    }
     nothing = dict.fromkeys(("objective", "bound", "gap", "cost_usd", "hours"))
     why = _explain(prepared, plan, found, solve) if explains else None
     return Plan(**facts, **nothing, status="infeasible", infeasible=why)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.library.releases import held_quant
 from planner.library.techniques import TECHNIQUE_FIELDS, read_techniques
 from planner.results.plan_parts import LossyChoice
 from planner.solving.alternatives import with_excluded_methods
@@ -63,6 +64,8 @@ def find_lossy(prepared: PreparedScenario, job: int, recipe: Recipe) -> tuple[Lo
     """
     candidates = prepared.candidates[job]
     asked, kinds = candidates.job.techniques, _kinds(candidates.job)
+    if getattr(recipe, "released", False) or held_quant(candidates.architecture) is not None:
+        kinds = tuple(one for one in kinds if one.key != "weight_bits")
     chosen = [one for one in kinds if one.uses(recipe) and len(getattr(asked, one.key, None) or ()) != 1]
     if not chosen or recipe.precision == "managed":
         return ()

@@ -16,7 +16,9 @@ from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMEN
 from planner.candidates.shipping.placement import export_fault
 from planner.candidates.stage_placement import no_machine_fault
 from planner.configurations.latents import latent_faults
+from planner.configurations.lengths import length_faults
 from planner.configurations.observed.comparison import impossibility_reason
+from planner.configurations.recipe import training_faults
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.shared_limits import SharedLimits
 from planner.library.reading import read_library
@@ -143,7 +145,12 @@ def _check_terms(
 
 def _check_requests(scenario: Scenario, market: Market, library: Library) -> None:
     """Raise ScenarioError for requests that no machine of the market can hold or that an engine cannot serve."""
-    faults = [fault for job in scenario.jobs for fault in latent_faults(job, library.architecture(job.architecture))]
+    faults = list[Fault]()
+    for job in scenario.jobs:
+        architecture = library.architecture(job.architecture)
+        faults += latent_faults(job, architecture)
+        if not isinstance(job, InferenceJob):
+            faults += [*length_faults(job, architecture), *training_faults(job, architecture)]
     if any(isinstance(job, InferenceJob) or job.stages.answers_prompts for job in scenario.jobs):
         from planner.configurations.replicas.checks import generation_faults  # late: what only generation needs
 

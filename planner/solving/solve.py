@@ -15,6 +15,7 @@ from planner.audit.audit import audit
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.inputs import build_inputs
+from planner.decode.notes import cut_samples
 from planner.decode.probability import budget_probability
 from planner.decode.purchase import compare_purchase
 from planner.errors import PlannerError
@@ -22,9 +23,10 @@ from planner.library.quality import facts_on
 from planner.library.reading import read_library
 from planner.library.techniques import read_techniques
 from planner.results.plan import Assignment, Plan, Status, plan_figures
-from planner.results.plan_parts import QualityNote
+from planner.results.plan_parts import CutSamples, QualityNote
 from planner.results.ways.considered import CandidateCounts, Infeasible
 from planner.scenario.choices.definite import open_job
+from planner.scenario.inference import InferenceJob
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.scenario.serving.job import ServeJob
 from planner.solvers.mathopt import solver_versions
@@ -40,6 +42,7 @@ from planner.solving.scoring import CandidateObjective
 from planner.solving.sharing import fits_side_by_side, may_take_turns
 
 if TYPE_CHECKING:
+    from planner.configurations.recipe import Recipe
     from planner.library.schema import Library
     from planner.solving.timetable.build import BuiltTimetable
 
@@ -66,6 +69,7 @@ def solve(
     finds a fault in the plan.
     """
     started = perf_counter()
+    scenario = scenario.on_day(options and options.as_of)
     if any(isinstance(job, ServeJob) for job in scenario.jobs):
         from planner.solving.fleet.together import solve_together  # what only services need is loaded with them
 
@@ -177,7 +181,18 @@ def _facts(prepared: PreparedScenario, options: SolveOptions, seconds: float, do
         "seconds": seconds,
         "as_of": (options.as_of or datetime.date.today()).isoformat(),
         "candidates": count_candidates(prepared, dominated),
+        "cut": find_cut_samples(prepared),
     }
+
+
+def find_cut_samples(prepared: PreparedScenario) -> tuple[CutSamples, ...]:
+    """Return what is cut of the samples of each training job that has samples longer than its sequences."""
+    found = (
+        cut_samples(job, one.physics.shape, prepared.library.architecture(job.architecture))
+        for job, one in zip(prepared.scenario.jobs, prepared.candidates, strict=True)
+        if not isinstance(job, InferenceJob)
+    )
+    return tuple(one for one in found if one is not None)
 
 
 def _plan(
@@ -237,7 +252,7 @@ def _assignment(
     return made.model_copy(
         update={
             "lossy": find_lossy(prepared, index, chosen.recipe),
-            "quality": _quality(made),
+            "quality": _quality(made, chosen.recipe),
             "ladder": (*best_by_method(prepared, index), *adapters_another_way(prepared, index)),
             "riskier": find_riskier(prepared, index, made.gpu, chosen_row, share),
             "frameworks": best_by_framework(prepared, index, made.gpu),
@@ -267,10 +282,17 @@ def _waiting_rooms(scenario: Scenario, solved: OptimisedChoice) -> tuple[float, 
     return max(room, 0.0) / jobs, max(late, 0.0) / jobs
 
 
-def _quality(job: Assignment) -> tuple[QualityNote, ...]:
-    """Return what is published of the quality that the techniques of a job reach."""
+def _quality(job: Assignment, recipe: Recipe) -> tuple[QualityNote, ...]:
+    """Return what is published of the quality that the techniques of a job reach.
+
+    Weights as they are released round nothing, and what is known of nf4 says nothing of other formats of 4 bits.
+    """
     values = vars(job.techniques)
-    facts = facts_on(read_techniques().in_use(values, job.techniques.accumulation_steps > 1), values)
+    in_use = set(read_techniques().in_use(values, job.techniques.accumulation_steps > 1))
+    released = getattr(recipe, "released", False)
+    other = job.inference is not None and job.inference.weight_format != "nf4"
+    in_use -= ({"four_bit"} if other or released else set()) | ({"eight_bit"} if released else set())
+    facts = facts_on(in_use, values)
     return tuple(QualityNote(text=fact.short, setting=fact.setting, source=fact.source) for fact in facts)
 
 

@@ -102,6 +102,7 @@ function later(task, ms, run) { clearTimeout(wait[task]); wait[task] = setTimeou
 // The plan alone, as soon as it is known; alternatives and reasons follow.
 function showBrief(answer, ms) {
   byId("headline").textContent = answer.headline;
+  showWarnings(answer.warnings);
   showTiles(answer.tiles);
   byId("state").textContent = "Plan after " + Math.round(ms) + " ms; looking for alternatives …";
   document.body.classList.add("planned");
@@ -120,6 +121,7 @@ function showPlan(answer, ms) {
   const clock = ms < 1000 ? Math.round(ms) + " ms" : (ms / 1000).toFixed(1) + " s";
   byId("state").textContent = "Solved in " + clock + ", " + answer.made;
   byId("headline").textContent = answer.headline;
+  showWarnings(answer.warnings);
   showTiles(answer.tiles);
   byId("why").hidden = answer.jobs.length > 0;
   byId("plan").hidden = !answer.jobs.length;
@@ -147,6 +149,16 @@ function tieText(best) {
   if (!shown || !isSame(shown.values, values) || shown.answer.usd === null) return "";
   const more = shown.answer.usd - best.u;
   return more >= 0.005 ? " The plan costs " + money(more) + " more and ends earlier, a near tie." : "";
+}
+
+// What the plan leaves out of the job asked for, right below the headline.
+function showWarnings(texts) {
+  byId("warnings").replaceChildren(...texts.map((text) => {
+    const line = document.createElement("p");
+    line.className = "warning";
+    line.textContent = "! " + text;
+    return line;
+  }));
 }
 
 function showTiles(tiles, isQuick) {
@@ -262,8 +274,8 @@ function moveTo(hours, isExact) {
   const best = readCurve(parseFloat(text), !isExact);
   if (!axis) return;
   if (best) {
-    const finish = best.e !== undefined ? [["expected finish", time(best.e), ""]] : [];
-    showTiles([["expected cost", money(best.u), "read off the curve"], ...finish, ["ends by", time(best.h), "at the confidence"]], true);
+    const finish = best.e !== undefined ? [["likely finish", time(best.e), ""]] : [];
+    showTiles([["expected cost", money(best.u), "read off the curve"], ...finish, ["ends by", time(best.h), "at the confidence asked for"]], true);
     const jobs = curve.found.plans[best.plan].jobs;
     if (jobs.length === 1) byId("headline").textContent = jobs[0].facts[0][1] + ", " + money(best.u);
   }

@@ -60,7 +60,7 @@ class Engine:
     """Answers about one scenario and changes of it; each solve starts from the candidates of the last one."""
 
     def __init__(self, scenario: Scenario, options: SolveOptions):
-        self.base, self.options = scenario, options
+        self.base, self.options = scenario.on_day(options.as_of), options
         self.kept: OrderedDict[tuple[str, ...], Solved] = OrderedDict()
         self.curves: OrderedDict[tuple[str, ...], Curve] = OrderedDict()
         self.last: PreparedScenario | None = None

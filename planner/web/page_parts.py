@@ -42,6 +42,7 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
     return {
         "status": plan.status,
         "headline": facts.headline(plan),
+        "warnings": facts.warnings(plan),
         "tiles": service_tiles(plan) if plan.services else facts.tiles(plan),
         "jobs": service_facts(plan) + jobs,
         "more_jobs": max(0, len(plan.jobs) - facts.MOST_BLOCKS),
@@ -67,8 +68,8 @@ def _compared(plan: Plan) -> list[tuple[str, str]]:
     hours = plan.hours
     return [
         ("cost", words.usd(plan.cost_usd.expected)),
-        ("expected finish", words.hours(hours.expected)),
-        ("finish at the confidence", words.hours(hours.at_confidence)),
+        ("likely finish", words.hours(hours.expected)),
+        ("ends by", words.hours(hours.at_confidence)),
         ("machines", machines),
     ]
 
@@ -104,18 +105,23 @@ def _joint_rows(before: Plan, after: Plan) -> list[Row]:
     return [("jobs and service", *_totals(before, after)[0][1:]), *rows, *of_jobs]
 
 
+def _time_row(label: str, before: Plan, after: Plan, which: str) -> Row:
+    """Return the row of one of the two times of the whole plans: `expected` or `at_confidence`."""
+    old, new = (getattr(plan.hours, which) if plan.hours else None for plan in (before, after))
+    change = "" if old is None or new is None else format_hours_difference(shown_hours_difference(old, new))
+    return (label, *("" if one is None else words.hours(one) for one in (old, new)), change)
+
+
 def _totals(before: Plan, after: Plan) -> list[Row]:
     """Return the rows of cost, hours and machines of the whole plans."""
     usd, new_usd = (plan.cost_usd.expected if plan.cost_usd else None for plan in (before, after))
-    hours, new_hours = (plan.hours.expected if plan.hours else None for plan in (before, after))
-    cost = time = ""
+    cost = ""
     if usd is not None and new_usd is not None:
         cost = format_difference(shown_difference(usd, new_usd))
-    if hours is not None and new_hours is not None:
-        time = format_hours_difference(shown_hours_difference(hours, new_hours))
     rows: list[Row] = [
         ("cost", *("no plan" if one is None else words.usd(one) for one in (usd, new_usd)), cost),
-        ("finish", *("" if one is None else words.hours(one) for one in (hours, new_hours)), time),
+        _time_row("likely finish", before, after, "expected"),
+        _time_row("ends by", before, after, "at_confidence"),
     ]
     if len(before.jobs) <= 1 and len(after.jobs) <= 1:
         machines = [_machines(plan.jobs[0]) if plan.jobs else "" for plan in (before, after)]

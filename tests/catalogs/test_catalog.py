@@ -313,3 +313,155 @@ def test_a_plain_file_needs_few_columns_and_has_the_same_traps(tmp_path: Path) -
         ("my-cloud", datetime.date(2026, 3, 1), "t.csv")
     }
     assert found.date_is_of_file
+
+
+def test_an_import_has_no_price_at_which_nobody_sells(tmp_path: Path) -> None:
+    """GCP sells a part of an H100 machine on spot alone; Azure and AWS have retired their V100 of 16 GB."""
+    reason = "a3-highgpu-1g: sold on spot and as flex-start only"
+    rows = [
+        gpuhunt_row("a3-highgpu-1g", "H100", "80.0", "11.0"),
+        gpuhunt_row("a3-highgpu-1g", "H100", "80.0", "5.5", "True"),
+        gpuhunt_row("a3-highgpu-8g", "H100", "80.0", "88.0"),
+    ]
+    found = read_catalog(str(write_gpuhunt(tmp_path, *rows)), "google", DAY)
+    prices = {offer.instance: (offer.usd_per_hour, offer.spot_usd_per_hour) for offer in found.offers}
+    assert prices == {"a3-highgpu-1g": (None, 5.5), "a3-highgpu-8g": (88.0, None)}
+    assert found.read.notes[f"{reason}, its price on demand is left out"] == 1
+    found = read_catalog(str(write_gpuhunt(tmp_path, rows[0], rows[2])), "gcp", DAY)
+    assert reasons(found) == {reason: (1, 2)}
+    retired = skypilot_row("p3.2xlarge", "V100", price="3.06", spot="0.9")
+    found = skypilot(tmp_path, retired, skypilot_row())
+    assert reasons(found) == {"p3.2xlarge: no longer in the list of instance types": (1, 2)}
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "provider,instance,gpu,gpus,usd_per_hour,spot_usd_per_hour\n"
+        "Azure,standard_nc6s_v3,V100-16GB,1,3.06,\n"
+        "GCE,a3-highgpu-2g,H100-80GB,2,22.0,30.0\n"  # dearer than the price that is none
+        "aws,p3dn.24xlarge,V100-32GB,8,31.0,\n"
+    )
+    found = read_catalog(str(path), date=DAY)
+    prices = {offer.instance: (offer.usd_per_hour, offer.spot_usd_per_hour) for offer in found.offers}
+    assert prices == {"a3-highgpu-2g": (None, 30.0), "p3dn.24xlarge": (31.0, None)}
+    assert reasons(found) == {"standard_nc6s_v3: retired on 2025-09-30": (1, 2)}
+
+
+GCP_HEADER = (
+    "InstanceType,vCPUs,MemoryGiB,AcceleratorName,AcceleratorCount,GpuInfo,Region,AvailabilityZone,Price,SpotPrice"
+)
+
+
+def gcp(folder: Path, *rows: str) -> Catalog:
+    """Read a catalog of GCP in SkyPilot's form: machines and accelerators in rows of their own."""
+    path = folder / "gcp" / "vms.csv"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join([GCP_HEADER, *rows, ""]), encoding="utf-8")
+    return read_catalog(str(path), date=DAY)
+
+
+def host(name: str, cores: float, gib: float, price: object, spot: object = "", zone: str = "us-central1-a") -> str:
+    """Return a row of a machine without accelerators."""
+    return f"{name},{cores},{gib},,,,{zone[:-2]},{zone},{price},{spot}"
+
+
+def accelerator(name: str, count: int, price: object, spot: object = "", zone: str = "us-central1-a") -> str:
+    """Return a row of accelerators without a machine."""
+    return f",,,{name},{count}.0,,{zone[:-2]},{zone},{price},{spot}"
+
+
+def test_accelerators_of_gcp_are_sold_with_their_machine(tmp_path: Path) -> None:
+    """Both prices are sums; memory, cores and form are those of the machine."""
+    found = gcp(
+        tmp_path,
+        host("a2-highgpu-1g", 12, 85, 0.75, 0.25),
+        accelerator("A100", 1, 3.0, 1.25),
+        host("a2-highgpu-8g", 96, 680, 6.0),
+        accelerator("A100", 8, 24.0, 10.0),  # no spot price of the machine
+        host("g2-standard-8", 8, 32, 0.5, 0.25),
+        host("g2-standard-4", 4, 16, 0.25, 0.125),
+        accelerator("L4", 1, 0.5, 0.25),
+        host("a3-megagpu-8g", 208, 1872, 10.0, 3.0),
+        accelerator("H100-MEGA", 8, 80.0, 20.0),
+    )
+    assert [(o.instance, o.gpu, o.gpus, o.usd_per_hour, o.spot_usd_per_hour) for o in found.offers] == [
+        ("a2-highgpu-1g", "A100-40GB", 1, 3.75, 1.5),
+        ("a2-highgpu-8g", "A100-40GB", 8, 30.0, None),
+        ("g2-standard-4", "L4", 1, 0.75, 0.375),
+        ("a3-megagpu-8g", "H100-80GB", 8, 90.0, 23.0),
+    ]
+    assert [(offer.cpu_cores, offer.ram_gb, offer.region) for offer in found.offers[:1]] == [
+        (12, 91.3, "us-central1-a")
+    ]
+    assert reasons(found) == {"no GPU": (5, 2)}
+
+
+def test_a_machine_is_looked_for_in_the_zone_of_the_accelerator(tmp_path: Path) -> None:
+    """N1 has the cheapest with enough cores and memory; without a machine no price is guessed."""
+    found = gcp(
+        tmp_path,
+        host("n1-standard-4", 4, 15, 0.19),  # four GiB for each of four cores are 16
+        host("n1-highmem-4", 4, 26, 0.24, 0.05),
+        host("n1-standard-8", 8, 30, 0.38, 0.08),
+        host("n2-standard-8", 8, 32, 0.1),  # takes no accelerator
+        host("n1-standard-8", 8, 30, 0.3, zone="us-east1-b"),
+        accelerator("T4", 1, 0.35, 0.11),
+        accelerator("T4", 1, 0.35, zone="us-west1-a"),
+        accelerator("A100", 1, 2.93),
+        accelerator("A100", 3, 8.8),
+        accelerator("X99", 1, 1.0),
+    )
+    assert [(one.instance, one.usd_per_hour, one.spot_usd_per_hour) for one in found.offers] == [
+        ("n1-highmem-4", 0.59, 0.16)
+    ]
+    alone = "without a price of the machine that it is attached to"
+    assert reasons(found) == {
+        "no GPU": (5, 2),
+        f"T4 {alone}": (1, 8),
+        f"A100 {alone}": (2, 9),
+        "unknown GPU X99": (1, 11),
+    }
+
+
+def test_a_price_of_flex_start_is_none_on_demand(tmp_path: Path) -> None:
+    """It stands in the same column, at about half; a region that is merely cheaper is not taken for it."""
+    a2, a3 = (host("a2-ultragpu-1g", 12, 170, 1.0, 0.5, zone) for zone in ("us-central1-a", "us-east5-a"))
+    found = gcp(
+        tmp_path,
+        *(a2, a3),
+        accelerator("A100-80GB", 1, 1.8462, 1.964),
+        accelerator("A100-80GB", 1, 4.4242, 1.3356, "us-east5-a"),
+        host("a3-highgpu-8g", 208, 1872, 9.5, 2.5),
+        accelerator("H100", 8, 33.6, 23.9),
+        host("a3-highgpu-8g", 208, 1872, 9.5, 2.5, "us-east4-a"),
+        accelerator("H100", 8, 78.4, 17.9, "us-east4-a"),
+        host("g2-standard-4", 4, 16, 0.25, "", "us-east1-b"),
+        accelerator("L4", 1, 0.56, "", "us-east1-b"),
+        host("g2-standard-4", 4, 16, 0.25, "", "southamerica-east1-b"),
+        accelerator("L4", 1, 0.88, "", "southamerica-east1-b"),
+    )
+    assert {(one.gpu, one.region): (one.usd_per_hour, one.spot_usd_per_hour) for one in found.offers} == {
+        ("A100-80GB", "us-central1-a"): (None, 2.464),
+        ("A100-80GB", "us-east5-a"): (5.4242, 1.8356),
+        ("H100-80GB", "us-central1-a"): (None, 26.4),
+        ("H100-80GB", "us-east4-a"): (87.9, 20.4),
+        ("L4", "us-east1-b"): (0.81, None),
+        ("L4", "southamerica-east1-b"): (1.13, None),
+    }
+    (note,) = [text for text in found.read.notes if "flex-start" in text]
+    assert found.read.notes[note] == 2
+
+
+def test_a_reservation_by_the_calendar_is_not_on_demand(tmp_path: Path) -> None:
+    """gpuhunt lists it with `spot` false and a flag."""
+    row = gpuhunt_row("a3-highgpu-8g", "H100", "80.0", "35.0").replace("[]", "\"['gcp-dws-calendar-mode']\"")
+    path = write_gpuhunt(tmp_path, row, gpuhunt_row("a3-highgpu-8g", "H100", "80.0", "88.0"))
+    found = read_catalog(str(path), "gcp", DAY)
+    assert only(found).usd_per_hour == 88.0
+    assert reasons(found) == {"a price of capacity that is reserved by the calendar": (1, 2)}
+
+
+@pytest.mark.parametrize("name", ["tpu-v6e-8", "tpu-v5litepod-256", "tpu-v5p-11776", "v6e-8"])
+def test_a_slice_of_tpus_is_not_read_as_one_chip(tmp_path: Path, name: str) -> None:
+    """Its price is that of all chips, and the number of accelerators is 1; 700.00 stands there for none."""
+    found = gcp(tmp_path, host("a2-highgpu-1g", 12, 85, 0.7), accelerator("A100", 1, 2.9), accelerator(name, 1, 700.0))
+    assert only(found).gpu == "A100-40GB"
+    assert reasons(found)[f"unknown GPU {name}"] == (1, 4)

@@ -83,7 +83,10 @@ def test_settings_and_the_deadline_shape_the_frontier(scenario: str) -> None:
 def test_points_on_spot_only_offers_are_marked_as_solve_calls_them(tmp_path: Path) -> None:
     """Without a price on demand there is no fallback: solve says so of its plan, the frontier of its point."""
     path = tmp_path / "s.yaml"
-    path.write_text(GOOD.replace("usd_per_hour: 0.2, spot", "spot").replace("36h", "72h"), encoding="utf-8")
+    path.write_text(
+        GOOD.replace("usd_per_hour: 0.2, spot", "spot").replace("36h", "72h\n    sequence_length: 2048"),
+        encoding="utf-8",
+    )
     found = json.loads(ask(str(path), "--json").stdout)
     marked = {point["jobs"][0]["provider"]: point["spot_only"] for point in found["points"]}
     assert marked == {"lambda": False, "vast": True}

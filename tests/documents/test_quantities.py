@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from planner.documents.quantities import format_hours, parse_count, parse_hours
+from planner.documents.quantities import Count, SequenceLength, TokenMean, format_hours, parse_count, parse_hours
 from planner.scenario.job import Job
 from planner.scenario.work import Work
 
@@ -65,3 +65,23 @@ def test_what_is_no_count_is_refused(wrong: Any) -> None:
     """Nothing, less than nothing, parts of one, and the endless are no counts of tokens."""
     with pytest.raises(ValidationError, match=r"work|Work|tokens"):
         Work(tokens=wrong)
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [("16k", 16_000), ("1.2k", 1_200), ("24M", 24_000_000), ("50,000", 50_000), ("1,234,567", 1_234_567),
+     ("2048", 2048), (2048, 2048), (2048.0, 2048), ("1_000", 1000), ("1,000.5k", 1_000_500)],
+)  # fmt: skip
+def test_numbers_of_tokens_and_samples_are_read_as_people_write_them(written: object, number: int) -> None:
+    """One way of writing for counts, lengths and means."""
+    assert TypeAdapter(Count).validate_python(written) == number
+    assert TypeAdapter(SequenceLength).validate_python(written, strict=True) == number
+    assert TypeAdapter(TokenMean).validate_python(written, strict=True) == number
+
+
+@pytest.mark.parametrize("written", ["5,00", "50,0000", ",500", "1,2k", "16 KiB", "", "many", "1e999", True, "-5"])
+def test_what_is_no_number_of_tokens_is_refused(written: object) -> None:
+    """A comma that separates no thousands is no guess at a decimal."""
+    for kind in (Count, SequenceLength, TokenMean):
+        with pytest.raises(ValidationError):
+            TypeAdapter(kind).validate_python(written, strict=True)

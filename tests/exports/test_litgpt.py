@@ -116,8 +116,11 @@ def test_full_training_goes_on_from_its_checkpoint_and_adapters_cannot() -> None
     """Weights under autocast are in fp32, as the plan counts them."""
     full = litgpt_plan({"method": "full", "lora_rank": None, "lora_targets": None}, spot_share=0.5)
     found = settings_of(full)
-    assert (found["resume"], found["precision"]) == ("auto", "bf16-mixed") and "lora_r" not in found
+    assert found["precision"] == "bf16-mixed" and "resume" not in found and "lora_r" not in found
     assert "litgpt finetune_full --config litgpt.yaml" in texts(full, "litgpt")["litgpt.yaml"]
+    given = choose_job(full, scenario_of(full, "plan.json"), "plan.json", None)
+    script = export_all(given, FILE)[0]["run.sh"]
+    assert "'step-*' lit_model.pth" in script and '${LATEST:+--resume "$LATEST/lit_model.pth"}' in script
     with pytest.raises(InputError, match=r"cannot go on when a spot machine is lost; plan with limits\.spot=false"):
         texts(litgpt_plan(spot_share=0.5), "litgpt")
 

@@ -31,7 +31,6 @@ def test_axolotl_says_every_decision_of_a_qlora_run() -> None:
         "max_steps": job.steps,
         "micro_batch_size": job.techniques.micro_batch,
         "gradient_accumulation_steps": job.techniques.accumulation_steps,
-        "auto_resume_from_checkpoints": True,
         "include_tokens_per_second": True,
         "adapter": "qlora",
         "lora_r": 16,
@@ -134,6 +133,7 @@ def test_a_task_starts_the_trainer_that_is_exported_with_it() -> None:
     """Without one it is TRL."""
     plan = changed(solved("secure"), {"activation_checkpointing": "full"})
     started = yaml.safe_load(texts(plan, "skypilot", "llamafactory")["task.yaml"])
-    assert "llamafactory-cli train llamafactory.yaml" in started["run"] and "LATEST" not in started["run"]
+    resume = '"${LATEST:+resume_from_checkpoint=}${LATEST:-overwrite_output_dir=true}"'
+    assert started["run"].endswith(f"llamafactory-cli train llamafactory.yaml {resume}\n")
     assert started["setup"].startswith(f"{INSTALL} llamafactory==0.9.5")
     assert "trl sft" in yaml.safe_load(texts(plan, "skypilot")["task.yaml"])["run"]

@@ -44,9 +44,13 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
         "autostop": {"idle_minutes": 10, "down": True},
     }
     run = found.pop("run").splitlines()
-    assert run[0] == "set -e" and run[1].startswith('LATEST=$(find "/checkpoints/quickstart"')
-    command = f"trl sft --config sft.yaml --num_processes {job.gpus}"
-    assert run[2:] == [f'{command} ${{LATEST:+--resume_from_checkpoint "$LATEST"}}']
+    flags = f"--num_processes {job.gpus} --multi_gpu"
+    assert run[0] == "set -e"
+    assert f'python -m accelerate.commands.launch {flags} "$WORLD" {job.gpus}' in run
+    assert run[-2:] == [
+        "LATEST=$(newest_checkpoint /checkpoints/quickstart 'checkpoint-*' trainer_state.json || true)",
+        f'trl sft --config sft.yaml {flags} ${{LATEST:+--resume_from_checkpoint "$LATEST"}}',
+    ]
     assert found.pop("setup").startswith(f"{INSTALL} trl==1.16.0 transformers==5.23.0")
     assert found == {
         "name": "quickstart",

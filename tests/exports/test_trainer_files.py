@@ -7,6 +7,7 @@ The values are those that TRL 1.16.0 with Transformers 5.23.0, Accelerate 1.15.0
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import yaml
@@ -31,6 +32,7 @@ def test_trl_of_the_quickstart_says_every_decision() -> None:
         "per_device_train_batch_size": job.techniques.micro_batch,
         "gradient_accumulation_steps": job.techniques.accumulation_steps,
         "include_num_input_tokens_seen": True,
+        "loss_type": "nll",
         "use_peft": True,
         "lora_r": 16,
         "lora_target_modules": ["all-linear"],
@@ -76,7 +78,7 @@ def test_full_training_under_fsdp_keeps_fp32_weights_and_checkpoints_inside_fsdp
         "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
         "cpu_offload": False,
         "activation_checkpointing": True,
-        "state_dict_type": "SHARDED_STATE_DICT",
+        "state_dict_type": "FULL_STATE_DICT",
     }
     launched = settings(solved("fsdp"), "accelerate")
     assert (launched["distributed_type"], launched["mixed_precision"]) == ("FSDP", "bf16")
@@ -186,3 +188,32 @@ def test_the_header_names_plan_version_hours_memory_and_dollars() -> None:
     assert "# dataset_name:  # required: --dataset" in comment
     assert any(line.startswith("# learning_rate") for line in comment)
     assert max(map(len, comment)) <= 120 and "learning_rate" not in yaml.safe_load(text)
+
+
+def flat(settings: Any) -> dict[str, Any]:
+    """Return the fields of nested settings by their last name."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        found |= flat(value) if isinstance(value, dict) else {key.removeprefix("fsdp_"): value}
+    return found
+
+
+@pytest.mark.parametrize("techniques", [{}, {"method": "lora", "lora_rank": 8, "lora_targets": "all-linear"}])
+def test_the_result_of_a_sharded_run_is_whole(techniques: dict[str, Any]) -> None:
+    """A model that is saved in shards has no weights that can be loaded; checkpoints alone may be sharded."""
+    plan = changed(solved("fsdp"), techniques)
+    for target in ("trl", "accelerate", "axolotl"):
+        found = flat(settings(plan, target))
+        assert found.get("final_state_dict_type", found.get("state_dict_type")) == "FULL_STATE_DICT", target
+    for name, given in (("fsdp", changed(plan, framework="deepspeed")), ("zero2", solved("zero2"))):
+        zero = settings(changed(given, {"framework": given.jobs[0].framework}), "trl")["deepspeed"]["zero_optimization"]
+        assert zero["stage"] < 3 or zero["stage3_gather_16bit_weights_on_model_save"], name
+
+
+def test_the_memory_of_saving_a_sharded_run_as_a_whole_is_said() -> None:
+    """6.7 billion weights in fp32 are 27 GB, their two moments twice as much; adapters gather a 16-bit base."""
+    for target, name in (("trl", "sft.yaml"), ("accelerate", "accelerate.yaml")):
+        said = " ".join(texts(solved("fsdp"), target)[name].replace("#", "").split())
+        assert "machine 0 gathers weights and then optimizer states in host memory: up to 54 GB" in said
+    lora = changed(solved("fsdp"), {"method": "lora", "lora_rank": 8, "lora_targets": "all-linear"})
+    assert "up to 14 GB" in " ".join(texts(lora, "trl")["sft.yaml"].replace("#", "").split())

@@ -1,4 +1,4 @@
-"""The shipped scenarios on frozen prices, so that a new price in the market inventory changes no recorded figure."""
+"""The shipped scenarios on frozen prices, so that a new price changes no recorded cost; a checkout of links."""
 
 from __future__ import annotations
 
@@ -13,22 +13,30 @@ FROZEN_MARKET = ROOT / "tests" / "data" / "market-2026-11.yaml"
 """The market inventory of the day on which costs and sessions were first recorded. Do not update its prices."""
 
 
+SHIPPED_PRICES = "\n  - market\n"
+"""How a shipped scenario asks for the shipped price list."""
+
+
 def copy_scenarios(target: Path) -> Path:
     """Copy `scenarios/` to `target`, with the frozen market in place of the present one, and return `target`."""
     shutil.copytree(ROOT / "scenarios", target)
-    shutil.copy(FROZEN_MARKET, target / "inventory" / "market.yaml")
+    frozen = target / "inventory" / "market.yaml"
+    shutil.copy(FROZEN_MARKET, frozen)
+    for path in target.rglob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        if SHIPPED_PRICES in text:
+            path.write_text(text.replace(SHIPPED_PRICES, f"\n  - {frozen}\n"), encoding="utf-8")
     return target
 
 
 def make_workplace(folder: Path) -> Path:
-    """Fill `folder` so that it looks like a checkout with frozen prices, and return it.
+    """Fill `folder` so that it looks like a checkout, and return it: links to the folders of the real one.
 
-    `planner`, `benchmarks`, `models` and `docs` are links to those of the checkout, `scenarios` is a copy.
-    A process that starts there imports the package through the link and finds the data next to it.
+    A process that starts there imports the package through the link and finds the data next to it. Its prices are
+    those that ship: documents show what the program prints.
     """
-    for name in ("planner", "benchmarks", "models", "docs"):
+    for name in ("planner", "benchmarks", "models", "docs", "scenarios"):
         (folder / name).symlink_to(ROOT / name, target_is_directory=True)
-    copy_scenarios(folder / "scenarios")
     return folder
 
 

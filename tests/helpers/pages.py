@@ -34,7 +34,14 @@ CALM: dict[str, Any] = {
 """A job of minutes to hours on three offers, with names without surprises."""
 
 MOVES: dict[str, str] = {
-    **{"model": "qwen3-0.6b", "tokens": "40M", "deadline": "2h", "budget": "3", "max_gpus": "1"},
+    **{
+        "model": "qwen3-0.6b",
+        "tokens": "40M",
+        "sequence_length": "1024",
+        "deadline": "2h",
+        "budget": "3",
+        "max_gpus": "1",
+    },
     **{"spot": "off", "prices": "1.5", "gpus": "!RTX3090", "providers": "fast,faster"},
     **{"framework": "hf", "method": "full", "weight_bits": "16", "precision": "fp32", "optimizer": "adamw_8bit"},
     **{"activation_checkpointing": "full", "sharding": "zero3", "offload": "none"},

@@ -21,12 +21,10 @@ UNAUDITED = {
     "jobs.quality": "words",
     "jobs.frameworks": "other ways",
     "jobs.riskier": "other ways",
-    "jobs.vram_gib.fallback": "another way",
     "jobs.runner_up": "other ways",
     "jobs.compared_by": "what other ways are compared by",
     "jobs.binding": "words",
     "jobs.notes": "words",
-    "jobs.steps_before": "what a run did before the plan, which no scenario says",
 }
 """What a plan says beside how the jobs are run; everything else must be found when changed."""
 

@@ -66,8 +66,8 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return scenario_of(round(draw(st.floats(5e6, 2e8))), [*fast, late])
 
 
-def scenario_of(tokens: int, offers: list[dict[str, Any]]) -> Scenario:
-    """One small job on some offers."""
+def scenario_of(tokens: int, offers: list[dict[str, Any]], least_share: float = 0.0) -> Scenario:
+    """One small job on some offers, with a least share on spot."""
     job = {
         "name": "job",
         "architecture": "gemma-2-2b",
@@ -76,7 +76,9 @@ def scenario_of(tokens: int, offers: list[dict[str, Any]]) -> Scenario:
         "global_batch": 32,
         "techniques": {"method": "lora", "weight_bits": 4},
     }
-    return parse_scenario(json.dumps({"name": "drawn", "jobs": [job], "offers": offers, "solve": {"ties": 0}}))
+    data = {"name": "drawn", "jobs": [job], "offers": offers, "solve": {"ties": 0}}
+    limits = {"limits": {"spot_share": {"min": least_share}}} if least_share else {}
+    return parse_scenario(json.dumps({**data, **limits}))
 
 
 def one_on_spot(tokens: int, late: dict[str, Any], **offer: Any) -> Scenario:
@@ -161,6 +163,57 @@ def test_the_frontier_at_a_random_time_is_the_plan_for_that_time(scenario: Scena
         earlier = max((point.hours for point in found.points if point.hours <= hours), default=hours)
         cost = min(cost, cost_of_solving(scenario, earlier * (1 + 1e-9)))
     assert cost == pytest.approx(told, rel=ERROR, abs=0.006)
+
+
+@st.composite
+def least_shares(draw: st.DrawFn) -> Scenario:
+    """One small job on one or two offers with a spot market, and at least a share of the work there."""
+    sold = [draw(offers(number)) for number in range(draw(st.integers(0, 1)))]
+    usd = round(draw(st.floats(1.0, 8.0)), 3)
+    market = {
+        "availability": round(draw(st.floats(0.3, 0.97)), 2),
+        "mean_up_hours": round(draw(st.floats(0.5, 12.0)), 2),
+    }
+    spot = {"usd_per_hour": usd, "spot_usd_per_hour": round(usd * draw(st.floats(0.2, 0.9)), 3), "spot": market}
+    sold.append({"provider": "p9", "gpu": draw(st.sampled_from(["H100-80GB", "L40S"])), "gpus": 2, **spot})
+    return scenario_of(round(draw(st.floats(5e6, 2e8))), sold, draw(st.sampled_from([0.05, 0.3, 0.7, 0.95])))
+
+
+MOST_ON_SPOT = scenario_of(
+    60_000_000,
+    [
+        {
+            **{"provider": "p0", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.5, "spot_usd_per_hour": 0.2},
+            "spot": {"availability": 0.9, "mean_up_hours": 10},
+        }
+    ],
+    0.95,
+)
+"""Within a time in which no policy does so much on spot, fixed shares of the two markets do."""
+
+
+@pytest.mark.long
+@settings(max_examples=60, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@example(MOST_ON_SPOT, 0.02, False)
+@example(MOST_ON_SPOT, 0.2, True)
+@given(least_shares(), st.floats(0.0, 1.0), st.booleans())
+def test_a_least_share_on_spot_has_one_cost_that_never_rises_with_time(
+    scenario: Scenario, part: float, early: bool
+) -> None:
+    """At a drawn time or just before a point the frontier tells what solve finds, and a second more costs no more."""
+    found = frontier(scenario, OPTIONS, library())
+    if not found.points:
+        assert cost_of_solving(scenario, 720) == math.inf
+        return
+    first, last = found.points[0].hours, found.points[-1].hours
+    hours = (1 + 1e-6) * first * (1.2 * last / first) ** part
+    if early:
+        hours = found.points[round(part * (len(found.points) - 1))].hours * (1 - 1e-6)
+    told, cost = cost_by(found, hours), cost_of_solving(scenario, hours)
+    assert cost == pytest.approx(told, rel=ERROR, abs=0.006)
+    assert cost_of_solving(scenario, hours + 1 / 3600) <= cost * (1 + ERROR) + 0.006
+    fastest = cost_of_solving(scenario, first * (1 - 1e-4))
+    assert fastest == math.inf
 
 
 @pytest.mark.long

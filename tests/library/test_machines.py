@@ -8,7 +8,7 @@ import pytest
 
 from planner.documents.files import data_folder
 from planner.documents.strict_yaml import parse_value
-from planner.library.machines import known_interconnect
+from planner.library.machines import known_interconnect, unsold_type
 from planner.loading.scenario_file import parse_scenario
 from planner.solving.solve import solve
 
@@ -33,8 +33,30 @@ def test_types_are_known_by_provider_and_the_beginning_of_their_name(
 
 def test_every_known_link_has_a_source() -> None:
     """A fact without a source is a guess."""
-    text = (data_folder("models") / "machines" / "interconnect.yaml").read_text(encoding="utf-8")
-    assert all(len(row["source"]) > 20 and row["instances"] for row in parse_value(text, ""))
+    for file in ("interconnect.yaml", "unsold.yaml"):
+        text = (data_folder("models") / "machines" / file).read_text(encoding="utf-8")
+        assert all(len(row["source"]) > 20 and row["instances"] for row in parse_value(text, ""))
+
+
+@pytest.mark.parametrize(
+    ("provider", "instance", "sold"),
+    [
+        ("gcp", "a3-highgpu-1g", "on spot"),
+        ("GCP", "A3-HighGPU-4g", "on spot"),
+        ("gcp", "a3-highgpu-8g", "on demand"),
+        ("gcp", "a4-highgpu-8g", "on spot"),
+        ("gcp", "a2-highgpu-1g", "on demand"),
+        ("azure", "Standard_NC6s_v3", "no more"),
+        ("azure", "Standard_NC6s_v4", "on demand"),
+        ("aws", "p3.8xlarge", "no more"),
+        ("aws", "p3dn.24xlarge", "on demand"),
+        ("vast", "p3.8xlarge", "on demand"),
+    ],
+)
+def test_types_that_are_not_sold_are_known_by_provider_and_name(provider: str, instance: str, sold: str) -> None:
+    """In any case; the same name elsewhere says nothing."""
+    unsold = unsold_type(provider, instance)
+    assert sold == ("on demand" if unsold is None else "on spot" if unsold.sold_on_spot else "no more")
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,12 @@ def estimated(peak: float = 12.0, **changes: Any) -> Estimate:
 
 
 def test_the_first_line_is_the_verdict() -> None:
-    """What, where, that it fits, and how fast; the interval where there is room for it."""
+    """What, where, that it fits, and how fast with its interval; where room is short, less of the memory."""
     short, long = (render_estimate(estimated(architecture=name)).splitlines()[0] for name in ("gpt2", "mistral-7b"))
     assert short == "gpt2 on 1 x RTX4090: fits, 12.0 of 24.0 GiB, 1,940 tokens/s (1,500 to 2,500)"
-    assert long == "mistral-7b on 1 x RTX4090: fits, 12.0 of 24.0 GiB, 1,940 tokens/s"
+    assert long == "mistral-7b on 1 x RTX4090: fits, 12.0 GiB, 1,940 tokens/s (1,500 to 2,500)"
+    longer = render_estimate(estimated(architecture="qwen3-235b-a22b", gpu="H100-80GB", gpus=8)).splitlines()[0]
+    assert longer == "qwen3-235b-a22b on 8 x H100-80GB: fits, 1,940 tokens/s (1,500 to 2,500)"
 
 
 def test_a_misfit_says_by_how_much_and_what_would_fit() -> None:
@@ -102,10 +104,10 @@ def test_an_overfull_bar_stays_within_the_line() -> None:
     ],
 )
 def test_no_line_is_wider_than_80_columns(changes: dict[str, Any]) -> None:
-    """Long names, many GPUs, absurd figures: the lines keep their width, and the verdict its fit."""
+    """Long names, many GPUs, absurd figures: the lines keep their width, and the first its verdict and its range."""
     lines = render_estimate(estimated(**changes)).splitlines()
     assert max(map(len, lines)) <= 80
-    assert "fits, 12.0 of 24.0 GiB" in lines[0]
+    assert ": fits, " in lines[0] and " to " in lines[0] and lines[0].endswith(")")
 
 
 def test_hidden_work_is_said_to_be_left_out_where_parts_overlap() -> None:

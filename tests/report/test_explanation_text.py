@@ -43,18 +43,18 @@ PLAN: dict[str, Any] = {
 }  # fmt: skip
 
 PLAN_TEXT = """\
-small: 2 x A5000 at runpod, QLoRA, 9.5 h, $3.08; 1 limit binds
+small: 2 x A5000 at runpod, QLoRA, likely 9.5 h, $3.08; 1 limit binds
 
-  Binds    max gpus 2: without it $0.40 less, 3.0 h earlier
-  Next     max gpus 2 -> 4: $0.40 less, 4.5 h earlier
-             4 x A5000 at runpod, QLoRA, 5.0 h, $2.68
+  Binds    max gpus 2: without it $0.40 less, likely 3.0 h earlier
+  Next     max gpus 2 -> 4: $0.40 less, likely 4.5 h earlier
+             4 x A5000 at runpod, QLoRA, likely 5.0 h, $2.68
            no gain from relaxing: deadline
 
   Alternatives
-    Provider                                     hours      cost
+    Provider                                    likely      cost
     runpod            2 x A5000, QLoRA             9.5      3.08  the plan
     vast              1 x RTX3090, QLoRA          19.1      3.20  no difference
-    Method                                       hours      cost
+    Method                                      likely      cost
     full              1 x H200 at nebius           5.8      4.81  excluded"""
 
 WHY: dict[str, Any] = {
@@ -63,8 +63,8 @@ WHY: dict[str, Any] = {
 }  # fmt: skip
 
 WHY_TEXT = """\
-gpu=RTX4090,method=full: feasible: $23.77, 7.9 h against $3.08, 9.5 h: 7.7x the
-cost
+gpu=RTX4090,method=full: feasible: $23.77, likely 7.9 h against $3.08, likely
+9.5 h: 7.7x the cost
   Plan     8 x RTX4090 at vast, full training
   Because  an hour costs $2.99 against $0.33 (9.2 x)"""
 
@@ -73,7 +73,7 @@ gpu=RTX3060: infeasible: LoRA needs 16.9 GiB per GPU; 11.8 are usable
   Memory   weights 13.5  logits 0.9  peak in: end of forward (logits)
 Feasible with one of these changes, each verified by solving:
   1. sequence_length 1,408 instead of 2,048: 1 x RTX3060 at vast, LoRA, $3.06,
-     9.4 h
+     likely 9.4 h
      --set jobs.0.sequence_length=1408"""
 
 
@@ -111,7 +111,7 @@ def test_an_impossible_wish_has_its_memory_and_its_remedies() -> None:
 def test_the_plan_itself_is_said_to_be() -> None:
     """Asked about what was chosen, one sentence is enough."""
     why = {"asked": "gpu=A5000", "status": "chosen", "plan": "2 x A5000 at runpod", "cost_usd": 3.08, "hours": 9.5}
-    assert told(why_not=why) == "gpu=A5000: this is the plan: 2 x A5000 at runpod, $3.08, 9.5 h"
+    assert told(why_not=why) == "gpu=A5000: this is the plan: 2 x A5000 at runpod, $3.08, likely 9.5 h"
 
 
 def test_a_limit_in_the_way_comes_with_its_setting() -> None:
@@ -131,7 +131,7 @@ def test_a_limit_in_the_way_comes_with_its_setting() -> None:
     assert lines[0] == "gpu=T4: infeasible within the limits: it needs 8 GPUs; at most 2 may be used"
     assert lines[2:4] == ["  1. max gpus 2 -> 8", "     then 8 x T4 at aws, LoRA, $9.00"]
     assert "     --set limits.max_gpus=8" in lines
-    assert lines[-1] == "     which is $9.00, 9.5 h against $3.08, 9.5 h: 2.9x the cost"
+    assert lines[-1] == "     which is $9.00, likely 9.5 h against $3.08, likely 9.5 h: 2.9x the cost"
 
 
 def test_where_time_counts_hours_are_compared() -> None:
@@ -167,17 +167,17 @@ def test_time_comes_first_where_it_counts() -> None:
         "worth": "gpu", "limit": "limits.max_gpus", "from": 4.0, "to": 8.0, "plan": "8 x H200", "cost_usd": 5.86,
         "hours": 0.3, "delta_usd": -1.09, "delta_hours": -0.048, "gain": 0.06,
     }  # fmt: skip
-    assert "max gpus 4 -> 8: 3 min earlier, $1.09 less" in told(objective="time", next_steps=[step])
+    assert "max gpus 4 -> 8: likely 3 min earlier, $1.09 less" in told(objective="time", next_steps=[step])
     dearer = {**step, "delta_usd": 1.0, "delta_hours": 0.0}
     text = " ".join(told(objective="time", next_steps=[dearer]).split())
-    assert "4 min earlier at the requested confidence, $1.00 more" in text
+    assert "4 min earlier at the confidence asked for, $1.00 more" in text
 
 
 def test_dollars_that_are_not_computed_are_not_called_the_same() -> None:
     """A timetable with the objective time says by how much earlier it ends without a limit, and nothing of cost."""
     bind = {"limit": "limits.max_gpus", "current": 8, "saving": 0.04, "saving_usd": None, "saving_hours": 0.04}
     text = told(objective="time", binding=[bind])
-    assert "max gpus 8: without it 2 min earlier\n" in text
+    assert "max gpus 8: without it likely 2 min earlier\n" in text
     small = {**bind, "saving": 0.01, "saving_hours": 0.01}
     assert "without it less than 1 min earlier" in told(objective="time", binding=[small])
 
@@ -187,14 +187,14 @@ def test_what_plans_are_compared_by_is_said_and_leads() -> None:
     bind = {"limit": "limits.gpus", "current": "as given", "saving": 0.7, "saving_usd": -5.4, "saving_hours": 4.2}
     text = told(compared_by="cost + $0.50 per hour + penalties", binding=[bind])
     assert text.splitlines()[1] == "  compared by cost + $0.50 per hour + penalties"
-    assert "gpus: without it $0.70 better, $5.40 more, 4.2 h earlier" in text
+    assert "gpus: without it $0.70 better, $5.40 more, likely 4.2 h earlier" in text
 
 
 def test_a_long_place_is_left_out_and_not_cut() -> None:
     """Half a provider's name tells nothing: the machines stand alone."""
     long = {**PLAN["alternatives"][2], "provider": "the machine of an article", "allowed": True, "verdict": "x"}
     text = told(scenario="article-70b-measured", plan="16 x RTX3090 at the machine of an article", alternatives=[long])
-    assert text.splitlines()[0].startswith("article-70b-measured: 16 x RTX3090, 9.5 h")
+    assert text.splitlines()[0].startswith("article-70b-measured: 16 x RTX3090, likely 9.5 h")
     assert "at th" not in text
 
 

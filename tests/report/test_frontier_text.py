@@ -24,37 +24,36 @@ WAYS: tuple[tuple[float, float, dict[str, Any], str], ...] = (
 )
 
 GOLDEN = """\
-tokens: 0.61 h for $212.40 down to 61.0 h for $70.81
-  knee at 14.2 h, $97.50: each hour up to here saves $8.39 on average, those
+tokens: $212.40 by 0.61 h down to $70.81 by 61.0 h
+  knee at $97.50 by 14.2 h: each hour up to here saves $8.39 on average, those
     after it at most $0.57 on average
 
-hours  likely    cost  plan                                    change
- 0.61*   0.55 $212.40  8 x H100-80GB, lambda, LoRA
- 11.0     9.9 $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other GPU
- 14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other GPU,
-                                                               4 GPUs instead of
-                                                               8
- 61.0    54.9  $70.81  2 x RTX4090, vast, QLoRA                other GPU, 2 GPUs
-                                                               instead of 4
+  by  likely    cost  plan                                    change
+0.61*   0.55 $212.40  8 x H100-80GB, lambda, LoRA
+11.0     9.9 $148.90  8 x A100-80GB, runpod-community, QLoRA  4-bit, other GPU
+14.2    12.8  $97.50  4 x H100-80GB, nebius, QLoRA, spot 40 % knee: other GPU, 4
+                                                              GPUs instead of 8
+61.0    54.9  $70.81  2 x RTX4090, vast, QLoRA                other GPU, 2 GPUs
+                                                              instead of 4
   * more than half of the hours are machine start
 
-  hours hold with 90 % confidence; likely hours and cost are best estimates
-  ends at the 72 h deadline of tokens; the cheapest plan beyond it: $60.00 in
+  by: holds with 90 % confidence; likely and cost are best estimates
+  ends at the 72 h deadline of tokens; the cheapest plan beyond it: $60.00 by
     99.0 h with --set jobs.tokens.deadline=null
 exact: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
 
 CURVES = """\
-tokens: 0.61 h for $212.40 down to 61.0 h for $70.81
-  knee at 14.2 h, $97.50: each hour up to here saves $8.39 on average, those
+tokens: $212.40 by 0.61 h down to $70.81 by 61.0 h
+  knee at $97.50 by 14.2 h: each hour up to here saves $8.39 on average, those
     after it at most $0.57 on average
 
-method              fastest             knee                cheapest
+method              fastest, by         knee, by            cheapest, by
 QLoRA               0.61 h $212.40      14.2 h $97.50       61.0 h $70.81
 excluded by the scenario:
 full                11.0 h $148.90      -                   11.0 h $148.90
   infeasible within the limits: LoRA
 
-  hours hold with 90 % confidence; cost is a best estimate
+  by: holds with 90 % confidence; cost is a best estimate
 exact: 4 segments of 2,954 candidates; no plan is cheaper or faster"""
 
 
@@ -158,9 +157,9 @@ def test_spot_only_points_are_marked_and_their_hours_are_not_promised() -> None:
     points = (make_point(*WAYS[1]), make_point(*WAYS[3], spot_only=True))
     found = make_frontier(points=points, segments=(), knee=None)
     shown = render_frontier(found)
-    assert shown.splitlines()[0].endswith("61.0 h for $70.81 (spot only)")
-    assert "\n 61.0~ " in shown and "11.0~" not in shown
-    assert "hold with 90 % confidence, except those marked ~ (spot only" in shown
+    assert shown.splitlines()[0].endswith("$70.81 by 61.0 h (spot only)")
+    assert "\n61.0~ " in shown and "11.0~" not in shown
+    assert "holds with 90 % confidence, except those marked ~ (spot only" in shown
     assert "(spot only, " in shown and "(spot only, " not in render_frontier(make_frontier())
     assert "61.0 h $70.81~" in render_frontier(
         make_frontier(points=points, knee=None, by="gpu", curves=(Curve(label="RTX4090", points=points),))
@@ -190,7 +189,7 @@ def test_one_point_is_fastest_and_cheapest() -> None:
     """No range, no knee."""
     found = make_frontier(points=(make_point(*WAYS[1]),), knee=None)
     first = render_frontier(found).splitlines()[0]
-    assert first == "tokens: the fastest plan is also the cheapest, 11.0 h for $148.90"
+    assert first == "tokens: the fastest plan is also the cheapest, $148.90 by 11.0 h"
 
 
 def test_solved_points_tell_their_proof_and_notes() -> None:
@@ -207,7 +206,7 @@ def test_where_not_exact_each_row_tells_what_nothing_before_the_next_one_undercu
     """A column of bounds, the end telling the most that is left open; an exact frontier needs neither."""
     points = (make_point(*WAYS[0], floor_usd=150.25), make_point(*WAYS[1], floor_usd=148.9), make_point(*WAYS[2]))
     shown = render_frontier(make_frontier(exact=False, points=points, segments=(), knee=None))
-    assert " ".join(shown.splitlines()[2].split()) == "hours likely cost bound plan change"
+    assert " ".join(shown.splitlines()[2].split()) == "by likely cost bound plan change"
     assert "$212.40 $150.25  8 x H100" in shown and "$148.90 $148.90  8 x A100" in shown
     assert "bound: no plan that ends before the next row costs less" in shown
     assert "3 points, each optimal, none dominated; a plan between two saves" in shown

@@ -20,13 +20,14 @@ from planner.configurations.recipe import framework_of
 from planner.configurations.uncertainty import chip_sigma, configuration_sigmas
 from planner.decode.assignment_parts import techniques_of
 from planner.decode.memory_breakdown import as_scalar
-from planner.decode.notes import TIGHT_FIT_PROBABILITY
+from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples
 from planner.documents.source_map import Source
 from planner.errors import Fault, ScenarioError
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.uncertainty import display_factors
 from planner.estimates.work import PACKED_FILL
 from planner.library.names import split_count
+from planner.library.releases import training_conversion
 from planner.loading.arguments import resolve_cards
 from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
 from planner.scenario.configuration import WHERE, Configuration
@@ -35,6 +36,7 @@ from planner.units import GB, GIB
 if TYPE_CHECKING:
     from planner.estimates.memory.peak import MemoryEstimate
     from planner.library.schema import Architecture, Library
+    from planner.results.plan_parts import CutSamples
 
 
 def estimate(
@@ -137,8 +139,18 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         sigma=sigma,
         sigma_tail=tail,
         assumed=resolved.assumed,
+        conversion=training_conversion(resolved.architecture, recipe.weight_bits),
         notes=_notes(resolved, capacity, library),
+        cut=_cut(resolved),
     )
+
+
+def _cut(resolved: ResolvedConfiguration) -> CutSamples | None:
+    """Return what the sequences do not hold of the samples, with the option that holds it in place of a setting."""
+    found = cut_samples(resolved.job, resolved.shape, resolved.architecture)
+    if found is None:
+        return None
+    return found.model_copy(update={"job": "", "setting": f"--sequence-length {found.holds}" if found.holds else ""})
 
 
 def _percentage(probability: float) -> int:
@@ -207,8 +219,4 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         notes.append("mixture-of-experts estimates are the least accurate: looped and grouped kernels differ fourfold")
     if shape.unit == "images":
         notes.append("the estimate for diffusion is rough: an image counts as equivalent tokens")
-    elif shape.sequence > resolved.architecture.max_sequence:
-        notes.append(f"sequences are longer than the model's context of {resolved.architecture.max_sequence:,} tokens")
-    if shape.is_clipped:
-        notes.append(f"samples longer than {shape.sequence:,} tokens are cut to that length")
     return tuple(notes)

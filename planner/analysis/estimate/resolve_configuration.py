@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.configurations.grid import JobShape, Machine, shape_of
+from planner.configurations.lengths import length_faults
 from planner.configurations.observed.comparison import GPUS_PER_MACHINE
 from planner.configurations.recipe import (
     UNSHARDED,
@@ -26,6 +27,7 @@ from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import StepTime, step_time
 from planner.estimates.work import processed_length
 from planner.library.chips import describe_slices
+from planner.library.releases import held_quant
 from planner.records import record
 from planner.scenario.configuration import WHERE, Configuration
 from planner.scenario.job import Job
@@ -62,7 +64,7 @@ def resolve_configuration(
     _check_batch(asked, machine)
     usual = _framework_of(asked, card, library)
     asked = asked.model_copy(update={"framework": usual})
-    recipes, assumed = _recipes(asked, card, machine, library)
+    recipes, assumed = _recipes(asked, architecture, card, machine, library)
     assumed = [f"framework {usual}", *assumed] if usual != type(asked).model_fields["framework"].default else assumed
     _check_experts(asked, architecture)
     job = _job(asked, architecture)
@@ -161,21 +163,26 @@ def _check_batch(asked: Configuration, machine: Machine) -> None:
         raise _fault("global_batch", what, f"such as {parts if all_given else parts * 2}, or leave one of them out")
 
 
-def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Library) -> tuple[list[Recipe], list[str]]:
+def _recipes(
+    asked: Configuration, architecture: Architecture, card: GpuSpec, machine: Machine, library: Library
+) -> tuple[list[Recipe], list[str]]:
     """Return the possible recipes, one per sharding, and what was not given."""
     kind = GpuClass.of(card)
     table = library.techniques
-    bits = asked.weight_bits or (table.bytes.quantised[asked.quant].bits if asked.quant else 16)
-    method = asked.method or _method_of(card, table.of("method").estimated[0])
+    held = held_quant(architecture)
+    stored = asked.quant or held
+    bits = asked.weight_bits or (table.bytes.quantised[stored].bits if stored else 16)
+    method = asked.method or ("lora" if held else None) or _method_of(card, table.of("method").estimated[0])
     precision = asked.precision or table.tried("precision", **vars(kind))[0]
     checkpointing = asked.activation_checkpointing or table.of("activation_checkpointing").estimated[0]
     attention = asked.attention or best_attention(kind, precision, library)
-    quant = quantisations(bits, (asked.quant,) if asked.quant else None, library)[0]
+    quant = asked.quant or (held if held and table.bytes.quantised[held].bits == bits else None)
+    quant = quantisations(bits, (quant,) if quant else None, library)[0]
     assumed = [
         parts
         for value, parts in (
             (asked.method, method if bits == 16 else None),
-            (asked.weight_bits or asked.quant, "16-bit weights" if method == "lora" else None),
+            (asked.weight_bits or asked.quant, f"{bits}-bit weights" if method == "lora" else None),
             (asked.quant, quant if bits == 4 else None),
             (asked.precision, precision),
             (asked.activation_checkpointing, f"{checkpointing} checkpointing"),
@@ -192,7 +199,7 @@ def _recipes(asked: Configuration, card: GpuSpec, machine: Machine, library: Lib
         )
         for sharding in _shardings(asked, machine, library)
     ]
-    refused = [find_incompatibility(recipe, kind, library) for recipe in recipes]
+    refused = [find_incompatibility(recipe, kind, library, architecture) for recipe in recipes]
     if all(refused):
         raise _fault("", f"does not work together: {refused[0]}", _describe_recipe(recipes[-1]))
     return [recipe for recipe, reason in zip(recipes, refused, strict=True) if reason is None], assumed
@@ -235,7 +242,7 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
     if asked.lora_rank > architecture.hidden:
         what = f"{asked.lora_rank:,} exceeds the hidden size of the model"
         raise _fault("lora_rank", what, f"at most {architecture.hidden:,}; 8 to 256 are usual")
-    return Job(
+    job = Job(
         name="estimate",
         architecture=architecture.name,
         work=Work(steps=1, resolution=asked.resolution, tokens_per_sample=asked.tokens_per_sample),
@@ -245,6 +252,9 @@ def _job(asked: Configuration, architecture: Architecture) -> Job:
         framework=(asked.framework,),
         lora=LoraSettings(rank=(asked.lora_rank,), targets=asked.lora_targets),
     )
+    for fault in length_faults(job, architecture):
+        raise _fault(fault.where.rpartition(".")[2], fault.what, fault.fix)
+    return job
 
 
 def _batch(

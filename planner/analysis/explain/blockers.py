@@ -126,11 +126,12 @@ def _refusal(prepared: PreparedScenario, query: WhyNotQuery, machines: list[Mach
     job, library = pin_techniques(prepared, query), prepared.library
     if job.kind == "pretrain" and query.techniques.get("method") == "lora":
         return "pretraining trains every weight: its method is full"
+    architecture = library.architecture(job.architecture)
     reasons: Counter[str] = Counter()
     for machine in machines:
         card = GpuClass.of(library.gpu(machine.gpu))
         recipes = [r for r in enumerate_recipes(job, card, machine.gpus > 1, library) if matches_query(r, query)]
-        found = [find_incompatibility(recipe, card, library) for recipe in recipes]
+        found = [find_incompatibility(recipe, card, library, architecture) for recipe in recipes]
         if any(reason is None for reason in found):
             return ""
         reasons.update(reason for reason in found if reason)

@@ -26,7 +26,7 @@ from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.scoring import CandidateObjective
 from planner.solving.sharing import takes_turns
-from planner.solving.solve import lack_of_ways
+from planner.solving.solve import find_cut_samples, lack_of_ways
 
 if TYPE_CHECKING:
     from planner.library.schema import Library
@@ -57,6 +57,7 @@ def explain(
         As `solve` does.
     """
     started = perf_counter()
+    scenario = scenario.on_day(options and options.as_of)
     if any(isinstance(job, ServeJob) for job in scenario.jobs):
         if not all(isinstance(job, ServeJob) for job in scenario.jobs):
             from planner.analysis.explain.together import explain_together
@@ -92,10 +93,11 @@ def explain(
 
 
 def _summary(prepared: PreparedScenario, plan: ResolvedPlan | None) -> Explanation:
-    scenario = prepared.scenario
+    scenario, cut = prepared.scenario, find_cut_samples(prepared)
     if plan is None:
-        return Explanation(scenario=scenario.name, status="infeasible", objective=scenario.objective_kind)
+        return Explanation(scenario=scenario.name, status="infeasible", objective=scenario.objective_kind, cut=cut)
     return Explanation(
+        cut=cut,
         compared_by=CandidateObjective.of(scenario).formula,
         scenario=scenario.name,
         status="optimal" if plan.proven else "feasible",

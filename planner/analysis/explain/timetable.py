@@ -41,6 +41,7 @@ def explain_over_time(prepared: PreparedScenario, query: WhyNotQuery | None, opt
     plan = solve_built(prepared, built, options, started, explains=False)  # the limits that bind are found below
     found = Explanation(
         scenario=scenario.name,
+        cut=plan.cut,
         status=plan.status,
         objective=scenario.objective_kind,
         compared_by=CandidateObjective.of(scenario).formula,

@@ -171,7 +171,7 @@ def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str
     reasons = []
     for one, other, words in (
         (price_x, price, f"an hour costs ${price_x:,.2f} against ${price:,.2f}"),
-        (hours_x, hours, f"it takes {_format_duration(hours_x)} against {_format_duration(hours)}"),
+        (hours_x, hours, f"it likely takes {_format_duration(hours_x)} against {_format_duration(hours)}"),
     ):
         if words.startswith("an hour") and not (gpus and gpus_x):
             continue  # a service charges for tokens and runs, whatever their hours
@@ -220,7 +220,7 @@ REASONS = {
     "max_gpus": "it needs {new:,.0f} GPUs; at most {old:,.0f} may be used",
     "quota": "it needs {new:,.0f} GPUs at {name}; the quota is {old:,.0f}",
     "spot_share": "it needs a spot share of {new:.2g}; spot_share.{name} is {old:.2g}",
-    "max_price_age": "its price is over {old} older than the newest of its file",
+    "max_price_age": "its price is too old: limits.max_price_age is {old}",
     "at_once": "there are machines for {new:g} {plans} at a time; {old:g} are requested",
 }
 """Why a limit excludes X, by its key in the scenario."""

@@ -18,6 +18,8 @@ from planner.records import record
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from planner.results.plan import Plan
+
 
 class RowChoice(NamedTuple):
     """A row of the job's table at a spot share."""
@@ -30,7 +32,8 @@ class RowChoice(NamedTuple):
 class Breakpoint:
     """A breakpoint of the frontier with its lower bound, which is its cost where it is one of F itself.
 
-    No plan that ends before the next point costs less than `floor_usd`; None where no bound was computed.
+    No plan that ends before the next point costs less than `floor_usd`; None where no bound was computed. A breakpoint
+    of jobs in turn has a plan in place of choices.
     """
 
     hours: float
@@ -41,6 +44,7 @@ class Breakpoint:
     before: tuple[RowChoice, ...] = ()  # where pieces of F meet, the choices on the left side
     separate_usd: float | None = None  # the sum of the separate optima, where it differs
     floor_usd: float | None = None
+    plan: Plan | None = None
 
 
 class LinearPiece(NamedTuple):

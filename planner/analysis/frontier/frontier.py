@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.analysis.frontier.lower_envelope import build_segments
-from planner.analysis.frontier.trace import FrontierTracer
+from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot.scope import LEAST_DOLLARS, SearchScope
 from planner.configurations.recipe import is_allowed
@@ -23,14 +23,14 @@ from planner.scenario.serving.job import ServeJob
 from planner.solving.further_ways import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.sharing import takes_turns
-from planner.solving.solve import count_candidates, lack_of_ways
+from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
+    from planner.results.plan import Status
     from planner.results.ways.considered import Infeasible
 
 DEFAULT_POINTS = 20
@@ -57,13 +57,14 @@ def frontier(
     """Return the cost for every deadline: every breakpoint with its plan, none dominated.
 
     One job: exact, the lower envelope of all candidates, with curves on spot to within `CURVE_ERROR`. Several: exact
-    where the separate optima keep the budget, GPUs, quota and stock that they share; elsewhere the program is solved
-    at up to `points` breakpoints. `by` adds one curve per method, GPU or provider. Next to a service it is that of the
-    jobs. Raises ScenarioError or
+    where the separate optima keep the budget, GPUs, quota and stock that they share; elsewhere the jobs are solved
+    together, in turn where they may take turns, for up to `points` deadlines. `by` adds one curve per method, GPU or
+    provider, except where jobs take turns. Next to a service it is that of the jobs. Raises ScenarioError or
     LibraryError on bad input, SolverError where the solver failed; an infeasible scenario is a Frontier with that
     status and its explanation.
     """
     started, options = perf_counter(), options or SolveOptions()
+    scenario = scenario.on_day(options.as_of)
     if any(isinstance(job, ServeJob) for job in scenario.jobs):
         from planner.analysis.frontier.together import frontier_of_jobs  # loads the modules of fleets
 
@@ -73,38 +74,38 @@ def frontier(
         return _without_points(prepared, lack, options, perf_counter() - started)
     prepared = without_demand(prepared)
     scenario = prepared.scenario
-    if takes_turns(prepared, options):
-        from planner.analysis.frontier.timetable import frontier_over_time  # loads CP-SAT
-
-        in_dollars = scenario.model_copy(update={"objective": "cost"})  # policies on spot are made for dollars
-        found = frontier_over_time(prepare(in_dollars, prepared.library), options, points)
-        note = "jobs take turns: one curve for each value needs schedule: side_by_side"
-        return found.model_copy(update={"notes": (*found.notes, note)}) if by else found
     tracer = FrontierTracer(prepared, options)
     screened = _whole_curves(prepared)
     prepared = replace(prepared, screened=screened)
     main = tracer.traced(screened, points)
     confidences = {job.confidence for job in scenario.jobs}
-    curves = _curves(tracer, by, points) if by and main.status != "infeasible" else ()
+    curves: tuple[Curve, ...] = ()
+    left_out: tuple[str, ...] = ()
+    if by and not main.in_turn and main.status != "infeasible":
+        curves, left_out = _curves(tracer, by, points)
+    status, why = main.status, None
+    if main.status == "infeasible" or (main.in_turn and not main.points):
+        status, why = _explained(prepared, main, options)
     return Frontier(
         scenario=scenario.name,
-        status=main.status,
+        status=status,
         exact=main.exact,
         confidence=confidences.pop() if len(confidences) == 1 else None,
         points=main.points,
         segments=main.segments,
         knee=main.knee,
         separate=main.separate,
-        by=by,
+        by=None if main.in_turn else by,
         curves=curves,
-        beyond=tuple(_hidden_by_deadline(prepared)) if main.points else (),
+        beyond=tuple(_hidden_by_deadline(prepared)) if main.points and not scenario.needs_timetable else (),
         candidates=count_candidates(prepared, sum(len(np.unique(one.rows)) for one in screened) - main.used),
-        solver="envelope" if main.exact else options.solver,
+        solver="envelope" if main.exact else "cp-sat" if main.in_turn else options.solver,
         seconds=perf_counter() - started,
         as_of=tracer.as_of.isoformat(),
         budget_usd=scenario.limits.budget_usd,
-        infeasible=diagnose(prepare(scenario, prepared.library)) if main.status == "infeasible" else None,
-        notes=(*_ignored_objectives(scenario), *main.notes),
+        infeasible=why,
+        notes=(*_ignored_objectives(scenario), *main.notes, *_left_out(by if main.in_turn else None, left_out)),
+        cut=find_cut_samples(prepared),
     )
 
 
@@ -121,11 +122,33 @@ def _without_points(prepared: PreparedScenario, why: Infeasible, options: SolveO
         as_of=(options.as_of or datetime.date.today()).isoformat(),
         budget_usd=prepared.scenario.limits.budget_usd,
         infeasible=why,
+        cut=find_cut_samples(prepared),
     )
 
 
-def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[Curve, ...]:
-    """Return one curve per value of any job's candidates; excluded methods are included and marked."""
+def _explained(
+    prepared: PreparedScenario, main: TracedFrontier, options: SolveOptions
+) -> tuple[Status, Infeasible | None]:
+    """Return the status of a frontier without points, and why it has none."""
+    whole = prepare(prepared.scenario, prepared.library)
+    if not main.in_turn:
+        return "infeasible", diagnose(whole)
+    plan = solve_prepared(whole, options)
+    return ("no_plan" if plan.jobs else plan.status), plan.infeasible
+
+
+def _left_out(by: GroupBy | None, names: Sequence[str]) -> Iterator[str]:
+    """Yield a note on the curves that are not traced, all of `by` or some, because jobs take turns."""
+    if by or names:
+        what = f"no curve of {', '.join(names)}" if names else "one curve for each value"
+        yield f"jobs take turns: {what} {'without' if names else 'needs'} schedule: side_by_side"
+
+
+def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[tuple[Curve, ...], tuple[str, ...]]:
+    """Return one curve per value of any job's candidates, and the values whose jobs take turns.
+
+    Excluded methods are included and marked.
+    """
     prepared = tracer.prepared
     wide = _whole_curves(prepared, by)
     labels = [_labels(prepared, index, one, by) for index, one in enumerate(wide)]
@@ -133,10 +156,13 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[Curve, ..
     if by == "method":
         names = [name for name in METHODS if name in names]
     each = max(MIN_CURVE_POINTS, points // max(1, len(names)))
-    curves = []
+    curves, in_turn = [], []
     for name in names:
         part = [one.select(column == name) for one, column in zip(wide, labels, strict=True)]
-        traced = tracer.traced(part, each)
+        traced = tracer.traced(part, each, is_part=True)
+        if traced.in_turn:
+            in_turn.append(name)
+            continue
         curves.append(
             Curve(
                 label=name,
@@ -147,9 +173,9 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[Curve, ..
                 knee=traced.knee if traced.exact else None,  # a bend of a few solved points is no knee
             )
         )
-    if by == "method":
-        return tuple(curves)
-    return tuple(sorted(curves, key=lambda one: (one.points[-1].cost_usd if one.points else math.inf, one.label)))
+    if by != "method":
+        curves.sort(key=lambda one: (one.points[-1].cost_usd if one.points else math.inf, one.label))
+    return tuple(curves), tuple(in_turn)
 
 
 def _whole_curves(prepared: PreparedScenario, by: GroupBy | None = None) -> tuple[ScreenedCandidates, ...]:

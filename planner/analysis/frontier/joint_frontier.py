@@ -1,15 +1,19 @@
 """Jobs that share a budget, GPUs, a quota or stock: where their separate optima violate it, the program is solved.
 
 The sum of the separate envelopes bounds the joint frontier from below. Where the separate optima keep the shared
-limits they are the joint optimum. Elsewhere the mixed-integer program is solved for one common deadline after another:
-half of a budget of solves at breakpoints that violate a limit, the other half where the most dollars may be hidden
-between two known points. Every solve also proves a bound for all earlier deadlines, which closes steps of the frontier.
+limits they are the joint optimum. Elsewhere the jobs are solved together for one common deadline after another: half of
+a budget of solves at breakpoints that violate a limit, the other half where the most dollars may be hidden between two
+known points. A solve mostly also proves a bound for all earlier deadlines, which closes steps of the frontier.
+
+`JointProgram` runs all jobs at once, in one mixed-integer program. Jobs that may take turns need a timetable instead
+(`planner.analysis.frontier.timetable`).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,7 +29,7 @@ from planner.solving.lexicographic import solve_lexicographic
 from planner.solving.optimise import NEGLIGIBLE_SHARE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from planner.arrays import Flags, Floats, Integers
     from planner.formulation.shared_limits import SharedLimits
@@ -65,45 +69,37 @@ def satisfies_limits(tables: Sequence[CandidateTable], choices: Sequence[RowChoi
     )
 
 
-class JointProgram:
-    """The program of all jobs, solved for one common deadline after another."""
+class CommonDeadlines(ABC):
+    """The jobs of a scenario, solved together for one common deadline after another."""
 
-    def __init__(
-        self,
-        tables: Sequence[CandidateTable],
-        envelopes: Sequence[Sequence[EnvelopePiece]],
-        limits: SharedLimits,
-        options: SolveOptions,
-        curves: Sequence[Integers] | None = None,
-    ) -> None:
-        """`curves` per job: the number (n,) of the curve that a row is a piece of, -1 for none."""
-        self.tables, self.envelopes = tables, envelopes
-        self.limits = replace(limits, objective="cost", value_of_time_usd_per_hour=0.0)
-        owner = np.concatenate([np.arange(len(table)) for table in tables])
-        joined = replace(concatenate(tables), penalty_usd=np.zeros(len(owner)))
-        # A candidate that is dominated at every share is dominated under every deadline.
-        kept = np.flatnonzero(find_undominated(joined, self.limits))
-        self.table, self.owner = joined.rows(kept), owner[kept]
-        self.curve = np.concatenate(curves)[kept] if curves else np.full(len(kept), -1)
+    def __init__(self, envelopes: Sequence[Sequence[EnvelopePiece]]) -> None:
+        """`envelopes` per job: its least cost by its hours alone, the sum of which no plan of all jobs undercuts."""
+        self.envelopes = envelopes
         self.bounds: list[tuple[float, float]] = []
         """(hours, dollars) of every deadline solved: no plan that meets it costs less."""
-        self.solver = partial(
-            run,
-            solver=options.solver,
-            time_limit_seconds=options.time_limit_seconds,
-            relative_gap=max(options.gap, DEFAULT_GAP),
-        )
 
+    @abstractmethod
     def fastest_hours(self) -> float | None:
         """Return the least hours in which all jobs can end; None where no plan keeps the limits.
 
         Raises SolverLimitError where the solver reached its limit without a plan.
         """
-        found = self._choice(self.table, replace(self.limits, objective="time"))
-        if found is None:
-            return None
-        rows, shares, _ = found
-        return float(np.max(self.table.rows(rows).late_hours(shares)))
+
+    @abstractmethod
+    def latest_hours(self) -> float:
+        """Return hours after which later deadlines change nothing."""
+
+    @abstractmethod
+    def solve_at(self, hours: float) -> Breakpoint | None:
+        """Return the cheapest plan whose jobs all end within `hours`; None without one. Raises SolverLimitError."""
+
+    def most_deadlines(self, points: int) -> int:
+        """Return how many deadlines are solved where `points` are asked for."""
+        return points
+
+    @abstractmethod
+    def describe(self, deadlines: int) -> str:
+        """Return the note of a frontier that was solved for a number of deadlines."""
 
     def fill_points(
         self, breakpoints: Sequence[float], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece], most: int
@@ -128,41 +124,56 @@ class JointProgram:
         chosen = pick_evenly(broken, max(2, most // 2))
         solved = [point for hours in chosen if (point := self.solve_at(hours)) is not None]
         known = remove_dominated([*found, *solved])
-        sliding: set[float] = set()
-        more = 0
-        while more < most - len(chosen) and (step := self._widest_gap(known, pieces)) is not None:
-            left, right = step
-            # Just before its right end a solve proves a step; on a slope it goes to the middle.
-            middle = math.sqrt(self._proven_until(left, right) * right.hours)
-            point = self.solve_at(middle if right.hours in sliding else right.hours * (1 - JUST_BEFORE))
-            more += 1
+        sliding, tried = set[float](), set(chosen)
+        while len(tried) < max(most, len(chosen)):
+            step = self._widest_gap(known, pieces, sliding, tried)
+            if step is None:
+                break
+            left, right, deadline = step
+            point = self.solve_at(deadline)
+            tried.add(deadline)
             if point is None:
                 continue
             if right.hours not in sliding and point.hours > right.hours - SLOPE_SHARE * (right.hours - left.hours):
                 sliding.add(right.hours)
-                continue
+                if point.usd <= right.usd + TIE_USD:  # a point of the same slope
+                    continue
             known = remove_dominated([*known, point])
-        note = f"solved together for {len(chosen) + more} deadlines"
-        return self._with_floors(known), (f"the {len(self.tables)} jobs compete for shared limits: {note}",)
+        return self._with_floors(known), (self.describe(len(tried)),)
+
+    def separate_usd(self, hours: float) -> float:
+        """Return the dollars of the jobs within `hours` if each had all limits to itself."""
+        return sum(evaluate_envelope(envelope, hours) for envelope in self.envelopes)
 
     def lower_bound_usd(self, hours: float) -> float:
         """Return the lower bound of all plans that end before `hours`: the separate optima and all proven bounds."""
         earlier = hours * (1 - JUST_BEFORE)
-        separate = sum(evaluate_envelope(envelope, earlier) for envelope in self.envelopes)
-        return max([separate, *(bound for by, bound in self.bounds if by >= earlier)])
+        return max([self.separate_usd(earlier), *(bound for by, bound in self.bounds if by >= earlier)])
 
     def _widest_gap(
-        self, known: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
-    ) -> tuple[Breakpoint, Breakpoint] | None:
-        """Return the neighbours between which most dollars may be hidden; None where these are negligible."""
+        self,
+        known: Sequence[Breakpoint],
+        pieces: Sequence[LinearPiece],
+        sliding: Collection[float],
+        tried: Collection[float],
+    ) -> tuple[Breakpoint, Breakpoint, float] | None:
+        """Return the neighbours between which most dollars may be hidden, and the deadline that shows most of them.
+
+        None where what may be hidden is negligible, or where that deadline was tried already.
+        """
         steps = [
-            (left.usd - self.lower_bound_usd(right.hours), -left.hours, left, right)
+            (left.usd - self.lower_bound_usd(right.hours), -left.hours, left, right, deadline)
             for left, right in itertools.pairwise(known)
             if not any(one.hours_from <= left.hours and right.hours <= one.hours_to for one in pieces)
             and right.hours - self._proven_until(left, right) > SLOPE_SHARE * JUST_BEFORE * right.hours
+            and (deadline := self._next_deadline(left, right, right.hours in sliding)) not in tried
         ]
         widest = max(steps, key=lambda step: step[:2], default=None)
         return widest[2:] if widest and widest[0] > TIE_USD + ROUNDING_USD else None
+
+    def _next_deadline(self, left: Breakpoint, right: Breakpoint, slides: bool) -> float:
+        """Return the deadline just before the right end, where a solve proves a step; on a slope that in the middle."""
+        return math.sqrt(self._proven_until(left, right) * right.hours) if slides else right.hours * (1 - JUST_BEFORE)
 
     def _proven_until(self, left: Breakpoint, right: Breakpoint) -> float:
         """Return the latest deadline before the right end for which the left point is proven to be optimal."""
@@ -177,6 +188,43 @@ class JointProgram:
             level = floor > left.usd - TIE_USD - ROUNDING_USD
             points.append(replace(left, floor_usd=left.usd if level else floor))
         return points
+
+
+class JointProgram(CommonDeadlines):
+    """The program of all jobs at once, solved for one common deadline after another."""
+
+    def __init__(
+        self,
+        tables: Sequence[CandidateTable],
+        envelopes: Sequence[Sequence[EnvelopePiece]],
+        limits: SharedLimits,
+        options: SolveOptions,
+        curves: Sequence[Integers] | None = None,
+    ) -> None:
+        """`curves` per job: the number (n,) of the curve that a row is a piece of, -1 for none."""
+        super().__init__(envelopes)
+        self.tables = tables
+        self.limits = replace(limits, objective="cost", value_of_time_usd_per_hour=0.0)
+        owner = np.concatenate([np.arange(len(table)) for table in tables])
+        joined = replace(concatenate(tables), penalty_usd=np.zeros(len(owner)))
+        # A candidate that is dominated at every share is dominated under every deadline.
+        kept = np.flatnonzero(find_undominated(joined, self.limits))
+        self.table, self.owner = joined.rows(kept), owner[kept]
+        self.curve = np.concatenate(curves)[kept] if curves else np.full(len(kept), -1)
+        self.solver = partial(
+            run,
+            solver=options.solver,
+            time_limit_seconds=options.time_limit_seconds,
+            relative_gap=max(options.gap, DEFAULT_GAP),
+        )
+
+    def fastest_hours(self) -> float | None:
+        """Return the least hours in which all jobs can end at once; None where no plan keeps the limits."""
+        found = self._choice(self.table, replace(self.limits, objective="time"))
+        if found is None:
+            return None
+        rows, shares, _ = found
+        return float(np.max(self.table.rows(rows).late_hours(shares)))
 
     def latest_hours(self) -> float:
         """Return the latest end of any candidate: later deadlines change nothing."""
@@ -197,7 +245,7 @@ class JointProgram:
         plan = table.rows(chosen)
         shares = self._round_shares(plan, shares, hours)
         usd = float(np.sum(plan.cost_usd(shares)))
-        separate = sum(evaluate_envelope(envelope, hours) for envelope in self.envelopes)
+        separate = self.separate_usd(hours)
         bound = separate if bound is None else max(bound, separate)
         choices = tuple(
             RowChoice(int(self.owner[rows[row]]), float(share)) for row, share in zip(chosen, shares, strict=True)
@@ -206,6 +254,10 @@ class JointProgram:
         bound = min(bound, usd)
         gap = (usd - bound) / usd if usd - bound > TIE_USD + ROUNDING_USD else 0.0
         return Breakpoint(float(np.max(plan.late_hours(shares))), usd, choices, bound, gap, separate_usd=separate)
+
+    def describe(self, deadlines: int) -> str:
+        """Return the note of a frontier that was solved for a number of deadlines."""
+        return f"the {len(self.tables)} jobs compete for shared limits: solved together for {deadlines} deadlines"
 
     def _round_shares(self, plan: CandidateTable, shares: Floats, hours: float) -> Floats:
         """Return shares within tolerance of floor or cap moved there, where that keeps cost, deadline and budget."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.analysis.frontier.envelope_sum import Breakpoint, LinearPiece, RowChoice, sum_envelopes
-from planner.analysis.frontier.joint_frontier import JointProgram, SolverLimitError, satisfies_limits
+from planner.analysis.frontier.joint_frontier import CommonDeadlines, JointProgram, SolverLimitError, satisfies_limits
 from planner.analysis.frontier.lower_envelope import build_segments, find_knee, lower_envelope
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
@@ -19,10 +19,13 @@ from planner.records import record
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
 from planner.solving.prepare import PreparedScenario, build_shared_limits
+from planner.solving.sharing import may_take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from planner.analysis.frontier.lower_envelope import EnvelopePiece
+    from planner.candidate_table import CandidateTable
     from planner.candidates.screening import ScreenedCandidates
     from planner.candidates.spot.choices import SpotChoice
     from planner.results.plan import Assignment, Status
@@ -47,6 +50,8 @@ class TracedFrontier:
     """Where not exact: the jobs' costs without shared limits, a lower bound."""
     used: int = 0
     """Number of candidates that some segment uses."""
+    in_turn: bool = False
+    """Whether the separate optima violate a limit and the jobs may take turns: no plan side by side is the least."""
 
 
 class FrontierTracer:
@@ -56,30 +61,36 @@ class FrontierTracer:
         self.prepared, self.options = prepared, options
         self.as_of = options.as_of or datetime.date.today()
         self.limits = build_shared_limits(prepared.scenario, prepared.market)
+        self.may_take_turns = may_take_turns(prepared)
+        reservations = [one.committed_usd for one in prepared.market.offers if one.is_reservation]
+        self.reserved_usd = min(reservations, default=math.inf)
         self._decoded: dict[tuple[int, int, float, bool, SpotChoice | None], Assignment] = {}
 
-    def traced(self, screened: Sequence[ScreenedCandidates], points: int) -> TracedFrontier:
-        """Return points, segments and knee of the frontier over the given candidates of each job."""
+    def traced(self, screened: Sequence[ScreenedCandidates], points: int, is_part: bool = False) -> TracedFrontier:
+        """Return points, segments and knee of the frontier over the given candidates of each job.
+
+        `is_part`: they are some of the candidates. Where jobs of these take turns there are no points.
+        """
         tables = [one.table for one in screened]
         envelopes = [lower_envelope(build_segments(table, self.limits.budget_usd)) for table in tables]
         if not all(envelopes):
             return TracedFrontier((), (), True, None, "infeasible")
         breakpoints, pieces = sum_envelopes(envelopes)
-        keeps = partial(satisfies_limits, tables, limits=self.limits)
-        found = [point for point in breakpoints if keeps(point.choices)]
-        # What keeps the limits at both ends does so, by linearity, between them.
-        feasible = [one for one in pieces if keeps(one.choices_from) and keeps(one.choices_to)]
+        found, feasible = self._within_limits(tables, breakpoints, pieces)
         exact = len(found) == len(breakpoints) and len(feasible) == len(pieces)
+        in_turn = self.may_take_turns and not exact
         notes: tuple[str, ...] = ()
+        if in_turn and is_part:
+            return TracedFrontier((), (), False, None, "no_plan", in_turn=True)
         if not exact:
             try:
-                curves = [one.curves() for one in screened]
-                joint = JointProgram(tables, envelopes, self.limits, self.options, curves)
-                found, notes = joint.fill_points([point.hours for point in breakpoints], found, feasible, points)
+                program = self._turns(tables, envelopes) if in_turn else self._joint(screened, envelopes)
+                most = program.most_deadlines(points)
+                found, notes = program.fill_points([point.hours for point in breakpoints], found, feasible, most)
             except SolverLimitError:
-                return TracedFrontier((), (), False, None, "no_plan")
+                return TracedFrontier((), (), False, None, "no_plan", in_turn=in_turn)
             if not found:
-                return TracedFrontier((), (), False, None, "infeasible")
+                return TracedFrontier((), (), False, None, "infeasible", in_turn=in_turn)
         self._compute_policies(screened, found, feasible)
         found, feasible = self._within_budget(screened, found, feasible)
         marked, knee = _with_knee(self._points(screened, found))
@@ -97,7 +108,43 @@ class FrontierTracer:
             notes,
             () if exact else tuple(self._segment((), one) for one in pieces),
             len(used),
+            in_turn,
         )
+
+    def _within_limits(
+        self, tables: Sequence[CandidateTable], breakpoints: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
+    ) -> tuple[list[Breakpoint], list[LinearPiece]]:
+        """Return the breakpoints and pieces at which the separate optima are the joint ones.
+
+        They keep every shared limit if all jobs start at once, and cost no more than a reservation that several jobs
+        could share. None where something else decides when jobs start.
+        """
+        if self.prepared.scenario.needs_timetable:
+            return [], []
+        most_usd = self.reserved_usd if self.may_take_turns else math.inf
+        keeps = partial(satisfies_limits, tables, limits=self.limits)
+        # What keeps the limits at both ends does so, by linearity, between them.
+        return (
+            [point for point in breakpoints if point.usd <= most_usd and keeps(point.choices)],
+            [one for one in pieces if one.usd_from <= most_usd and keeps(one.choices_from) and keeps(one.choices_to)],
+        )
+
+    def _joint(
+        self, screened: Sequence[ScreenedCandidates], envelopes: Sequence[Sequence[EnvelopePiece]]
+    ) -> JointProgram:
+        """Return the program of jobs that start at once."""
+        tables, curves = [one.table for one in screened], [one.curves() for one in screened]
+        return JointProgram(tables, envelopes, self.limits, self.options, curves)
+
+    def _turns(self, tables: Sequence[CandidateTable], envelopes: Sequence[Sequence[EnvelopePiece]]) -> CommonDeadlines:
+        """Return the timetables of jobs that may take turns, and share reservations."""
+        from planner.analysis.frontier.timetable import TurnProgram  # loads CP-SAT
+        from planner.solving.timetable.modes import without_reservations
+
+        one = self.prepared
+        unreserved = [without_reservations(table, one) for table in tables if math.isfinite(self.reserved_usd)]
+        free = [lower_envelope(build_segments(table, self.limits.budget_usd)) for table in unreserved]
+        return TurnProgram(one.scenario, one.library, envelopes, self.options, self.reserved_usd, free)
 
     def _within_budget(
         self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
@@ -119,14 +166,15 @@ class FrontierTracer:
 
     def _points(self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint]) -> tuple[Point, ...]:
         made: list[Point] = []
-        offers = self.prepared.market.offers
+        market = self.prepared.market
+        spot_only = {label for label, one in zip(market.labels, market.offers, strict=True) if one.usd_per_hour is None}
         for one in found:
-            jobs = self.plans(screened, one.choices)
+            jobs = one.plan.jobs if one.plan else self.plans(screened, one.choices)
             before = self.plans(screened, one.before)
             if before == jobs:  # two pieces of one curve meet
                 before = ()
             earlier = before or (made[-1].jobs if made else ())
-            usd = math.fsum(job.cost_usd for job in jobs)
+            usd = one.usd if one.plan else math.fsum(job.cost_usd for job in jobs)
             last = max(jobs, key=lambda job: job.hours.at_confidence)
             made.append(
                 Point(
@@ -139,14 +187,14 @@ class FrontierTracer:
                     # Along a piece the policy for exactly these hours costs a little more or less than the line.
                     bound=min(one.bound + usd - one.usd, usd),
                     gap=one.gap,
-                    budget_probability=budget_probability(self.prepared.scenario, jobs),
-                    separate_usd=None if one.separate_usd is None else min(one.separate_usd, usd),
-                    floor_usd=None if one.floor_usd is None else min(one.floor_usd, usd),
-                    mostly_start_up=last.start_hours > 0.5 * last.hours.expected,
-                    spot_only=any(
-                        choice.share > 0 and offers[int(here.table.offer[choice.row])].usd_per_hour is None
-                        for here, choice in zip(screened, one.choices, strict=True)
+                    reservations=one.plan.reservations if one.plan else (),
+                    budget_probability=(
+                        one.plan.budget_probability if one.plan else budget_probability(self.prepared.scenario, jobs)
                     ),
+                    separate_usd=None if one.separate_usd is None else min(one.separate_usd, usd),
+                    floor_usd=usd if one.floor_usd is not None and one.floor_usd >= one.usd else one.floor_usd,
+                    mostly_start_up=last.start_hours > 0.5 * last.hours.expected,
+                    spot_only=any(job.spot_share > 0 and job.offer in spot_only for job in jobs),
                 )
             )
         return tuple(made)

@@ -20,6 +20,7 @@ from planner.estimates.inference.latency import first_token_seconds, seconds_per
 from planner.estimates.inference.prefill import prefill_seconds, prompt_seconds
 from planner.estimates.uncertainty import display_factors
 from planner.library.names import split_count
+from planner.library.releases import conversion
 from planner.loading.arguments import resolve_cards
 from planner.results.inference import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
 from planner.results.plan_parts import Spread
@@ -132,6 +133,9 @@ def _estimate(setup: _Setup, library: Library) -> InferenceEstimate:
         prices=_prices(setup, flight, cycle, library),
         sigma=sigma,
         evidence="prior" if prior else "calibrated",
+        conversion=conversion(
+            setup.architecture, served.format_name, served.engine, False, setup.gpu.usable_gib * asked.gpus
+        ),
         assumed=served.assumed,
         notes=_notes(setup, prior, fits, flight),
     )
@@ -232,7 +236,7 @@ def _notes(setup: _Setup, prior: list[str], fits: RequestsThatFit, flight: int) 
     if flight > 1:
         notes.append("time to the first token: of requests that come all at once; spread out they wait less")
         notes.append(ROUGH_BATCHES)
-    if served.form.bits < 16:
+    if served.form.bits < 16 and served.format_name != setup.architecture.published[0]:
         notes.append(f"{served.format_name} rounds the weights: measure its quality on your task")
     if asked.kv_bits < 16:
         notes.append(f"a cache of {asked.kv_bits} bits rounds keys and values")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner.configurations.observed.comparison import GPUS_PER_MACHINE
+from planner.configurations.replicas.checks import divisions
 from planner.configurations.replicas.recipes import has_kernels, supports
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, ScenarioError
 from planner.library.inference.engines import Engine, WeightFormat, read_engines
+from planner.library.releases import describe_published, is_16_bit, release_bits, servable_formats
 from planner.records import record
 from planner.scenario.configuration import WHERE
 
@@ -47,7 +50,8 @@ def resolve_request(asked: InferenceRequest, architecture: Architecture, gpu: Gp
     if not supports(engine, gpu):
         need = f"{' or '.join(engine.vendors)}, compute capability {engine.capability} or newer"
         fault("engine", f"{engine.label} does not support {gpu.name}", f"it needs {need}")
-    format_name = _format(asked, name, gpu, faults)
+    format_name = _format(asked, name, architecture, gpu, faults)
+    tensor, pipeline = _division(asked, engine, architecture, faults)
     if asked.kv_bits not in engine.kv_bits:
         have = " or ".join(map(str, engine.kv_bits))
         fault("kv_bits", f"{engine.label} has no cache of {asked.kv_bits} bits", f"choose {have}")
@@ -58,7 +62,6 @@ def resolve_request(asked: InferenceRequest, architecture: Architecture, gpu: Gp
         fault("input", what, f"at most {architecture.max_sequence:,} together")
     if faults or format_name is None:
         raise ScenarioError(faults)
-    tensor = asked.gpus if engine.tensor else 1
     given = asked.model_fields_set
     assumed = [
         f"{key} {value}" for key, value in (("input", asked.input), ("output", asked.output)) if key not in given
@@ -67,11 +70,34 @@ def resolve_request(asked: InferenceRequest, architecture: Architecture, gpu: Gp
     assumed += [f"weight format {format_name}"] if asked.weight_format is None else []
     assumed += [f"kv-bits {asked.kv_bits}"] if "kv_bits" not in given else []
     form = table.formats[format_name]
-    return Served(name, engine, format_name, form, tensor, asked.gpus // tensor, tuple(assumed))
+    return Served(name, engine, format_name, form, tensor, pipeline, tuple(assumed))
 
 
-def _format(asked: InferenceRequest, engine_name: str, gpu: GpuSpec, faults: list[Fault]) -> str | None:
-    """Return the format of the weights; None with a fault where the engine or the GPU does not take it."""
+def _division(
+    asked: InferenceRequest, engine: Engine, architecture: Architecture, faults: list[Fault]
+) -> tuple[int, int]:
+    """Return the GPUs that share each layer and those among which layers are divided; a fault where they cannot.
+
+    A replica stays within a machine, as in every plan: across machines its exchanges would go over the network.
+    """
+    machines = asked.instances or -(-asked.gpus // GPUS_PER_MACHINE)
+    if machines > 1:
+        what = f"{asked.gpus} GPUs are {machines} machines, and a replica stays within one"
+        each = max(1, asked.gpus // machines)
+        fix = f"estimate one of {each} GPUs, or give --instances 1 for a machine that has {asked.gpus}"
+        faults.append(Fault(WHERE, 0, "gpus", what, fix))
+    why = architecture.split_fault(asked.gpus) if engine.tensor else None
+    if why is not None and machines == 1:
+        fix = f"give {' or '.join(map(str, divisions(architecture)))} GPUs for each replica"
+        faults.append(Fault(WHERE, 0, "gpus", why, fix))
+    tensor = asked.gpus if engine.tensor else 1
+    return tensor, asked.gpus // tensor
+
+
+def _format(
+    asked: InferenceRequest, engine_name: str, architecture: Architecture, gpu: GpuSpec, faults: list[Fault]
+) -> str | None:
+    """Return the format of the weights; None with a fault where the model, the engine or the GPU does not have it."""
     table = read_engines()
     engine = table.engines[engine_name]
     wanted = asked.weight_format and table.format_behind(asked.weight_format)
@@ -83,8 +109,16 @@ def _format(asked: InferenceRequest, engine_name: str, gpu: GpuSpec, faults: lis
         what = f"{wanted} has {table.formats[wanted].bits} bits, not {asked.weight_bits}"
         faults.append(Fault(WHERE, 0, "weight_bits", what, "give one of the two"))
         return None
-    bits = asked.weight_bits or 16
-    possible = [wanted] if wanted else [one for one in engine.formats if table.formats[one].bits == bits]
+    there = servable_formats(engine, architecture)
+    usual = release_bits(architecture.published)
+    bits = asked.weight_bits or (usual or (16,))[0]
+    possible = [one for one in there if (one == wanted if wanted else table.formats[one].bits == bits)]
+    if not possible and not is_16_bit(architecture):
+        needs = f"not in {wanted or f'{bits} bits'}" if there else f"and {engine.label} loads none of them"
+        where = "weight_format" if wanted else "weight_bits" if there else "engine"
+        fix = f"leave it out, or choose {', '.join(there)}" if there else "name another engine or release"
+        faults.append(Fault(WHERE, 0, where, f"{describe_published(architecture)}, {needs}", fix))
+        return None
     if not possible:
         have = sorted({table.formats[one].bits for one in engine.formats}, reverse=True)
         what = f"{engine.label} has no weights of {bits} bits"

@@ -63,6 +63,7 @@ def overview(
         As `solve` does. An analysis that finds no plan within its limits is left out, with the reason.
     """
     options = options or SolveOptions()
+    scenario = scenario.on_day(options.as_of)
     given = plan is not None
     if plan is None:
         serves = any(isinstance(job, ServeJob) for job in scenario.jobs)

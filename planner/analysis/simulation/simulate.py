@@ -103,7 +103,7 @@ def simulate(
     started = perf_counter()
     settings = SimulationSettings.of(**arguments)
     options = options or SolveOptions()
-    prepared = prepare(scenario, library)
+    prepared = prepare(scenario.on_day(options.as_of), library)
     if plan is None:
         plan = solve_prepared(prepared, options)
     else:

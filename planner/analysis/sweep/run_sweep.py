@@ -78,7 +78,7 @@ def run_sweep(
     """
     started, options = perf_counter(), options or SolveOptions()
     check_results_file(path)
-    question = _question(scenario, vary, options)
+    question = _question(scenario.on_day(options.as_of), vary, options)
     from planner import __version__
 
     journal = Journal(path, fingerprint(question, (options.as_of or datetime.date.today()).isoformat(), __version__))

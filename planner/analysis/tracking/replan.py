@@ -62,7 +62,7 @@ def replan(
     return tracked.model_copy(
         update={
             "choices": tuple(choice for choice, _ in choices),
-            "replan": _resumed(choices[0][1], job.steps_before + progress.steps),
+            "replan": choices[0][1],
             "notes": (*tracked.notes, *notes),
         }
     )
@@ -78,12 +78,6 @@ def _rank(one: Choice, confidence: float, tie_usd: float) -> tuple[bool, float]:
     return late, -chance if late else one.cost_usd + (0.0 if one.what == "stay" else tie_usd)
 
 
-def _resumed(plan: Plan, steps: int) -> Plan:
-    """Return a plan whose run goes on after so many steps."""
-    jobs = tuple(one.model_copy(update={"steps_before": steps}) for one in plan.jobs)
-    return plan.model_copy(update={"jobs": jobs})
-
-
 def _left(tracked: Tracking, job: Assignment, scenario: Scenario, progress: Progress) -> dict[str, Any]:
     """Return the scenario of the steps, hours and dollars that are left, as data without offers."""
     data = scenario_data(scenario)
@@ -92,7 +86,8 @@ def _left(tracked: Tracking, job: Assignment, scenario: Scenario, progress: Prog
     data.get("limits", {}).pop("fallbacks", None)  # the machine was had
     one: dict[str, Any] = next(each for each in data["jobs"] if each["name"] == job.name)
     kept = {key: value for key, value in one["work"].items() if key in ("tokens_per_sample", "resolution")}
-    one["work"] = {**kept, "steps": job.steps - progress.steps}
+    before = job.steps_before + progress.steps
+    one["work"] = {**kept, "steps": job.steps - progress.steps, "steps_before": before}
     for key in ("after", "release", "due", "late_usd_per_hour", "start_slack"):
         one.pop(key, None)
     if job.deadline_hours is not None:

@@ -19,6 +19,7 @@ from planner.estimates.preemption import NodeGroupCoefficients, node_group_marke
 from planner.estimates.time.stages import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
 from planner.library.inference.engines import read_engines
+from planner.library.releases import servable_formats
 from planner.records import record
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zone_prior import any_zone_availability
@@ -165,7 +166,7 @@ class AuditedKind:
         stages, told = StageCoefficients.of(values), offer.download_gb_per_second
         key = "community_pull_bytes_per_second" if offer.community else "pull_bytes_per_second"
         pull = values[key] if told is None else told * GB
-        size = library.architecture(job.architecture).download_gb * GB
+        size = library.architecture(job.architecture).release_gb * GB
         disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
         slot = PCIE_BYTES_PER_SECOND[library.gpu(offer.card).pcie_gen]
         loaded = load_seconds(size, self.named.gpus_per_replica, disk, slot, stages, 0, 1)
@@ -218,7 +219,7 @@ class AuditedKind:
             yield f"{place}.engine on the GPU", f"{engine.capability} or newer", self.gpu.name
         if form.bits == 16 and not self.gpu.bf16 and self.gpu.tensor16_tflops is None:
             yield f"{place}.weight_format", "one that the GPU computes", named.weight_format
-        if named.weight_format not in engine.formats or (
+        if named.weight_format not in servable_formats(engine, self._context.architecture) or (
             asked.weight_format is not None and named.weight_format not in asked.weight_format
         ):
             yield f"{place}.weight_format", "one that the engine loads and the job allows", named.weight_format
@@ -236,8 +237,9 @@ class AuditedKind:
         tensor, pipeline = self.division
         if tensor * pipeline != named.gpus_per_replica or (pipeline if shares_layers else tensor) != 1:
             yield f"{place}.pipeline_parallel", "a division that the engine knows", pipeline
-        if shares_layers and self._context.architecture.heads % tensor:
-            yield f"{place}.gpus_per_replica", "a divisor of the attention heads", tensor
+        fault = self._context.architecture.split_fault(tensor) if shares_layers else None
+        if fault is not None:
+            yield f"{place}.gpus_per_replica", "a number that the layers divide by", fault
         if asked is not None and named.gpus_per_replica not in asked:
             yield f"{place}.gpus_per_replica", "one that the job allows", named.gpus_per_replica
 

@@ -35,10 +35,10 @@ def answering_seconds(context: AuditContext, offer: Offer, instances: int, forms
     )  # fmt: skip
     engines, card = read_engines().engines, context.library.gpu(offer.card)
     engine = "vllm" if supports(engines["vllm"], card) else "hf"
-    heads, degree, last = context.architecture.heads, 1, None
+    degree, last = 1, None
     degrees = []
     while degree <= min(offer.gpus, 64 if engines[engine].tensor else 1):
-        degrees += [degree] if offer.gpus % degree == 0 and heads % degree == 0 else []
+        degrees += [degree] if offer.gpus % degree == 0 and context.architecture.split_fault(degree) is None else []
         degree *= 2
     for form in forms:
         for tensor in degrees or [1]:

@@ -15,6 +15,7 @@ from planner.estimates.inference.shares import time_shares
 from planner.estimates.memory.fit import fit_probability
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigmas, memory_spread, tail_of_68_percent
 from planner.library.inference.engines import read_engines
+from planner.library.names import hosted_name
 from planner.records import record
 from planner.results.inference import ApiPrice, BulkGeneration
 from planner.results.plan_parts import Vram
@@ -170,7 +171,7 @@ class Replica:
 
     def _services(self, bill: Sequence[BillItem]) -> tuple[ApiPrice, ...]:
         """Return what each service that answers with the model takes, and from how many requests on a machine pays."""
-        work, name = self.job.work, self.context.architecture.name
+        work, name = self.job.work, hosted_name(self.context.architecture.name)
         trials = self.job.trials.count
         requests, machines = work.total_requests * trials, self.context.machine.instances * self.job.trials.at_once
         each = math.fsum(line.usd for line in bill if line.item in ("gpu on demand", "gpu spot", "gpu committed"))

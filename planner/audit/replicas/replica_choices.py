@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.library.inference.engines import read_engines
+from planner.library.releases import servable_formats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +59,8 @@ def _formats(context: AuditContext, job: InferenceJob, engine: Engine, form: Wei
     capability = gpu_capability(gpu)
     if gpu.vendor not in engine.vendors or capability < max(engine.capability, form.capability):
         yield "engine on the GPU", f"{engine.capability} or newer", gpu.name
-    if recipe.quant not in engine.formats or recipe.weight_bits != form.bits:
-        yield "weight_format", "one that the engine loads", recipe.quant
+    if recipe.quant not in servable_formats(engine, context.architecture) or recipe.weight_bits != form.bits:
+        yield "weight_format", "one that the engine loads and the model exists in", recipe.quant
     if form.bits not in asked.weight_bits or (asked.weight_format and recipe.quant not in asked.weight_format):
         yield "weight_bits", " or ".join(map(str, asked.weight_bits)), form.bits
     kv_bits = named.kv_bits if named else None
@@ -74,6 +75,9 @@ def _division(context: AuditContext, job: InferenceJob, engine: Engine) -> Itera
     unused = recipe.pipeline_parallel if engine.tensor else recipe.tensor_parallel
     if together < 1 or plan.gpus_per_instance % together or unused != 1:
         yield "GPUs per replica", f"a divisor of {plan.gpus_per_instance}", together
+    fault = context.architecture.split_fault(together) if engine.tensor else None
+    if fault is not None:
+        yield "GPUs per replica", "a number that the layers divide by", fault
     if asked.tensor_parallel and together not in asked.tensor_parallel:
         yield "tensor_parallel", " or ".join(map(str, asked.tensor_parallel)), together
     if plan.instances < 1:

@@ -21,7 +21,7 @@ _BYTES_PER_TOKEN = 4.0  # of an answer as text
 def recompute_replica_stages(context: AuditContext, found: RecomputedReplicas) -> JobStages:
     """Return the stages: start, answering, loads between trials, answers on their way out."""
     job, trials, offer = found.replica.job, context.trials, context.offer
-    weights, pull = context.architecture.download_gb, context.download_rate_of(offer)
+    weights, pull = context.architecture.release_gb, context.download_rate_of(offer)
     own_pull = context.download_rate_of(offer, of_own_data=True)
     disk = job.storage_gb_per_second * GB * job.load_efficiency / context.stages.disk_efficiency
     slot = PCIE_BYTES_PER_SECOND[context.gpu.pcie_gen]

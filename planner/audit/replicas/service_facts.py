@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.audit.replicas.fleet_kind import equal
+from planner.library.names import hosted_name
 from planner.units import MEGA
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def services_of_fleet(
     work, expected = job.work, {}
     for label, offer in scenario.labelled_offers():
         price = offer.managed
-        if price is None or not price.answers or job.architecture not in price.architectures:
+        if price is None or not price.answers or hosted_name(job.architecture) not in price.architectures:
             continue
         tokens_in = work.total_input_tokens * (price.usd_per_million_input_tokens or 0.0)
         tokens_out = work.total_output_tokens * (price.usd_per_million_output_tokens or 0.0)
@@ -112,7 +113,7 @@ def totals_of_services(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> 
 def _age(service: Service, plan: Plan, offers: Mapping[str, Offer]) -> int | None:
     """Return the days of the oldest price of a service on the day of the plan."""
     day = datetime.date.fromisoformat(plan.as_of)
-    dates = [offers[one.offer].last_date for one in service.fleet.kinds if one.offer in offers]
+    dates = [offers[one.offer].first_date for one in service.fleet.kinds if one.offer in offers]
     return max(((day - one).days for one in dates if one), default=None)
 
 

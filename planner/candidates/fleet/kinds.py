@@ -94,7 +94,7 @@ def start_hours(job: ServeJob, architecture: Architecture, offer: Offer, togethe
     if job.cold_start_hours is not None:
         return job.cold_start_hours
     stages = StageCoefficients.of(library.calibrations["stages"].values)
-    pull, size = download_rate(offer, library), architecture.download_gb * GB
+    pull, size = download_rate(offer, library), architecture.release_gb * GB
     disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
     pcie = PCIE_BYTES_PER_SECOND[library.gpu(offer.card).pcie_gen]
     loaded = load_seconds(size, together, disk, pcie, stages, 0, 1)

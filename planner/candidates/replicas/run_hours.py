@@ -108,7 +108,7 @@ def compute_replica_hours(
     rounds = np.maximum(1.0, np.ceil(physics.shape.steps / replicas) / np.maximum(ways.micro_batch, 1))
     pcie = np.asarray([PCIE_BYTES_PER_SECOND[library.gpu(one.gpu).pcie_gen] for one in ways.machines], dtype=float)
     disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
-    size = architecture.download_gb * GB
+    size = architecture.release_gb * GB
     loaded = load_seconds(size, together[ways.recipe], disk, pcie[ways.machine], stages, 0, 1)
     load = np.asarray(loaded, dtype=float)
     return ReplicaHours(
@@ -133,7 +133,7 @@ def compute_replica_hours(
         latent_gb=(0.0,) * len(recipes),
         kept_gb=(0.0,) * len(recipes),
         adapts=(False,) * len(recipes),
-        weights_gb=architecture.download_gb,
+        weights_gb=architecture.release_gb,
         stages=stages,
         node_group=NodeGroupCoefficients.of(values),
         outage_cv=values["spot_outage_cv"],

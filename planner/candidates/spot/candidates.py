@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 SPAN_PARTS = 8
 """Parts of the times that one pass answers, in each of which a bound is compared with what is known."""
+BISECTIONS = 12
+"""Halvings of the time in which the spot share of policies reaches the least share."""
 FINE_BILLING_HOURS = 0.1
 """Longest billing step for a policy: each start would pay for whole steps."""
 
@@ -81,10 +83,17 @@ class SpotCandidates(SpotRows):
         return found
 
     def _with_enough_spot(self, run: SpotRun, states: SpotStates, guarantee: float) -> CurvePoint | None:
-        """Return the cheapest policy with the least spot share: one with less time to spare may have it."""
-        policies = self.candidates.policies
-        points = policies.close_points(run, states, policies.pieces(run, states, spans_up_to(run, guarantee)))
-        return min(filter(self._allowed, points), key=lambda point: (point.usd, point.hours), default=None)
+        """Return the cheapest policy with the least spot share: one with less time to spare may have it.
+
+        It is a point of `pieces`, which do not depend on the time: more of it never costs more.
+        """
+        whole = spans_up_to(run, longest_useful_hours(run))
+        pieces = self._allowed_pieces(run, states, [span for span in whole if span[0] < guarantee])
+        ends = [one for piece in pieces for one in zip(piece.hours, piece.usd, strict=True) if one[0] <= guarantee]
+        if not ends:
+            return None
+        _, hours = min((usd, hours) for hours, usd in ends)
+        return self.candidates.policies.figures([(run, states, hours)])[0]
 
     def value(self, row: int, choice: SpotChoice) -> float:
         """Return what the search minimises, for one policy of a row."""
@@ -128,15 +137,47 @@ class SpotCandidates(SpotRows):
     def pieces(self, row: int, spans: Sequence[Span]) -> list[SpotPiece]:
         """Return the curve of a row in some spans as straight pieces, those within the bounds on the spot share."""
         (run, states), policies = self.run_of(row), self.candidates.policies
-        pieces = policies.pieces(run, states, spans)
-        if self.target.low > 0:
-            points = policies.close_points(run, states, pieces)
-            pieces = [
-                CurvePiece((left.hours, right.hours), (left.usd, right.usd))
-                for left, right in itertools.pairwise(points)
-                if self._allowed(left) and self._allowed(right)
-            ]
+        pieces = (
+            policies.pieces(run, states, spans) if self.target.low <= 0 else self._allowed_pieces(run, states, spans)
+        )
         return [SpotPiece(run, states, piece) for piece in pieces]
+
+    def allowed_ends(self, row: int, spans: Sequence[Span]) -> tuple[Floats, Floats]:
+        """Return guaranteed hours and values (k,) of policies of a row with the least spot share, by rising hours."""
+        pieces = self._allowed_pieces(*self.run_of(row), spans)
+        hours, usd = (np.asarray([end for one in pieces for end in one[axis]], dtype=float) for axis in range(2))
+        return hours, usd + float(self.outside_usd[row] + self.worth[row])
+
+    def _allowed_pieces(self, run: SpotRun, states: SpotStates, spans: Sequence[Span]) -> list[CurvePiece]:
+        """Return the parts of a curve whose policies have the least spot share, by rising hours, single points too.
+
+        The share is looked at where neighbours are not noticeably apart in dollars; between one that has it and one
+        that has not, a part ends where bisection finds it.
+        """
+        policies, found = self.candidates.policies, list[CurvePiece]()
+        points = policies.close_points(run, states, policies.pieces(run, states, spans))
+        for left, right in itertools.pairwise(points):
+            if self._allowed(left) == self._allowed(right):
+                ends = (left, right)
+            elif self._allowed(left):
+                ends = (left, self._last_allowed(run, states, left, right))
+            else:
+                ends = (self._last_allowed(run, states, right, left), right)
+            if self._allowed(ends[0]):
+                found.append(CurvePiece((ends[0].hours, ends[1].hours), (ends[0].usd, ends[1].usd)))
+        return found
+
+    def _last_allowed(self, run: SpotRun, states: SpotStates, has: CurvePoint, lacks: CurvePoint) -> CurvePoint:
+        """Return the last policy with the least spot share from one that has it to one that lacks it."""
+        inside, outside = has, lacks.hours
+        for _ in range(BISECTIONS):
+            middle = (inside.hours + outside) / 2
+            point = self.candidates.policies.figures([(run, states, middle)])[0]
+            if self._allowed(point):
+                inside = point
+            else:
+                outside = middle
+        return inside
 
     def ends(self, which: Sequence[int], values: Sequence[float]) -> list[SpotPiece]:
         """Return the ends of the curves of rows, whose values are known."""

@@ -278,7 +278,11 @@ class _Frontier(_Search):
             for span, (times, values) in zip(several, curves, strict=True):
                 late = policy_late_hours(hours, np.append(span[0], times))
                 self.curves[row, span] = late, values
-                least.add(late[1:], values)
+                if self.work.target.low <= 0:
+                    least.add(late[1:], values)
+                else:  # a policy without the least spot share rules out no other
+                    allowed, usd = self.work.allowed_ends(row, [span])
+                    least.add(policy_late_hours(hours, allowed), usd)
             self.priced[row] = True
         self.mattering = None
 

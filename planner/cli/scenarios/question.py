@@ -24,6 +24,7 @@ QUESTION: OptionTable = {
     "samples": (str, "N", "Samples, in place of --tokens."),
     "tokens-per-sample": (str, "N", "Their mean length."),
     "epochs": (str, "N", "How often they are read [1]."),
+    "sequence-length": (str, "N", "Tokens of a sequence [what a sample fits in]."),
     "method": (str, "lora|qlora|full", "[the cheapest]"),
     "deadline": (str, "TIME", "36h, 2d or a day: '2026-11-25 09:00'."),
     "budget": (str, "USD", "Dollars for everything."),

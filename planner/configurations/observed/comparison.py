@@ -89,7 +89,7 @@ def compare_run(job: Job, run: Measured, architecture: Architecture, library: Li
     recipes = [
         recipe
         for recipe in enumerate_recipes(own, GpuClass.of(card), machine.gpus > 1, library)
-        if is_allowed(recipe, own) and find_incompatibility(recipe, GpuClass.of(card), library) is None
+        if is_allowed(recipe, own) and find_incompatibility(recipe, GpuClass.of(card), library, architecture) is None
     ]
     if not recipes:
         names = " or ".join(frameworks_of(own, library))

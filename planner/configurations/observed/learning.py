@@ -77,8 +77,11 @@ class Correction:
         difference, noise = values.value("difference.same_card"), values.value("observed.sigma")
         return math.exp(log_own_speed_correction(general, own, difference, noise))
 
-    def speed_factors(self, ways: Configurations, library: Library) -> Floats | float:
-        """Return the factor on the predicted speed of every configuration (n,)."""
+    def speed_factors(self, ways: Configurations, sequence: int, library: Library) -> Floats | float:
+        """Return the factor on the predicted speed of every configuration (n,) of a job with sequences of a length.
+
+        The length is the job's, not the one that padding leaves of it: that of a run is the job's too.
+        """
         general = self.speed_factor(library)
         if not self.timed:
             return general
@@ -87,7 +90,7 @@ class Correction:
             own = np.asarray([one == seen.recipe for one in ways.recipes], dtype=bool)[ways.recipe]
             own &= np.asarray([seen.is_on(one) for one in ways.machines], dtype=bool)[ways.machine]
             own &= (ways.micro_batch == seen.micro_batch) & (ways.accumulation == seen.accumulation)
-            own &= ways.sequence == seen.sequence
+            own &= sequence == seen.sequence
             batch = (seen.micro_batch, seen.accumulation)
             factors[own] = self.own_speed_factor(seen.recipe, seen.machine, batch, seen.sequence, library)
         return factors

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner.configurations.observed.comparison import GPUS_PER_MACHINE
 from planner.configurations.replicas.recipes import SERVE_ADAPTERS, engines_of, has_kernels, supports
 from planner.errors import Fault
 from planner.library.inference.engines import read_engines
+from planner.library.releases import describe_published, is_16_bit, servable_formats
 from planner.scenario.inference import InferenceJob
 from planner.scenario.serving.job import ServeJob
 from planner.units import TERA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from planner.library.inference.engines import Engine, WeightFormat
     from planner.library.schema import Architecture, GpuSpec, Library
     from planner.scenario.job import Job
 
@@ -47,7 +50,7 @@ def request_faults(job: InferenceJob, architecture: Architecture, gpus: Sequence
             what = f"{one.input_tokens:,} + {one.output_tokens:,} tokens exceed the context of {architecture.name}"
             yield Fault(job.name, 0, f"{place}.{where}", what, f"at most {architecture.max_sequence:,} together")
             break
-    yield from _engine_faults(job, place, gpus)
+    yield from _engine_faults(job, architecture, place, gpus)
 
 
 def prompt_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
@@ -77,7 +80,9 @@ def run_faults(job: InferenceJob, architecture: Architecture, library: Library) 
             yield Fault(job.name, 0, f"{place}.output_tokens_per_second", what, "are unit and GPU count right?")
 
 
-def _engine_faults(job: InferenceJob, place: str, gpus: Sequence[GpuSpec]) -> Iterator[Fault]:
+def _engine_faults(
+    job: InferenceJob, architecture: Architecture, place: str, gpus: Sequence[GpuSpec]
+) -> Iterator[Fault]:
     table, asked = read_engines(), job.techniques
     engines = {name: table.engines[name] for name in engines_of(job)}
     labels = ", ".join(one.label for one in engines.values())
@@ -85,16 +90,9 @@ def _engine_faults(job: InferenceJob, place: str, gpus: Sequence[GpuSpec]) -> It
         have = sorted({bits for one in engines.values() for bits in one.kv_bits}, reverse=True)
         what = f"{labels} has no cache of {' or '.join(map(str, asked.kv_bits))} bits"
         yield Fault(job.name, 0, f"{place}.techniques.kv_bits", what, f"choose {' or '.join(map(str, have))}")
-    formats = {
-        name: table.formats[name]
-        for one in engines.values()
-        for name in one.formats
-        if table.formats[name].bits in asked.weight_bits and name in (asked.weight_format or (name,))
-    }
-    if not formats:
-        have = sorted({table.formats[name].bits for one in engines.values() for name in one.formats}, reverse=True)
-        what = f"{labels} has no weights of {' or '.join(map(str, asked.weight_bits))} bits"
-        yield Fault(job.name, 0, f"{place}.techniques.weight_bits", what, f"choose {' or '.join(map(str, have))}")
+    formats, fault = _usable_formats(job, architecture, engines, f"{place}.techniques")
+    if fault is not None:
+        yield fault
         return
     served = job.adapter is not None and job.adapter.served is not None
     if served and not any(name in SERVE_ADAPTERS for name in engines):
@@ -112,7 +110,48 @@ def _engine_faults(job: InferenceJob, place: str, gpus: Sequence[GpuSpec]) -> It
         need = min(one.capability for one in formats.values())
         fix = f"they need compute capability {need} or newer"
         yield Fault(job.name, 0, f"{place}.techniques.weight_bits", what, fix)
-    for name in asked.tensor_parallel or ():
-        if not any(one.tensor for one in engines.values()) and name > 1:
+    for degree in asked.tensor_parallel or ():
+        where = f"{place}.techniques.tensor_parallel"
+        if not any(one.tensor for one in engines.values()) and degree > 1:
             what = f"{labels} does not split layers among GPUs"
-            yield Fault(job.name, 0, f"{place}.techniques.tensor_parallel", what, "choose 1, or vllm, sglang, trt-llm")
+            yield Fault(job.name, 0, where, what, "choose 1, or vllm, sglang, trt-llm")
+        elif (why := architecture.split_fault(degree)) is not None and any(one.tensor for one in engines.values()):
+            yield Fault(job.name, 0, where, why, f"such as {', '.join(map(str, divisions(architecture)))}")
+
+
+def divisions(architecture: Architecture) -> list[int]:
+    """Return the numbers of GPUs of one machine that the layers of a model divide among, up to 8."""
+    return [degree for degree in range(1, GPUS_PER_MACHINE + 1) if architecture.split_fault(degree) is None]
+
+
+def _usable_formats(
+    job: InferenceJob, architecture: Architecture, engines: Mapping[str, Engine], place: str
+) -> tuple[dict[str, WeightFormat], Fault | None]:
+    """Return the formats that engines can serve the model in and the job allows; without any the fault.
+
+    What the job says may ask for a format that the model is not published in, or that its engines do not load.
+    """
+    table, asked, bits = read_engines(), job.techniques.weight_format, job.techniques.weight_bits
+    loaded = {name: table.formats[name] for one in engines.values() for name in one.formats}
+    there = {name for one in engines.values() for name in servable_formats(one, architecture)}
+    found = {
+        name: form
+        for name, form in loaded.items()
+        if name in there and form.bits in bits and name in (asked or (name,))
+    }
+    if found:
+        return found, None
+    where = f"{place}.{'weight_format' if asked else 'weight_bits'}"
+    labels, wanted = ", ".join(one.label for one in engines.values()), " or ".join(map(str, asked or bits))
+    if not there:
+        what = f"{labels} loads no {' or '.join(architecture.published)} weights, in which {architecture.name} exists"
+        fix = "name another engine, or the release that the weights were made from"
+        return {}, Fault(job.name, 0, f"{place}.engine", what, fix)
+    if is_16_bit(architecture):
+        have = sorted({form.bits for form in loaded.values()}, reverse=True)
+        what = f"{labels} has no weights of {' or '.join(map(str, bits))} bits"
+        return {}, Fault(job.name, 0, f"{place}.weight_bits", what, f"choose {' or '.join(map(str, have))}")
+    what = f"{describe_published(architecture)}, not in {wanted}{'' if asked else ' bits'}"
+    have = sorted({table.formats[name].bits for name in there}, reverse=True)
+    fix = f"leave it out, or choose {' or '.join(sorted(there) if asked else map(str, have))}"
+    return {}, Fault(job.name, 0, where, what, fix)

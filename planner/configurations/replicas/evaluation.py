@@ -92,7 +92,7 @@ def generating_on(
     asked = generating_job(job)
     assert asked is not None
     card = library.gpu(gpu)
-    degrees = [tp for tp in (1, 2, 4, 8, 16, 32, 64) if each % tp == 0 and architecture.heads % tp == 0] or [1]
+    degrees = [tp for tp in (1, 2, 4, 8, 16, 32, 64) if each % tp == 0 and architecture.split_fault(tp) is None]
     engine = engine_on(card)
     if not read_engines().engines[engine].tensor:
         degrees = [1]

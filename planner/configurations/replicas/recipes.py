@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.configurations.recipe import UNSHARDED, Recipe
 from planner.library.inference.engines import Engine, WeightFormat, read_engines
+from planner.library.releases import describe_published, is_16_bit, servable_formats
 from planner.library.techniques import read_techniques
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class ServingRecipe(Recipe):
     """An engine with its formats: `framework` is the engine, `quant` the format of the weights."""
 
     kv_bits: int = 16
+    released: bool = False  # the weights are in the format of the release, so nothing is rounded
 
     @property
     def method_label(self) -> str:
@@ -57,7 +59,7 @@ class ServingRecipe(Recipe):
     @property
     def lossiness(self) -> int:
         """How much weights and cache round."""
-        return super().lossiness + (self.kv_bits < 16)
+        return (0 if self.released else super().lossiness) + (self.kv_bits < 16)
 
     def uses(self, accumulates: bool) -> tuple[bool, ...]:
         """Return that no 0/1 technique of training is on."""
@@ -65,11 +67,15 @@ class ServingRecipe(Recipe):
         return (False,) * len(read_techniques().values.names)
 
 
-def serving_recipe(engine: str, weights: str, kv_bits: int, tensor: int, pipeline: int) -> ServingRecipe:
+def serving_recipe(
+    engine: str, weights: str, kv_bits: int, tensor: int, pipeline: int, released: bool = False
+) -> ServingRecipe:
     """Return the recipe of an engine with its formats, and how the GPUs of a replica share the model."""
     bits, none = read_engines().formats[weights].bits, UNSHARDED
     return ServingRecipe(
-        *(GENERATE, bits, weights, none, none, none, none, none, tensor, pipeline, engine), kv_bits=kv_bits
+        *(GENERATE, bits, weights, none, none, none, none, none, tensor, pipeline, engine),
+        kv_bits=kv_bits,
+        released=released,
     )
 
 
@@ -99,10 +105,10 @@ def engines_of(job: InferenceJob) -> tuple[str, ...]:
     return tuple(name for name in named if name in SERVE_ADAPTERS) or named  # where none does, that is a fault
 
 
-def format_of(engine: str, bits: int, gpu: GpuSpec, job: InferenceJob) -> str | None:
-    """Return the format of so many bits: the first that the engine loads and the GPU has kernels for."""
+def format_of(engine: str, bits: int, gpu: GpuSpec, job: InferenceJob, architecture: Architecture) -> str | None:
+    """Return the format of so many bits: the first that the engine can serve the model in, with kernels of the GPU."""
     table, asked = read_engines(), job.techniques.weight_format
-    for name in table.engines[engine].formats:
+    for name in servable_formats(table.engines[engine], architecture):
         form = table.formats[name]
         if form.bits == bits and has_kernels(form, gpu) and (asked is None or name in asked):
             return name
@@ -124,12 +130,14 @@ def serving_recipes(
             yield f"{engine.label} does not support the GPU"
             continue
         for bits, kv_bits in itertools.product(ALL_BITS, job.techniques.kv_bits):
-            weights = format_of(name, bits, gpu, job)
+            weights = format_of(name, bits, gpu, job, architecture)
             if kv_bits not in engine.kv_bits:
                 yield f"{engine.label} has no cache of {kv_bits} bits"
             elif weights is None:
                 if bits in job.techniques.weight_bits:
-                    yield f"{engine.label} has no {bits}-bit weights for the GPU"
+                    known = any(table.formats[one].bits == bits for one in servable_formats(engine, architecture))
+                    there = "" if known or is_16_bit(architecture) else f": {describe_published(architecture)}"
+                    yield f"{engine.label} has no {bits}-bit weights for the GPU{there}"
             else:
                 yield from _divided(job, architecture, engine, degrees, (name, weights, kv_bits))
 
@@ -144,5 +152,9 @@ def _divided(
         if not degrees:
             yield "the tensor parallel degree does not divide the GPUs of a machine"
     for degree in degrees:
-        if architecture.heads % degree == 0 or not engine.tensor:
-            yield serving_recipe(*what, *((degree, 1) if engine.tensor else (1, degree)))
+        fault = architecture.split_fault(degree) if engine.tensor else None
+        if fault is None:
+            released = what[1] == architecture.published[0]
+            yield serving_recipe(*what, *((degree, 1) if engine.tensor else (1, degree)), released)
+        elif asked is not None:
+            yield fault

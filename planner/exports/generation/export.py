@@ -12,6 +12,7 @@ from planner.exports.generation import generate
 from planner.exports.generation.settings import engine_of, remarks_of, script_settings
 from planner.exports.generation.tasks import dstack_command, dstack_generation, skypilot_command, skypilot_generation
 from planner.exports.header import header
+from planner.exports.quoting import document, shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +68,7 @@ def _readme(given: Given, files: Sequence[str], starts: Sequence[str]) -> str:
     job = given.job
     launch = "".join(f"    {one}\n" for one in starts)
     of_machine = f"    {RUN}" + (f" --shard NUMBER --shards {job.instances}" if job.instances > 1 else "") + "\n"
-    return (
+    return document(
         f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.\n\n"
         'Prompts: prompts.jsonl, a line for each: {"id": "a1", "prompt": "..."} or {"id": "a1", "messages": [...]}.\n'
         "Answers: parts in the folder of results, in the order of the prompts. What is there is not done again.\n\n"
@@ -75,5 +76,6 @@ def _readme(given: Given, files: Sequence[str], starts: Sequence[str]) -> str:
         f"or on the machine itself:\n\n    pip install -r requirements.txt\n{of_machine}\n"
         "Measure for ten minutes first, on one machine, and correct the plan:\n\n"
         "    python generate.py --measure measure.json\n"
-        f"    planner calibrate measure.json generate.json --gpu {job.gpu} --scenario SCENARIO --job {job.name}\n"
+        f"    planner calibrate measure.json generate.json --gpu {shell_word(job.gpu)} --scenario SCENARIO "
+        f"--job {shell_word(job.name)}\n"
     )

@@ -182,7 +182,7 @@ def _weights(given: Given, tool: EngineMap, wishes: Wishes) -> tuple[str | None,
     adapter = asked_of(given).adapter
     if wishes.model_id is not None or (adapter is not None and not adapter.served):
         return wishes.model_id, False  # merged weights are the user's own
-    if form == "bf16":
+    if form == card.published[0]:
         return release, False
     whole = card.parameters * 2 / generation_of(given).gpus_per_replica / GIB
     made = form in tool.made and whole < 0.8 * given.job.vram_gib.usable

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.field_map import field_maps, launch_maps
+from planner.exports.quoting import document
 from planner.exports.serving.kinds import served_kinds
 from planner.exports.serving.kubernetes import BALANCER, kubernetes_services
 from planner.exports.serving.script import command_script, hours_table
@@ -79,4 +80,4 @@ def _readme(given: GivenService, kinds: list[ServedKind], files: Sequence[str]) 
             + (several if len(providers) > 1 else "")
         )
     parts.append("On one machine:\n\n" + "".join(f"    bash serve-{one.file}.sh\n" for one in kinds) + "\n")
-    return "".join((*parts, hours_table(kinds)))
+    return document("".join((*parts, hours_table(kinds))))

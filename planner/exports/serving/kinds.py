@@ -268,7 +268,7 @@ def _weights(given: GivenService, made: FleetKind, tool: EngineMap, named: dict[
     adapter = given.asked.adapter
     is_own = adapter is not None and not adapter.served  # merged weights have no name but the user's
     base = named.get("") or (None if is_own else next((one for one in card.aliases if "/" in one), None))
-    if read_engines().is_16_bit(made.weight_format):
+    if made.weight_format == card.published[0] or read_engines().is_16_bit(made.weight_format):
         return base, False
     room = WEIGHTS_SHARE * read_library([]).gpu(made.gpu).usable_gib * made.gpus_per_replica
     is_made = made.weight_format in tool.made and card.parameters * 2 / GIB < room

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from planner.exports.header import commented, wrapped, written_by
+from planner.exports.quoting import shell_inside, shell_word
 from planner.exports.serving.hours import cron_changes
 from planner.exports.serving.kinds import PORT
 from planner.library.reading import read_library
@@ -33,7 +33,8 @@ def server_body(kind: ServedKind, together: bool = True) -> str:
 
     `together`: one of a whole machine; else of one replica.
     """
-    named = f'MODEL="${{MODEL:-{kind.model}}}"\n' if kind.model else f': "${{MODEL:?{_unnamed(kind)}}}"\n'
+    what = shell_inside(kind.model or _unnamed(kind))
+    named = f'MODEL="${{MODEL:-{what}}}"\n' if kind.model else f': "${{MODEL:?{what}}}"\n'
     words = [_quoted(one) for one in kind.words(together)]
     adapters = bool(kind.settings["adapters_served"])
     if adapters:
@@ -47,7 +48,7 @@ def _quoted(word: str) -> str:
     """Return a word for the shell; model and port are variables there."""
     if "{model}" in word:
         return word.replace("{model}", '"$MODEL"')
-    return word.replace("{port}", f'"${{PORT:-{PORT}}}"') if "{port}" in word else shlex.quote(word)
+    return word.replace("{port}", f'"${{PORT:-{PORT}}}"') if "{port}" in word else shell_word(word)
 
 
 def _unnamed(kind: ServedKind) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
@@ -22,6 +23,8 @@ class WeightFormat(Row, defer_build=True):
     native: float
     head: int
     capability: float
+    trained: Literal["16 bit", "nf4", "int8", "gptq", "none"]
+    maker: str
     names: tuple[str, ...]
     source: str
 
@@ -35,6 +38,7 @@ class Engine(Row, defer_build=True):
 
     label: str
     formats: tuple[str, ...]
+    makes: tuple[str, ...] = ()
     kv_bits: tuple[int, ...]
     sequences: int
     pool: bool

@@ -115,7 +115,7 @@ def render_loss_frontier(found: LossFrontier) -> str:
         return "\n".join([f"{words.sanitise(found.scenario)}: infeasible", *_notes(found)])
     name = max(len(words.sanitise(one.architecture)) for one in found.points)
     lines = [format_loss_ends(found), ""]
-    lines.append(f"{'budget':>10}  {'loss':>6}  {'model':<{name}}  {'size':>6}  {'tokens':>6}  {'hours':>7}  plan")
+    lines.append(f"{'budget':>10}  {'loss':>6}  {'model':<{name}}  {'size':>6}  {'tokens':>6}  {'likely':>7}  plan")
     for one in found.points:
         left = f"{words.usd(one.budget_usd):>10}  {one.loss:>6.3f}  {words.sanitise(one.architecture):<{name}}"
         figures = f"{count(one.parameters):>6}  {count(one.tokens):>6}  {one.hours:>7,.1f}"

@@ -27,7 +27,7 @@ MOST_BARS = 10
 JOBS_WITH_ALTERNATIVES = 4
 """Most jobs whose alternatives are shown."""
 Rows = Sequence[tuple[Ranged, tuple[str, ...]]]
-HEADER = ("choice", "plan", "hours", "cost", "remark")
+HEADER = ("choice", "plan", "likely", "cost", "remark")
 
 
 def alternative_figures(plan: Plan, explanation: Explanation | None) -> list[Figure]:
@@ -86,7 +86,8 @@ def _explained(explanation: Explanation | None, job: str, by: str) -> Rows:
             else (one.verdict if one.allowed else f"excluded by the scenario; {one.verdict}".rstrip("; "))
         )
         mark = "" if one.allowed else " (excluded)"
-        bar = Ranged(f"{name}{mark}", one.cost_usd or 0.0, f"{cost}, {took}", is_chosen=one.chosen)
+        figures = f"{cost}, likely {took}" if took else cost
+        bar = Ranged(f"{name}{mark}", one.cost_usd or 0.0, figures, is_chosen=one.chosen)
         rows.append((bar, (name, words.sanitise(one.plan), took, cost, words.sanitise(remark))))
     return rows
 
@@ -105,7 +106,8 @@ def _options(options: Sequence[Option], is_chosen: Callable[[Option], bool]) -> 
             "about: rests on priors" if one.prior else "" if one.allowed else "excluded by the scenario"
         )
         mark = " (prior)" if one.prior else "" if one.allowed else " (excluded)"
-        bar = Ranged(f"{name}{mark}", one.cost_usd or 0.0, f"{cost}, {took}".strip(", "), is_chosen=is_chosen(one))
+        figures = f"{cost}, likely {took}" if took else cost
+        bar = Ranged(f"{name}{mark}", one.cost_usd or 0.0, figures, is_chosen=is_chosen(one))
         rows.append((bar, (name, machines, took, cost, words.sanitise(remark))))
     return rows
 
@@ -172,7 +174,7 @@ def simulation_figures(found: Simulation) -> list[Figure]:
     cost = [(found.predicted.cost_usd, f"plan {words.usd(found.predicted.cost_usd)}", "ink")]
     if found.budget_usd is not None:
         cost.append((found.budget_usd, f"budget {words.usd(found.budget_usd)}", "accent"))
-    hours = [(found.predicted.hours, f"plan {words.hours(found.predicted.hours)}", "ink")]
+    hours = [(found.predicted.hours, f"plan, {words.likely(found.predicted.hours)}", "ink")]
     deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
     if len(deadlines) == 1:
         limit = deadlines.pop()

@@ -33,13 +33,16 @@ def headline(plan: Plan) -> str:
         return "; ".join(fleet.headline(one).partition(": ")[2] for one in plan.services)
     if not plan.jobs or plan.cost_usd is None or plan.hours is None:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
-    figures = (
-        f"{words.hours(plan.hours.expected)}, {words.usd(plan.cost_usd.expected)}, {parts.format_optimality(plan)}"
-    )
+    figures = f"{words.likely_and_by(plan.hours)}, {words.usd(plan.cost_usd.expected)}, {parts.format_optimality(plan)}"
     if len(plan.jobs) > 1:
         return f"{len(plan.jobs)} jobs, {figures}"
     job = plan.jobs[0]
     return f"{parts.format_place(job)}, {parts.format_market(job.spot_share, job.tier)}, {figures}"
+
+
+def warnings(plan: Plan) -> list[str]:
+    """Return what of the job asked for the plan leaves out: it stands right below the headline."""
+    return [words.sanitise(parts.cut_text(cut)) for cut in plan.cut]
 
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
@@ -49,11 +52,8 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
     cost, hours = plan.cost_usd, plan.hours
     found = [
         ("expected cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)} with 80 % probability"),
-        (
-            "expected finish",
-            words.hours(hours.expected),
-            f"{words.between(hours.low, hours.high)} with 80 % probability",
-        ),
+        ("likely finish", words.hours(hours.expected), f"{words.between(hours.low, hours.high)} with 80 % probability"),
+        ("ends by", words.hours(hours.at_confidence), "at the confidence asked for"),
     ]
     chances = [job for job in plan.jobs if job.deadline_probability is not None and job.deadline_hours is not None]
     if chances:
@@ -90,6 +90,7 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
         ("Spot", parts.spot(job)),
         ("Memory risk", others.memory_risk(plan, job)),
         ("Term", parts.commitment(job)),
+        ("Weights", others.conversion(job)),
         ("Lossy", others.lossy(job)),
         ("Quality", others.quality(job)),
         ("Faster", others.faster(plan) if single else []),

@@ -52,10 +52,8 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
         "frontier",
         "Cost against time",
         lead,
-        functools.partial(
-            _draw, found, deadline, Caption("Cost against time", lead, f"finish within{confidence}, hours")
-        ),
-        Table((f"finish within{confidence}", "expected cost", "plan", "change"), tuple(rows)),
+        functools.partial(_draw, found, deadline, Caption("Cost against time", lead, f"ends by{confidence}, hours")),
+        Table((f"ends by{confidence}", "expected cost", "plan", "change"), tuple(rows)),
         tuple(map(words.sanitise, notes)),
     )
 
@@ -73,7 +71,7 @@ def _draw(found: Frontier, deadline: float | None, caption: Caption, width: floa
             point.hours,
             point.cost_usd,
             _label(point, index == found.knee) if index in named else "",
-            f"{format_hours(point.hours)} h, {words.usd(point.cost_usd)}: {_plan(point)}",
+            f"by {format_hours(point.hours)} h, {words.usd(point.cost_usd)}: {_plan(point)}",
             point.spot_only,
             index == found.knee,
         )

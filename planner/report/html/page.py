@@ -84,6 +84,7 @@ def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
     return {
         "name": words.sanitise(plan.scenario),
         "headline": facts.headline(plan),
+        "warnings": facts.warnings(plan),
         "tiles": services.tiles(plan) if plan.services else facts.tiles(plan),
         "made": made,
         "infeasible": not solved,

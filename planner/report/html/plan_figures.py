@@ -174,7 +174,7 @@ def timetable_figure(plan: Plan) -> Figure:
     draw = functools.partial(
         lanes, rows, (), legend, Caption("Timetable", lead, f"at the confidence of each job{since}")
     )
-    head = ("job", "machines", "start", "end", "cost", "deadline")
+    head = ("job", "machines", "start", "ends by", "cost", "deadline")
     return Figure("timetable", "Timetable", f"{lead}.", draw, Table(head, tuple(table)))
 
 
@@ -203,11 +203,9 @@ def _stages(job: Assignment) -> Figure:
         rows.append(Lane(name, (Stretch(at, at + hours, role, "", f"{name}: {words.hours(hours)}"),)))
         table.append((name, words.hours(at) if at else "0.0 h", words.hours(hours)))
         at += hours
-    moments = [Moment(job.hours.expected, f"expected end, {words.hours(job.hours.expected)}", "ink")]
+    moments = [Moment(job.hours.expected, f"likely end, {words.hours(job.hours.expected)}", "ink")]
     if job.hours.at_confidence > job.hours.expected * 1.001:
-        moments.append(
-            Moment(job.hours.at_confidence, f"end at the confidence, {words.hours(job.hours.at_confidence)}", "ink")
-        )
+        moments.append(Moment(job.hours.at_confidence, f"ends by, {words.hours(job.hours.at_confidence)}", "ink"))
     guard = job.spot.latest_on_demand_hours if job.spot else None
     guard = job.switch_to_on_demand_at_hours if guard is None and 0 < job.spot_share < 1 else guard
     if guard is not None:
@@ -216,7 +214,7 @@ def _stages(job: Assignment) -> Figure:
         moments.append(Moment(job.deadline_hours, f"deadline, {words.hours(job.deadline_hours)}", "accent"))
     table += [(moment.name, words.hours(moment.hours), "") for moment in moments]
     interval = words.between(job.hours.low, job.hours.high)
-    lead = f"{words.hours(job.hours.expected)} expected; {interval} with 80 % probability"
+    lead = f"{words.likely_and_by(job.hours)}; {interval} with 80 % probability"
     names = {
         ON_SPOT: "on spot",
         BY_THE_HOUR: "on demand",

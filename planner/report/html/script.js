@@ -96,7 +96,7 @@
       if (best.spot[i] > 0.0005) rows.push(["spot share", Math.round(best.spot[i] * 100) + " %"]);
       plan.append(table(found.plans[best.plan].jobs.length > 1 ? job.name : "Plan", rows));
     });
-    if (best.e !== undefined) plan.append(make("p", "Expected finish: " + time(best.e)));
+    if (best.e !== undefined) plan.append(make("p", "Likely finish: " + time(best.e)));
     if (data.setting) { const p = make("p", "This plan: "); p.append(make("code", data.setting.replace("HOURS", String(Number((Math.ceil(best.h * 100) / 100).toFixed(2)))))); plan.append(p); }
     const rows = [...best.bill].sort((a, b) => b[1] - a[1]).filter((one) => Math.abs(one[1]) >= 0.005).map(([item, usd]) => [found.items[item], money(usd), "n"]);
     rows.push(["total", money(best.u), "n"]);

@@ -52,7 +52,8 @@ def service_facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
         return [
             (
                 words.sanitise(one.name),
-                [(label, "; ".join(map(words.sanitise, lines))) for label, lines in sections(one, plan) if lines
+                [(label, "; ".join(map(words.sanitise, lines)))
+                 for label, lines in [("Assumed", list(one.assumed)), *sections(one, plan)] if lines
                  and label not in FIGURE_SECTIONS],
             )
             for one in plan.services

@@ -18,6 +18,7 @@ def render_inference(estimate: InferenceEstimate) -> str:
     """Return the text without a final newline."""
     lines = [
         _summary(estimate),
+        *words.second_lines(estimate.conversion),
         "",
         *words.section("Serve", words.wrap_all(_serve(estimate), line_room(), 2)),
         *words.section("Memory", _memory(estimate)),

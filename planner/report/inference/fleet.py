@@ -10,6 +10,7 @@ from planner.report.format import line_room
 from planner.report.infeasible import limit_name
 from planner.report.inference.plan import HOSTS, MOST_SERVICES, engine_name, service_lines
 from planner.report.notes import render_notes
+from planner.report.plan_sections import old_prices
 from planner.report.serving.strip import strip
 from planner.results.serving.differences import BINDING_WORDS, replicas_text, seconds_text
 from planner.results.serving.together import services_usd, sharing_of
@@ -43,7 +44,7 @@ def several_lines(plan: Plan) -> list[str]:
         f"{proven(1.0 if plan.gap is None else plan.gap)}; {words.usd(usd)} in all"
     )
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
-    return [*words.wrap_lines(text + budget, words.width(), 3), *shared_lines(plan)]
+    return [*words.wrap_lines(text + budget, words.width(), 3), *old_prices(plan), *shared_lines(plan)]
 
 
 def shared_lines(plan: Plan) -> list[str]:
@@ -54,7 +55,14 @@ def shared_lines(plan: Plan) -> list[str]:
 
 
 def _service(service: Service, plan: Plan) -> list[str]:
-    lines = [*words.wrap_lines(headline(service), words.width(), 3), *_cheaper_api(service.fleet), ""]
+    alone = len(plan.services) == 1 and not plan.jobs  # else the lines above say how old the prices are
+    lines = [
+        *words.wrap_lines(headline(service), words.width(), 3),
+        *(old_prices(plan) if alone else []),
+        *_assumed(service),
+        *_cheaper_api(service.fleet),
+        "",
+    ]
     lines += [line for label, texts in sections(service, plan) for line in words.section(label, texts)]
     return [*lines, *render_notes(service.notes, MOST_NOTE_LINES)]
 
@@ -113,6 +121,11 @@ def both_headline(plan: Plan) -> str:
     services = "service" if len(plan.services) == 1 else f"{len(plan.services)} services"
     text = f"{words.usd(whole)}{budget}, of it {words.usd(services_usd(plan))} for the {services}"
     return f"{text}; {starts}" if starts else text
+
+
+def _assumed(service: Service) -> list[str]:
+    """Return what the scenario does not say and the plan rests on most."""
+    return [line for text in service.assumed for line in words.second_lines(text)]
 
 
 def _cheaper_api(fleet: Fleet) -> list[str]:

@@ -61,7 +61,7 @@ def explanation_scene(found: Explanation) -> Scene | None:
         Ranged(
             words.sanitise(one.name if one.allowed else f"{one.name} (excluded)"),
             one.cost_usd or 0.0,
-            ", ".join([words.usd(one.cost_usd or 0.0), *([words.hours(one.hours)] if one.hours is not None else [])]),
+            ", ".join([words.usd(one.cost_usd or 0.0), *([words.likely(one.hours)] if one.hours is not None else [])]),
             is_chosen=one.chosen,
         )
         for one in options
@@ -111,7 +111,7 @@ def tracking_scene(found: Tracking) -> Scene:
     ends = (("planned", found.planned.hours), ("projected", found.projected.hours))
     rows = [
         Ranged(
-            name, hours.expected, f"{words.hours(hours.expected)}, {words.usd(cost.expected)}", hours.low, hours.high,
+            name, hours.expected, f"{words.likely(hours.expected)}, {words.usd(cost.expected)}", hours.low, hours.high,
             name == "projected",
         )
         for (name, hours), cost in zip(ends, (found.planned.cost_usd, found.projected.cost_usd), strict=True)

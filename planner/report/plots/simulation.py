@@ -60,7 +60,7 @@ def draw_simulation(found: Simulation, path: str | Path, caption: Sequence[str])
             lines = [(found.predicted.cost_usd, "plan", TEXT_COLOR, "-")]
             _spread(axes["cost"], found.cost_histogram, "cost", lines)
             axes["cost"].xaxis.set_major_formatter(tick_usd)
-            lines = [(found.predicted.hours, "plan", TEXT_COLOR, "-")]
+            lines = [(found.predicted.hours, "plan, likely", TEXT_COLOR, "-")]
             deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
             lines += [(limit, "deadline", ACCENT_COLOR, "--") for limit in deadlines if len(deadlines) == 1]
             _spread(axes["hours"], found.hours_histogram, "finish, hours", lines)

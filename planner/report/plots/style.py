@@ -137,7 +137,7 @@ def tick_usd(value: float, _: Any = None) -> str:
 def finish_label(confidence: float | None) -> str:
     """Return the label of an axis of hours that hold with a probability."""
     sure = f" ({words.probability_text(confidence)})" if confidence is not None else ""
-    return f"finish within{sure}, hours"
+    return f"ends by{sure}, hours"
 
 
 def _page(svg: str, caption: Sequence[str]) -> bytes:

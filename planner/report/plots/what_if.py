@@ -80,7 +80,7 @@ def _bills(answer: WhatIf, path: str | Path, caption: Sequence[str]) -> None:
             if plan.services and monthly:
                 text = f"{words.usd(end)} a month"
             elif plan.cost_usd and plan.hours:
-                text = f"{words.usd(plan.cost_usd.expected)}, {words.hours(plan.hours.expected)}"
+                text = f"{words.usd(plan.cost_usd.expected)}, {words.likely(plan.hours.expected)}"
             axes.text(end, place, f" {text}", va="center", color=TEXT_COLOR)
         axes.set_yticks([1, 0], [name for name, _ in plans])
         axes.set_xlim(0, max(*left, 0.01) * 1.4)
@@ -127,7 +127,7 @@ def _curve(answer: Sweep, path: str | Path, caption: Sequence[str]) -> None:
             if ticks:
                 axes.set_xticks(places, ticks if axes is below else [""] * len(ticks), rotation=30, ha="right")
         above.set_ylabel(MONTH_LABEL if monthly else COST_LABEL)
-        below.set_ylabel("most replicas" if monthly else "expected hours")
+        below.set_ylabel("most replicas" if monthly else "likely hours")
         unit = f", {answer.axes[0].unit}" if answer.axes[0].unit else ""
         below.set_xlabel(f"{axis_name(answer.axes[0].path)}{'' if ticks else unit}; circle: other machines, x: no plan")
 
@@ -213,4 +213,4 @@ def _tornado(answer: Tornado, path: str | Path, caption: Sequence[str]) -> None:
         axes.xaxis.set_major_formatter(tick if by_time else tick_usd)
         axes.set_yticks(range(len(lines)), [textwrap.fill(name, 24) for name, _ in lines])
         fails = "; x: no plan" if any(bar.can_fail for _, bar in lines) else ""
-        axes.set_xlabel(f"{'expected hours' if by_time else COST_LABEL}{fails}")
+        axes.set_xlabel(f"{'likely hours' if by_time else COST_LABEL}{fails}")

@@ -88,5 +88,5 @@ def _plan(when: str, plan: PlanSummary) -> list[str]:
         return [f"{when:<7} {plan.status}"]
     interval = words.between(plan.hours_low or 0.0, plan.hours_high or 0.0)
     where = words.sanitise(f"{words.gpus(plan.gpus, plan.gpu)} at {plan.provider}")
-    text = f"{when:<7} {where}, {words.hours(plan.hours)} ({interval}), {words.usd(plan.cost_usd)}"
+    text = f"{when:<7} {where}, {words.likely(plan.hours)} ({interval}), {words.usd(plan.cost_usd)}"
     return words.wrap_lines(text, line_room(), 2)

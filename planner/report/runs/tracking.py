@@ -33,7 +33,7 @@ def render_tracking(found: Tracking) -> str:
 def _summary(found: Tracking) -> str:
     end, chance = found.projected, found.projected.deadline_probability
     text = (
-        f"{found.job}: {100 * found.observed.share_done:.0f} % done, ends after {words.hours(end.hours.expected)} "
+        f"{found.job}: {100 * found.observed.share_done:.0f} % done, ends after {words.likely(end.hours.expected)} "
         f"for {words.usd(end.cost_usd.expected)}"
     )
     if chance is None or found.planned.deadline_hours is None:
@@ -87,8 +87,8 @@ def _memory(found: Tracking) -> list[str]:
 def _end(found: Tracking) -> list[str]:
     end, plan = found.projected, found.planned
     lines = [
-        f"{words.hours(end.hours.expected)} ({words.between(end.hours.low, end.hours.high)}), "
-        f"{words.hours(end.left_hours)} left; {words.hours(plan.hours.expected)} planned",
+        f"{words.likely(end.hours.expected)} ({words.between(end.hours.low, end.hours.high)}), "
+        f"{words.hours(end.left_hours)} left; {words.likely(plan.hours.expected)} planned",
         f"{words.usd(end.cost_usd.expected)} ({words.usd_between(end.cost_usd.low, end.cost_usd.high)}); "
         f"{words.usd(plan.cost_usd.expected)} planned",
     ]
@@ -109,4 +109,4 @@ def _causes(found: Tracking) -> list[str]:
 def _choice(one: Choice) -> str:
     chance = "" if one.deadline_probability is None else f", {words.chance_text(one.deadline_probability)} on time"
     where = words.sanitise(f"{one.machines} at {one.provider}")
-    return f"{one.what}: {where}, {words.usd(one.cost_usd)}, {words.hours(one.hours.expected)} left{chance}"
+    return f"{one.what}: {where}, {words.usd(one.cost_usd)}, {words.likely(one.hours.expected)} left{chance}"

@@ -8,6 +8,7 @@ from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.bill import item_name, rounding
 from planner.report.infeasible import render_infeasible
+from planner.report.plan_sections import cut_lines
 from planner.report.serving.comparison import render_service_what_if, service_lines, shares
 from planner.report.what_if.differences import (
     describe_reasons,
@@ -46,7 +47,8 @@ def render_what_if(answer: WhatIf) -> str:
         lines = [_summary(answer, *describe_changes(answer)), "", *_table_lines(answer)]
         reasons = words.wrap_all(describe_reasons(answer), words.width() - ROW_LABEL, 3)
         lines += words.hang(f"{'why':<{ROW_LABEL}}", reasons)
-    return "\n".join(line.rstrip() for line in lines)
+    cut = answer.after.cut or answer.before.cut
+    return "\n".join(line.rstrip() for line in [*lines[:1], *cut_lines(cut), *lines[1:]])
 
 
 def _both(answer: WhatIf) -> list[str]:
@@ -74,7 +76,7 @@ def _both_summary(answer: WhatIf, jobs: WhatIf) -> list[str]:
     cost, hours = shown_differences(answer)
     unmoved = abs(services_usd(after) - services_usd(before)) < 0.005  # a cent of rounding is then the jobs'
     of_jobs = cost if unmoved else shown_differences(jobs)[0]
-    time = "" if abs(hours) < 0.05 else f", {words.hours(abs(hours))} {'later' if hours > 0 else 'earlier'}"
+    time = "" if abs(hours) < 0.05 else f", {words.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}"
     parts = [
         f"{name} {'the same' if abs(usd) < 0.005 else format_difference(usd)}"
         for name, usd in (("jobs", of_jobs), ("service", round(cost - of_jobs, 2)))
@@ -93,7 +95,7 @@ def _figures(plan: Plan) -> str:
     if len(plan.jobs) == 1:
         (job,) = plan.jobs
         what = parts.format_place(job, with_region=False)
-    time = words.hours(plan.hours.expected) if plan.hours else ""
+    time = words.likely_and_by(plan.hours) if plan.hours else ""
     cost = words.usd(plan.cost_usd.expected) if plan.cost_usd else ""
     return ", ".join((what, time, cost, parts.format_optimality(plan)))
 
@@ -102,7 +104,9 @@ def describe_changes(answer: WhatIf) -> list[str]:
     """Return the differences of cost and hours with the most important other ones: in full, and only the first."""
     cost, hours = shown_differences(answer)
     money = "the same cost" if abs(cost) < 0.005 else f"{words.usd(abs(cost))} {'more' if cost > 0 else 'less'}"
-    time = "the same hours" if abs(hours) < 0.05 else f"{words.hours(abs(hours))} {'later' if hours > 0 else 'earlier'}"
+    time = (
+        f"{words.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}" if abs(hours) >= 0.05 else "the same hours"
+    )
     changed = [job for job in answer.jobs if job.changes]
     if not changed:
         what = "the same machines"
@@ -184,15 +188,17 @@ def _block(old: Assignment | None, new: Assignment, delta: JobDelta | None) -> l
 def _cost_and_hours(
     cost: float | None, new_cost: float | None, hours: Hours | None, new_hours: Hours | None
 ) -> list[str]:
-    """Return two rows: dollars and hours before and after, each with the difference."""
+    """Return three rows: dollars, likely hours and those at the confidence, before and after, with the differences."""
     dollars = ["no plan" if usd is None else words.usd(usd) for usd in (cost, new_cost)]
     times = [_hours_text(one) if one else "" for one in (hours, new_hours)]
     if cost is not None and new_cost is not None:
         dollars[1] += f"  ({format_difference(shown_difference(cost, new_cost))})"
+    late = [words.hours(one.at_confidence) if one else "" for one in (hours, new_hours)]
     if hours and new_hours:
-        change = format_hours_difference(shown_hours_difference(hours.expected, new_hours.expected))
-        times[1] += f"  ({change})"
-    return _row("cost", *dollars) + _row("hours", *times)
+        times[1] += f"  ({format_hours_difference(shown_hours_difference(hours.expected, new_hours.expected))})"
+        change = shown_hours_difference(hours.at_confidence, new_hours.at_confidence)
+        late[1] += f"  ({format_hours_difference(change)})"
+    return _row("cost", *dollars) + _row("likely", *times) + _row("by", *late)
 
 
 def _bill(delta: JobDelta, before: Assignment, after: Assignment) -> list[str]:

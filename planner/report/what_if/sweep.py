@@ -115,7 +115,7 @@ def _curve(answer: Sweep) -> list[str]:
     width = min(24, max(len(head), *(len(value) for value in values)))
     monthly = serves(answer)
     column = 8 if monthly else 7
-    cost, time = ("a month", "replicas") if monthly else ("cost", "hours")
+    cost, time = ("a month", "replicas") if monthly else ("cost", "likely")
     lines = [f"{words.shorten(head, width):>{width}}  {cost:>10}  {time:>{column}}  machines"]
     room = words.width() - width - 16 - column
     last = ""
@@ -158,7 +158,7 @@ def _grids(answer: Sweep) -> list[str]:
     if serves(answer):
         lines = [*_grid(answer, "dollars a month", cost), "", *_grid(answer, "replicas", replicas_text), ""]
     else:
-        lines = [*_grid(answer, "cost", cost), "", *_grid(answer, "hours", took), ""]
+        lines = [*_grid(answer, "cost", cost), "", *_grid(answer, "likely hours", took), ""]
     if _is_start_dominant(answer):
         lines += [*_grid(answer, "minutes before the first step", begins), ""]
     for what, letter in list(letters.items())[:20]:

@@ -34,7 +34,7 @@ def render_tornado(answer: Tornado) -> str:
     if plan.services:
         figures += f" for {plan.hours.expected / DAY_HOURS:,.4g} days"
     if answer.better == "sooner":
-        figures = f"{words.hours(plan.hours.expected)}, {figures}"
+        figures = f"{words.likely(plan.hours.expected)}, {figures}"
     most = f"{figures}; nothing has an effect"
     if visible:
         most = f"{figures}; largest effect: {words.sanitise(visible[0][0])}"
@@ -42,7 +42,11 @@ def render_tornado(answer: Tornado) -> str:
     lines = [words.first_fitting(answer.scenario, *([f"{most}, moved by {share}"] if visible else []), most), ""]
     if visible:
         lines += _bars(answer, visible, share)
-        unit = "hours and dollars minus the plan's" if answer.better == "sooner" else "dollars minus the plan's cost"
+        unit = (
+            "likely hours and dollars minus the plan's"
+            if answer.better == "sooner"
+            else "dollars minus the plan's cost"
+        )
         lines += ["", f"  - moved down, + moved up; {unit}"]
     rest = [f"{words.sanitise(name)}{_base(bar)}" for name, bar in answer.lines if not is_visible(answer, bar)]
     if rest:

@@ -36,7 +36,7 @@ def _values(answer: ManyVariants, one: Variant) -> str:
 
 
 def _lines(answer: ManyVariants, one: Variant) -> list[str]:
-    hours = "" if one.hours is None else f", {words.hours(one.hours)}"
+    hours = "" if one.hours is None else f", {words.likely(one.hours)}"
     figures = f"{words.usd(one.cost_usd or 0.0)}{hours}: {_values(answer, one)}"
     return [figures, *words.wrap_lines(describe_hardware(one), words.line_room(), 2)]
 

@@ -95,8 +95,8 @@ def frontier_sketch(points: Sequence[Breakpoint], runs: Sequence[Run], confidenc
     if not points:
         return ""
     sure = f" ({confidence * 100:.0f} %)" if confidence is not None else ""
-    ends = f"{points[0].hours:.3g} h for ${points[0].usd:,.2f} to {points[-1].hours:.3g} h for ${points[-1].usd:,.2f}"
-    caption = Caption("Cost against time", ends, f"finish within{sure}, hours")
+    ends = f"${points[0].usd:,.2f} by {points[0].hours:.3g} h to ${points[-1].usd:,.2f} by {points[-1].hours:.3g} h"
+    caption = Caption("Cost against time", ends, f"ends by{sure}, hours")
     return _svg(curve(points, runs, None, caption, SKETCH_WIDTH))
 
 

@@ -122,6 +122,8 @@ class Service(Part, defer_build=True):
     fleet: Fleet
     looser: Relaxation | None = None
     """What a quarter more of the latency that holds the fleet saves, found by solving; None where it saves nothing."""
+    assumed: tuple[str, ...] = ()
+    """What the scenario does not say and the plan rests on most: limits on latency by default, weights to convert."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -26,6 +26,19 @@ def token_sigma(job: Job) -> float:
     return job.token_sigma if isinstance(job, DefiniteJob) else 0.0
 
 
+def with_token_sigmas(scenario: Scenario, before: Scenario) -> Scenario:
+    """Return a changed scenario in which the tokens of jobs are as uncertain as before: no key of a file says that."""
+    sigmas = {job.name: token_sigma(job) for job in before.jobs if token_sigma(job)}
+    if not sigmas:
+        return scenario
+    jobs = []
+    for job in scenario.jobs:
+        fields = {name: getattr(job, name) for name in Job.model_fields if name in job.model_fields_set}
+        sigma = sigmas.get(job.name)
+        jobs.append(job if sigma is None else DefiniteJob.model_construct(**fields, token_sigma=sigma))
+    return scenario.model_copy(update={"jobs": tuple(jobs)})
+
+
 def open_job(scenario: Scenario | ScenarioFile) -> OpenJob | None:
     """Return the first job of a scenario that leaves something open; None where none does."""
     return next(iter(open_jobs(scenario)), None)

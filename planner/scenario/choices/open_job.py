@@ -9,7 +9,7 @@ from planner.documents.quantities import (
     Count,
     OneOrMany,
     Positive,
-    PositiveInteger,
+    SequenceCount,
     StrictModel,
     Text,
     format_value,
@@ -52,8 +52,8 @@ class Family(StrictModel, defer_build=True):
 class BatchRange(StrictModel, defer_build=True):
     """Sequences per optimizer step, doubled from the first to at most the last."""
 
-    least: Annotated[PositiveInteger, Field(alias="from")]
-    most: Annotated[PositiveInteger, Field(alias="to")]
+    least: Annotated[SequenceCount, Field(alias="from")]
+    most: Annotated[SequenceCount, Field(alias="to")]
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ class OpenJob(Job, defer_build=True):
             Discriminator(_architectures),
         ]
         global_batch: Annotated[
-            Annotated[PositiveInteger, Tag("a number")] | Annotated[BatchRange, Tag("a range")],
+            Annotated[SequenceCount, Tag("a number")] | Annotated[BatchRange, Tag("a range")],
             Discriminator(_batch_form),
         ] = 64
 

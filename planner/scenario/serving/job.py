@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from planner.documents.quantities import Hours
 from planner.scenario.inference import InferenceJob, kind_of_job
-from planner.scenario.serving.load import Headroom, Latency, Load, ReplicaBounds
+from planner.scenario.serving.load import Headroom, Latency, Load, ReplicaBounds, without_default
 from planner.units import DAY_HOURS
 
 DEFAULT_HOURS = 30 * DAY_HOURS
@@ -17,7 +17,7 @@ class ServeJob(InferenceJob):
 
     kind: Annotated[Literal["serve"], BeforeValidator(kind_of_job)]  # type: ignore[assignment]
     load: Load
-    latency: Latency = Latency()
+    latency: Latency = Field(default=Latency(), json_schema_extra=without_default)
     for_hours: Hours = Field(default=DEFAULT_HOURS, alias="for", description="How long the service runs.")
     replicas: ReplicaBounds = ReplicaBounds()
     headroom: Headroom = Field(default=0.0, description="Share of the load that there is room for on top of it.")
@@ -39,4 +39,7 @@ class ServeJob(InferenceJob):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
+        filled = self.latency.filled(self.load)
+        if filled is not self.latency:
+            object.__setattr__(self, "latency", filled)
         return self

@@ -10,13 +10,14 @@ from planner.documents.quantities import (
     NotNegative,
     Positive,
     Rows,
+    SequenceLength,
     StrictModel,
     format_value,
     validation_error,
 )
 from planner.library.inference.load_profiles import read_load_profiles
 from planner.scenario.inference import MAX_CLASSES, InferenceWork, LengthClass
-from planner.scenario.observed_run import SomeTokens, Tokens
+from planner.scenario.observed_run import Tokens
 from planner.units import DAY_HOURS, HOUR
 
 DAY, WEEK = int(DAY_HOURS), 7 * int(DAY_HOURS)
@@ -108,8 +109,8 @@ class Load(StrictModel, defer_build=True):
         description="flat, office, 24 numbers (each day), 168 numbers (a week from Monday 0:00 on), or a CSV file with "
         "the columns hour and per_second. Numbers are relative to the peak where one is given.",
     )
-    input_tokens: SomeTokens | None = None  # per request, the shared prefix among them
-    output_tokens: SomeTokens | None = None
+    input_tokens: SequenceLength | None = None  # per request, the shared prefix among them
+    output_tokens: SequenceLength | None = None
     prefix_tokens: Tokens = Field(default=0, description="Tokens at the beginning that all prompts share.")
     lengths: Annotated[Rows[LengthClass], Field(max_length=MAX_CLASSES)] = ()
 
@@ -155,14 +156,72 @@ class Load(StrictModel, defer_build=True):
         return InferenceWork(requests=count, prefix_tokens=self.prefix_tokens, **given)
 
 
+LEFT_OUT = -1.0
+"""Seconds of a limit that is not given; a service puts its default there."""
+FIRST_TOKEN_SECONDS, FIRST_TOKEN_SECONDS_PER_TOKEN, TOKEN_SECONDS = 2.0, 0.5e-3, 0.2
+"""Default limits: MLPerf Inference asks servers for 2 s and 0.2 s per token of Llama 2 70B (5.1, short prompts), and
+for 6 s of Llama 3.1 405B, whose prompts have 9,400 tokens: 0.43 s more for each 1,000 (mlcommons.org, 2025-04)."""
+
+
+def _no_limit(value: Any) -> Any:
+    """Return None for a limit that is said to be none."""
+    return None if isinstance(value, str) and value.strip().casefold() in ("none", "no limit") else value
+
+
+def without_default(schema: dict[str, Any]) -> None:
+    """Take the default out of the JSON Schema of a field, where it stands for what depends on other fields."""
+    schema.pop("default", None)
+
+
+Limit = Annotated[Seconds | None, BeforeValidator(_no_limit)]
+
+
 class Latency(StrictModel):
     """How fast answers must come; None is no limit, and what a replica can hold without saturation is."""
 
-    ttft_seconds: Seconds | None = Field(default=None, alias="ttft", description="Time to the first token.")
-    tpot_seconds: Seconds | None = Field(default=None, alias="tpot", description="Time per token after the first.")
+    ttft_seconds: Limit = Field(
+        default=LEFT_OUT,
+        alias="ttft",
+        description="Time to the first token; left out, 2 s and 0.5 s per 1,000 prompt tokens; none: no limit.",
+        json_schema_extra=without_default,
+    )
+    tpot_seconds: Limit = Field(
+        default=LEFT_OUT,
+        alias="tpot",
+        description="Time per token after the first; left out, 200ms; none: no limit.",
+        json_schema_extra=without_default,
+    )
     share: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.95, description="Share of the requests that each limit holds for."
     )
+
+    @property
+    def by_default(self) -> tuple[str, ...]:
+        """The limits that nobody gave, by their keys."""
+        return tuple(key for key in ("ttft", "tpot") if f"{key}_seconds" not in self.model_fields_set)
+
+    def filled(self, load: Load) -> Self:
+        """Return the limits with a default for each that is not given.
+
+        That of the first token grows with the prompts: the length that the share of the requests stays below, less the
+        prefix that they share. Example: 1,000 tokens 2.5 s, 127,000 tokens 65.5 s.
+        """
+        if LEFT_OUT not in (self.ttft_seconds, self.tpot_seconds):
+            return self
+        work, seen, longest = load.as_work, 0, 0
+        for one in sorted(work.classes, key=lambda each: each.input_tokens):
+            longest = one.input_tokens
+            seen += one.count
+            if seen >= self.share * work.total_requests:
+                break
+        first = FIRST_TOKEN_SECONDS + FIRST_TOKEN_SECONDS_PER_TOKEN * (longest - work.prefix_tokens)
+        usual = {"ttft_seconds": min(first, MAX_LATENCY_SECONDS), "tpot_seconds": TOKEN_SECONDS}
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        values |= {name: usual[name] for name in usual if values[name] == LEFT_OUT}
+        made = self.model_copy(update=values)
+        made.__pydantic_fields_set__.clear()
+        made.__pydantic_fields_set__.update(self.model_fields_set)
+        return made
 
 
 class ReplicaBounds(StrictModel):

@@ -43,7 +43,8 @@ class _Zone(NamedTuple):
 
 def limits_read(limits: Limits) -> tuple[object, ...]:
     """Return what offers by zone and in groups depend on of the limits."""
-    return limits.regions, limits.spot_zones, limits.spot_share.max <= 0, limits.max_price_age_hours
+    age = limits.max_price_age_hours, limits.caps_price_age, limits.today
+    return limits.regions, limits.spot_zones, limits.spot_share.max <= 0, age
 
 
 def zone_groups(offers: Iterable[Offer], limits: Limits) -> list[Offer]:

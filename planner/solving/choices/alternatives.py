@@ -11,6 +11,7 @@ from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import screen
 from planner.candidates.spot.scope import SearchScope
 from planner.configurations.grid import shape_of
+from planner.configurations.lengths import sequence_of
 from planner.estimates import loss_laws
 from planner.scenario.choices.definite import architectures_of, decide, decide_scenario
 from planner.scenario.choices.open_job import OwnLaw
@@ -96,7 +97,7 @@ class Alternative:
     @property
     def sequence(self) -> int:
         """Tokens of a sequence."""
-        return self.job.sequence_length or min(2048, self.architecture.max_sequence)
+        return sequence_of(self.job, self.architecture)
 
     def run_tokens(self, tokens: int) -> tuple[int, float]:
         """Return the tokens of the run that are worth `tokens` at the reference batch, and their uncertainty."""

@@ -126,6 +126,14 @@ def _batch_choice(one: Alternative, reference: int) -> BatchChoice | None:
     )
 
 
+def decide_alone(alternatives: Sequence[Alternative], options: SolveOptions) -> Decision:
+    """Return the alternative of the only job of a scenario that is the best, or the one to look at without a plan."""
+    one = alternatives[0]
+    if one.job.wants_least_loss:
+        return decide_least_loss(alternatives, one.scenario.limits.budget_usd)
+    return decide_least_objective(alternatives, options)
+
+
 def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | None) -> Decision:
     """Return the model with the most tokens that budget and deadline pay for, of the least loss."""
     budget = math.inf if budget_usd is None else budget_usd
@@ -198,7 +206,7 @@ def decide_least_objective(alternatives: Sequence[Alternative], options: SolveOp
     wanted = alternatives[0].job.work.loss
     found: list[tuple[float, Alternative, int | None]] = []
     for one in alternatives:
-        tokens = tokens_for_loss(one, wanted) if wanted is not None else _given_tokens(one)
+        tokens = tokens_for_loss(one, wanted) if wanted is not None else given_tokens(one)
         if tokens is None and wanted is not None:
             continue
         found.append((one.objective(tokens, options), one, tokens))
@@ -222,7 +230,7 @@ def decide_least_objective(alternatives: Sequence[Alternative], options: SolveOp
     return Decision(best, tokens, len(alternatives), tuple(options_named.values())[:MOST_NAMED])
 
 
-def _given_tokens(one: Alternative) -> int | None:
+def given_tokens(one: Alternative) -> int | None:
     """Return the tokens that the work gives, which a range of batches counts at its smallest one."""
     tokens = one.job.work.tokens if one.job.opens_batch else None
     if not isinstance(tokens, int):

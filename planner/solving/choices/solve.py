@@ -11,7 +11,7 @@ from planner.library.reading import read_library
 from planner.scenario.choices.definite import architectures_of, decide_scenario, open_jobs
 from planner.scenario.scenario import SolveOptions, scenario_data
 from planner.solving.choices.alternatives import list_alternatives
-from planner.solving.choices.decision import Decision, decide_least_loss, decide_least_objective
+from planner.solving.choices.decision import decide_alone
 from planner.solving.choices.search import known_range
 from planner.solving.choices.together import decide_together, least_sum_of, together
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from planner.scenario.choices.open_job import OpenJob
     from planner.scenario.scenario import Scenario
     from planner.solving.choices.alternatives import Alternative
+    from planner.solving.choices.decision import Decision
     from planner.solving.prepare import PreparedScenario
 
     Finish = Callable[[PreparedScenario, SolveOptions | None, float | None], Plan]
@@ -44,7 +45,7 @@ def solve_open(
     """Return the plan of the best model, tokens and batch of an open job, audited.
 
     Every model is compared at every batch; a comparison solves all its candidates. Where nothing is feasible, the
-    plan explains why the alternative that needs least is not.
+    plan explains which smallest changes give any alternative a plan.
 
     Raises
     ------
@@ -56,12 +57,15 @@ def solve_open(
     if len(scenario.jobs) > 1:
         return _solve_several(scenario, options, library, started, finish)
     alternatives = open_alternatives(scenario, job, library)
-    decision = (
-        decide_least_loss(alternatives, scenario.limits.budget_usd)
-        if job.wants_least_loss
-        else decide_least_objective(alternatives, options)
-    )
+    decision = decide_alone(alternatives, options)
     plan = finish(decision.alternative.prepared(decision.tokens), options, started)
+    if plan.infeasible is not None and len(alternatives) > 1:
+        from planner.solving.choices.infeasible import smallest_changes  # loads many modules that a plan does not need
+
+        relax = tuple(smallest_changes(alternatives, options))
+        plan = plan.model_copy(
+            update={"infeasible": plan.infeasible.model_copy(update={"relax": relax})} if relax else {}
+        )
     return _with_choices(plan, scenario, {job.name: decision}, library, options)
 
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.configurations.recipe import weights_to_make
 from planner.configurations.replicas.capacity import latency_at_use
 from planner.configurations.replicas.evidence import ROUGH_BATCHES, prior_parts
 from planner.decode.notes import age_in_days
 from planner.formulation.fleet.problem import cycle_of, uses
+from planner.library.names import hosted_name
 from planner.results.inference import ApiPrice
+from planner.results.serving.differences import seconds_text
 from planner.results.serving.fleet import Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
 from planner.solving.fleet.served import served_on_average
 from planner.units import HOUR, MEGA, MONTH_HOURS
@@ -52,6 +55,7 @@ def build_service(
     return Service(
         name=job.name,
         architecture=job.architecture,
+        assumed=(*_default_limits(job), *_conversions(served, used, library)),
         for_hours=job.for_hours,
         input_tokens=work.total_input_tokens / work.total_requests,
         output_tokens=work.total_output_tokens / work.total_requests,
@@ -153,6 +157,26 @@ def requests_per_cycle(served: ServedKinds, problem: FleetProblem, fleets: Float
     return float(np.sum(np.asarray(served.job.load.hourly) * pace)) * HOUR
 
 
+def _default_limits(job: ServeJob) -> tuple[str, ...]:
+    """Return the limits on latency that nobody gave, and the keys that change them."""
+    latency, keys = job.latency, job.latency.by_default
+    words = {"ttft": "first token within", "tpot": "each further token within"}
+    told = [f"{words[key]} {seconds_text(getattr(latency, f'{key}_seconds'))}" for key in keys]
+    where = " and ".join(f"jobs.{job.name}.latency.{key}" for key in keys)
+    return (f"by default: {', '.join(told)}; {where} change{'s' * (len(keys) == 1)} that",) if keys else ()
+
+
+def _conversions(served: ServedKinds, used: Sequence[int], library: Library) -> tuple[str, ...]:
+    """Return what of the weights of the fleet a user must make, each once."""
+    architecture, found = library.architecture(served.job.architecture), list[str]()
+    for place in used:
+        recipe = served.recipe(served.kinds[place])
+        gpu = library.gpu(served.speeds.which[served.kinds[place].which].gpu)
+        made = weights_to_make(served.job, recipe, architecture, gpu)
+        found += [made] if made is not None else []
+    return tuple(dict.fromkeys(found))
+
+
 def _floor(problem: FleetProblem, fleets: Floats) -> float:
     """Return the dollars of the cheapest hour of the fleet: what stands however few requests come."""
     return float(np.min(fleets @ problem.usd))
@@ -201,7 +225,7 @@ def _api(job: ServeJob, market: Market, usd: float, requests: float, standing: f
     work, found = job.work, []
     for label, offer in zip(market.labels, market.offers, strict=True):
         one = offer.managed
-        if one is None or not one.answers or job.architecture not in one.architectures:
+        if one is None or not one.answers or hosted_name(job.architecture) not in one.architectures:
             continue
         each_in, each_out = one.usd_per_million_input_tokens or 0.0, one.usd_per_million_output_tokens or 0.0
         each = (each_in * work.total_input_tokens + each_out * work.total_output_tokens) / MEGA / work.total_requests

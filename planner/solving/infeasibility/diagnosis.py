@@ -90,7 +90,7 @@ def _as_solved(prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, l
     kept: list[Settled] = []
     for plan, changes in found:
         settled = _settled(prepared, plan, changes)
-        if settled is not None and not any(_asks_no_less(settled[1], before) for _, before in kept):
+        if settled is not None and not any(asks_no_less(settled[1], before) for _, before in kept):
             kept.append(settled)
             if isinstance(settled[0], TimetablePlan) and len(prepared.scenario.jobs) > MOST_JOBS:
                 break
@@ -118,16 +118,16 @@ def verified_relaxations(
 ) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
     """Return plan and changes of each smallest relaxation that `solve` confirms, at most `most`."""
     found: list[tuple[ResolvedPlan, list[LimitChange]]] = []
-    for elastic, solution in _elastic_solutions(relaxed):
+    for elastic, solution in elastic_solutions(relaxed):
         verified = verify_relaxation(prepared, build_changes(solution, elastic, prepared), solve)
-        if verified is not None and not any(_asks_no_less(verified[1], changes) for _, changes in found):
+        if verified is not None and not any(asks_no_less(verified[1], changes) for _, changes in found):
             found.append(verified)
         if len(found) == most:
             break
     return found or _reduce_concurrency(prepared, solve)
 
 
-def _asks_no_less(later: Sequence[LimitChange], earlier: Sequence[LimitChange]) -> bool:
+def asks_no_less(later: Sequence[LimitChange], earlier: Sequence[LimitChange]) -> bool:
     """Return whether a relaxation changes every limit that an earlier one changes, and none of them by less."""
     found = {one.limit: one for one in later}
     return all(one.limit in found and _moves_as_far(found[one.limit], one) for one in earlier)
@@ -186,7 +186,7 @@ def _reduce_concurrency(prepared: PreparedScenario, solve: TrySolve) -> list[tup
     return []
 
 
-def _elastic_solutions(relaxed: RelaxedCandidates) -> Iterator[tuple[ElasticProgram, ElasticSolution]]:
+def elastic_solutions(relaxed: RelaxedCandidates) -> Iterator[tuple[ElasticProgram, ElasticSolution]]:
     """Yield plans of the elastic program by the sets of limits that they relax, fewest limits and least change first.
 
     Sets are tried by size, so the first plan relaxes as few limits as possible. A limit that suffices alone is left

@@ -35,13 +35,15 @@ from planner.solving.resolve import describe_candidate, describe_jobs
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from planner.arrays import Floats, Integers
+    from planner.arrays import Flags, Floats, Integers
 
 MAX_BROKEN_FILTERS = 2
 """Filters that a candidate may break; more are allowed only if there is no plan otherwise."""
 ELASTIC_TIME_LIMIT_SECONDS = 10.0
 CHANGE_TOLERANCE = 1e-6
 """Relative excess over a limit from which on it counts as exceeded: the tolerance of the solvers."""
+NEEDED_TOLERANCE = 1e-4
+"""Relative excess over a limit from which on it is certain that no solver takes it for kept."""
 LIMIT_TOLERANCE = 1e-7
 """Relative tolerance by which the second pass may miss the optimum of the first."""
 
@@ -123,6 +125,8 @@ class ElasticProgram:
         one_value
             Return the cheapest plan that breaks at most one filter (one value of one list), whatever it changes.
         """
+        if not self.may_have_plan(paths):
+            return None
         program = self._program(paths, max_change or {})
         for activity, cap in caps:
             scale = max(1.0, abs(cap))
@@ -140,6 +144,43 @@ class ElasticProgram:
             tolerance = LIMIT_TOLERANCE * max(1.0, abs(result.objective))
             program = program.with_rows(single_row("kept", goal, upper=result.objective + tolerance))
         return None if values is None else self._solution(values)
+
+    def may_have_plan(self, paths: Collection[str]) -> bool:
+        """Return whether each job has a candidate that needs no other limit relaxed: without one no plan exists.
+
+        Thousands of sets of limits are tried, most of which fail here, without a program.
+        """
+        names, needs = self._needs
+        holds = np.asarray([name not in paths for name in names], dtype=bool)
+        possible = ~np.any(needs[:, holds], axis=1)
+        jobs = self.relaxed.table.job[possible]
+        return len(np.unique(jobs)) == len(self.relaxed.table.jobs)
+
+    @cached_property
+    def _needs(self) -> tuple[tuple[str, ...], Flags]:
+        """Return the paths of all limits, and which of them (candidates, paths) a plan with a candidate must relax.
+
+        A soft constraint is one of them if it is exceeded even where every other job takes least of it.
+        """
+        filters = self.relaxed.filters
+        names = tuple(dict.fromkeys([*(one.path for one in filters), *(one.path for one in self.soft)]))
+        job = self.relaxed.table.job
+        needs = np.zeros((len(job), len(names)), dtype=bool)
+        for number, one in enumerate(filters):
+            needs[:, names.index(one.path)] |= self.relaxed.breaks[:, number]
+        for soft in self.soft:
+            for activity, bound in soft.rows:
+                own = np.minimum(*self.columns.at_bounds(activity))
+                least = np.full(len(self.relaxed.table.jobs), np.inf)
+                np.minimum.at(least, job, own)
+                excess = own + (least.sum() - least[job]) - bound
+                needs[:, names.index(soft.path)] |= excess > NEEDED_TOLERANCE * soft.scale
+        return names, needs
+
+    @cached_property
+    def _largest_changes(self) -> tuple[float, ...]:
+        """Return the relative excess over each soft constraint that no plan goes beyond."""
+        return tuple(one.largest_change(self.columns) for one in self.soft)
 
     @property
     def _base(self) -> int:
@@ -177,8 +218,8 @@ class ElasticProgram:
         lower, upper, integer = self.columns.bounds()
         open_filters = [float(one.path in paths) for one in self.relaxed.filters]
         slack = [
-            min(one.largest_change(self.columns), max_change.get(one.path, INFINITY)) * (one.path in paths)
-            for one in self.soft
+            min(largest, max_change.get(one.path, INFINITY)) * (one.path in paths)
+            for one, largest in zip(self.soft, self._largest_changes, strict=True)
         ]
         extra = len(open_filters) + len(slack)
         return Program(

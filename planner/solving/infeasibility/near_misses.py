@@ -24,6 +24,7 @@ from planner.solving.resolve import describe_candidate, try_solve
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from planner.candidates.job_candidates import JobCandidates
     from planner.configurations.configuration_table import MemoryShortfall
     from planner.library.schema import Library
     from planner.scenario.job import Job
@@ -199,7 +200,7 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
     ]
     for gpu, miss in (near or list(best.items())[:1])[:MAX_MEMORY_MISSES]:
         if isinstance(one.job, InferenceJob):
-            yield _replica_miss(one.job, miss, limits, prepared.library)
+            yield _replica_miss(one, miss, limits, prepared.library)
             continue
         configuration = (one.job, one.physics.shape, miss.recipe, miss.machine, limits.vram_headroom, prepared.library)
         evaluator = MemoryEvaluator.of(*configuration, learned=one.physics.learned)
@@ -213,14 +214,20 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
         )
 
 
-def _replica_miss(job: InferenceJob, miss: MemoryShortfall, limits: Limits, library: Library) -> NearMiss:
-    """Return the nearest engine and format of a GPU that has no room for one request."""
+def _replica_miss(one: JobCandidates, miss: MemoryShortfall, limits: Limits, library: Library) -> NearMiss:
+    """Return the nearest engine and format of a GPU that has no room for one request, and why more GPUs do not help."""
+    together = miss.recipe.tensor_parallel * miss.recipe.pipeline_parallel
+    divided = (
+        one.architecture.split_fault(miss.machine.gpus_per_instance)
+        if miss.machine.gpus_per_instance > together
+        else None
+    )
     gpu, share = library.gpu(miss.machine.gpu), read_engines().engines[miss.recipe.framework].share
     usable = gpu.usable_gib * min(share, 1.0 - (limits.vram_headroom or 0.0))
     return NearMiss(
-        job=job.name,
+        job=one.job.name,
         what=f"{miss.machine.gpus:,} x {gpu.name}, {miss.recipe.method_label}",
-        reason=f"weights and one request do not fit in {usable:.1f} GiB per GPU",
+        reason=f"weights and one request do not fit in {usable:.1f} GiB per GPU{f', and {divided}' if divided else ''}",
         shortfall=max(0.0, miss.shortfall_gib),
         unit="GiB",
         fix="fewer weight_bits or kv_bits, or machines of more GPUs",

@@ -86,6 +86,6 @@ def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     if plan.cost_usd is None or plan.hours is None or plan.objective is None:
         return None
     how = "in turn" if any(job.start_at_hours for job in plan.jobs) else "side by side"
-    description = f"{len(plan.jobs)} jobs {how}, last finish {plan.hours.at_confidence:,.1f} h"
+    description = f"{len(plan.jobs)} jobs {how}, last finish by {plan.hours.at_confidence:,.1f} h"
     late = plan.cost_usd.expected if plan.cost_at_confidence is None else plan.cost_at_confidence
     return TimetablePlan(prepared, description, plan.cost_usd.expected, late, plan.hours.expected, plan.objective)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.timetable.problem import Task, Timetable
 from planner.records import record
@@ -58,32 +60,48 @@ def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) ->
 
 
 def _horizon(prepared: PreparedScenario) -> int:
-    """Return the minutes in which all jobs can end: the last deadline, or all jobs in turn where one has none."""
-    jobs = prepared.scenario.jobs
-    deadlines = [job.deadline_hours for job in jobs]
-    last = max((minutes_down(one) for one in deadlines if one is not None), default=0)
-    if None not in deadlines:
+    """Return the minutes in which all jobs can end: the last deadline, or later where a job has none.
+
+    From the moment on at which all jobs are released and what is there once is over, the jobs without a deadline run
+    in turn in the worst case. Each then waits for a window or a budget that returns, and starts anywhere in it.
+    """
+    scenario, market = prepared.scenario, prepared.market
+    jobs = scenario.jobs
+    last = max((minutes_down(job.deadline_hours) for job in jobs if job.deadline_hours is not None), default=0)
+    open_ended = [index for index, job in enumerate(jobs) if job.deadline_hours is None]
+    if not open_ended:
         return last
-    longest = [
-        float(one.table.late_hours(one.table.share_low).max(initial=0.0))
-        if job.deadline_hours is None
-        else job.deadline_hours
-        for job, one in zip(jobs, prepared.screened, strict=True)
-    ]
-    lags = sum(one.lag_hours for job in jobs for one in job.after)
-    fixed = [offer.block.end_hours for offer in prepared.market.offers if offer.block]
-    fixed += [window.to_hours + (window.every_hours or 0.0) for o in prepared.market.offers for window in o.available]
-    start = max([job.release_hours for job in jobs] + fixed)
-    # What a period cannot pay waits for another.
-    start += len(jobs) * max((one.length_hours for one in prepared.scenario.limits.budgets), default=0.0)
-    # A run by night stands still by day.
-    slower = [
-        window.every_hours / (window.to_hours - window.from_hours)
-        for offer in prepared.market.offers
-        for window in offer.available
-        if window.every_hours is not None
-    ]
-    return max(last, minutes_up(start + sum(longest) * max(slower, default=1.0) + lags))
+    windows = [window for offer in market.offers for window in offer.available]
+    once = [job.release_hours for job in jobs]
+    once += [offer.block.end_hours for offer in market.offers if offer.block]
+    once += [window.to_hours for window in windows]
+    once += [one.to_hours or one.from_hours or 0.0 for one in scenario.limits.budgets]
+    returns = [window.every_hours or 0.0 for window in windows]
+    returns += [one.length_hours for one in scenario.limits.budgets]
+    in_turn = sum(_most_minutes(prepared, index) + 2 * minutes_up(max(returns, default=0.0)) for index in open_ended)
+    lags = sum(minutes_up(one.lag_hours) for job in jobs for one in job.after)
+    return max(last, minutes_up(max(once))) + in_turn + lags
+
+
+def _most_minutes(prepared: PreparedScenario, index: int) -> int:
+    """Return the most minutes that a candidate of a job takes, with pauses where its machine is closed at times.
+
+    A run by night stands still by day, and each pause takes a part of the night.
+    """
+    screened, candidates = prepared.screened[index], prepared.candidates[index]
+    table = screened.table
+    hours = np.maximum(table.late_hours(table.share_low), table.late_hours(table.share_high))
+    most = float(hours.max(initial=0.0))
+    for row in np.flatnonzero([bool(prepared.market.offers[place].available) for place in table.offer]).tolist():
+        uncut = int(screened.rows[row])
+        if candidates.is_managed_service[uncut]:  # which cannot pause
+            continue
+        pause = candidates.resume_hours(uncut) * float(candidates.hours.late[uncut])
+        for window in prepared.market.offers[int(table.offer[row])].available:
+            left = window.to_hours - window.from_hours - pause
+            if window.every_hours is not None and left > 0:
+                most = max(most, float(hours[row]) * window.every_hours / left)
+    return minutes_up(most)
 
 
 def _task(job: Job, made: JobModes, places: dict[str, int], usd_per_hour: float) -> Task:

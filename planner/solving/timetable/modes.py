@@ -14,6 +14,7 @@ from planner.formulation.dominance import find_undominated
 from planner.formulation.shared_limits import SharedLimits
 from planner.formulation.timetable.problem import Mode
 from planner.records import record
+from planner.scenario.limits import max_run_hours
 from planner.solving.scoring import CandidateObjective
 from planner.solving.timetable.calendar import minutes_up, open_times
 from planner.solving.timetable.pauses import pause_cost, paused_modes
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from planner.solving.prepare import PreparedScenario
     from planner.solving.timetable.shared import SharedThings
 
+MOMENT_HOURS = 1e-6
+"""A run is never shorter: what it spends per hour stays a number."""
 SHORTER_GUARANTEES = (0.5, 0.25)
 """Parts of the time that a job has for which policies on spot are made too: a shorter one leaves room for others."""
 
@@ -70,7 +73,10 @@ def job_modes(
 
 
 def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:
-    """Return the candidates within the time that a job has after its release, then with shorter guarantees on spot."""
+    """Return the candidates within the time that a job has after its release, then with shorter guarantees on spot.
+
+    Without a deadline that time is the longest run that the limits allow.
+    """
     job, candidates, limits = prepared.scenario.jobs[index], prepared.candidates[index], prepared.scenario.limits
     waiting = CandidateObjective.of(prepared.scenario).waiting_usd
 
@@ -78,10 +84,12 @@ def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandi
         shorter = replace(candidates, job=job.model_copy(update={"deadline_hours": hours}))
         return screen(shorter, prepared.market, limits, prepared.library, waiting_usd=waiting)
 
-    if job.deadline_hours is None:
-        return [prepared.screened[index]]
-    room = job.deadline_hours - job.release_hours
-    first = within(room) if job.release_hours else prepared.screened[index]
+    first = prepared.screened[index]
+    room = max_run_hours(job, limits)
+    if job.deadline_hours is not None:
+        left = job.deadline_hours - job.release_hours
+        first = within(left) if job.release_hours else first
+        room = min(room, left)
     if not first.spot:
         return [first]
     others = [within(room * part) for part in SHORTER_GUARANTEES]
@@ -168,7 +176,8 @@ def _modes_of_row(
 def _mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shared: SharedThings) -> Mode:
     """Return a row at a spot share as a mode that may start at any time."""
     place, provider, gpus = int(one.offer[0]), int(one.provider[0]), int(one.gpus[0])
-    minutes = max(1, minutes_up(float(one.late_hours(share)[0])))
+    late_hours = float(one.late_hours(share)[0])
+    minutes = max(1, minutes_up(late_hours))
     late_usd = max(0.0, float(one.late_cost_usd(share)[0]))
     value = prepared.scenario.value_of_time_usd_per_hour * float(one.hours(share)[0])
     usd = float(one.cost_usd(share)[0]) + float(one.penalty_usd[0]) + value
@@ -178,7 +187,7 @@ def _mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shar
     if provider in shared.quota and gpus:
         needs.append((shared.quota[provider], gpus))
     if shared.rate is not None and late_usd:
-        needs.append((shared.rate, math.ceil(100 * late_usd / (minutes / 60) - 1e-6)))
+        needs.append((shared.rate, math.ceil(100 * late_usd / max(late_hours, MOMENT_HOURS) - 1e-6)))
     if place in shared.stock:
         needs.append((shared.stock[place], max(1, int(one.instances[0]))))
     uses = []

@@ -58,7 +58,7 @@ def timetable_plan(
         )
     figures = plan_figures(jobs, reservations)
     warnings = dict.fromkeys((TIMETABLE_NOTE, *(note for job in jobs for note in job.notes)))
-    return Plan(
+    plan = Plan(
         **facts,
         status="optimal" if solved.termination is Termination.OPTIMAL else "feasible",
         objective=objective,
@@ -68,12 +68,12 @@ def timetable_plan(
         inputs=build_inputs(prepared.scenario, jobs, solver_versions()),
         budget_usd=prepared.scenario.limits.budget_usd,
         budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
-        idle_hours=_idle_hours(prepared, jobs),
         now=prepared.scenario.now_text,
         baseline=_baseline(solved, prepared.scenario.objective_kind),
         warnings=tuple(warnings),
         **figures,
     )
+    return plan.model_copy(update={"idle_hours": _idle_hours(prepared, jobs)}) if plan.is_timetable else plan
 
 
 def _baseline(solved: SolvedTimetable, compares: Literal["cost", "time"]) -> Baseline | None:
@@ -150,15 +150,19 @@ def _reservation(
 
 
 def _idle_hours(prepared: PreparedScenario, jobs: tuple[Assignment, ...]) -> dict[str, float]:
-    """Return the hours of own machines until the last end in which no job runs, though one may."""
+    """Return the hours of own machines until the last end in which no job runs, though one may.
+
+    A machine that would only be bought, or that the limits forbid, is none of them.
+    """
     last, found = max(job.end_at_hours or 0.0 for job in jobs), {}
     for label, offer in zip(prepared.market.labels, prepared.market.offers, strict=True):
-        if offer.own is not None and offer.stock is not None:
+        is_ours = offer.own is not None and offer.buy is None and offer.stock is not None
+        if is_ours and prepared.scenario.limits.permits(offer):
             held = [job for job in jobs if job.offer == label]
             busy = sum(job.instances * job.runs_at_once * job.held_hours for job in held)
             windows = open_times(offer.available, minutes_up(last)) if offer.available else [(0, minutes_up(last))]
             there = sum(max(0.0, min(end / 60, last) - start / 60) for start, end in windows)
-            found[label] = max(0.0, offer.stock * there - busy)
+            found[label] = max(0.0, (offer.stock or 0) * there - busy)
     return found
 
 

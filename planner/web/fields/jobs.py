@@ -80,10 +80,15 @@ def _work(job: Job, fields: _Fields) -> Iterator[Control]:
     labels = {"tokens": "Tokens", "samples": "Samples", "images": "Images", "steps": "Steps"}
     for name, label in labels.items():
         if (value := getattr(job.work, name)) is not None:
-            hint = "such as 24M" if name == "tokens" else ""
+            hint = {"tokens": "such as 24M", "samples": "such as 50,000"}.get(name, "")
             yield fields.make(name, label, "text", f"work.{name}", count_text(value), hint)
     if (value := job.work.tokens_per_sample) is not None:
-        yield fields.make("tokens_per_sample", "Tokens per sample", "text", "work.tokens_per_sample", value)
+        hint = "the mean, such as 800 or 1.2k"
+        yield fields.make("tokens_per_sample", "Tokens per sample", "text", "work.tokens_per_sample", value, hint)
+    if job.work.images is None:
+        hint = "tokens, such as 4k; empty: so many that a sample fits in"
+        given, key = job.sequence_length, "sequence_length"
+        yield fields.make(key, "Sequence length", "text", key, given, hint, may_be_empty=True)
     if job.work.samples is not None or job.work.images is not None:
         yield fields.make("epochs", "Epochs", "text", "work.epochs", job.work.epochs)
 

@@ -54,6 +54,7 @@ FULL = Question(
     samples="50000",
     tokens_per_sample="600",
     epochs="3",
+    sequence_length="4k",
     method="qlora",
     deadline="2d",
     budget="$7.50",
@@ -139,3 +140,23 @@ def test_a_wrong_now_is_told_under_its_option(value: str) -> None:
         result = run(*command, "--now", value)
         assert result.exit_code == 2
         assert result.stderr.startswith(f"--now: '{value}' is not a day and time; write 2026-11-25 09:00")
+
+
+def test_numbers_of_tokens_and_samples_are_typed_as_people_write_them() -> None:
+    """Thousands with commas and suffixes, in every option that counts tokens or samples."""
+    question = Question(model="mistral-7b", samples="50,000", tokens_per_sample="1.2k", sequence_length="16k")
+    (job,) = load_question(question).scenario.jobs
+    assert (job.work.samples, job.work.tokens_per_sample, job.sequence_length) == (50_000, 1_200.0, 16_000)
+    (million,) = load_question(Question(model="mistral-7b", tokens="24M")).scenario.jobs
+    assert million.work.tokens == 24_000_000
+
+
+def test_a_length_that_cuts_samples_is_said_below_the_first_line() -> None:
+    """With the share that is lost; a length that the model cannot read is a fault under its option."""
+    asked = ("--model", "llama-3.1-8b", "--samples", "2,000", "--tokens-per-sample", "8k", "--method", "qlora", *AS_OF)
+    second = run("solve", *asked, "--gpus", "A5000", "--sequence-length", "2,000").stdout.splitlines()[1]
+    assert second.startswith("! samples of llama-3.1-8b are cut to 2,000 tokens: 75.0 %")
+    beyond = run("solve", *asked, "--sequence-length", "200k")
+    assert beyond.exit_code == 2 and beyond.stderr.startswith("--sequence-length 200k: a sequence of 200,000 is longer")
+    estimated = run("estimate", "llama-3.1-8b", "H100-80GB", "--sequence-length", "2k", "--tokens-per-sample", "8,000")
+    assert estimated.stdout.splitlines()[1].startswith("! samples are cut to 2,000 tokens: 75.0 %")

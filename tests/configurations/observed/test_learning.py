@@ -188,6 +188,22 @@ def test_the_very_configuration_that_was_observed_is_as_fast_as_it_was(ratio: fl
     assert any("the same configuration: its own estimate x " in note for note in job.notes)
 
 
+@pytest.mark.parametrize("packing", ["packed", "padded", "fixed"])
+def test_the_configuration_that_was_observed_is_known_whatever_pads_its_sequences(packing: str) -> None:
+    """The search and the audit look for it by the length that the job gives, not by what padding leaves of it."""
+    lengths = "" if packing == "fixed" else ", tokens_per_sample: 620"
+    techniques = "{method: lora, weight_bits: 4, activation_checkpointing: selective}"
+    only = (f"jobs.seen.work={{samples: 20000{lengths}}}", f"jobs.seen.packing={packing}", "jobs.seen.length_cv=0.5")
+    only = (*only, "limits.gpus.allow=[RTX3060]", f"jobs.seen.techniques={techniques}")
+    _, plain = solved(set_=only)
+    how = plain.techniques
+    batch = f"micro_batch: {how.micro_batch}, accumulation_steps: {how.accumulation_steps}"
+    speed = 0.9 * plain.tokens_per_second
+    _, job = solved(f"{ON_3060}, {QLORA}, {batch}, tokens_per_second: {speed!r}", set_=only)
+    assert job.techniques == how
+    assert abs(math.log(job.tokens_per_second / speed)) <= LIBRARY.calibrations["uncertainty"].value("observed.sigma")
+
+
 def test_images_per_second_count_for_a_job_of_images() -> None:
     """The unit is that of the plan: images, not the tokens that stand for them inside."""
     text = """

@@ -19,7 +19,7 @@ from planner.loading.scenario_file import change_scenario, parse_scenario, read_
 from planner.results.plan import Plan
 from planner.results.plan_parts import Relaxation
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.infeasibility.diagnosis import _asks_no_less
+from planner.solving.infeasibility.diagnosis import asks_no_less
 from planner.solving.infeasibility.relaxations import LimitChange
 from planner.solving.solve import solve
 from tests.helpers.frozen_data import frozen_scenarios
@@ -269,8 +269,8 @@ def test_a_relaxation_that_changes_as_much_as_another_and_more_is_not_reported()
     budget = LimitChange("limits.budget_usd", 10.0, 39.3, "limits.budget_usd=39.3")
     deadline = LimitChange("jobs.t.deadline", 2.0, 4.3, "jobs.t.deadline=4.3h")
     providers = LimitChange("limits.providers", "allow a", "allow also b", "limits.providers.allow=[a,b]")
-    for more, asks_no_less in ((40.65, True), (39.3, True), (34.52, False)):
-        assert _asks_no_less([deadline, replace(budget, new=more)], [budget]) == asks_no_less
-    assert not _asks_no_less([budget], [budget, deadline])
-    assert _asks_no_less([providers, budget], [providers])
-    assert not _asks_no_less([replace(providers, new="allow also c"), budget], [providers])
+    for more, expected in ((40.65, True), (39.3, True), (34.52, False)):
+        assert asks_no_less([deadline, replace(budget, new=more)], [budget]) == expected
+    assert not asks_no_less([budget], [budget, deadline])
+    assert asks_no_less([providers, budget], [providers])
+    assert not asks_no_less([replace(providers, new="allow also c"), budget], [providers])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario
+from planner.solvers.registry import run
 from planner.solving.infeasibility.candidate_filters import CandidateFilter
 from planner.solving.infeasibility.elastic_program import ElasticProgram
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates, undominated_candidates
@@ -145,6 +146,29 @@ def test_one_value_lets_one_value_in() -> None:
     assert elastic.relaxed.filters[next(iter(found.filters))].path == "limits.gpus"
     barred = elastic.solve(())
     assert barred is not None and barred.cost > found.cost
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("jobs", "job", "limits"),
+    [
+        (1, {"deadline": "2m", "techniques": {"method": "full"}}, {"gpus": {"allow": ["RTX3090"]}, "max_gpus": 1}),
+        (2, {"deadline": "30m"}, {"providers": {"forbid": ["b"]}, "budget_usd": 0.2, "spot_share": {"min": 0.4}}),
+        (2, {"techniques": {"weight_bits": 16}}, {"quota": {"a": 1}, "max_gpus": 1, "tiers": {"forbid": ["own"]}}),
+    ],
+)
+def test_a_set_of_limits_that_is_not_tried_has_no_plan(jobs: int, job: Data, limits: Data) -> None:
+    """Every set of up to three limits: the program says no wherever the single candidates do."""
+    elastic = ElasticProgram.of(wide(jobs, job, **limits))
+    tried = skipped = 0
+    for size in range(4):
+        for paths in itertools.combinations(elastic.relaxable_paths, size):
+            tried += 1
+            if not elastic.may_have_plan(paths):
+                skipped += 1
+                result = run(elastic._program(paths, {}), time_limit_seconds=10)
+                assert not result.has_solution
+    assert 0 < skipped < tried
 
 
 @pytest.mark.long

@@ -206,3 +206,23 @@ def test_a_policy_on_spot_waits_less_for_a_little_more_in_turn_too() -> None:
         assert one.start_at_hours == other.start_at_hours
         assert one.spot.guaranteed_hours == other.spot.guaranteed_hours
         assert one.spot.waiting_hours < other.spot.waiting_hours
+
+
+HOURLY = {**RENTED, "billing": {"minimum_hours": 1}}
+QUICK = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 0.2787}]}
+
+
+def test_a_run_of_a_few_minutes_over_midnight_keeps_the_budgets_of_both_days() -> None:
+    """$2 for an hour that takes 16.7 minutes: charged over the 17 minutes that the timetable gives to it."""
+    budgets = {"budget_confidence": 0.5, "budgets": [{"per": "day", "usd": 1.8}]}
+    plan = solved(scenario_of(QUICK, offers=(HOURLY,), limits=budgets))
+    assert plan.status == "optimal" and plan.cost_usd is not None and plan.cost_usd.expected == pytest.approx(2.0)
+    assert plan.jobs[0].start_at_hours < 24 < (plan.jobs[0].end_at_hours or 0.0)
+
+
+def test_dollars_per_hour_are_those_of_the_run_not_of_its_whole_minutes() -> None:
+    """$2 in 16.7 minutes are $7.18 per hour: $7.10, which 17 minutes would keep, is too little."""
+    limits = {"budget_confidence": 0.5, "max_usd_per_hour": 7.1}
+    scenario = scenario_of(QUICK, offers=(HOURLY,), limits=limits)
+    assert solved(scenario).status == "infeasible"
+    assert solved(change_scenario(scenario, ["limits.max_usd_per_hour=7.18"])).status == "optimal"

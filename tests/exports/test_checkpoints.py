@@ -1,0 +1,79 @@
+"""Which checkpoint a run goes on from: the newest that is complete, whatever a lost machine has left of the others."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from planner.documents.files import data_folder
+from tests.helpers.checkpoints import adapters, deepspeed, sharded, whole_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SCRIPT = data_folder("models") / "exports" / "newest_checkpoint.sh"
+KINDS: dict[str, Callable[[Path], Path]] = {
+    "adapters": adapters, "whole model": whole_model, "sharded": sharded, "deepspeed": deepspeed,
+}  # fmt: skip
+
+
+def newest(folder: Path, shell: str = "bash", name: str = "checkpoint-*", last: str = "trainer_state.json") -> str:
+    """Return the name of the checkpoint that the script chooses; empty where it finds none."""
+    options = "-euo pipefail" if shell == "bash" else "-eu"
+    asked = f"set {options}; . '{SCRIPT}'; LATEST=$(newest_checkpoint \"$1\" '{name}' {last} || true); echo \"$LATEST\""
+    done = subprocess.run([shell, "-c", asked, shell, str(folder)], capture_output=True, text=True, check=True)
+    return done.stdout.strip().removeprefix(f"{folder}/")
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_newest_complete_checkpoint_is_taken(kind: str, shell: str, tmp_path: Path) -> None:
+    """By its number; a folder with a blank in its name is a folder too."""
+    out = tmp_path / "my run"
+    assert newest(out, shell) == ""
+    for step in ("checkpoint-90", "checkpoint-100"):
+        KINDS[kind](out / step)
+    (out / "checkpoint-110").mkdir()
+    assert newest(out, shell) == "checkpoint-100"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_without_one_of_its_files_or_with_a_part_of_it_is_passed_over(kind: str, tmp_path: Path) -> None:
+    """Each file in turn is missing, empty or cut, as a killed process or a bucket leaves it; some may lack."""
+    KINDS[kind](tmp_path / "checkpoint-90")
+    made = KINDS[kind](tmp_path / "checkpoint-100")
+    for path in sorted(one for one in made.rglob("*") if one.is_file()):
+        content = path.read_bytes()
+        needed = path.name not in ("scheduler.pt", "config.json") and not path.name.startswith("rng_state")
+        needed = needed and (kind, path.name) != ("deepspeed", "model.safetensors")  # its weights are among its states
+        is_text = path.name in ("latest", ".metadata")  # their end is not marked
+        for left in (None, b"", *(() if is_text else (content[: len(content) // 2], content[:-1]))):
+            if left is None:
+                path.unlink()
+            else:
+                path.write_bytes(left)
+            wanted = "checkpoint-90" if needed or left is not None else "checkpoint-100"
+            assert newest(tmp_path) == wanted, (path.name, left and len(left))
+            path.write_bytes(content)
+    assert newest(tmp_path) == "checkpoint-100"
+
+
+def test_weights_without_an_optimizer_are_better_than_none(tmp_path: Path) -> None:
+    """A plan may keep weights alone; where a checkpoint has both it is taken, though it is older."""
+    for step in ("checkpoint-90", "checkpoint-100"):
+        (adapters(tmp_path / step) / "optimizer.pt").unlink()
+    assert newest(tmp_path) == "checkpoint-100"
+    adapters(tmp_path / "checkpoint-80")
+    assert newest(tmp_path) == "checkpoint-80"
+
+
+def test_a_checkpoint_of_litgpt_is_one_file(tmp_path: Path) -> None:
+    """Steps have leading zeros."""
+    content = (adapters(tmp_path / "other") / "optimizer.pt").read_bytes()
+    for step, left in (("step-000090", content), ("step-000100", content[:-5])):
+        (tmp_path / step).mkdir()
+        (tmp_path / step / "lit_model.pth").write_bytes(left)
+    assert newest(tmp_path, name="step-*", last="lit_model.pth") == "step-000090"

@@ -1,0 +1,171 @@
+"""The frontier of jobs that may take turns holds what solve finds for any deadline, and more time costs no more."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from planner.analysis.frontier.frontier import frontier
+from planner.library.reading import read_library
+from planner.library.schema import Library
+from planner.loading.scenario_file import parse_scenario
+from planner.results.frontier import Frontier
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
+from planner.spot.policy.curve_pieces import CURVE_ERROR
+
+OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
+MINUTE = 1 / 60
+TOLERANCE_USD = 0.011
+"""What ties of the passes and points that cost the same may differ by."""
+
+
+@cache
+def library() -> Library:
+    return read_library(["gemma-2-2b"])
+
+
+def scenario_of(
+    tokens: list[int], offers: list[dict[str, Any]], limits: dict[str, Any], deadlines: list[str | None] | None = None
+) -> Scenario:
+    """Small jobs on some offers that they share."""
+    jobs = [
+        {
+            "name": f"job{number}",
+            "architecture": "gemma-2-2b",
+            "work": {"tokens": count},
+            "sequence_length": 512,
+            "global_batch": 32,
+            "techniques": {"method": "lora", "weight_bits": 4},
+            **({"deadline": deadlines[number]} if deadlines and deadlines[number] else {}),
+        }
+        for number, count in enumerate(tokens)
+    ]
+    return parse_scenario(
+        json.dumps({"name": "drawn", "jobs": jobs, "offers": offers, "limits": limits, "solve": {"ties": 0}})
+    )
+
+
+@st.composite
+def offers(draw: st.DrawFn, number: int, with_spot: bool) -> dict[str, Any]:
+    """An offer, with a stock or without."""
+    gpu, usd = draw(st.sampled_from([("H100-80GB", 2.5), ("A100-80GB", 1.4), ("L40S", 0.9), ("RTX3090", 0.2)]))
+    gpus = draw(st.sampled_from([1, 2, 4, 8]))
+    price = round(usd * gpus * draw(st.floats(0.6, 1.5)), 3)
+    offer: dict[str, Any] = {"provider": f"p{number}", "gpu": gpu, "gpus": gpus, "usd_per_hour": price}
+    offer["max_nodes"] = draw(st.integers(1, 2))
+    if (stock := draw(st.sampled_from([None, None, 1, 2]))) is not None:
+        offer["stock"] = stock
+    if with_spot and draw(st.booleans()):
+        offer["spot_usd_per_hour"] = round(price * draw(st.floats(0.2, 0.8)), 3)
+        offer["spot"] = {
+            "availability": round(draw(st.floats(0.4, 0.95)), 2),
+            "mean_up_hours": round(draw(st.floats(1.0, 12.0)), 2),
+        }
+    return offer
+
+
+@st.composite
+def scenarios(draw: st.DrawFn, with_spot: bool) -> Scenario:
+    """Two or three jobs that share GPUs, a quota, a budget or a stock."""
+    sold = [draw(offers(number, with_spot)) for number in range(draw(st.integers(1, 3)))]
+    tokens = [round(draw(st.floats(5e6, 1e8))) for _ in range(draw(st.integers(2, 3)))]
+    limits: dict[str, Any] = {}
+    if draw(st.booleans()):
+        limits["max_gpus"] = draw(st.sampled_from([4, 8, 16]))
+    if draw(st.booleans()):
+        limits["quota"] = {"p0": draw(st.sampled_from([1, 4, 8]))}
+    if draw(st.sampled_from([False, False, True])):
+        limits["budget_usd"] = draw(st.sampled_from([5, 20]))
+    if with_spot and draw(st.booleans()):
+        limits["spot_share"] = {"min": draw(st.sampled_from([0.3, 0.9]))}
+    return scenario_of(tokens, sold, limits)
+
+
+def cost_of_solving(scenario: Scenario, hours: float) -> float:
+    """The cost of the plan for a common deadline; infinite without one."""
+    jobs = tuple(
+        job.model_copy(update={"deadline_hours": min(hours, job.deadline_hours or math.inf)}) for job in scenario.jobs
+    )
+    plan = solve(scenario.model_copy(update={"jobs": jobs}), OPTIONS, library())
+    return math.inf if plan.cost_usd is None else plan.cost_usd.expected
+
+
+def costs_by(found: Frontier, hours: float) -> tuple[float, float]:
+    """The least and the most that the frontier says of the plan for a deadline, to the minute of a timetable."""
+    least, most = math.inf, math.inf
+    for one in found.points:
+        if one.hours <= hours + 1e-9:
+            least = one.cost_usd if one.floor_usd is None else one.floor_usd
+        if one.hours <= hours - MINUTE:
+            most = one.cost_usd
+    for piece in found.segments:  # along a slope nothing is open
+        if piece.hours_from < hours < piece.hours_to:
+            part = (hours - piece.hours_from) / (piece.hours_to - piece.hours_from)
+            along = piece.cost_from_usd + part * (piece.cost_to_usd - piece.cost_from_usd)
+            least, most = min(least, along), min(most, along)
+    return least, most
+
+
+def check(scenario: Scenario, part: float, early: bool, error: float) -> None:
+    """Compare a frontier with the plans for two deadlines: one drawn, or just before a point, and a little more."""
+    found = frontier(scenario, OPTIONS, library())
+    if not found.points:
+        assert cost_of_solving(scenario, 720) == math.inf
+        return
+    first, last = found.points[0].hours, found.points[-1].hours
+    hours = math.ceil(60 * 0.9 * first * (1.3 * last / first) ** part) * MINUTE
+    if early:
+        hours = found.points[round(part * (len(found.points) - 1))].hours * (1 - 1e-6)
+    least, most = costs_by(found, hours)
+    cost, later = cost_of_solving(scenario, hours), cost_of_solving(scenario, hours + 1 / 3600)
+    assert cost >= least * (1 - error) - TOLERANCE_USD
+    assert cost <= most * (1 + error) + TOLERANCE_USD
+    assert later <= cost * (1 + error) + TOLERANCE_USD
+
+
+SMALL = {"provider": "a", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.2}
+BIG = {"provider": "b", "gpu": "A100-80GB", "gpus": 8, "usd_per_hour": 16.0}
+IN_TURN = scenario_of([40_000_000, 40_000_000], [SMALL, BIG], {"max_gpus": 8})
+"""The cheapest plan fits side by side; the fastest takes turns on the big machine."""
+STOCK = scenario_of([40_000_000, 40_000_000], [SMALL, {**BIG, "stock": 1}], {})
+DEADLINE = scenario_of([20_000_000, 60_000_000], [SMALL, BIG], {"max_gpus": 8, "budget_usd": 20}, ["3h", None])
+
+
+@pytest.mark.parametrize("scenario", [IN_TURN, STOCK, DEADLINE], ids=["gpus", "stock", "deadline and budget"])
+def test_the_fastest_point_is_the_fastest_plan(scenario: Scenario) -> None:
+    """Whatever the cheapest plan is: the frontier begins where `objective: time` ends."""
+    found = frontier(scenario, OPTIONS, library())
+    fastest = solve(scenario.model_copy(update={"objective": "time"}), OPTIONS, library())
+    cheapest = solve(scenario, OPTIONS, library())
+    assert fastest.hours is not None and cheapest.cost_usd is not None
+    assert found.points[0].hours == pytest.approx(fastest.hours.at_confidence, abs=MINUTE)
+    assert found.points[-1].cost_usd == pytest.approx(cheapest.cost_usd.expected, abs=TOLERANCE_USD)
+    assert any(job.start_at_hours for job in found.points[0].jobs)  # in turn
+    assert not found.exact and found.status == "optimal"
+
+
+@pytest.mark.long
+@settings(max_examples=60, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@example(IN_TURN, 0.1, False)
+@example(STOCK, 0.5, True)
+@example(DEADLINE, 0.3, False)
+@given(scenarios(with_spot=False), st.floats(0.0, 1.0), st.booleans())
+def test_the_frontier_holds_the_plan_for_a_random_deadline(scenario: Scenario, part: float, early: bool) -> None:
+    """Between its bound and its cost lies what solve finds, and a second more costs no more."""
+    check(scenario, part, early, 1e-6)
+
+
+@pytest.mark.long
+@settings(max_examples=30, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(scenarios(with_spot=True), st.floats(0.0, 1.0), st.booleans())
+def test_the_same_holds_on_spot_markets(scenario: Scenario, part: float, early: bool) -> None:
+    """To within the error of a curve, least shares on spot included."""
+    check(scenario, part, early, CURVE_ERROR + 1e-4)

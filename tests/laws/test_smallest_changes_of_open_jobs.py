@@ -1,0 +1,96 @@
+"""The smallest changes of a job that leaves batch or model open: each has a plan, a slightly smaller one has none."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from planner.library.reading import read_library
+from planner.library.schema import Library
+from planner.loading.scenario_file import change_scenario, parse_scenario
+from planner.results.plan import Plan
+from planner.results.plan_parts import Relaxation
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.solve import solve
+
+OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
+MODELS = ["llama-3.2-1b", "qwen2.5-1.5b", "llama-3.2-3b"]
+STEPS = {"deadline": 0.02, "budget_usd": 0.02, "max_gpus": 1.0}
+"""What a change may be too large by: it is rounded to a hundredth."""
+
+
+@cache
+def library() -> Library:
+    return read_library(MODELS)
+
+
+def scenario_of(job: dict[str, Any], limits: dict[str, Any]) -> Scenario:
+    """A job of pretraining on two kinds of machines without spot markets."""
+    offers = [
+        {"provider": "p0", "gpu": "H100-80GB", "gpus": 8, "usd_per_hour": 20.0, "max_nodes": 8},
+        {"provider": "p1", "gpu": "A100-80GB", "gpus": 8, "usd_per_hour": 10.0, "max_nodes": 4},
+    ]
+    given = {"name": "x", "kind": "pretrain", "framework": "torchtitan", **job}
+    return parse_scenario(
+        json.dumps(
+            {"schema": 2, "name": "open", "jobs": [given], "offers": offers, "limits": limits, "solve": {"ties": 0}}
+        )
+    )
+
+
+OPEN_BATCH = {"architecture": "llama-3.2-1b", "work": {"tokens": 60e9}, "global_batch": {"from": 128, "to": 1024}}
+OPEN_MODEL = {"architecture": MODELS, "work": {"loss": 2.6}, "global_batch": 256}
+
+
+def ways(plan: Plan) -> list[list[Relaxation]]:
+    """The relaxations of a plan, each with all its changes."""
+    assert plan.infeasible is not None and plan.infeasible.relax
+    numbers = sorted({one.way for one in plan.infeasible.relax})
+    return [[one for one in plan.infeasible.relax if one.way == number] for number in numbers]
+
+
+def check(scenario: Scenario) -> None:
+    """Solve with each stated change, and with a little less of each amount."""
+    plan = solve(scenario, OPTIONS, library())
+    if plan.jobs:
+        return
+    for way in ways(plan):
+        changed = solve(change_scenario(scenario, [one.setting for one in way]), OPTIONS, library())
+        assert changed.jobs and changed.cost_usd is not None
+        assert changed.cost_usd.expected == pytest.approx(way[0].cost_usd, rel=1e-6)
+        for place, one in enumerate(way):
+            step = STEPS[one.limit.rpartition(".")[2]]
+            assert isinstance(one.change_to, float) and isinstance(one.change_from, float)
+            less = one.change_to - step
+            if less < one.change_from:
+                continue
+            path, _, text = one.setting.partition("=")
+            smaller = f"{path}={less:.10g}{'h' if text.endswith('h') else ''}"
+            settings_ = [smaller if other == place else each.setting for other, each in enumerate(way)]
+            assert not solve(change_scenario(scenario, settings_), OPTIONS, library()).jobs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("job", "limits"),
+    [({**OPEN_BATCH, "deadline": "2h"}, {}), ({**OPEN_MODEL, "deadline": "30d"}, {"budget_usd": 50})],
+    ids=["deadline of an open batch", "budget of an open model"],
+)
+def test_every_batch_and_model_is_tried(job: dict[str, Any], limits: dict[str, Any]) -> None:
+    """Larger batches need less time, and other models fewer dollars, than the alternative that is looked at first."""
+    check(scenario_of(job, limits))
+
+
+@pytest.mark.long
+@settings(max_examples=10, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(st.sampled_from([OPEN_BATCH, OPEN_MODEL]), st.floats(1.0, 30.0), st.sampled_from([None, 100, 1000]))
+def test_a_slightly_smaller_change_has_no_plan(job: dict[str, Any], hours: float, budget: float | None) -> None:
+    """Whatever limits the job."""
+    limits = {"max_gpus": 32, **({} if budget is None else {"budget_usd": budget})}
+    check(scenario_of({**job, "deadline": f"{hours:.1f}h"}, limits))
