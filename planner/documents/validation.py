@@ -100,6 +100,29 @@ def suggest_names(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return " or ".join(by_folded[name] for name in close)
 
 
+MOST_NAMES = 3
+"""Names that a fault of an unknown one suggests."""
+
+
+def name_fix(word: str, known: Iterable[str], listing: str = "") -> str:
+    """Return how to correct an unknown name: similar names, else the three that are nearest; never all of them.
+
+    `listing` is the command that prints all.
+    """
+    names = list(dict.fromkeys(known))
+    if close := suggest_names(word, names):
+        return f"did you mean {close}?"
+    import difflib
+
+    folded = word.casefold()[:100]
+    nearest = sorted(names, key=lambda one: -difflib.SequenceMatcher(None, folded, one.casefold()).ratio())
+    few = nearest[:MOST_NAMES]
+    if not few:
+        return f"none is known; see {listing}" if listing else "leave it out: there is none"
+    said = f"known: {', '.join(few)}" if len(names) <= MOST_NAMES else f"the nearest are {', '.join(few)}"
+    return f"{said}; all: {listing}" if listing and len(names) > MOST_NAMES else said
+
+
 def keys_at(schema: dict[str, Any], path: KeyPath, data: Any = None) -> list[str]:
     """Return the keys that a JSON Schema allows in the mapping at a place; of several forms those that `data` has."""
     nodes = list_alternatives(schema, schema)

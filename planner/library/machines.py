@@ -79,6 +79,36 @@ def provider_name(written: str) -> str:
     return _read_providers(data_folder("models")).get(written.strip().casefold(), written.strip())
 
 
+_CODE_FIRST = re.compile(r"([A-Z]{2})(-[A-Z][A-Za-z]*)?")
+"""A region that is named by its country: `DE`, `US-Texas`."""
+
+
+@cache
+def _read_regions(models: Path) -> tuple[dict[str, str], dict[str, frozenset[str]]]:
+    """Return the country of each region, and the countries of each area: a country or a continent by its letters."""
+    file = models / "machines" / "regions.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    countries = {region.casefold(): row["code"] for row in rows for region in row["regions"]}
+    areas: dict[str, set[str]] = {}
+    for row in rows:
+        for area in (row["code"], *row["names"], *row["within"]):
+            areas.setdefault(_letters(area), set()).add(row["code"])
+    return countries, {area: frozenset(codes) for area, codes in areas.items()}
+
+
+def country_of(region: str) -> str | None:
+    """Return the code of the country that a region, or the region of a zone, lies in; None where it is unknown."""
+    countries, areas = _read_regions(data_folder("models"))
+    name = region.partition("/")[0]
+    coded = _CODE_FIRST.fullmatch(name)
+    return countries.get(name.casefold()) or (coded[1] if coded and coded[1].casefold() in areas else None)
+
+
+def countries_in(area: str) -> frozenset[str]:
+    """Return the codes of the countries in `europe`, `eu`, `germany` or `DE`, in any case; none of another word."""
+    return _read_regions(data_folder("models"))[1].get(_letters(area), frozenset())
+
+
 @cache
 def _read_refused(models: Path) -> dict[str, str]:
     file = models / "machines" / "refused_chips.yaml"

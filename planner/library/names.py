@@ -63,6 +63,30 @@ def find_gpu(wanted: str, by_label: Mapping[str, str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+def gpu_group(wanted: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the GPUs of a chip that is sold in several forms: `H100` -> `H100-80GB`, `H100-NVL-94GB`, ...; else none.
+
+    A name that is a GPU's own, such as `H200`, is no group.
+    """
+    key, listed = _gpu_key(wanted), tuple(names)
+    found = tuple(name for name in listed if _gpu_key(name.partition("-")[0]) == key)
+    return () if any(_gpu_key(name) == key for name in listed) else found
+
+
+def fold(text: str) -> str:
+    """Return the letters and digits of a name in lower case: spellings that differ in nothing else are one name."""
+    return re.sub(r"[^a-z0-9]", "", text.casefold())
+
+
+def find_name(word: object, known: Iterable[str]) -> str | None:
+    """Return the known name that a word is, whatever its case and separators; None where none or several are meant."""
+    names = list(known)
+    if word in names or not isinstance(word, str):
+        return word if isinstance(word, str) else None
+    found = {name for name in names if fold(name) == fold(word)}
+    return found.pop() if len(found) == 1 and fold(word) else None
+
+
 def _gpu_key(text: str) -> str:
     text = _MEMORY.sub(r"\1", text.casefold())
     for _ in range(2):  # a maker's name may stand before `RTX`

@@ -5,8 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from planner.documents.quantities import Count, Positive, PositiveInteger, StrictModel, Text, validation_error
-from planner.documents.validation import suggest_names
+from planner.documents.quantities import (
+    Count,
+    Positive,
+    PositiveInteger,
+    StrictModel,
+    Text,
+    format_value,
+    validation_error,
+)
+from planner.documents.validation import name_fix
 from planner.library.inference.engines import read_engines
 from planner.scenario.techniques import RunSettings
 
@@ -77,9 +85,7 @@ def _named(what: str, value: Any, behind: Callable[[str], str | None], known: It
     """Return the table's name of an engine or a weight format; a fault for one that it does not have."""
     name = behind(value) if isinstance(value, str) else None
     if name is None:
-        close = suggest_names(str(value), known)
-        fix = f"did you mean {close}?" if close else f"one of {', '.join(known)}"
-        raise validation_error(f"unknown {what} {value!r}", fix)
+        raise validation_error(f"unknown {what} {format_value(value)}", name_fix(str(value), known))
     return name
 
 

@@ -32,6 +32,7 @@ from planner.documents.quantities import (
 from planner.scenario.choices.open_job import AnyJob
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits
+from planner.scenario.naming import OfferedNames, resolve_offered, with_gpus
 from planner.scenario.offer import Offer, offer_data
 from planner.scenario.ownership.horizon import check_horizon
 from planner.scenario.ownership.machines import Horizon
@@ -244,6 +245,21 @@ class Scenario(_ScenarioBase, defer_build=False):
     def labelled_offers(self) -> list[tuple[str, Offer]]:
         """Return every offer by its label, at the prices of the what-if: each zone alone, then groups of zones."""
         return list(labelled_offers(self.__dict__, self.offers, self.adjust, self.limits, self.horizon))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_resolved_names(cls, data: Any) -> Any:
+        """Return the data with every name as the offers have it; raise a fault for a word that means nothing."""
+        if not isinstance(data, dict):
+            return data
+        data = with_gpus(data)
+
+        def complain(path: tuple[str | int, ...], what: str, fix: str) -> None:
+            raise validation_error(what, fix, ".".join(map(str, path)))
+
+        offers = data.get("offers")
+        names = OfferedNames(offers if isinstance(offers, (list, tuple)) else (), isinstance(offers, (list, tuple)))
+        return resolve_offered(data, names, complain)
 
     @model_validator(mode="after")
     def _has_offers(self) -> Self:

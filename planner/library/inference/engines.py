@@ -6,6 +6,7 @@ from pathlib import Path
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
+from planner.library.names import fold
 from planner.library.technique_rows import Row
 
 LEAST_MEASUREMENTS = 15
@@ -80,7 +81,10 @@ class EngineTable(Row, defer_build=True):
 
 def _behind(written: str, rows: Mapping[str, Engine | WeightFormat]) -> str | None:
     wanted = written.strip().casefold()
-    return next((name for name, row in rows.items() if wanted == name or wanted in row.names), None)
+    found = next((name for name, row in rows.items() if wanted == name or wanted in row.names), None)
+    if found is None and (key := fold(written)):
+        found = next((name for name, row in rows.items() if key in map(fold, (name, *row.names))), None)
+    return found
 
 
 def read_engines() -> EngineTable:
