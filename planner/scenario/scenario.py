@@ -29,6 +29,7 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
+from planner.documents.validation import name_fix
 from planner.scenario.choices.open_job import AnyJob
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits
@@ -83,8 +84,8 @@ def _jobs_follow_jobs(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
         for one in job.after:
             if one.job not in left or one.job == job.name:
                 what = f"{job.name} waits for {format_value(one.job)}, which is no other job"
-                others = ", ".join(name for name in left if name != job.name)
-                fix = f"one of {others}" if others else "leave `after` out: there is no other job"
+                others = [name for name in left if name != job.name]
+                fix = name_fix(one.job, others) if others else "leave `after` out: there is no other job"
                 raise validation_error(what, fix, f"{index}.after")
     while ready := [name for name, others in left.items() if not others & left.keys()]:
         for name in ready:

@@ -135,9 +135,8 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
         if exact is None:
             fix = name_fix(value, known[key])
             if key == "offer" and (close := suggest_offers(value, scenario.offers)):
-                fix = (
-                    f"did you mean {' or '.join(close)}?"  # parts of a label have a meaning: letters alone do not help
-                )
+                # Parts of a label have a meaning: similar letters alone do not help.
+                fix = f"did you mean {' or '.join(close)}?"
             fault(key, f"unknown {key} {format_value(value)}", offered.fault("gpu", value)[1] if key == "gpu" else fix)
         else:
             values[key] = exact
@@ -145,7 +144,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
     _settle_method(settled, fault)
     job = known["job"].index(values["job"]) if "job" in values else 0
     if len(scenario.jobs) > 1 and "job" not in given:
-        fix = f"job={known['job'][0]}, or another of {', '.join(known['job'])}"
+        fix = f"job={known['job'][0]}, or another of {', '.join(known['job'][:8])}"
         fault("job", "is missing, but the scenario has several jobs", fix)
     settled |= {key: values[key] for key in ("gpus", "market", *TIME_KEYS, *OFFER_KEYS) if key in values}
     if "gpu" in settled and settled["gpu"] not in groups:

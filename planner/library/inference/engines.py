@@ -83,7 +83,8 @@ def _behind(written: str, rows: Mapping[str, Engine | WeightFormat]) -> str | No
     wanted = written.strip().casefold()
     found = next((name for name, row in rows.items() if wanted == name or wanted in row.names), None)
     if found is None and (key := fold(written)):
-        found = next((name for name, row in rows.items() if key in map(fold, (name, *row.names))), None)
+        labels = ((name, (name, getattr(row, "label", name), *row.names)) for name, row in rows.items())
+        found = next((name for name, words in labels if key in map(fold, words)), None)
     return found
 
 
