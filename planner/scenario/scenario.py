@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from planner.deferred import Deferred
-from planner.documents.instants import parse_instant
+from planner.documents.instants import parse_instant, zone_of
 from planner.documents.quantities import (
     Currency,
     NotNegative,
@@ -208,6 +208,11 @@ class Scenario(_ScenarioBase, defer_build=False):
     def now_text(self) -> str:
         """The moment that hours count from, as `2026-11-25T09:00+00:00`; empty where none is stated."""
         return "" if self.now is None else parse_instant(self.now).isoformat(timespec="minutes")
+
+    @property
+    def zone(self) -> str:
+        """The name of the zone that `now` is written in, in which moments are shown; empty where it names none."""
+        return zone_of(self.now)
 
     @property
     def needs_timetable(self) -> bool:

@@ -70,6 +70,7 @@ def timetable_plan(
         budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
         idle_hours=_idle_hours(prepared, jobs),
         now=prepared.scenario.now_text,
+        zone=prepared.scenario.zone,
         baseline=_baseline(solved, prepared.scenario.objective_kind),
         warnings=tuple(warnings),
         **figures,
