@@ -126,8 +126,8 @@ Now = Annotated[str, BeforeValidator(_now, json_schema_input_type=str)]
 """A day and time, as in `2026-11-21 09:00 UTC`."""
 
 
-NEAR_TIE_USD, NEAR_TIE_SHARE, MOST_NEAR_TIE_USD = 0.05, 0.01, 5.0
-"""Dollars, or the share of the least cost up to other dollars, that are not worth an hour's wait."""
+NEAR_TIE_SHARE = 0.01
+"""Share of the least cost that is not worth an hour's wait; no fixed cents, which are much of a small plan."""
 
 MOST_ABOVE_LEAST = 0.015
 """Share of the least cost that a near tie and less waiting for spot machines may cost together."""
@@ -136,7 +136,7 @@ MOST_ABOVE_LEAST = 0.015
 class SolveSettings(StrictModel):
     """How one plan is picked among plans of nearly the same cost."""
 
-    ties: NotNegative | None = None  # dollars; None: max($0.05, min(1 % of the least cost, $5)); 0: the strict optimum
+    ties: NotNegative | None = None  # dollars; None: 1 % of the least cost; 0: the strict optimum
 
 
 class _ScenarioBase(StrictModel, defer_build=True):
@@ -246,7 +246,7 @@ class Scenario(_ScenarioBase, defer_build=False):
             return self.solve.ties
         if self.value_of_time_usd_per_hour:
             return 0.0
-        return max(NEAR_TIE_USD, min(NEAR_TIE_SHARE * least_usd, MOST_NEAR_TIE_USD))
+        return NEAR_TIE_SHARE * max(least_usd, 0.0)
 
     def labelled_offers(self) -> list[tuple[str, Offer]]:
         """Return every offer by its label, at the prices of the what-if: each zone alone, then groups of zones."""
