@@ -40,7 +40,7 @@ def planned(asked: Scenario, *settings: str) -> Plan:
 
 def test_a_few_cents_buy_the_faster_plan() -> None:
     """Twice the GPUs for nearly the same dollars: recommended, with the least cost beside it."""
-    asked = scenario({"slow": (1, 0.5), "fast": (2, 1.0)})
+    asked = scenario({"slow": (1, 0.5), "fast": (2, 1.0)}, solve={"ties": 0.05})
     near, strict = planned(asked), planned(asked, "solve.ties=0")
     assert (near.jobs[0].provider, strict.jobs[0].provider) == ("fast", "slow")
     assert strict.cost_usd is not None and near.cost_usd is not None
@@ -86,7 +86,7 @@ def test_trades_lie_on_the_exact_frontier_and_within_the_budget() -> None:
 
 def test_the_audit_holds_the_tie() -> None:
     """A plan beyond a tie is refused, and so is another least cost."""
-    asked = scenario({"slow": (1, 0.5), "fast": (2, 1.0)})
+    asked = scenario({"slow": (1, 0.5), "fast": (2, 1.0)}, solve={"ties": 0.05})
     plan, library = planned(asked), read_library(["mistral-7b"])
     assert audit(plan, asked, library) == []
     assert plan.objective is not None
