@@ -248,6 +248,8 @@ class Plan(Part):
     """Hours of own machines until the last end in which no job runs, by offer."""
     now: str = ""
     """Date and time that hours count from; empty if the scenario states none."""
+    zone: str = ""
+    """Zone in which moments are shown, such as Europe/Berlin; empty: that of `now`."""
     warnings: tuple[str, ...] = ()
     inputs: Inputs | None = None
     services: tuple[Service, ...] = ()

@@ -69,6 +69,7 @@ def timetable_plan(
         budget_usd=prepared.scenario.limits.budget_usd,
         budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
         now=prepared.scenario.now_text,
+        zone=prepared.scenario.zone,
         baseline=_baseline(solved, prepared.scenario.objective_kind),
         warnings=tuple(warnings),
         **figures,
