@@ -213,7 +213,7 @@ def _source(job_run: JobRun, settings: SimulationSettings, rng: np.random.Genera
         hours = job_run.job.hours.at_confidence * (1.0 if settings.traces else SPOT_ONLY_PATHS)
     if not settings.traces:
         tick = choose_tick_hours(job_run.run, job_run.states, job_run.target_hours)
-        return SampledPaths(job_run.states, math.ceil(hours / tick), tick, rng)
+        return SampledPaths(job_run.states, math.ceil(hours / tick - 1e-9), tick, rng)
     return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours, settings.together)
 
 
