@@ -7,6 +7,7 @@ spot share or guaranteed time. Nothing of how the plan was found is known here.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from planner.audit.bill import FIXED, recompute_bill, recompute_service_bill, service_data_gb
@@ -18,7 +19,9 @@ from planner.audit.hours import (
     recompute_hours,
     recompute_policy_run,
     recompute_resume,
+    spot_only_run,
 )
+from planner.audit.odds import finish_chance, middle_cases, spot_only_figures, usd_of_policy
 from planner.audit.physics import RecomputedPhysics, recompute_physics, recompute_work, techniques_of
 from planner.audit.shipping.export import result_gb, sent_hours
 from planner.audit.shipping.reported import report_stages
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
     from planner.audit.context import AuditContext
     from planner.audit.hours import Pair, Physics
+    from planner.audit.odds import Cases
     from planner.audit.physics import Workload
     from planner.audit.stages import JobStages
     from planner.scenario.payment import Managed
@@ -76,6 +80,7 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     may_follow = may_use_spot and may_follow_policy(context, stages)
     policy = recompute_policy_run(context, stages, physics) if may_follow else None
     hours, paid = (policy.hours(one, stages.stretch) if policy else one for one in (markets, paid))
+    alone = spot_only_run(context, stages, physics) if may_use_spot and policy is None else None
     share = policy.point.spot_share if policy else context.plan.spot_share
     spot = policy.report(context, stages) if policy else None
     before = stages.separate_hours("ingest") + stages.start + stages.prepare
@@ -83,8 +88,20 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     resume = recompute_resume(context, stages, physics) if policy is None else 0.0
     lines, late_lines = (recompute_bill(context, stages, paid, policy, is_late, resume) for is_late in (False, True))
     totals = (hours.total(share), hours.total(share, is_late=True))
-    by_name, bills = stages.by_name(), (lines, late_lines)
-    figures = _Figures(physics.rate, physics.sigmas, stages.start, by_name, hours=totals, bills=bills, spot=spot)
+    by_name, bills, odds = stages.by_name(), (lines, late_lines), None
+    if policy is not None:
+        fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
+        odds = (*usd_of_policy(context, stages, policy, hours, physics.sigmas.tail, fixed), ())
+    if alone is not None:
+        extra = math.fsum(line.usd for line in late_lines if line.item in (*FIXED, "rounded up"))
+        found = spot_only_figures(context, stages, *alone, physics.sigmas.tail, extra)
+        totals, odds = (found.expected_hours, found.late_hours), (found.late_usd, found.usd, found.hours)
+        expected = found.expected_hours - paid.outside_run[0] - paid.separate_machines[0]
+        lines = recompute_bill(context, stages, replace(paid, spot=(expected, paid.spot[1])), None, False, resume)
+        bills = (lines, late_lines)
+    figures = _Figures(
+        physics.rate, physics.sigmas, stages.start, by_name, hours=totals, bills=bills, odds=odds, spot=spot
+    )
     machine, asked, run = context.machine, context.plan.techniques, context.observed
     assignment = Assignment(
         **_named(context, as_of),
@@ -155,7 +172,14 @@ class _Figures:
     stage_hours: dict[str, float]
     hours: Pair
     bills: tuple[tuple[BillItem, ...], tuple[BillItem, ...]]  # expected and late
+    odds: tuple[float, Cases, Cases] | None = None  # of a run with luck: dollars at the confidence, cases, hours
     spot: SpotPlan | None = None
+
+    def _chance(self, limit: float | None, confidence: float) -> float | None:
+        """Return the chance of ending within a limit, None without one."""
+        if limit is None or self.odds is None or not self.odds[2]:
+            return probability_within(limit, *self.hours, confidence)
+        return finish_chance(self.odds[2], limit, self.hours[1], confidence)
 
     def report(self, context: AuditContext, work: Workload) -> dict[str, Any]:
         """Return the fields with their intervals; training is what start and stages leave of the hours."""
@@ -166,6 +190,8 @@ class _Figures:
             (spot.luck_hours, spot.hours_sd, spot.luck_usd, spot.usd_sd) if spot else (0.0,) * 4
         )
         low, high = _interval(expected, luck_hours, sigma, hours_sd)
+        if self.odds and self.odds[2]:
+            low, high = middle_cases(self.odds[2], expected)
         total = math.fsum(line.usd for line in lines)
         fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
         cost_sigma = 0.0 if context.offer.is_managed else sigma  # a service is not paid by the hour
@@ -182,11 +208,13 @@ class _Figures:
             "training_hours": expected - self.start - math.fsum(self.stage_hours.values()),
             "stage_hours": self.stage_hours,
             "hours": Hours(expected=expected, low=low, high=high, at_confidence=late),
-            "deadline_probability": probability_within(_time_left(context), expected, late, job.confidence),
+            "deadline_probability": self._chance(_time_left(context), job.confidence),
             "bill": lines,
             "cost_usd": total,
             "cost": Spread(expected=total, low=fixed + least, high=fixed + most),
-            "cost_at_confidence": math.fsum(line.usd for line in late_lines),
+            "cost_at_confidence": self.odds[0] if self.odds else math.fsum(line.usd for line in late_lines),
+            "usd_of_runs": self.odds[1] if self.odds else (),
+            "hours_of_runs": self.odds[2] if self.odds else (),
         }
 
 

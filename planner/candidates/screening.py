@@ -12,7 +12,13 @@ from planner.arrays import distinct_names
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
 from planner.candidates.spot.billing_steps import apply_billing_steps, has_coarse_billing
-from planner.candidates.spot.candidates import FoundPolicies, SpotCandidates, policy_rows
+from planner.candidates.spot.candidates import (
+    FoundPolicies,
+    SpotCandidates,
+    policy_rows,
+    spot_only_rows,
+    with_spot_only_odds,
+)
 from planner.candidates.spot.rows import SearchTarget
 from planner.candidates.spot.scope import DEFAULT_SCOPE, SearchScope
 from planner.candidates.spot.search import find_policies
@@ -133,6 +139,9 @@ def screen(
     rejections.reject(low > high, "its spot market cannot give the share asked for")
     rows = np.flatnonzero(rejections.keep)  # few of all: methods that the job does not use are in the table, too
     latest, by_row = _latest_hours(candidates, limits, rows)
+    alone = spot_only_rows(candidates, rows)
+    if alone.any():
+        table = with_spot_only_odds(candidates, rows[alone], by_row[alone], market, library)
     low, high, cut = low[rows], high[rows], max_spot_share(table, by_row, rows)
     follows = np.zeros(len(rows), dtype=bool)
     if waiting_usd is not None:
@@ -152,7 +161,7 @@ def screen(
         target = SearchTarget(
             *(latest, share.min, share.max, waiting_usd or 0.0),
             0.0 if scope.whole_curves else limits.waiting_usd_per_hour or 0.0,  # a frontier is of dollars on the bill
-            *(shared, frozenset(limits.quota)),
+            *(shared, frozenset(limits.quota), limits.budget_usd is not None),
         )
         policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
     # A policy replaces the mix of two markets; on demand alone is kept where it is allowed. Where no policy has the

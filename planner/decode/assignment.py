@@ -18,9 +18,10 @@ from planner.decode.assignment_parts import (
 from planner.decode.fallback import find_fallback
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.notes import age_in_days, build_notes, build_service_notes, is_fed_by_storage
-from planner.decode.probability import deadline_probability
+from planner.decode.probability import finish_probability
 from planner.decode.stages.parts import build_data_path, build_export
 from planner.estimates.uncertainty import display_factors, interval
+from planner.results.odds import share_within
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Hours, ObservedRun, SeparateMachine, SpotPlan, Vram
 from planner.scenario.inference import InferenceJob
@@ -70,8 +71,8 @@ def build_assignment(chosen: ChosenCandidate, limits: Limits, library: Library, 
         trials=job.trials.count,
         runs_at_once=job.trials.at_once,
         deadline_hours=job.deadline_hours,
-        deadline_probability=deadline_probability(
-            left_hours(job, chosen.lead_hours), hours.expected, hours.at_confidence, job.confidence
+        deadline_probability=finish_probability(
+            left_hours(job, chosen.lead_hours), hours, figures.get("hours_of_runs", ()), job.confidence
         ),
         price_date=offer.date_text,
         price_age_days=age_in_days(offer, as_of),
@@ -108,7 +109,10 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
     earliest, latest = interval(hours, hours - luck, (low, high), spread)
     start = float(candidates.hours.start[chosen.row])
     training = hours - start - math.fsum(stage_hours_of(chosen).values())
-    costs = build_costs(chosen, (low, high), policy)
+    costs = build_costs(chosen, (low, high), policy, chosen.spot_only_costs(library))
+    if costs["hours_of_runs"]:  # the 80 % that lie between
+        drawn = sorted(one for row in costs["hours_of_runs"] for one in row)
+        earliest, latest = min(hours, share_within(drawn, 0.1)), max(hours, share_within(drawn, 0.9))
     if isinstance(chosen.job, InferenceJob):
         from planner.decode.generation import (  # late: what only generation needs
             build_generation,

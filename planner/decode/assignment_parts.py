@@ -6,15 +6,18 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from planner.candidates.spot.odds import cases_of_runs
 from planner.decode.bill import FIXED_ITEMS, build_bill
 from planner.estimates.billing import break_even_hours, required_use_share
 from planner.estimates.uncertainty import interval
 from planner.results.plan_parts import CommitmentUse, SpotPlan, Spread, Techniques
 from planner.scenario.zones.groups import zone_prices
+from planner.spot.policy.luck import quantile
 
 if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.candidates.spot.choices import SpotChoice
+    from planner.candidates.spot.odds import SpotOnlyCosts
     from planner.configurations.recipe import Recipe
     from planner.decode.chosen import ChosenCandidate
     from planner.scenario.job import Job
@@ -22,16 +25,32 @@ if TYPE_CHECKING:
     from planner.scenario.offer import Offer
 
 
-def build_costs(chosen: ChosenCandidate, factors: tuple[float, float], spot: SpotPlan | None = None) -> dict[str, Any]:
+def build_costs(
+    chosen: ChosenCandidate,
+    factors: tuple[float, float],
+    spot: SpotPlan | None = None,
+    alone: SpotOnlyCosts | None = None,
+) -> dict[str, Any]:
     """Return the bill, its sum and its interval: only lines that depend on hours are uncertain."""
     lines = build_bill(chosen)
     cost = math.fsum(line.usd for line in lines)
     fixed = math.fsum(line.usd for line in lines if line.item in FIXED_ITEMS)
     least, spread = (cost - spot.luck_usd, spot.usd_sd) if spot else (cost, 0.0)
     low, high = interval(cost - fixed, least - fixed, factors, spread)
+    late_lines, cases, hours = build_bill(chosen, late=True), (), ()
+    late = math.fsum(line.usd for line in late_lines)
+    if chosen.spot is not None:
+        late, cases = chosen.policy_costs(chosen.spot).told(chosen.candidates.run_hours.budget_confidence)
+    elif alone is not None:
+        drawn_hours, usd = alone.draw()
+        usd = usd + math.fsum(line.usd for line in late_lines if line.item == "rounded up")
+        late = quantile(usd, chosen.candidates.run_hours.budget_confidence)
+        cases, hours = cases_of_runs(usd), cases_of_runs(drawn_hours)
     return {
         "cost": Spread(expected=cost, low=fixed + low, high=fixed + high),
-        "cost_at_confidence": math.fsum(line.usd for line in build_bill(chosen, late=True)),
+        "cost_at_confidence": late,
+        "usd_of_runs": cases,
+        "hours_of_runs": hours,
         "cost_usd": cost,
         "bill": lines,
     }
