@@ -100,7 +100,8 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         lines = recompute_bill(context, stages, replace(paid, spot=(expected, paid.spot[1])), None, False, resume)
         bills = (lines, late_lines)
     figures = _Figures(
-        physics.rate, physics.sigmas, stages.start, by_name, hours=totals, bills=bills, odds=odds, spot=spot
+        *(physics.rate, physics.sigmas, stages.start, by_name, totals, bills, odds, spot),
+        policy_hours=policy.point.finish_hours if policy else 0.0,
     )
     machine, asked, run = context.machine, context.plan.techniques, context.observed
     assignment = Assignment(
@@ -174,6 +175,7 @@ class _Figures:
     bills: tuple[tuple[BillItem, ...], tuple[BillItem, ...]]  # expected and late
     odds: tuple[float, Cases, Cases] | None = None  # of a run with luck: dollars at the confidence, cases, hours
     spot: SpotPlan | None = None
+    policy_hours: float = 0.0  # expected, of a run that follows a policy
 
     def _chance(self, limit: float | None, confidence: float) -> float | None:
         """Return the chance of ending within a limit, None without one."""
@@ -190,12 +192,18 @@ class _Figures:
             (spot.luck_hours, spot.hours_sd, spot.luck_usd, spot.usd_sd) if spot else (0.0,) * 4
         )
         low, high = _interval(expected, luck_hours, sigma, hours_sd)
+        if spot and spot.basis:  # from machines at any time to none at all, when the guarantee is needed in full
+            low = min(low, (expected - luck_hours) / reach)
+            high = max(high, (expected + spot.guaranteed_hours - self.policy_hours) * reach)
         if self.odds and self.odds[2]:
             low, high = middle_cases(self.odds[2], expected)
         total = math.fsum(line.usd for line in lines)
         fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
         cost_sigma = 0.0 if context.offer.is_managed else sigma  # a service is not paid by the hour
         least, most = _interval(total - fixed, luck_usd, cost_sigma, usd_sd)
+        if spot and spot.basis:
+            least = min(least, (total - fixed - luck_usd) / reach)
+            most = max(most, (total - fixed + spot.saving_usd) * reach)
         return {
             "sequence_length": work.sequence,
             "steps": int(work.steps),

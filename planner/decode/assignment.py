@@ -12,6 +12,7 @@ from planner.decode.assignment_parts import (
     build_commitment_use,
     build_costs,
     build_spot_plan,
+    hours_as_guessed,
     stage_hours_of,
     techniques_of,
 )
@@ -107,6 +108,8 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
     policy = build_spot_plan(chosen, chosen.spot, limits) if chosen.spot else None
     luck, spread = (policy.luck_hours, policy.hours_sd) if policy else (0.0, 0.0)
     earliest, latest = interval(hours, hours - luck, (low, high), spread)
+    if policy is not None and chosen.spot is not None and policy.basis:
+        earliest, latest = hours_as_guessed((earliest, latest), hours, policy, chosen.spot, (low, high))
     start = float(candidates.hours.start[chosen.row])
     training = hours - start - math.fsum(stage_hours_of(chosen).values())
     costs = build_costs(chosen, (low, high), policy, chosen.spot_only_costs(library))

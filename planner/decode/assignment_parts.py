@@ -37,6 +37,8 @@ def build_costs(
     fixed = math.fsum(line.usd for line in lines if line.item in FIXED_ITEMS)
     least, spread = (cost - spot.luck_usd, spot.usd_sd) if spot else (cost, 0.0)
     low, high = interval(cost - fixed, least - fixed, factors, spread)
+    if spot is not None and spot.basis:
+        low, high = _as_wide_as_guessed((low, high), cost - fixed, spot.luck_usd, spot.saving_usd, factors)
     late_lines, cases, hours = build_bill(chosen, late=True), (), ()
     late = math.fsum(line.usd for line in late_lines)
     if chosen.spot is not None:
@@ -54,6 +56,24 @@ def build_costs(
         "cost_usd": cost,
         "bill": lines,
     }
+
+
+def _as_wide_as_guessed(
+    ends: tuple[float, float], expected: float, luck: float, waiting: float, factors: tuple[float, float]
+) -> tuple[float, float]:
+    """Return an interval that holds what follows where an assumed market is always there, and where it never is.
+
+    Then the run pays (or takes) `luck` less than expected, or `waiting` more: all that it waits in vain.
+    """
+    return min(ends[0], (expected - luck) * factors[0]), max(ends[1], (expected + waiting) * factors[1])
+
+
+def hours_as_guessed(
+    ends: tuple[float, float], expected: float, policy: SpotPlan, spot: SpotChoice, factors: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the interval of hours of a policy on an assumed market: from no wait at all to its guarantee."""
+    waiting = spot.point.hours - spot.point.finish_hours
+    return _as_wide_as_guessed(ends, expected, policy.luck_hours, waiting, factors)
 
 
 def stage_hours_of(chosen: ChosenCandidate) -> dict[str, float]:

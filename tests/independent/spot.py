@@ -66,9 +66,9 @@ class Outcome:
     hours: Floats  # inf where the path ended first
 
 
-def slowness(sigma: float, runs: int, rng: np.random.Generator) -> Floats:
+def slowness(sigma: float, ranks: Floats) -> Floats:
     """Student's t with two degrees of freedom, its 95 % quantile that of a normal; cut at 2.5 and 97.5 %."""
-    rank = np.clip((rng.permutation(runs) + 0.5) / runs, 0.025, 0.975)
+    rank = np.clip(ranks, 0.025, 0.975)
     t = (2 * rank - 1) / np.sqrt(2 * rank * (1 - rank))
     return np.exp(sigma * 1.645 / 2.92 * t)
 
@@ -133,9 +133,9 @@ class Advice:
 
 
 def simulate(job: Job, up: Rates, down: Rates, runs: int, seed: int, latest: float) -> Outcome:
-    """Follow the plan of a job on drawn markets at drawn speeds, up to `latest` hours."""
+    """Follow the plan of a job on drawn markets, from fast to slow, up to `latest` hours."""
     rng = np.random.default_rng(seed)
-    slow = slowness(job.sigma, runs, rng)
+    slow = slowness(job.sigma, (np.arange(runs) + 0.5) / runs)
     minutes = math.ceil(latest / MINUTE)
     is_up, age, changed = paths(up, down, runs, minutes, rng)
     advice = Advice(job.table) if job.table else None
