@@ -21,7 +21,7 @@ from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from tests.independent.spot import Job, Outcome, Rates, simulate
 
-RUNS = 2000
+RUNS, SEED = 2000, 2026
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 DEMAND_USD = 0.5
 
@@ -158,8 +158,11 @@ def joint_rows(seed: int, number: int) -> Iterator[Row]:
         yield Row("dollars, two jobs", "", 90.0, 100 * float(np.mean(usd <= plan.cost_at_confidence)))
 
 
-def rows(seed: int, policies: int = 14, alone: int = 8, pairs: int = 4) -> list[Row]:
-    return [*policy_rows(seed, policies), *spot_only_rows(seed, alone), *joint_rows(seed, pairs)]
+def statements(seed: int, policies: int = 14, alone: int = 8, pairs: int = 4) -> Iterator[Row]:
+    """Policies, then jobs on spot alone, then pairs of jobs."""
+    yield from policy_rows(seed, policies)
+    yield from spot_only_rows(seed, alone)
+    yield from joint_rows(seed, pairs)
 
 
 def summary(found: list[Row]) -> str:
@@ -171,6 +174,9 @@ def summary(found: list[Row]) -> str:
 
 
 if __name__ == "__main__":
-    table = rows(int(sys.argv[1]) if len(sys.argv) > 1 else 2026)
-    print("\n".join(map(str, table)))
+    drawn = int(sys.argv[1]) if len(sys.argv) > 1 else SEED
+    table = []
+    for each in statements(drawn):
+        print(each, flush=True)
+        table.append(each)
     print(summary(table))
