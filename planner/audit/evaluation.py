@@ -88,7 +88,8 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     resume = recompute_resume(context, stages, physics) if policy is None else 0.0
     lines, late_lines = (recompute_bill(context, stages, paid, policy, is_late, resume) for is_late in (False, True))
     totals = (hours.total(share), hours.total(share, is_late=True))
-    by_name, bills, odds = stages.by_name(), (lines, late_lines), None
+    by_name, bills = stages.by_name(), (lines, late_lines)
+    odds: tuple[float, Cases, Cases] | None = None
     if policy is not None:
         fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
         odds = (*usd_of_policy(context, stages, policy, hours, physics.sigmas.tail, fixed), ())

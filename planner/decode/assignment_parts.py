@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from planner.candidates.spot.odds import cases_of_runs
+from planner.candidates.spot.odds import Cases, cases_of_runs
 from planner.decode.bill import FIXED_ITEMS, build_bill
 from planner.estimates.billing import break_even_hours, required_use_share
 from planner.estimates.uncertainty import interval
@@ -39,7 +39,9 @@ def build_costs(
     low, high = interval(cost - fixed, least - fixed, factors, spread)
     if spot is not None and spot.basis:
         low, high = _as_wide_as_guessed((low, high), cost - fixed, spot.luck_usd, spot.saving_usd, factors)
-    late_lines, cases, hours = build_bill(chosen, late=True), (), ()
+    late_lines = build_bill(chosen, late=True)
+    cases: Cases = ()
+    hours: Cases = ()
     late = math.fsum(line.usd for line in late_lines)
     if chosen.spot is not None:
         late, cases = chosen.policy_costs(chosen.spot).told(chosen.candidates.run_hours.budget_confidence)

@@ -102,7 +102,8 @@ def test_what_spot_loses_is_a_line() -> None:
     rest = float(np.sum(ages * outage.survival(ages)) * 0.005 / outage.mean())
     wall = 0.1 * rest + (3 + lost) * (1 + 1 / 9)
     assert rest > 10 / 9
-    assert told.hours.expected == pytest.approx(wall, rel=0.05)
+    # Of heavy-tailed up-times, too, more are short than of exponential ones: 3 h meet more than 0.3 losses.
+    assert wall < told.hours.expected < 1.1 * wall
 
 
 def test_spot_keeps_one_more_start_for_the_move_to_on_demand() -> None:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from planner.spot.policy.run import SpotRun
 
 
+Cases = tuple[tuple[float, ...], ...]
+"""Equally likely figures: a row for each speed, from fast to slow, in it by size."""
+
+
 @record(frozen=True)
 class PolicyCosts:
     """What the dollars of a job depend on, expected unless the name says otherwise."""
@@ -51,7 +55,7 @@ class PolicyCosts:
         """Return the dollars that the job stays within with this probability."""
         return quantile(self.draw(), confidence)
 
-    def told(self, confidence: float) -> tuple[float, tuple[tuple[float, ...], ...]]:
+    def told(self, confidence: float) -> tuple[float, Cases]:
         """Return these dollars, and those in equally likely cases as a plan states them: `usd_of_runs`."""
         usd = self.draw()
         return quantile(usd, confidence), cases_of_runs(usd)
@@ -86,7 +90,7 @@ class SpotOnlyCosts:
         return slow * self.late_outside_hours + found.wall, usd
 
 
-def cases_of_runs(figures: Floats) -> tuple[tuple[float, ...], ...]:
+def cases_of_runs(figures: Floats) -> Cases:
     """Return figures (runs,) by rising speed error as means of equally many runs: by speed, then by size."""
     by_speed = np.sort(figures.reshape(SPEEDS, -1), axis=1)
     means = by_speed.reshape(SPEEDS, LUCKS, -1).mean(axis=2)

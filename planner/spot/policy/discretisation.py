@@ -116,4 +116,4 @@ def _axis_shares(points: int) -> Floats:
     be left at its last point, and a tie between two actions ends the other way.
     """
     rest = SLACK_CURVATURE * np.sinh(np.linspace(0.0, math.asinh(1 / SLACK_CURVATURE), points))
-    return np.rint(rest / rest[-1] * AXIS_STEPS) / AXIS_STEPS
+    return np.asarray(np.rint(rest / rest[-1] * AXIS_STEPS) / AXIS_STEPS, dtype=float)

@@ -97,7 +97,7 @@ def _actions(chain: MarkovChain, ticks: int) -> Integers:
     """Return the best action at each time left and slack in each state, (ticks, 2M + U, points)."""
     induction = FollowedInduction if chain.mix.shape[2] > 2 * chain.states + 2 * chain.ups else BackwardInduction
     backward, points, m, ups = induction(chain, counts=DOLLARS), chain.slack.shape[1], chain.states, chain.ups
-    found = np.empty((ticks, 2 * m + ups, points), dtype=np.int8)
+    found = np.empty((ticks, 2 * m + ups, points), dtype=np.int64)
     axis = chain.slack[0]
     for number in range(ticks):
         moment = backward.step()
@@ -173,7 +173,7 @@ class _Runs:
         """Start and stop machines as the policy says."""
         at = np.searchsorted(self.middles, self.slack)
         row = self.market + self.offset[self.running]
-        action = self.actions[np.maximum(self.first - step, 0), row, at].astype(np.int64)
+        action = self.actions[np.maximum(self.first - step, 0), row, at]
         starts = action != self.running
         self.slack -= np.where(starts, self.debt[action], 0.0)
         self.running = action

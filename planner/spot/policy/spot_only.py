@@ -115,8 +115,8 @@ def _rest(begins: tuple[float, ...], rates: tuple[float, ...], rng: np.random.Ge
     # The rest at a random moment has the density survival(h) / mean: a band by its share, and a place in it.
     band = np.searchsorted(np.cumsum(weights) / sum(weights), rng.random(RUNS), side="right")
     band = np.minimum(band, len(rates) - 1)
-    rate, width = np.asarray(rates)[band], np.asarray(ends)[band] - np.asarray(begins)[band]
+    leaves, widths = np.asarray(rates)[band], np.asarray(ends)[band] - np.asarray(begins)[band]
     share = rng.random(RUNS)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        inside = np.where(rate > 0, -np.log1p(-share * -np.expm1(-rate * width)) / rate, share * width)
+        inside = np.where(leaves > 0, -np.log1p(-share * -np.expm1(-leaves * widths)) / leaves, share * widths)
     return np.asarray(np.asarray(begins)[band] + inside)
