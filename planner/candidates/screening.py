@@ -12,13 +12,7 @@ from planner.arrays import distinct_names
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
 from planner.candidates.spot.billing_steps import apply_billing_steps, has_coarse_billing
-from planner.candidates.spot.candidates import (
-    FoundPolicies,
-    SpotCandidates,
-    policy_rows,
-    spot_only_rows,
-    with_spot_only_odds,
-)
+from planner.candidates.spot.candidates import FoundPolicies, SpotCandidates, policy_rows, with_spot_only_odds
 from planner.candidates.spot.rows import SearchTarget
 from planner.candidates.spot.scope import DEFAULT_SCOPE, SearchScope
 from planner.candidates.spot.search import find_policies
@@ -139,9 +133,7 @@ def screen(
     rejections.reject(low > high, "its spot market cannot give the share asked for")
     rows = np.flatnonzero(rejections.keep)  # few of all: methods that the job does not use are in the table, too
     latest, by_row = _latest_hours(candidates, limits, rows)
-    alone = spot_only_rows(candidates, rows)
-    if alone.any():
-        table = with_spot_only_odds(candidates, rows[alone], by_row[alone], market, library)
+    table = with_spot_only_odds(candidates, rows, by_row, market, library)
     low, high, cut = low[rows], high[rows], max_spot_share(table, by_row, rows)
     follows = np.zeros(len(rows), dtype=bool)
     if waiting_usd is not None:

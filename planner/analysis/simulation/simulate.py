@@ -41,14 +41,13 @@ from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.serving.job import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
+from planner.spot.policy.luck import SPEED_RANK_BOUNDS
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
     from planner.library.schema import Library
     from planner.results.plan import Plan
 
-SPEED_RANK_BOUNDS = (0.025, 0.975)
-"""Ranks between which speeds are drawn: the data do not show how far the tails of the estimate reach."""
 SPOT_ONLY_PATHS = 3.0
 """Hours of a path on spot alone, over those of the plan at its confidence."""
 

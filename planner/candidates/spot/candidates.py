@@ -269,7 +269,8 @@ def with_spot_only_odds(
 
     Late figures are quantiles over speeds and markets. A row that is late on a market without losses stays as it is.
     """
-    table, h = candidates.table, candidates.hours
+    table, h, alone = candidates.table, candidates.hours, spot_only_rows(candidates, rows)
+    rows, latest = rows[alone], latest[alone]
     soonest = h.late_outside_run[rows] + (h.run * h.late_factor)[rows]
     rows, late_from = rows[soonest <= latest], candidates.columns.lead_hours
     if not len(rows):
