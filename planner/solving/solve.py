@@ -228,7 +228,7 @@ def _plan(
         budget_probability=budget_probability(scenario, jobs),
         warnings=_warnings(scenario, jobs),
         inputs=build_inputs(scenario, jobs, solver_versions()),
-        **plan_figures(jobs),
+        **plan_figures(jobs, budget_confidence=scenario.limits.budget_confidence),
     )
 
 
