@@ -86,8 +86,7 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     spot = policy.report(context, stages) if policy else None
     resume = recompute_resume(context, stages, physics) if policy is None else 0.0
     lines, late_lines = (recompute_bill(context, stages, paid, policy, is_late, resume) for is_late in (False, True))
-    totals = (hours.total(share), hours.total(share, is_late=True))
-    by_name, bills = stages.by_name(), (lines, late_lines)
+    totals, bills = (hours.total(share), hours.total(share, is_late=True)), (lines, late_lines)
     odds: tuple[float, Cases, Cases] | None = None
     if policy is not None:
         fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
@@ -100,7 +99,7 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         lines = recompute_bill(context, stages, replace(paid, spot=(expected, paid.spot[1])), None, False, resume)
         bills = (lines, late_lines)
     figures = _Figures(
-        *(physics.rate, physics.sigmas, stages.start, by_name, totals, bills, odds, spot),
+        *(physics.rate, physics.sigmas, stages.start, stages.by_name(), totals, bills, odds, spot),
         policy_hours=policy.point.finish_hours if policy else 0.0,
     )
     machine, asked, run = context.machine, context.plan.techniques, context.observed
