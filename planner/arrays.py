@@ -10,6 +10,27 @@ Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
+LAST_BITS = 1e-12
+"""Relative: values closer than this are equal. What processors disagree about is some bits, 1e-16 each."""
+
+
+def first_least(values: Floats, axis: int | None = None) -> Integers:
+    """Return the first place of the least value, as `np.argmin` does, where values that differ in their last bits tie.
+
+    The last bit of a logarithm or a power depends on the processor; which of two equal rows is taken must not.
+    """
+    least = np.min(values, axis=axis, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        near = values <= least + LAST_BITS * np.abs(least)
+    return np.asarray(np.argmax(near | (values == least), axis=axis))
+
+
+def without_last_bits(values: Floats) -> Floats:
+    """Return the values rounded to 2^-40 of themselves: numbers that differ in their last bits become equal."""
+    bits = np.ascontiguousarray(values, dtype=float).view(np.int64)
+    return ((bits + (1 << 11)) & ~((1 << 12) - 1)).view(np.float64)
+
+
 def median(values: Floats | Sequence[float]) -> float:
     """Return the median of at least one number, none of them nan.
 

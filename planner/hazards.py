@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+SPEEDS, LUCKS = 8, 16
+"""Equally likely cases that a figure with luck is told in: speeds from fast to slow, and at each of them by size."""
+
+
 def mean_hours(begins: Sequence[float], rates: Sequence[float]) -> float:
     """Return the mean hours of a duration that ends at `rates[i]` per hour from the age of `begins[i]` hours.
 

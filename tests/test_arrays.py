@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.arrays import distinct, distinct_names, median
+from planner.arrays import distinct, distinct_names, first_least, median, without_last_bits
 
 
 def test_medians_by_hand() -> None:
@@ -37,3 +37,18 @@ def test_distinct_names_are_in_order_and_lead_back(names: list[str]) -> None:
     found, place = distinct_names(names)
     assert found == sorted(set(names))
     assert [found[at] for at in place.tolist()] == names
+
+
+def test_of_values_that_differ_in_their_last_bits_the_first_is_the_least() -> None:
+    near = np.array([0.1 * 3, 0.3, np.inf, 0.2999])
+    assert first_least(near[:3]) == 0
+    assert first_least(near) == 3
+    assert first_least(np.array([np.inf, np.inf])) == 0
+    assert first_least(np.array([[2.0, -1.0], [np.nextafter(2.0, 0.0), -2.0]]), axis=0).tolist() == [0, 1]
+
+
+def test_last_bits_are_rounded_off() -> None:
+    for value in (0.1, -7.3e9, 2.0**-20, 0.0, np.inf):
+        one, other = without_last_bits(np.array([value, np.nextafter(value, 1.0)]))
+        assert one == other or value in (0.0, np.inf)
+        assert one == value or abs(one / value - 1) < 2.0**-40

@@ -62,9 +62,9 @@ class Tolerance:
 
 def unit_of(name: str, unit: str = "") -> str:
     """Return `usd`, `gib`, or `rate` for everything relative; a name without a unit has that of its parent."""
-    if name.startswith("rate_") or name.endswith(("_per_hour", "hours")):
+    if name.startswith("rate_") or name.endswith(("_per_hour", "hours", "hours_of_runs")):
         return "rate"
-    if name.endswith(("usd", "usd_sd", "cost", "cost_at_confidence")):
+    if name.endswith(("usd", "usd_sd", "usd_of_runs", "cost", "cost_at_confidence")):
         return "usd"
     return "gib" if name.endswith("_gib") else unit
 
@@ -111,6 +111,8 @@ def _entries(what: str, value: object) -> dict[str, Any] | None:
         return {name: getattr(value, name) for name in type(value).model_fields if name not in _UNAUDITED}
     if isinstance(value, dict):
         return value
+    if isinstance(value, tuple) and value and all(isinstance(one, (float, tuple)) for one in value):
+        return {str(number): one for number, one in enumerate(value)}
     if not isinstance(value, tuple) or not all(isinstance(one, Part) for one in value):
         return None
     names = [str(getattr(one, _KEYS[what])) if what in _KEYS else str(number) for number, one in enumerate(value)]

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 from planner.audit.bill import FIXED, recompute_bill, recompute_service_bill, service_data_gb
 from planner.audit.context import hourly_price
 from planner.audit.hours import (
+    RecomputedHours,
     market_ends,
     may_follow_policy,
     probability_within,
     recompute_hours,
     recompute_policy_run,
     recompute_resume,
+    spot_only_run,
 )
+from planner.audit.odds import finish_chance, middle_cases, spot_only_figures, usd_of_policy
 from planner.audit.physics import (
     RecomputedPhysics,
     recompute_physics,
@@ -29,7 +32,7 @@ from planner.audit.physics import (
 )
 from planner.audit.shipping.export import result_gb, sent_hours
 from planner.audit.shipping.reported import report_stages
-from planner.audit.stages import recompute_stages
+from planner.audit.stages import JobStages, recompute_stages
 from planner.configurations.recipe import Recipe, weights_to_make
 from planner.estimates.billing import service_tokens_per_second
 from planner.estimates.uncertainty import Sigmas, confidence_factor
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
     from planner.audit.context import AuditContext
     from planner.audit.hours import Pair, Physics
+    from planner.audit.odds import Cases
     from planner.audit.physics import Workload
     from planner.audit.stages import JobStages
     from planner.scenario.payment import Managed
@@ -70,36 +74,39 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     """
     if context.offer.managed is not None:
         return Evaluation(_at_service(context, context.offer.managed, as_of))
-    physics: Physics
-    if isinstance(context.job, InferenceJob):
-        from planner.audit.replicas.generation import recompute_replicas  # late: what only generation needs
-        from planner.audit.replicas.replica_stages import recompute_replica_stages
-
-        physics = recompute_replicas(context, context.job)
-        stages = recompute_replica_stages(context, physics)
-    else:
-        physics = recompute_physics(context)
-        stages = recompute_stages(context, physics)
+    physics, stages = _physics_and_stages(context)
     markets = recompute_hours(context, stages, physics, context.job.confidence)
     paid = recompute_hours(context, stages, physics, context.scenario.limits.budget_confidence)
     may_use_spot = market_ends(stages, markets)
     may_follow = may_use_spot and may_follow_policy(context, stages)
     policy = recompute_policy_run(context, stages, physics) if may_follow else None
     hours, paid = (policy.hours(one, stages.stretch) if policy else one for one in (markets, paid))
+    spot_only = spot_only_run(context, stages, physics) if may_use_spot and policy is None else None
     share = policy.point.spot_share if policy else context.plan.spot_share
     spot = policy.report(context, stages) if policy else None
-    before = stages.separate_hours("ingest") + stages.start + stages.prepare
-    mixed = before + share * hours.wall_spot if 0 < share < 1 else None
     resume = recompute_resume(context, stages, physics) if policy is None else 0.0
     lines, late_lines = (recompute_bill(context, stages, paid, policy, is_late, resume) for is_late in (False, True))
-    totals = (hours.total(share), hours.total(share, is_late=True))
-    by_name, bills = stages.by_name(), (lines, late_lines)
-    figures = _Figures(physics.rate, physics.sigmas, stages.start, by_name, hours=totals, bills=bills, spot=spot)
+    totals, bills = (hours.total(share), hours.total(share, is_late=True)), (lines, late_lines)
+    odds: tuple[float, Cases, Cases] | None = None
+    if policy is not None:
+        fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
+        odds = (*usd_of_policy(context, stages, policy, hours, physics.sigmas.tail, fixed), ())
+    if spot_only is not None:
+        extra = math.fsum(line.usd for line in late_lines if line.item in (*FIXED, "rounded up"))
+        found = spot_only_figures(context, stages, *spot_only, physics.sigmas.tail, extra)
+        totals, odds = (found.expected_hours, found.late_hours), (found.late_usd, found.usd, found.hours)
+        expected = found.expected_hours - paid.outside_run[0] - paid.separate_machines[0]
+        lines = recompute_bill(context, stages, replace(paid, spot=(expected, paid.spot[1])), None, False, resume)
+        bills = (lines, late_lines)
+    figures = _Figures(
+        *(physics.rate, physics.sigmas, stages.start, stages.by_name(), totals, bills, odds, spot),
+        policy_hours=policy.point.finish_hours if policy else 0.0,
+    )
     machine, asked, run = context.machine, context.plan.techniques, context.observed
     reported = figures.report(context, physics.work)
     if isinstance(physics, RecomputedPhysics) and run is None:
-        alone = replace(context, plan=context.plan.model_copy(update={"pauses": ()}))
-        run_lines = recompute_bill(alone, stages, paid, policy) if context.plan.pauses else lines
+        unpaused = replace(context, plan=context.plan.model_copy(update={"pauses": ()}))
+        run_lines = recompute_bill(unpaused, stages, paid, policy) if context.plan.pauses else lines
         _add_fallback(context, physics, reported["training_hours"], totals[0], run_lines)
     assignment = Assignment(
         **_named(context, as_of),
@@ -110,7 +117,7 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         step_seconds=physics.step_seconds,
         interconnect=machine.link,
         spot_share=share,
-        switch_to_on_demand_at_hours=spot.latest_on_demand_hours if spot else mixed,
+        switch_to_on_demand_at_hours=spot.latest_on_demand_hours if spot else _switch_hours(stages, hours, share),
         techniques=techniques_of(context.recipe, context.job, asked.micro_batch, asked.accumulation_steps),
         beside=tuple(one.machine for one in stages.separate),
         commitment=_commitment_use(context, stages),
@@ -119,10 +126,35 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         resume_hours=resume * hours.late,
         inference=None if isinstance(physics, RecomputedPhysics) else physics.replica.generation(lines),
     )
+    return Evaluation(assignment, may_use_spot, may_follow, *_late_hours(context, stages, markets, resume * hours.late))
+
+
+def _switch_hours(stages: JobStages, hours: RecomputedHours, share: float) -> float | None:
+    """Return the hour at which a fixed share of spot ends; None without a mix of both markets."""
+    before = stages.separate_hours("ingest") + stages.start + stages.prepare
+    return before + share * hours.wall_spot if 0 < share < 1 else None
+
+
+def _late_hours(
+    context: AuditContext, stages: JobStages, markets: RecomputedHours, resume_hours: float
+) -> tuple[float, float]:
+    """Return the hours at the confidence on demand, of one run and of all machines of all runs with their pauses."""
     late_outside, late_run = markets.outside_run[1], markets.on_demand[1]
     late_all = late_outside * context.job.trials.at_once + late_run / stages.run * stages.all_groups_hours
-    late_all += len(context.plan.pauses) * resume * hours.late * context.job.trials.at_once
-    return Evaluation(assignment, may_use_spot, may_follow, late_outside + late_run, late_all * machine.instances)
+    late_all += len(context.plan.pauses) * resume_hours * context.job.trials.at_once
+    return late_outside + late_run, late_all * context.machine.instances
+
+
+def _physics_and_stages(context: AuditContext) -> tuple[Physics, JobStages]:
+    """Return memory and speed of the configuration, and the stages of the job: of training, or of generation."""
+    if isinstance(context.job, InferenceJob):
+        from planner.audit.replicas.generation import recompute_replicas  # late: what only generation needs
+        from planner.audit.replicas.replica_stages import recompute_replica_stages
+
+        replicas = recompute_replicas(context, context.job)
+        return replicas, recompute_replica_stages(context, replicas)
+    physics = recompute_physics(context)
+    return physics, recompute_stages(context, physics)
 
 
 def _add_fallback(
@@ -206,7 +238,15 @@ class _Figures:
     stage_hours: dict[str, float]
     hours: Pair
     bills: tuple[tuple[BillItem, ...], tuple[BillItem, ...]]  # expected and late
+    odds: tuple[float, Cases, Cases] | None = None  # of a run with luck: dollars at the confidence, cases, hours
     spot: SpotPlan | None = None
+    policy_hours: float = 0.0  # expected, of a run that follows a policy
+
+    def _chance(self, limit: float | None, confidence: float) -> float | None:
+        """Return the chance of ending within a limit, None without one."""
+        if limit is None or self.odds is None or not self.odds[2]:
+            return probability_within(limit, *self.hours, confidence)
+        return finish_chance(self.odds[2], limit, self.hours[1], confidence)
 
     def report(self, context: AuditContext, work: Workload) -> dict[str, Any]:
         """Return the fields with their intervals; training is what start and stages leave of the hours."""
@@ -217,10 +257,18 @@ class _Figures:
             (spot.luck_hours, spot.hours_sd, spot.luck_usd, spot.usd_sd) if spot else (0.0,) * 4
         )
         low, high = _interval(expected, luck_hours, sigma, hours_sd)
+        if spot and spot.basis:  # from machines at any time to none at all, when the guarantee is needed in full
+            low = min(low, (expected - luck_hours) / reach)
+            high = max(high, (expected + spot.guaranteed_hours - self.policy_hours) * reach)
+        if self.odds and self.odds[2]:
+            low, high = middle_cases(self.odds[2], expected)
         total = math.fsum(line.usd for line in lines)
         fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
         cost_sigma = 0.0 if context.offer.is_managed else sigma  # a service is not paid by the hour
         least, most = _interval(total - fixed, luck_usd, cost_sigma, usd_sd)
+        if spot and spot.basis:
+            least = min(least, (total - fixed - luck_usd) / reach)
+            most = max(most, (total - fixed + spot.saving_usd) * reach)
         return {
             "sequence_length": work.sequence,
             "steps": int(work.steps),
@@ -233,11 +281,13 @@ class _Figures:
             "training_hours": expected - self.start - math.fsum(self.stage_hours.values()),
             "stage_hours": self.stage_hours,
             "hours": Hours(expected=expected, low=low, high=high, at_confidence=late),
-            "deadline_probability": probability_within(_time_left(context), expected, late, job.confidence),
+            "deadline_probability": self._chance(_time_left(context), job.confidence),
             "bill": lines,
             "cost_usd": total,
             "cost": Spread(expected=total, low=fixed + least, high=fixed + most),
-            "cost_at_confidence": math.fsum(line.usd for line in late_lines),
+            "cost_at_confidence": self.odds[0] if self.odds else math.fsum(line.usd for line in late_lines),
+            "usd_of_runs": self.odds[1] if self.odds else (),
+            "hours_of_runs": self.odds[2] if self.odds else (),
         }
 
 

@@ -168,6 +168,7 @@ class RecomputedPolicyRun:
     rule: WaitingRule
     on_demand_outside_run_hours: float  # rented outside the run, its starts not among them: on demand
     moved_gb: float  # to other regions, at each loss of machines on average
+    storage_usd_per_hour: float
 
     def hours(self, hours: RecomputedHours, stretch: float) -> RecomputedHours:
         """Return the hours of the job with those of the policy: whatever share it takes, they are all its own."""
@@ -245,6 +246,17 @@ def _basis(context: AuditContext, alone: str) -> str:
     return f"{known} in one zone; any of {zones} zones by m^0.7 (prior)" if zones > 1 else alone
 
 
+def spot_only_run(context: AuditContext, stages: JobStages, physics: Physics) -> tuple[SpotRun, SpotStates] | None:
+    """Return run and market where a training job has spot machines and no others; None elsewhere."""
+    is_alone = context.offer.usd_per_hour is None and context.offer.has_spot and context.plan.spot_share > 0
+    if not is_alone or isinstance(context.job, InferenceJob):
+        return None
+    # What an hour is worth is on no bill, and nothing is decided by it.
+    return replace(
+        _run(context, stages, physics), standing_usd_per_hour=_storage_usd_per_hour(context, stages)
+    ), _states(context)
+
+
 def market_ends(stages: JobStages, hours: RecomputedHours) -> bool:
     """Return whether a run on spot comes to an end at all."""
     return hours.wall_spot < _MAX_RUN_RATIO * max(stages.run, stages.restart)
@@ -270,7 +282,8 @@ def recompute_policy_run(context: AuditContext, stages: JobStages, physics: Phys
     policies = PolicyCache()
     (point,), (rule,) = policies.best_points([(run, states, guaranteed)]), policies.rules([(run, states, guaranteed)])
     moved_gb, _ = moved_to_other_regions(context, physics)
-    return RecomputedPolicyRun(run, states, point, rule, stages.outside_run_hours - stages.start, moved_gb)
+    storage = _storage_usd_per_hour(context, stages)
+    return RecomputedPolicyRun(run, states, point, rule, stages.outside_run_hours - stages.start, moved_gb, storage)
 
 
 def _states(context: AuditContext) -> SpotStates:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from planner.audit.chips import unmeasured
 from planner.audit.comparison import Broken, Tolerance, at_most
 from planner.audit.hours import probability_within
+from planner.audit.odds import budget_odds
 from planner.audit.physics import build_setup
 from planner.audit.shipping.export import is_made, lacking_memory
 from planner.audit.stages import STAGES
@@ -284,6 +285,11 @@ def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
     hours = {name: max(job.delay_hours + getattr(job.hours, name) for job in jobs) for name in Hours.model_fields}
     confidence = scenario.limits.budget_confidence
     expected = paid + math.fsum(job.cost_usd for job in jobs)
+    odds, chance = budget_odds(jobs, confidence, paid, scenario.limits.budget_usd)
+    if odds is not None and len(jobs) > 1:
+        late = min(late, odds)
+    if chance is None:
+        chance = probability_within(scenario.limits.budget_usd, expected, late, confidence)
     ages = [job.price_age_days for job in jobs if job.price_age_days is not None]
     return {
         "price_age_days": max(ages, default=None),
@@ -292,5 +298,5 @@ def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
         "hours": Hours(**hours),
         "idle_hours": idle_hours(plan, scenario),
         "budget_usd": scenario.limits.budget_usd,
-        "budget_probability": probability_within(scenario.limits.budget_usd, expected, late, confidence),
+        "budget_probability": chance,
     }

@@ -13,6 +13,7 @@ from planner.audit.chips import of_another_kind
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.hardware import efficiency_of, hardware_numbers
 from planner.configurations.lengths import sequence_of
+from planner.configurations.memory_margin import MIN_MEMORY_SAVING
 from planner.configurations.observed.comparison import job_of_run
 from planner.configurations.observed.learning import learn_correction
 from planner.configurations.observed.memory_peaks import KINDS, memory_setting
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
 
 
-MIN_MEMORY_SAVING = 0.02
-"""Share of the memory that a change after a run out of memory saves at least."""
 _DEVIATIONS, _ROUNDS, _PARTS = 40.0, 9, 64
 """Reach of the search for the chance that a configuration fits, and how often it is divided: to the twelfth digit."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import distinct_names
+from planner.arrays import distinct_names, without_last_bits
 from planner.configurations.configuration_table import technique_penalties
 from planner.configurations.recipe import is_allowed
 from planner.records import record
@@ -194,10 +194,11 @@ def undominated_on_machine(ways: Configurations, burden: Floats) -> Flags:
         What `burden_of` returns, (k, n).
     """
     burden = burden[(burden != burden[:, :1]).any(axis=1)]  # what is the same everywhere tells none apart
+    burden = without_last_bits(burden)  # which of two equal ones stays must not depend on the processor
     names, label = distinct_names([recipe.method_label for recipe in ways.recipes])
     group = ways.machine * len(names) + label[ways.recipe]
     left = np.flatnonzero(~_beaten_by_fastest(group, burden))
-    left = left[np.lexsort(((ways.fit_gib - ways.usable_gib)[left], group[left]))]
+    left = left[np.lexsort((without_last_bits(ways.fit_gib - ways.usable_gib)[left], group[left]))]
     keep = np.zeros(len(ways), dtype=bool)
     _, starts, sizes = np.unique(group[left], return_index=True, return_counts=True)
     for size in set(sizes.tolist()):  # all groups of one size at once: (groups, size, size)

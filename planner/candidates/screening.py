@@ -12,7 +12,7 @@ from planner.arrays import distinct_names
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
 from planner.candidates.spot.billing_steps import apply_billing_steps, has_coarse_billing
-from planner.candidates.spot.candidates import FoundPolicies, SpotCandidates, policy_rows
+from planner.candidates.spot.candidates import FoundPolicies, SpotCandidates, policy_rows, with_spot_only_odds
 from planner.candidates.spot.rows import SearchTarget
 from planner.candidates.spot.scope import DEFAULT_SCOPE, SearchScope
 from planner.candidates.spot.search import find_policies
@@ -133,6 +133,7 @@ def screen(
     rejections.reject(low > high, "its spot market cannot give the share asked for")
     rows = np.flatnonzero(rejections.keep)  # few of all: methods that the job does not use are in the table, too
     latest, by_row = _latest_hours(candidates, limits, rows)
+    table = with_spot_only_odds(candidates, rows, by_row, market, library)
     low, high, cut = low[rows], high[rows], max_spot_share(table, by_row, rows)
     follows = np.zeros(len(rows), dtype=bool)
     if waiting_usd is not None:
@@ -148,12 +149,7 @@ def screen(
     policies, hours = None, candidates.hours.rows(rows)
     able = follows & ~has_coarse_billing(kept_table, hours, candidates.columns)
     if able.any():
-        shared, share = limits.budget_usd is not None or len(table.jobs) > 1, limits.spot_share
-        target = SearchTarget(
-            *(latest, share.min, share.max, waiting_usd or 0.0),
-            0.0 if scope.whole_curves else limits.waiting_usd_per_hour or 0.0,  # a frontier is of dollars on the bill
-            *(shared, frozenset(limits.quota)),
-        )
+        target = _search_target(limits, latest, waiting_usd or 0.0, scope, len(table.jobs))
         policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
     # A policy replaces the mix of two markets; on demand alone is kept where it is allowed. Where the limits ask for a
     # least spot share, a mix may reach it within a time in which no policy does, and it may still be taken within more.
@@ -166,6 +162,17 @@ def screen(
     rounded, origin, billed = apply_billing_steps(mixed, hours, candidates.columns)
     found = ScreenedCandidates(rounded, rows[mixes[origin]], billed, rejections.reasons, lateness)
     return found if policies is None else found.with_policies(policies, rows[policies.origin])
+
+
+def _search_target(limits: Limits, latest: float, waiting_usd: float, scope: SearchScope, jobs: int) -> SearchTarget:
+    """Return what the policies of a job are searched for."""
+    has_budget, share = limits.budget_usd is not None, limits.spot_share
+    # A frontier is of dollars on the bill.
+    waiting_limit = 0.0 if scope.whole_curves else limits.waiting_usd_per_hour or 0.0
+    quota = frozenset(limits.quota)
+    return SearchTarget(
+        *(latest, share.min, share.max, waiting_usd, waiting_limit, has_budget or jobs > 1, quota, has_budget)
+    )
 
 
 def _latest_hours(candidates: JobCandidates, limits: Limits, rows: Integers) -> tuple[float, Floats]:

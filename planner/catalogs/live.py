@@ -30,7 +30,7 @@ from planner.catalogs.job_flavors import PROVIDER as JOBS
 from planner.catalogs.job_flavors import flavors_table, plain_flavors
 from planner.documents.csv_table import MAX_CSV_BYTES, CsvTable, parse_csv
 from planner.documents.json_file import parse_json
-from planner.documents.validation import suggest_names
+from planner.documents.validation import name_fix
 from planner.errors import Fault, InputError
 from planner.library.machines import provider_name
 from planner.records import record
@@ -125,8 +125,7 @@ def _check_names(names: Sequence[str], known: Sequence[str]) -> None:
     faults = []
     for name in names:
         if name not in known:
-            close = suggest_names(name, known)
-            fix = f"did you mean {close}?" if close else f"known: {', '.join(known)}; others: --offline FILE"
+            fix = f"{name_fix(name, known)}; others: --offline FILE"
             faults.append(Fault("--provider", 0, name, "gpuhunt has no prices of this provider", fix))
     if faults:
         raise InputError(faults)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from planner.catalogs.summary import price_changes
 from planner.documents.files import check_writable, make_folder, write_text_atomically
+from planner.documents.validation import name_fix
 from planner.errors import Fault, InputError, raise_faults
 from planner.loading.offer_table import offer_table_text
 from planner.loading.price_book import (
@@ -24,6 +25,7 @@ from planner.loading.price_book import (
 )
 from planner.records import record
 from planner.results.prices import PriceChanges, StoredPrices
+from planner.scenario.naming import OfferedNames
 
 if TYPE_CHECKING:
     import datetime
@@ -178,6 +180,16 @@ def stored_prices(today: datetime.date) -> tuple[StoredPrices, ...]:
     return tuple(found)
 
 
+def _stored(provider: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the stored providers that a name means; `InputError` with the nearest ones where it means none."""
+    names = OfferedNames([{"provider": name} for name in known])
+    found = tuple(name for name in names.meant("provider", provider) if name in known)
+    if not found:
+        fix = name_fix(provider, known, "planner prices list") if known else FILL_BOOK
+        raise InputError([Fault("--provider", 0, provider, "no prices of this provider are stored", fix)])
+    return found
+
+
 def book_changes(
     provider: str | None = None, before: datetime.date | None = None, after: datetime.date | None = None
 ) -> tuple[PriceChanges, ...]:
@@ -188,7 +200,7 @@ def book_changes(
     """
     root = book_folder()
     found = []
-    for name in book_providers(root) if provider is None else [provider]:
+    for name in book_providers(root) if provider is None else _stored(provider, book_providers(root)):
         days = read_meta(root / name).days
         later = max((day for day in days if after is None or day <= after), default=None)
         if later is None:

@@ -50,22 +50,23 @@ def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as
 
     found = read_market(inventory)
     names = _cards_like(gpu) if gpu else None
+    providers = _providers_like(provider, found) if provider else None
     chosen = [
         (label, offer)
         for label, offer in zip(offer_labels(found), found, strict=True)
-        if (names is None or offer.gpu in names) and provider in (None, offer.provider)
+        if (names is None or offer.gpu in names) and (providers is None or offer.provider in providers)
     ]
     why = "" if chosen else _why_none(found, names, gpu, provider)
     write_either(as_json, [_facts(*row) for row in chosen], lambda _: why or table(OFFER_COLUMNS, chosen))
 
 
 def _cards_like(wanted: str) -> frozenset[str]:
-    """Return the GPU of that name or alias, else those whose name has the text in it; `ScenarioError` if none has."""
+    """Return the GPUs of that name or group, else those whose name has the text in it; `ScenarioError` if none has."""
     from planner.library.reading import CardNames
 
     cards = CardNames("gpus")
-    if (name := cards.canonical(wanted)) is not None:
-        return frozenset([name])
+    if names := cards.group(wanted):
+        return frozenset(names)
     plain = "".join(wanted.casefold().split())
     found = frozenset(name for name in cards.names if plain in name.casefold())
     if not found:
@@ -73,11 +74,22 @@ def _cards_like(wanted: str) -> frozenset[str]:
     return found
 
 
+def _providers_like(wanted: str, offers: Sequence[Offer]) -> frozenset[str]:
+    """Return the providers that a name means among offers; `ScenarioError` where it means none."""
+    from planner.scenario.naming import OfferedNames
+
+    names = OfferedNames(offers)
+    found = names.meant("provider", wanted)
+    if not found:
+        raise ScenarioError([Fault(f"--provider {wanted}", 0, "", *names.fault("provider", wanted))])
+    return frozenset(found)
+
+
 def _why_none(found: Sequence[Offer], names: frozenset[str] | None, gpu: str | None, provider: str | None) -> str:
     """Return why a list of offers is empty, in a line."""
     providers = sorted({offer.provider for offer in found})
     if provider is not None and provider not in providers:
-        return f"no offers: none is of provider {provider}; there are {', '.join(providers)}"
+        return f"no offers: none is of provider {provider}"
     rented = sorted({offer.provider for offer in found if names is None or offer.gpu in names})
     where = f"; {', '.join(rented)} has it" if rented else ""
     return f"no offers: {f'{provider} does' if provider else 'these prices do'} not list {gpu}{where}"

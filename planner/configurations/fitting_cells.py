@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import first_least
 from planner.configurations.configuration_table import Configurations, MemoryShortfall, concatenate_configurations
 from planner.configurations.grid import JobShape, Machine, grid_inputs
 from planner.configurations.micro_batch import (
@@ -227,7 +228,7 @@ def _memory_shortfalls(
     found = []
     for label in dict.fromkeys(labels):
         rows = np.flatnonzero(labels == label)
-        nearest = rows[np.argmin(short[rows], axis=0)]
+        nearest = rows[first_least(short[rows], axis=0)]
         found += [
             MemoryShortfall(recipes[int(nearest[h])], machines[h], float(short[nearest[h], h]))
             for h in map(int, np.flatnonzero(missing[rows].any(axis=0) & ~fits[rows].any(axis=0)))

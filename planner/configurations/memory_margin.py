@@ -11,6 +11,9 @@ from planner.estimates.uncertainty import MemorySpread, memory_spread
 if TYPE_CHECKING:
     from planner.library.schema import Library
 
+MIN_MEMORY_SAVING = 0.02
+"""Share of the memory that a change after a run out of memory saves at least: less helps nobody."""
+
 
 def framework_spread(framework: str, library: Library) -> MemorySpread:
     """Return the spread of the memory of a framework without observations."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from planner.arrays import Flags, Floats, Integers
+from planner.arrays import Flags, Floats, Integers, first_least
 from planner.configurations.recipe import HYBRID_ABOVE_GPUS, Recipe
 from planner.estimates.inputs import Layout, TimedSetup
 from planner.estimates.memory.fit import MemoryLines
@@ -61,7 +61,7 @@ def choose_smallest_batches(
     """Choose one recipe per machine, fitting or not: the least over its memory, at a micro-batch of one."""
     usable = inputs.hardware.usable_bytes
     over = np.where(possible, np.broadcast_to(lines[1].need(1.0, usable), possible.shape) - usable, np.inf)
-    nearest = np.arange(len(possible))[:, None] == np.argmin(over, axis=0)
+    nearest = np.arange(len(possible))[:, None] == first_least(over, axis=0)
     micro = np.where(possible & nearest, 1.0, 0.0)
     return micro, micro * np.broadcast_to(per_rank, possible.shape)
 

@@ -13,15 +13,17 @@ from planner.decode.assignment_parts import (
     build_commitment_use,
     build_costs,
     build_spot_plan,
+    hours_as_guessed,
     stage_hours_of,
     techniques_of,
 )
 from planner.decode.fallback import find_fallback
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.notes import age_in_days, build_notes, build_service_notes, is_fed_by_storage
-from planner.decode.probability import deadline_probability
+from planner.decode.probability import finish_probability
 from planner.decode.stages.parts import build_data_path, build_export
 from planner.estimates.uncertainty import display_factors, interval
+from planner.results.odds import share_within
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Hours, ObservedRun, SeparateMachine, SpotPlan, Vram
 from planner.scenario.inference import InferenceJob
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from planner.configurations.observed.comparison import ComparedRun
     from planner.decode.chosen import ChosenCandidate
     from planner.library.schema import Library
+    from planner.results.plan import BillItem
     from planner.scenario.job import Job
     from planner.scenario.limits import Limits
 
@@ -72,8 +75,8 @@ def build_assignment(chosen: ChosenCandidate, limits: Limits, library: Library, 
         trials=job.trials.count,
         runs_at_once=job.trials.at_once,
         deadline_hours=job.deadline_hours,
-        deadline_probability=deadline_probability(
-            left_hours(job, chosen.lead_hours), hours.expected, hours.at_confidence, job.confidence
+        deadline_probability=finish_probability(
+            left_hours(job, chosen.lead_hours), hours, figures.get("hours_of_runs", ()), job.confidence
         ),
         conversion=None
         if candidates.is_managed_service[chosen.row]
@@ -111,24 +114,15 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
     policy = build_spot_plan(chosen, chosen.spot, limits) if chosen.spot else None
     luck, spread = (policy.luck_hours, policy.hours_sd) if policy else (0.0, 0.0)
     earliest, latest = interval(hours, hours - luck, (low, high), spread)
+    if policy is not None and chosen.spot is not None and policy.basis:
+        earliest, latest = hours_as_guessed((earliest, latest), hours, policy, chosen.spot, (low, high))
     start = float(candidates.hours.start[chosen.row])
     training = hours - start - math.fsum(stage_hours_of(chosen).values())
-    costs = build_costs(chosen, (low, high), policy)
-    if isinstance(chosen.job, InferenceJob):
-        from planner.decode.generation import (  # late: what only generation needs
-            build_generation,
-            build_generation_notes,
-        )
-
-        vram, generation = build_generation(chosen, limits, library, costs["bill"])
-        notes = build_generation_notes(chosen, generation, limits, as_of)
-        own: dict[str, Any] = {"vram_gib": vram, "inference": generation, "notes": notes}
-    else:
-        vram = _vram(chosen, limits, library)
-        if not observed:
-            vram = vram.model_copy(update={"fallback": find_fallback(chosen, training, limits, library)})
-        own = {"data_path": build_data_path(chosen), "export": build_export(chosen, library)}
-        own |= {"vram_gib": vram, "notes": build_notes(chosen, vram, limits, library, as_of)}
+    costs = build_costs(chosen, (low, high), policy, chosen.spot_only_costs(library))
+    if costs["hours_of_runs"]:  # the 80 % that lie between
+        drawn = sorted(one for row in costs["hours_of_runs"] for one in row)
+        earliest, latest = min(hours, share_within(drawn, 0.1)), max(hours, share_within(drawn, 0.9))
+    own = _own_figures(chosen, training if not observed else None, costs["bill"], limits, library, as_of)
     return {
         "gpu": machine.gpu,
         "gpus": machine.gpus,
@@ -155,6 +149,31 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
         **costs,
         **own,
     }
+
+
+def _own_figures(
+    chosen: ChosenCandidate,
+    training_hours: float | None,
+    bill: tuple[BillItem, ...],
+    limits: Limits,
+    library: Library,
+    as_of: datetime.date,
+) -> dict[str, Any]:
+    """Return what only training, or only generation, says; `training_hours` are None of an observed run."""
+    if isinstance(chosen.job, InferenceJob):
+        from planner.decode.generation import (  # late: what only generation needs
+            build_generation,
+            build_generation_notes,
+        )
+
+        vram, generation = build_generation(chosen, limits, library, bill)
+        notes = build_generation_notes(chosen, generation, limits, as_of)
+        return {"vram_gib": vram, "inference": generation, "notes": notes}
+    vram = _vram(chosen, limits, library)
+    if training_hours is not None:
+        vram = vram.model_copy(update={"fallback": find_fallback(chosen, training_hours, limits, library)})
+    own: dict[str, Any] = {"data_path": build_data_path(chosen), "export": build_export(chosen, library)}
+    return own | {"vram_gib": vram, "notes": build_notes(chosen, vram, limits, library, as_of)}
 
 
 def _resume_hours(chosen: ChosenCandidate, limits: Limits) -> float:

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from planner.candidates.spot.odds import Cases, cases_of_runs, told_of_runs
 from planner.decode.bill import FIXED_ITEMS, build_bill
 from planner.estimates.billing import break_even_hours, required_use_share
 from planner.estimates.uncertainty import interval
@@ -15,6 +16,7 @@ from planner.scenario.zones.groups import zone_prices
 if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.candidates.spot.choices import SpotChoice
+    from planner.candidates.spot.odds import SpotOnlyCosts
     from planner.configurations.recipe import Recipe
     from planner.decode.chosen import ChosenCandidate
     from planner.scenario.job import Job
@@ -22,19 +24,57 @@ if TYPE_CHECKING:
     from planner.scenario.offer import Offer
 
 
-def build_costs(chosen: ChosenCandidate, factors: tuple[float, float], spot: SpotPlan | None = None) -> dict[str, Any]:
+def build_costs(
+    chosen: ChosenCandidate,
+    factors: tuple[float, float],
+    spot: SpotPlan | None = None,
+    alone: SpotOnlyCosts | None = None,
+) -> dict[str, Any]:
     """Return the bill, its sum and its interval: only lines that depend on hours are uncertain."""
     lines = build_bill(chosen)
     cost = math.fsum(line.usd for line in lines)
     fixed = math.fsum(line.usd for line in lines if line.item in FIXED_ITEMS)
     least, spread = (cost - spot.luck_usd, spot.usd_sd) if spot else (cost, 0.0)
     low, high = interval(cost - fixed, least - fixed, factors, spread)
+    if spot is not None and spot.basis:
+        low, high = _as_wide_as_guessed((low, high), cost - fixed, spot.luck_usd, spot.saving_usd, factors)
+    late_lines = build_bill(chosen, late=True)
+    cases: Cases = ()
+    hours: Cases = ()
+    late = math.fsum(line.usd for line in late_lines)
+    if chosen.spot is not None:
+        late, cases = chosen.policy_costs(chosen.spot).told(chosen.candidates.run_hours.budget_confidence)
+    elif alone is not None:
+        drawn_hours, usd = alone.draw()
+        usd = usd + math.fsum(line.usd for line in late_lines if line.item == "rounded up")
+        late, cases = told_of_runs(usd, chosen.candidates.run_hours.budget_confidence)
+        hours = cases_of_runs(drawn_hours)
     return {
         "cost": Spread(expected=cost, low=fixed + low, high=fixed + high),
-        "cost_at_confidence": math.fsum(line.usd for line in build_bill(chosen, late=True)),
+        "cost_at_confidence": late,
+        "usd_of_runs": cases,
+        "hours_of_runs": hours,
         "cost_usd": cost,
         "bill": lines,
     }
+
+
+def _as_wide_as_guessed(
+    ends: tuple[float, float], expected: float, luck: float, waiting: float, factors: tuple[float, float]
+) -> tuple[float, float]:
+    """Return an interval that holds what follows where an assumed market is always there, and where it never is.
+
+    Then the run pays (or takes) `luck` less than expected, or `waiting` more: all that it waits in vain.
+    """
+    return min(ends[0], (expected - luck) * factors[0]), max(ends[1], (expected + waiting) * factors[1])
+
+
+def hours_as_guessed(
+    ends: tuple[float, float], expected: float, policy: SpotPlan, spot: SpotChoice, factors: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the interval of hours of a policy on an assumed market: from no wait at all to its guarantee."""
+    waiting = spot.point.hours - spot.point.finish_hours
+    return _as_wide_as_guessed(ends, expected, policy.luck_hours, waiting, factors)
 
 
 def stage_hours_of(chosen: ChosenCandidate) -> dict[str, float]:

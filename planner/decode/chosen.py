@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.candidates.spot.candidates import policy_costs, spot_only_costs, spot_only_rows
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -15,8 +17,10 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.candidates.screening import ScreenedCandidates
     from planner.candidates.spot.choices import SpotChoice
+    from planner.candidates.spot.odds import PolicyCosts, SpotOnlyCosts
     from planner.configurations.grid import Machine
     from planner.configurations.recipe import Recipe
+    from planner.library.schema import Library
     from planner.scenario.job import Job
     from planner.scenario.offer import Offer
 
@@ -59,20 +63,37 @@ class ChosenCandidate:
         if self.spot is None:
             return self
         h, policies, before = self.candidates.hours.rows(np.asarray([self.row])), self.candidates.policies, self.spot
-        most_usd = before.point.usd + min(room_usd, late_room_usd / float(h.budget_factor[0]))
+        most_usd = before.point.usd + room_usd
         if (found := before.with_less_waiting(policies, most_usd, low_share)) is None:
             return self
         spot, price = found
         more_usd = spot.point.usd - price * spot.point.finish_hours - before.point.usd
+        late_usd = self.figures.late_usd + more_usd * h.budget_factor
+        if math.isfinite(late_room_usd):
+            late = self.policy_costs(spot).usd_at(self.candidates.run_hours.budget_confidence)
+            if late > float(self.figures.late_cost_usd(self.share)[0]) + late_room_usd:
+                return self
+            late_usd = np.full_like(late_usd, late - float(self.figures.fixed_usd[0]))
         figures = replace(
             self.figures,
             run_h=self.figures.run_h + spot.point.finish_hours - before.point.finish_hours,
             run_usd=self.figures.run_usd + more_usd,
-            late_usd=self.figures.late_usd + more_usd * h.budget_factor,
+            late_usd=late_usd,
             share_low=np.full(1, spot.point.spot_share),
             share_high=np.full(1, spot.point.spot_share),
         )
         return replace(self, spot=spot, share=spot.point.spot_share, figures=figures, waiting_usd=price)
+
+    def policy_costs(self, spot: SpotChoice) -> PolicyCosts:
+        """Return what the dollars of the candidate on a policy depend on."""
+        return policy_costs(self.candidates, self.row, float(self.figures.fixed_usd[0]), spot, spot.point.hours)
+
+    def spot_only_costs(self, library: Library) -> SpotOnlyCosts | None:
+        """Return what hours and dollars depend on where there are spot machines and no others; None elsewhere."""
+        which = np.asarray([self.row])
+        if self.candidates.is_managed_service[self.row] or not spot_only_rows(self.candidates, which)[0]:
+            return None
+        return spot_only_costs(self.candidates, self.row, self.market, library)
 
     def in_full(self) -> ChosenCandidate:
         """Return the candidate with all figures of its policy."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from planner.configurations.memory_margin import MIN_MEMORY_SAVING
 from planner.configurations.micro_batch import proper_divisors
 from planner.configurations.recipe import GpuClass, find_incompatibility
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
@@ -57,10 +58,6 @@ def _least_slowdown(chosen: ChosenCandidate, limits: Limits, library: Library) -
         "activation_checkpointing": run.recipe.activation_checkpointing,
         "fit_probability": run.fit_probability,
     }
-
-
-MIN_MEMORY_SAVING = 0.02
-"""Share of the memory that a fallback saves at least: less helps nobody."""
 
 
 class _Run:

@@ -40,7 +40,7 @@ LORA_BATCH_NOTE = (
     f"LoRA loses more at large batches than full training: recipes use up to {LORA_BATCH} sequences a step"
 )
 FULL_RUN_NOTE = "deadline and budget also hold if the run does not stop early"
-SPOT_ONLY_NOTE = "spot only: no fallback on demand, so no deadline is guaranteed"
+SPOT_ONLY_NOTE = "spot only: no fallback, so no deadline is guaranteed"
 
 
 def build_notes(

@@ -5,25 +5,42 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from planner.results.odds import joint_usd, probability_of
 from planner.scenario.job import MAX_CONFIDENCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.results.plan import Assignment
+    from planner.results.plan_parts import Hours
     from planner.scenario.scenario import Scenario
 
 
 def budget_probability(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd: float = 0.0) -> float | None:
     """Return the probability that the cost stays within the budget, if all jobs are late together; None without one.
 
-    `fixed_usd` is paid beside the jobs.
+    Each job on spot has the luck of its own market. `fixed_usd` is paid beside the jobs.
     """
     budget, cost_usd = scenario.limits.budget_usd, fixed_usd + math.fsum(job.cost_usd for job in jobs)
     if budget is not None and cost_usd <= 0:
         return 1.0
+    if budget is not None and any(job.usd_of_runs for job in jobs):
+        cases = joint_usd(jobs, scenario.limits.budget_confidence, fixed_usd)
+        return min(MAX_CONFIDENCE, probability_of(cases, budget))
     late_usd = fixed_usd + math.fsum(job.cost_at_confidence for job in jobs)
     return deadline_probability(budget, cost_usd, late_usd, scenario.limits.budget_confidence)
+
+
+def finish_probability(
+    deadline: float | None, hours: Hours, cases: tuple[tuple[float, ...], ...], confidence: float
+) -> float | None:
+    """Return the probability of ending in time, of drawn runs where the hours depend on the luck of a market."""
+    if deadline is None or not cases:
+        return deadline_probability(deadline, hours.expected, hours.at_confidence, confidence)
+    # The confidence is met by the hours at it, which were found among more runs than the cases tell.
+    least = confidence if hours.at_confidence <= deadline else 0.0
+    chance = probability_of(sorted(one for row in cases for one in row), deadline)
+    return min(MAX_CONFIDENCE, max(chance, least))
 
 
 def deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:

@@ -88,6 +88,20 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
     return found
 
 
+def fold(text: str) -> str:
+    """Return the letters and digits of a name in lower case: spellings that differ in nothing else are one name."""
+    return re.sub(r"[^a-z0-9]", "", text.casefold())
+
+
+def find_name(word: object, known: Iterable[str]) -> str | None:
+    """Return the known name that a word is, whatever its case and separators; None where none or several are meant."""
+    names = list(known)
+    if word in names or not isinstance(word, str):
+        return word if isinstance(word, str) else None
+    found = {name for name in names if fold(name) == fold(word)}
+    return found.pop() if len(found) == 1 and fold(word) else None
+
+
 def suggest_names(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return up to three known names similar to the word, joined by "or"; empty if none is."""
     import difflib  # late: most files have no fault
@@ -98,6 +112,29 @@ def suggest_names(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     if not close and len(folded) >= 3:
         close = sorted((name for name in by_folded if folded in name), key=len)[:3]
     return " or ".join(by_folded[name] for name in close)
+
+
+MOST_NAMES = 3
+"""Names that a fault of an unknown one suggests."""
+
+
+def name_fix(word: str, known: Iterable[str], listing: str = "") -> str:
+    """Return how to correct an unknown name: similar names, else the three that are nearest; never all of them.
+
+    `listing` is the command that prints all.
+    """
+    names = list(dict.fromkeys(known))
+    if close := suggest_names(word, names):
+        return f"did you mean {close}?"
+    import difflib
+
+    folded = word.casefold()[:100]
+    nearest = sorted(names, key=lambda one: -difflib.SequenceMatcher(None, folded, one.casefold()).ratio())
+    few = nearest[:MOST_NAMES]
+    if not few:
+        return f"none is known; see {listing}" if listing else "leave it out: there is none"
+    said = f"known: {', '.join(few)}" if len(names) <= MOST_NAMES else f"the nearest are {', '.join(few)}"
+    return f"{said}; all: {listing}" if listing and len(names) > MOST_NAMES else said
 
 
 def keys_at(schema: dict[str, Any], path: KeyPath, data: Any = None) -> list[str]:

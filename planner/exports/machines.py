@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from planner.documents.files import data_folder
 from planner.errors import Fault, InputError
 from planner.exports.quoting import shell_word
-from planner.exports.trainer import PORT, command, start_command
+from planner.exports.trainer import MEETING_PORT, command, start_command
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
 
 def _world_check(trainer: FieldMap, facts: Facts) -> list[str]:
     """Return the lines that say how many processes train together, and end where the plan has another number."""
-    start = start_command(trainer, facts, PORT + 1)
+    start = start_command(trainer, facts, MEETING_PORT + 1)
     if not start:
         return [f"echo 'world size {facts['gpus']}, as planned'"]
     program = _script("world_size.py")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
 
 
-PORT = 29500
+MEETING_PORT = 29500
 """Port of machine 0 at which the processes of a run meet."""
 
 
@@ -83,7 +83,7 @@ def run_command(tool: FieldMap, facts: Facts) -> str:
     return command(tool, {**facts, "resume": ""}) if facts["instances"] == 1 else ""
 
 
-def command(tool: FieldMap, facts: Facts, port: int = PORT) -> str:
+def command(tool: FieldMap, facts: Facts, port: int = MEETING_PORT) -> str:
     """Return the command that one machine runs; `facts` with `resume`, the option that names a checkpoint."""
     several = facts["instances"] > 1
     flags = filled(tool.flags, {**facts, "port": port})

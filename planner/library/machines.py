@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
+from planner.documents.validation import fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,20 +144,46 @@ def attached_accelerator(provider: str, name: str) -> Attached | None:
     return _read_attached(data_folder("models")).get((provider.casefold(), name.casefold()))
 
 
+_CODE_FIRST = re.compile(r"([A-Z]{2})(-[A-Z][A-Za-z]*)?")
+"""A region that is named by its country: `DE`, `US-Texas`."""
+
+
+@cache
+def _read_regions(models: Path) -> tuple[dict[str, str], dict[str, frozenset[str]]]:
+    """Return the country of each region, and the countries of each area: a country or a continent by its letters."""
+    file = models / "machines" / "regions.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    countries = {region.casefold(): row["code"] for row in rows for region in row["regions"]}
+    areas: dict[str, set[str]] = {}
+    for row in rows:
+        for area in (row["code"], *row["names"], *row["within"]):
+            areas.setdefault(fold(area), set()).add(row["code"])
+    return countries, {area: frozenset(codes) for area, codes in areas.items()}
+
+
+def country_of(region: str) -> str | None:
+    """Return the code of the country that a region, or the region of a zone, lies in; None where it is unknown."""
+    countries, areas = _read_regions(data_folder("models"))
+    name = region.partition("/")[0]
+    coded = _CODE_FIRST.fullmatch(name)
+    return countries.get(name.casefold()) or (coded[1] if coded and coded[1].casefold() in areas else None)
+
+
+def countries_in(area: str) -> frozenset[str]:
+    """Return the codes of the countries in `europe`, `eu`, `germany` or `DE`, in any case; none of another word."""
+    return _read_regions(data_folder("models"))[1].get(fold(area), frozenset())
+
+
 @cache
 def _read_refused(models: Path) -> dict[str, str]:
     file = models / "machines" / "refused_chips.yaml"
     rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
-    return {_letters(name): row["reason"] for row in rows for name in row["names"]}
+    return {fold(name): row["reason"] for row in rows for name in row["names"]}
 
 
 def refused_chip(name: str) -> str | None:
     """Return why nothing is planned with an accelerator of that name; None where nothing is known against it."""
-    return _read_refused(data_folder("models")).get(_letters(name))
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.casefold())
+    return _read_refused(data_folder("models")).get(fold(name))
 
 
 def disk_classes() -> dict[str, float]:

@@ -65,6 +65,16 @@ def find_gpu(wanted: str, by_label: Mapping[str, str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+def gpu_group(wanted: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the GPUs of a chip that is sold in several forms: `H100` -> `H100-80GB`, `H100-NVL-94GB`, ...; else none.
+
+    A name that is a GPU's own, such as `H200`, is no group.
+    """
+    key, listed = _gpu_key(wanted), tuple(names)
+    found = tuple(name for name in listed if _gpu_key(name.partition("-")[0]) == key)
+    return () if any(_gpu_key(name) == key for name in listed) else found
+
+
 def _gpu_key(text: str) -> str:
     text = _MEMORY.sub(r"\1", text.casefold())
     for _ in range(2):  # a maker's name may stand before `RTX`

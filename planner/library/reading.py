@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from planner.documents.files import data_folder
 from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, read_document, read_shipped
-from planner.documents.validation import suggest_names, validation_complaints
+from planner.documents.validation import fold, name_fix, suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
 from planner.library.machines import refused_chip
 from planner.library.names import (
@@ -20,6 +20,7 @@ from planner.library.names import (
     find_gpu,
     format_of_release,
     formats_in_name,
+    gpu_group,
     release_name,
     split_count,
     split_release,
@@ -49,7 +50,8 @@ class CardNames:
         self._find = find_gpu if kind == "gpus" else find_architecture
         self.folder = data_folder("models") / kind
         self.names = tuple(sorted(path.stem for path in self.folder.glob("*.yaml")))
-        self._own = frozenset(self.names)
+        self.own = frozenset(self.names)
+        self._listing = f"planner {kind} list"
 
     @cached_property
     def by_alias(self) -> dict[str, str]:
@@ -62,25 +64,41 @@ class CardNames:
 
     def canonical(self, wanted: str) -> str | None:
         """Return the name behind a name, alias or other spelling of one in any case; None where there is none."""
-        if wanted in self._own:
+        if wanted in self.own:
             return wanted
         if self._find is find_architecture and (made := find_generated(wanted)) is not None:
             return made
         found = self.by_alias.get(wanted.casefold())
         if found is not None or self._find is not find_architecture:
-            return found or self._find(wanted, self.by_alias)
-        found = None if unusable_format(wanted) else self._find(wanted, self.by_alias)
+            return found or self._find(wanted, self.by_alias) or self._by_letters(wanted)
+        found = None if unusable_format(wanted) else self._find(wanted, self.by_alias) or self._by_letters(wanted)
         if found is None:
             return None
         return release_name(found, self.published(found), formats_in_name(wanted))
 
     def published(self, card: str) -> tuple[str, ...]:
         """Return the formats in which an architecture is published, that of its release first."""
-        split = split_release(card, self._own)
+        split = split_release(card, self.own)
         if split is not None:
             return (format_of_release(split[1]),)
-        shipped = card in self._own and read_shipped(self.folder / f"{card}.yaml").data.get("published")
+        shipped = card in self.own and read_shipped(self.folder / f"{card}.yaml").data.get("published")
         return tuple(shipped or ("bf16",))
+
+    def _by_letters(self, wanted: str) -> str | None:
+        """Return the card whose name or alias has the same letters and digits; None where none or several have."""
+        key = fold(wanted)
+        found = {name for alias, name in self.by_alias.items() if key and fold(alias) == key}
+        return found.pop() if len(found) == 1 else None
+
+    def group(self, wanted: str) -> tuple[str, ...]:
+        """Return every GPU that a word means where several may stand: a chip, a card, a generation or a vendor."""
+        if several := gpu_group(wanted, self.names):
+            return several
+        if (card := self.canonical(wanted)) is not None:
+            return (card,)
+        facts = ((name, read_shipped(self.folder / f"{name}.yaml").data) for name in self.names)
+        key = fold(wanted)
+        return tuple(name for name, card in facts if key in (fold(card["generation"]), fold(card["vendor"])))
 
     def suggestion(self, wanted: str) -> str:
         """Return what may have been meant."""
@@ -100,7 +118,7 @@ class CardNames:
         # Aliases are for recognising, names for suggesting: a near alias leads to its name.
         close = suggest_names(wanted, self.by_alias)
         names = dict.fromkeys(self.by_alias[alias] for alias in close.split(" or ")) if close else {}
-        return f"did you mean {' or '.join(names)}?" if names else f"known: {', '.join(self.names)}"
+        return f"did you mean {' or '.join(names)}?" if names else name_fix(wanted, self.names, self._listing)
 
 
 class Cards(Mapping[str, _Card]):

@@ -9,6 +9,7 @@ from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SkipValidation, model_validator
 
+from planner.documents.validation import name_fix
 from planner.library.chips import Chip
 from planner.library.inference.engines import read_engines
 from planner.library.names import (
@@ -355,4 +356,4 @@ def _find(
     found = otherwise(wanted, labels)
     if found is not None and found in cards:
         return cards[found]
-    raise KeyError(f"no {noun} {wanted!r}; known: {', '.join(sorted(cards))}")
+    raise KeyError(f"no {noun} {wanted!r}; {name_fix(wanted, sorted(cards))}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.documents.validation import suggest_names
+from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, LibraryError
 from planner.library.reading import CardNames
 
@@ -23,11 +23,9 @@ def find_cards(
     """
     families = {card.family for card in cards.values()}
     if family is not None:
-        known = next((one for one in families if one.casefold() == family.casefold()), None)
+        known = find_name(family, families)
         if known is None:
-            close = suggest_names(family, families)
-            fix = f"did you mean {close}?" if close else f"known: {', '.join(sorted(families))}"
-            raise LibraryError([Fault(family, 0, "", "unknown family", fix)])
+            raise LibraryError([Fault(family, 0, "", "unknown family", name_fix(family, sorted(families)))])
         family = known
     parts = [part for word in words for part in word.casefold().split()]
     found = [

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError
 
-from planner.documents.instants import is_instant, parse_instant
+from planner.documents.instants import hours_between, is_instant, parse_instant
 from planner.documents.overrides import replace_value
 from planner.documents.quantities import format_hours, parse_hours
-from planner.units import HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,7 +92,7 @@ def _written(hours: float) -> str:
 def _hours_until(value: str, now: datetime.datetime, path: KeyPath, source: Source, faults: list[Fault]) -> float:
     """Return the hours from `now` to a date; what is no date, or over, is a fault."""
     try:
-        hours = (parse_instant(value) - now).total_seconds() / HOUR
+        hours = hours_between(now, parse_instant(value))
     except PydanticCustomError as error:
         context = error.context or {}
         faults.append(source.fault(path, context["what"], context["fix"]))

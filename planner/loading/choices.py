@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.documents.validation import suggest_names
+from planner.documents.validation import name_fix
 from planner.errors import ScenarioError, raise_faults
 from planner.library.shapes.ladder import families, members
 from planner.scenario.choices.definite import architectures_of, choice_faults
@@ -35,9 +35,7 @@ def _model_faults(job: OpenJob) -> Iterator[tuple[KeyPath, str, str]]:
     if isinstance(asked, Family):
         known = families()
         if asked.family not in known:
-            close = suggest_names(asked.family, known)
-            fix = f"did you mean {close}?" if close else f"one of {', '.join(sorted(known))}"
-            yield ("architecture", "family"), f"unknown family {asked.family!r}", fix
+            yield ("architecture", "family"), f"unknown family {asked.family!r}", name_fix(asked.family, sorted(known))
             return
         least, most = asked.parameters.least, asked.parameters.most
         if not members(asked.family, least, most):

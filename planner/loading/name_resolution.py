@@ -24,7 +24,7 @@ from planner.scenario.inference import DEFAULT_WEIGHT_BITS
 from planner.scenario.ownership.machines import default_power_watts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from planner.documents.source_map import Source
@@ -165,20 +165,10 @@ def check_lengths(data: Any, source: Source, faults: list[Fault]) -> None:
             faults.append(source.fault(("jobs", index, "work"), *UNKNOWN_LENGTH))
 
 
-GPU_PLACES = (
-    ("limits", "gpus", "allow", "*"),
-    ("limits", "gpus", "forbid", "*"),
-    ("adjust", "*", "match", "gpu"),
-    ("jobs", "*", "measured", "*", "gpu"),
-)
-"""Places of a scenario that name GPUs, except its offers."""
-
-
 def resolve_gpus(data: Any, names: CardNames, source: Source, faults: list[Fault]) -> Any:
-    """Return the data with GPU aliases resolved; unknown GPUs and peaks above the GPU's memory are faults."""
-    for place in GPU_PLACES:
-        for path, wanted in list(texts_at(data, place)):
-            data = _resolved_gpu(data, path, wanted, names, source, faults)
+    """Return the data with GPUs of observed runs resolved; unknown ones and peaks above their memory are faults."""
+    for path, wanted in list(texts_at(data, ("jobs", "*", "measured", "*", "gpu"))):
+        data = _resolved_gpu(data, path, wanted, names, source, faults)
     for path, card in texts_at(data, ("jobs", "*", "measured", "*", "gpu")):
         _check_peak(data["jobs"][path[1]]["measured"][path[3]], path[:-1], card, names, source, faults)
     return data
@@ -253,25 +243,6 @@ def _resolved_gpu(data: Any, path: KeyPath, wanted: str, names: CardNames, sourc
         faults.append(source.fault(path, f"unknown GPU {wanted!r}", names.suggestion(wanted)))
         return data
     return data if card == wanted else replace_value(data, path, card)
-
-
-def check_providers(data: Any, offered: Iterable[str], source: Source, faults: list[Fault]) -> None:
-    """Add a fault for a provider in a limit that has no offers but is similar to one that has.
-
-    An absent provider is harmless (limits outlive inventories); a misspelt one limits nothing.
-    """
-    known = frozenset(offered)
-    places = [
-        (path, name)
-        for end in (("allow", "*"), ("forbid", "*"), ("*",))  # a list alone is what is allowed
-        for path, name in texts_at(data, ("limits", "providers", *end))
-    ]
-    quota = (data.get("limits") or {}).get("quota") if isinstance(data.get("limits"), dict) else None
-    places += [(("limits", "quota", name), name) for name in (quota if isinstance(quota, dict) else ())]
-    for path, name in places:
-        close = "" if name in known else suggest_names(name, known, cutoff=0.65)
-        if close:
-            faults.append(source.fault(path, f"no offers of provider {name!r}", f"did you mean {close}?"))
 
 
 def texts_at(data: Any, place: tuple[str, ...], path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:

@@ -26,16 +26,15 @@ from planner.loading.inventory_file import mark_price_lag, validate_offers
 from planner.loading.load_table import resolve_load
 from planner.loading.name_resolution import (
     check_lengths,
-    check_providers,
     resolve_architectures,
     resolve_gpus,
     resolve_lengths,
     resolve_offer_names,
-    texts_at,
 )
 from planner.loading.service_keys import check_service_keys
 from planner.records import record
 from planner.scenario.choices.definite import with_token_sigmas
+from planner.scenario.naming import OfferedNames, resolve_offered
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import MAX_OFFERS, NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data, split_trials
 from planner.scenario.zones.labels import hand_on_labels
@@ -150,8 +149,10 @@ def load_document(
         raise ScenarioError([*faults, source.fault((), "is not a scenario: it has no jobs", fix)])
     if not data.get("inventory") and not data.get("offers"):
         data = {**data, "inventory": [MARKET]}
+    before = len(faults)
     found = _inventories(data.get("inventory"), folder, source, faults)
-    scenario = _validate(data, folder, source, tuple(offer for _, offers in found for offer in offers), faults)
+    from_files = tuple(offer for _, offers in found for offer in offers)
+    scenario = _validate(data, folder, source, from_files, faults, is_complete=len(faults) == before)
     # Without faults all offers of a file are read, in its order.
     places = [(there, len(offers)) for there, offers in found] + [(source, len(scenario.offers_inline))]
     offered = tuple((there, ("offers", index)) for there, count in places for index in range(count))
@@ -159,26 +160,34 @@ def load_document(
 
 
 def _validate(
-    data: dict[str, Any], folder: Path, source: Source, from_files: tuple[Offer, ...], faults: list[Fault]
+    data: dict[str, Any],
+    folder: Path,
+    source: Source,
+    from_files: tuple[Offer, ...],
+    faults: list[Fault],
+    is_complete: bool = True,
 ) -> Scenario:
-    """Return the scenario of plain data; raises every fault together, including those found before."""
+    """Return the scenario of plain data; raises every fault together, including those found before.
+
+    Without `is_complete` offers of a file are missing, so that names of offers may be unknown for that alone.
+    """
     gpus = CardNames("gpus")
     data = resolve_dates(data, source, faults)
     data = resolve_architectures(data, folder, source, faults)
     data = resolve_gpus(data, gpus, source, faults)
     data = check_service_keys(data, source, faults)
     data = resolve_load(resolve_lengths(data, folder, source, faults), folder, source, faults)
-    offered = {offer.provider for offer in from_files}
-    offered.update(name for _, name in texts_at(data, ("offers", "*", "provider")))
     check_lengths(data, source, faults)
-    check_providers(data, offered, source, faults)
     inline: tuple[Offer, ...] = ()
     written = data.get("offers")
     if isinstance(written, list):
         written = _drop_partial_offers(written, bool(from_files), source, faults)
         inline = validate_offers(resolve_offer_names(written, gpus, source, faults), source, faults)
         data = {**data, "offers": []}  # validated above
+        is_complete = is_complete and len(inline) == len(written)
     offers = mark_price_lag(from_files + inline)
+    names = OfferedNames(offers, is_complete)
+    data = resolve_offered(data, names, lambda path, what, fix: faults.append(source.fault(path, what, fix)))
     if offers and all(offer.is_cpu for offer in offers):
         faults.append(source.fault(("offers",) if written else ("inventory",), *NO_TRAINING_OFFER))
     for what in _oversizes(offers):

@@ -233,7 +233,11 @@ def spot(job: Assignment) -> list[str]:
     policy = job.spot
     if policy is None:
         return []
-    saved = f"saves {words.usd(policy.saving_usd)} ± {words.usd(policy.usd_sd)} against on demand"
+    if policy.basis:  # a guess: from no machines at all to machines at any time
+        most = words.usd(policy.saving_usd + policy.luck_usd)
+        saved = f"may save {words.usd(policy.saving_usd)} (0 to {most}; assumed market) against on demand"
+    else:
+        saved = f"saves {words.usd(policy.saving_usd)} ± {words.usd(policy.usd_sd)} against on demand"
     times = f"{policy.interruptions:,.1f} interruption{'' if round(policy.interruptions, 1) == 1 else 's'}"
     times += " of each machine" if job.inference and job.instances > 1 else ""
     lost = f"{words.hours(policy.wasted_hours)} of restarts and lost work"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING
 
+from planner.documents.instants import moment_after
 from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.infeasible import limit_name
@@ -95,7 +95,7 @@ def _when(plan: Plan, hours: float) -> str:
     """Return a moment as weekday and time where the plan knows the date, else as hours from its start."""
     if not plan.now:
         return words.hours(hours) if hours else "0.0 h"
-    moment = datetime.datetime.fromisoformat(plan.now) + datetime.timedelta(hours=hours)
+    moment = moment_after(plan.now, hours, plan.zone)
     return moment.strftime("%a %d %b %H:%M")
 
 

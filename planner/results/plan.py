@@ -11,6 +11,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from planner.deferred import Deferred, later
 from planner.errors import NoPlanError
 from planner.results.html import html_table, plan_picture
+from planner.results.odds import joint_usd, share_within
 from planner.results.plan_parts import (
     Baseline,
     BillItem,
@@ -45,7 +46,17 @@ else:  # most plans have none of these
     BulkGeneration = later("planner.results.inference", "BulkGeneration")
     Service = later("planner.results.serving.fleet", "Service")
 
-NOT_OF_ALL = ("inference", "purchase", "fallbacks", "lead_hours", "data_path", "export", "model")
+NOT_OF_ALL = (
+    "inference",
+    "purchase",
+    "fallbacks",
+    "lead_hours",
+    "data_path",
+    "export",
+    "model",
+    "usd_of_runs",
+    "hours_of_runs",
+)
 """Parts of an assignment that most jobs do not have; they are left out of its JSON then."""
 Status = Literal["optimal", "feasible", "infeasible", "no_plan"]
 
@@ -110,6 +121,10 @@ class Assignment(Part):
     cost: Spread
     cost_at_confidence: float
     cost_usd: float
+    usd_of_runs: tuple[tuple[float, ...], ...] = ()
+    """Of a job on spot, dollars in equally likely cases: a row for each speed, from fast to slow, by rising dollars."""
+    hours_of_runs: tuple[tuple[float, ...], ...] = ()
+    """Of a job that has spot machines and no others, hours in equally likely cases, as `usd_of_runs`."""
     bill: tuple[BillItem, ...]
     price_date: str
     price_age_days: int | None
@@ -186,14 +201,22 @@ class Assignment(Part):
         return self.spot is not None or self.spot_share < 1 or moves
 
 
-def plan_figures(jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...] = ()) -> dict[str, Any]:
-    """Return the fields of a plan that follow from its jobs: costs add up, the last job to end sets the hours."""
+def plan_figures(
+    jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...] = (), budget_confidence: float | None = None
+) -> dict[str, Any]:
+    """Return the fields of a plan that follow from its jobs: costs add up, the last job to end sets the hours.
+
+    Dollars at the confidence of several jobs are those of their sum where it is given, else the sum of theirs.
+    """
     paid = math.fsum(one.usd for one in reservations)
+    late = paid + math.fsum(job.cost_at_confidence for job in jobs)
+    if budget_confidence is not None and len(jobs) > 1 and any(job.usd_of_runs for job in jobs):
+        late = min(late, share_within(joint_usd(jobs, budget_confidence, paid), budget_confidence))
     cost = {key: paid + math.fsum(getattr(job.cost, key) for job in jobs) for key in Spread.model_fields}
     hours = {key: max(job.delay_hours + getattr(job.hours, key) for job in jobs) for key in Hours.model_fields}
     return {
         "cost_usd": Spread(**cost),
-        "cost_at_confidence": paid + math.fsum(job.cost_at_confidence for job in jobs),
+        "cost_at_confidence": late,
         "hours": Hours(**hours),
         "price_age_days": max((job.price_age_days for job in jobs if job.price_age_days is not None), default=None),
         "jobs": jobs,
@@ -248,6 +271,8 @@ class Plan(Part):
     """Hours of own machines until the last end in which no job runs, by offer."""
     now: str = ""
     """Date and time that hours count from; empty if the scenario states none."""
+    zone: str = ""
+    """Zone in which moments are shown, such as Europe/Berlin; empty: that of `now`."""
     warnings: tuple[str, ...] = ()
     inputs: Inputs | None = None
     services: tuple[Service, ...] = ()

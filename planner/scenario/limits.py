@@ -20,6 +20,7 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
+from planner.documents.validation import find_name, name_fix
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job, Sure
 from planner.scenario.offer import Offer
 from planner.scenario.payment import STOCK_STATUSES, TIERS
@@ -80,14 +81,17 @@ class AllowForbid(StrictModel):
 
 
 def _tiers_exist(tiers: AllowForbid) -> AllowForbid:
-    """Return the lists if all names are tiers; else raise a fault."""
+    """Return the lists with the tiers that their names mean; raise a fault for other names."""
+    meant: dict[str, tuple[str, ...]] = {}
     for key, names in (("allow", tiers.allow or ()), ("forbid", tiers.forbid)):
-        unknown = [name for name in names if name not in TIERS]
-        if unknown:
+        found = [(name, find_name(name, TIERS)) for name in names]
+        if unknown := [name for name, tier in found if tier is None]:
             raise validation_error(
-                f"{format_value(unknown[0])} is not a tier of offers", f"one of {', '.join(TIERS)}", key
+                f"{format_value(unknown[0])} is not a tier of offers", name_fix(unknown[0], TIERS), key
             )
-    return tiers
+        meant[key] = tuple(dict.fromkeys(tier for _, tier in found if tier))
+    changed = {key: names for key, names in meant.items() if names and names != getattr(tiers, key)}
+    return AllowForbid(allow=meant["allow"] or None, forbid=meant["forbid"]) if changed else tiers
 
 
 class SpotShare(StrictModel):

@@ -13,10 +13,11 @@ from planner.documents.quantities import (
     SequenceLength,
     StrictModel,
     Text,
+    format_value,
     read_amount,
     validation_error,
 )
-from planner.documents.validation import suggest_names
+from planner.documents.validation import name_fix
 from planner.library.inference.engines import read_engines
 from planner.scenario.techniques import RunSettings
 
@@ -90,9 +91,7 @@ def _named(what: str, value: Any, behind: Callable[[str], str | None], known: It
     """Return the table's name of an engine or a weight format; a fault for one that it does not have."""
     name = behind(value) if isinstance(value, str) else None
     if name is None:
-        close = suggest_names(str(value), known)
-        fix = f"did you mean {close}?" if close else f"one of {', '.join(known)}"
-        raise validation_error(f"unknown {what} {value!r}", fix)
+        raise validation_error(f"unknown {what} {format_value(value)}", name_fix(str(value), known))
     return name
 
 

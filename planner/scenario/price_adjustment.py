@@ -3,19 +3,35 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from planner.documents.quantities import StrictModel, Text
+from planner.documents.quantities import StrictModel, format_value, validation_error
 from planner.scenario.offer import Offer
 
 
-class Match(StrictModel, defer_build=True):
-    """Selection of offers: each key that is given must be equal."""
+def _names(value: Any) -> Any:
+    """Return one name, or several as a tuple; a list of one is that name."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise validation_error(
+            f"{format_value(value)} is not a name or a list of names", "put it in quotes if it is one"
+        )
+    if not names or not all(names):
+        raise validation_error("is empty", "give a name, or leave it out")
+    return tuple(names) if len(names) > 1 else names[0]
 
-    gpu: Text | None = None
-    provider: Text | None = None
-    region: Text | None = None
-    instance: Text | None = None
+
+Names = Annotated[str | tuple[str, ...], BeforeValidator(_names)]
+"""A name, or several of which each is selected."""
+
+
+class Match(StrictModel, defer_build=True):
+    """Selection of offers: each key that is given must name theirs."""
+
+    gpu: Names | None = None
+    provider: Names | None = None
+    region: Names | None = None
+    instance: Names | None = None
 
     def find_matches(self, offers: Sequence[Offer]) -> list[int]:
         """Return the positions of the selected offers."""
@@ -23,7 +39,8 @@ class Match(StrictModel, defer_build=True):
         for key in ("gpu", "provider", "region", "instance"):
             wanted = getattr(self, key)
             if wanted is not None:
-                found = [index for index in found if getattr(offers[index], key) == wanted]
+                wanted = (wanted,) if isinstance(wanted, str) else wanted
+                found = [index for index in found if getattr(offers[index], key) in wanted]
         return found
 
 

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from planner.deferred import Deferred
-from planner.documents.instants import parse_instant
+from planner.documents.instants import parse_instant, zone_of
 from planner.documents.quantities import (
     Currency,
     NotNegative,
@@ -29,9 +29,11 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
+from planner.documents.validation import name_fix
 from planner.scenario.choices.open_job import AnyJob
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits
+from planner.scenario.naming import OfferedNames, resolve_offered, with_gpus
 from planner.scenario.offer import Offer, offer_data
 from planner.scenario.ownership.horizon import check_horizon
 from planner.scenario.ownership.machines import Horizon
@@ -82,8 +84,8 @@ def _jobs_follow_jobs(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
         for one in job.after:
             if one.job not in left or one.job == job.name:
                 what = f"{job.name} waits for {format_value(one.job)}, which is no other job"
-                others = ", ".join(name for name in left if name != job.name)
-                fix = f"one of {others}" if others else "leave `after` out: there is no other job"
+                others = [name for name in left if name != job.name]
+                fix = name_fix(one.job, others) if others else "leave `after` out: there is no other job"
                 raise validation_error(what, fix, f"{index}.after")
     while ready := [name for name, others in left.items() if not others & left.keys()]:
         for name in ready:
@@ -124,8 +126,8 @@ Now = Annotated[str, BeforeValidator(_now, json_schema_input_type=str)]
 """A day and time, as in `2026-11-21 09:00 UTC`."""
 
 
-NEAR_TIE_USD, NEAR_TIE_SHARE, MOST_NEAR_TIE_USD = 0.05, 0.01, 5.0
-"""Dollars, or the share of the least cost up to other dollars, that are not worth an hour's wait."""
+NEAR_TIE_SHARE = 0.01
+"""Share of the least cost that is not worth an hour's wait; no fixed cents, which are much of a small plan."""
 
 MOST_ABOVE_LEAST = 0.015
 """Share of the least cost that a near tie and less waiting for spot machines may cost together."""
@@ -134,7 +136,7 @@ MOST_ABOVE_LEAST = 0.015
 class SolveSettings(StrictModel):
     """How one plan is picked among plans of nearly the same cost."""
 
-    ties: NotNegative | None = None  # dollars; None: max($0.05, min(1 % of the least cost, $5)); 0: the strict optimum
+    ties: NotNegative | None = None  # dollars; None: 1 % of the least cost; 0: the strict optimum
 
 
 class _ScenarioBase(StrictModel, defer_build=True):
@@ -208,6 +210,11 @@ class Scenario(_ScenarioBase, defer_build=False):
         return "" if self.now is None else parse_instant(self.now).isoformat(timespec="minutes")
 
     @property
+    def zone(self) -> str:
+        """The name of the zone that `now` is written in, in which moments are shown; empty where it names none."""
+        return zone_of(self.now)
+
+    @property
     def needs_timetable(self) -> bool:
         """Whether something in the scenario has a meaning only where starts are chosen."""
         limits = self.limits
@@ -239,11 +246,26 @@ class Scenario(_ScenarioBase, defer_build=False):
             return self.solve.ties
         if self.value_of_time_usd_per_hour:
             return 0.0
-        return max(NEAR_TIE_USD, min(NEAR_TIE_SHARE * least_usd, MOST_NEAR_TIE_USD))
+        return NEAR_TIE_SHARE * max(least_usd, 0.0)
 
     def labelled_offers(self) -> list[tuple[str, Offer]]:
         """Return every offer by its label, at the prices of the what-if: each zone alone, then groups of zones."""
         return list(labelled_offers(self.__dict__, self.offers, self.adjust, self.limits, self.horizon))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_resolved_names(cls, data: Any) -> Any:
+        """Return the data with every name as the offers have it; raise a fault for a word that means nothing."""
+        if not isinstance(data, dict):
+            return data
+        data = with_gpus(data)
+
+        def complain(path: tuple[str | int, ...], what: str, fix: str) -> None:
+            raise validation_error(what, fix, ".".join(map(str, path)))
+
+        offers = data.get("offers")
+        names = OfferedNames(offers if isinstance(offers, (list, tuple)) else (), isinstance(offers, (list, tuple)))
+        return resolve_offered(data, names, complain)
 
     @model_validator(mode="after")
     def _has_offers(self) -> Self:

@@ -16,12 +16,12 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
-from planner.documents.validation import suggest_names
+from planner.documents.validation import find_name, name_fix
 from planner.library.techniques import read_techniques
 
 
 class _OneOf:
-    """A value of a technique as the table has it; a common synonym is refused with the value to write."""
+    """A value of a technique as the table has it, in any case; a common synonym is refused with the value to write."""
 
     def __init__(self, field: str):
         self.field = field
@@ -30,14 +30,23 @@ class _OneOf:
         table = read_techniques()
         allowed = table.allowed(self.field)
 
-        def refuse_synonym(value: Any) -> Any:
-            fix = table.values.synonyms.get(value.casefold()) if isinstance(value, str) else None
-            if fix is not None and value not in allowed:
+        def find_value(value: Any) -> Any:
+            if value in allowed or not isinstance(value, str):
+                return value
+            if (name := find_name(value, map(str, allowed))) in allowed:
+                return name
+            if self.field == "framework":
+                by_label = {profile.label: name for name, profile in table.frameworks.items()}
+                if (label := find_name(value, by_label)) is not None:
+                    return by_label[label]
+                raise validation_error(f"unknown framework {format_value(value)}", name_fix(value, allowed))
+            fix = table.values.synonyms.get(value.casefold())
+            if fix is not None:
                 raise validation_error(f"{format_value(value)} is not one of {', '.join(map(str, allowed))}", fix)
             return value
 
         literal = core_schema.literal_schema(list(allowed))
-        return core_schema.no_info_before_validator_function(refuse_synonym, literal)
+        return core_schema.no_info_before_validator_function(find_value, literal)
 
 
 Method = Annotated[str, _OneOf("method")]
@@ -78,9 +87,7 @@ def _linear(name: str) -> str:
     if short in LINEARS:
         return short
     if name not in known:
-        close = suggest_names(name, known)
-        fix = f"did you mean {close}?" if close else f"one of {', '.join(LINEARS)}, or a module of the architecture"
-        raise validation_error(f"{name!r} is not a linear layer for adapters", fix)
+        raise validation_error(f"{name!r} is not a linear layer for adapters", name_fix(name, (*LINEARS, *known)))
     return name
 
 

@@ -67,6 +67,9 @@ def no_ties(_: float) -> float:
 GOALS = {"cost": (COST, HOURS_GOAL, LOSSINESS, MEMORY, NAME_ORDER), "time": (LAST, COST, LOSSINESS, MEMORY, NAME_ORDER)}
 """The passes, in order, for each objective; the second one also fixes the spot shares."""
 
+STRICT_SHARE, LEAST_SLACK_USD = 1e-6, 2e-6
+"""Share of the least cost that a strict optimum may be above it, and the dollars that solvers miss a row by."""
+
 SHARE_PASS = 1
 
 BOUND_TOLERANCE = 1e-6
@@ -131,8 +134,11 @@ def solve_lexicographic(
 
 
 def _with_ties(goal: Goal, reached: float | None, ties: Ties) -> Goal:
-    """Return the goal with the slack of near ties, where it is dollars."""
-    return replace(goal, slack=max(goal.slack, ties(reached))) if goal is COST and reached is not None else goal
+    """Return the goal with the slack of near ties, where it is dollars; a strict one is met to a millionth."""
+    if goal is not COST or reached is None:
+        return goal
+    strict = min(goal.slack, max(STRICT_SHARE * abs(reached), LEAST_SLACK_USD))
+    return replace(goal, slack=max(strict, ties(reached)))
 
 
 def potentially_optimal_rows(table: CandidateTable, shared: SharedLimits, ties: Ties = no_ties) -> Integers:

@@ -19,7 +19,7 @@ from planner.configurations.latents import latent_faults
 from planner.configurations.lengths import length_faults
 from planner.configurations.observed.comparison import impossibility_reason
 from planner.configurations.recipe import training_faults
-from planner.errors import Fault, ScenarioError, raise_faults
+from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
 from planner.formulation.shared_limits import SharedLimits
 from planner.library.reading import read_library
 from planner.records import record
@@ -86,6 +86,7 @@ def prepare(
     _check_observations(scenario, library)
     if before is not None and before.library is not library:
         before = None
+    _check_gpus(scenario, library)
     market = _market(scenario, library, before)
     _check_requests(scenario, market, library)
     if before is not None and (before.is_slim or len(before.candidates) != len(scenario.jobs)):
@@ -173,6 +174,17 @@ def _check_observations(scenario: Scenario, library: Library) -> None:
                 where = f"jobs.{job.name}.measured.{number}.{figure}"
                 faults.append(Fault(scenario.name, 0, where, what, units))
     raise_faults(faults, ScenarioError)
+
+
+def _check_gpus(scenario: Scenario, library: Library) -> None:
+    """Raise LibraryError for offers of a scenario made in Python whose GPU the library does not have."""
+    faults = []
+    for gpu in dict.fromkeys(offer.card for offer in scenario.offers if offer.rents_gpus):
+        try:
+            library.gpu(gpu)
+        except KeyError as error:
+            faults.append(Fault(scenario.name, 0, "offers", str(error.args[0]), "add it to the library that is given"))
+    raise_faults(faults, LibraryError)
 
 
 def _market(scenario: Scenario, library: Library, before: PreparedScenario | None) -> Market:

@@ -69,7 +69,7 @@ def solve(
     finds a fault in the plan.
     """
     started = perf_counter()
-    scenario = scenario.on_day(options and options.as_of)
+    scenario = scenario.on_day(options.as_of if options else None)
     if any(isinstance(job, ServeJob) for job in scenario.jobs):
         from planner.solving.fleet.together import solve_together  # what only services need is loaded with them
 
@@ -228,7 +228,7 @@ def _plan(
         budget_probability=budget_probability(scenario, jobs),
         warnings=_warnings(scenario, jobs),
         inputs=build_inputs(scenario, jobs, solver_versions()),
-        **plan_figures(jobs),
+        **plan_figures(jobs, budget_confidence=scenario.limits.budget_confidence),
     )
 
 

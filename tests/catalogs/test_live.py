@@ -209,7 +209,7 @@ def test_names_that_gpuhunt_does_not_know_are_told_with_what_was_meant() -> None
     """Nothing is asked then."""
     with pytest.raises(InputError, match="lamda: gpuhunt has no prices of this provider; did you mean lambda"):
         update("aws", "lamda")
-    with pytest.raises(InputError, match="known: aws, azure"):
+    with pytest.raises(InputError, match="the nearest are verda, digitalocean, runpod; others: --offline FILE"):
         update("tensordock-like")
 
 

@@ -55,8 +55,11 @@ def test_offers_are_found_by_a_part_of_the_name_and_none_is_explained() -> None:
     """A number is enough; an empty list says why it is empty, and its JSON stays a list."""
     assert "RTX4090" in run("offers", "list", "--gpu", "4090").stdout
     assert run("offers", "list", "--gpu", "4090", "--provider", "aws").stdout.startswith("no offers: aws does not list")
-    assert "none is of provider awz" in run("offers", "list", "--provider", "awz").stdout
-    assert run("offers", "list", "--provider", "awz", "--json").stdout == "[]\n"
+    assert run("offers", "list", "--provider", "cudo").stdout == "no offers: none is of provider cudo\n"
+    assert run("offers", "list", "--provider", "cudo", "--json").stdout == "[]\n"
+    misspelt = run("offers", "list", "--provider", "awz")
+    assert misspelt.exit_code == 2 and "no offers of provider 'awz'; did you mean aws?" in misspelt.stderr
+    assert "runpod-secure" in run("offers", "list", "--provider", "RunPod", "--gpu", "h100").stdout
     wrong = run("offers", "list", "--gpu", "no-such-card")
     assert wrong.exit_code == 2 and "unknown GPU" in wrong.stderr
 

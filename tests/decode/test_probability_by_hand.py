@@ -46,7 +46,8 @@ def test_a_budget_is_kept_as_a_deadline_is(
     budget: float | None, usd: float, late_usd: float, chance: float | None
 ) -> None:
     """The confidence is that of the budget, not of a job, and what costs nothing keeps every budget."""
-    jobs: Any = [SimpleNamespace(cost_usd=part * usd, cost_at_confidence=part * late_usd) for part in (0.25, 0.75)]
+    parts = (0.25, 0.75)
+    jobs: Any = [SimpleNamespace(cost_usd=p * usd, cost_at_confidence=p * late_usd, usd_of_runs=()) for p in parts]
     others = [SimpleNamespace(confidence=one) for one in (0.6, 0.95)]
     scenario: Any = SimpleNamespace(limits=SimpleNamespace(budget_usd=budget, budget_confidence=0.9), jobs=others)
     assert budget_probability(scenario, jobs) == (None if chance is None else pytest.approx(chance))

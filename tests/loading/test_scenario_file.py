@@ -106,7 +106,11 @@ def test_every_fault_is_told_at_once_with_its_line(tmp_path: Path) -> None:
             "36h\n    measured: [{gpu: T4, gpus: 2, hours: 2, peak_vram_gib: 30}]",
             "s.yaml:7: jobs.0.measured.0.peak_vram_gib: 30 is more than the 16 GiB of T4",
         ),
-        ("36h", "36h\n    framework: hugging", "s.yaml:7: jobs.0.framework: 'hugging' is not one of hf"),
+        (
+            "36h",
+            "36h\n    framework: hugging",
+            "s.yaml:7: jobs.0.framework: unknown framework 'hugging'; the nearest are ",
+        ),
         ("36h", "36h\n    techniques: {sharding: fsdp}", "'fsdp' is not one of none, ddp"),
         ("36h", "36h\n    confidence: 0.99", "s.yaml:7: jobs.0.confidence: 0.99 is more than can be guaranteed"),
         ("36h", "36h\n    confidence: 95", "s.yaml:7: jobs.0.confidence: 95 is not a probability; write 95 % as 0.95"),

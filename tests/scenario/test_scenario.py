@@ -159,7 +159,7 @@ def test_adjustments_multiply_on_what_they_match() -> None:
     adjust = [
         {"match": {"gpu": "T4"}, "usd_per_hour_factor": 2.0, "spot_usd_per_hour_factor": 3.0},
         {"match": {"gpu": "T4", "provider": "vast"}, "usd_per_hour_factor": 1.5},
-        {"match": {"gpu": "T4", "region": "elsewhere"}, "usd_per_hour_factor": 100.0},
+        {"match": {"gpu": "T4", "region": "US-TX"}, "usd_per_hour_factor": 100.0},
     ]
     before = scenario(offers=[OFFER, other], adjust=adjust)
     same, changed = (one for _, one in before.labelled_offers())

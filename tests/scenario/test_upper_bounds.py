@@ -26,7 +26,7 @@ HUGE = {
     "offers.0.network_gbps": "1e300",
     "limits.max_gpus": "1000000000",
     "limits.max_hours": "1e300",
-    "limits.quota": "{here: 1000000000}",
+    "limits.quota": "{p: 1000000000}",
     "jobs.0.global_batch": "1024000000",
     "jobs.0.sequence_length": "1000000000",
     "jobs.0.trials": "1000000000",

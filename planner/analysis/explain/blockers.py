@@ -105,13 +105,15 @@ def _no_offer(prepared: PreparedScenario, query: WhyNotQuery) -> tuple[str, ...]
     named = " ".join(f"{key} {value}" for key, value in query.where.items())
     reasons = [f"no offer of the inventory has {named}"]
     gpu, provider = query.where.get("gpu"), query.where.get("provider")
-    others = dict.fromkeys(o.provider for o in prepared.scenario.offers if gpu and o.gpu == gpu)
+    others = dict.fromkeys(o.provider for o in prepared.scenario.offers if gpu and o.gpu in query.meant(gpu))
     if gpu and not others:
-        near = suggest_gpus(gpu, prepared.scenario.offers, prepared.library)
+        near = suggest_gpus(query.meant(gpu)[0], prepared.scenario.offers, prepared.library)
         reasons.append(f"the nearest GPUs on offer are {_list_names(near)}")
     if others:
         reasons.append(f"{gpu} is offered by {_list_names(list(others))}")
-    cards = dict.fromkeys(o.gpu for o in prepared.scenario.offers if o.gpu and provider and o.provider == provider)
+    cards = dict.fromkeys(
+        o.gpu for o in prepared.scenario.offers if o.gpu and provider and o.provider in query.meant(provider)
+    )
     if cards:
         reasons.append(f"{provider} offers {_list_names(list(cards))}")
     return tuple(reasons)
@@ -229,8 +231,8 @@ def _possible_remedies(prepared: PreparedScenario, query: WhyNotQuery) -> Iterat
         for change, setting in _memory_saving_settings(prepared, query, misses):
             yield change, setting, query
     gpu = query.where.get("gpu")
-    if gpu and not any(offer.gpu == gpu for offer in prepared.market.offers):
-        for name in suggest_gpus(gpu, prepared.scenario.offers, prepared.library):
+    if gpu and not any(offer.gpu in query.meant(gpu) for offer in prepared.market.offers):
+        for name in suggest_gpus(query.meant(gpu)[0], prepared.scenario.offers, prepared.library):
             yield f"gpu={name} instead", "", replace(query, given={**query.given, "gpu": name})
     for key, value in query.given.items():
         if len(query.given) > 1:

@@ -57,7 +57,7 @@ def explain(
         As `solve` does.
     """
     started = perf_counter()
-    scenario = scenario.on_day(options and options.as_of)
+    scenario = scenario.on_day(options.as_of if options else None)
     if any(isinstance(job, ServeJob) for job in scenario.jobs):
         if not all(isinstance(job, ServeJob) for job in scenario.jobs):
             from planner.analysis.explain.together import explain_together

@@ -6,6 +6,7 @@ Everything is solved: a relaxation, and the fleet without or of one GPU, provide
 from __future__ import annotations
 
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.explain.why_not_query import OFFER_KEYS, SERVED_KEYS, parse_query
@@ -24,7 +25,7 @@ from planner.solving.fleet.trial import service_of, try_service
 from planner.solving.solve import solve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from planner.analysis.explain.why_not_query import WhyNotQuery
     from planner.library.schema import Library
@@ -136,16 +137,25 @@ def _alternative(
     )
 
 
-def forced(scenario: Scenario, given: dict[str, Any], beyond: bool = False) -> Scenario:
+def forced(
+    scenario: Scenario,
+    given: dict[str, Any],
+    beyond: bool = False,
+    groups: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Scenario:
     """Return the scenario with what a query names alone: its offers, its market, its techniques.
 
-    `beyond` leaves out the lists of providers, GPUs and regions that limits allow or forbid.
+    `beyond` leaves out the lists of providers, GPUs and regions that limits allow or forbid. `groups`: word of the
+    query -> the names that it means, where they are several.
     """
     where = {key: value for key, value in given.items() if key in (*OFFER_KEYS, "gpus")}
     offers = tuple(
         offer
         for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True)
-        if all((label if key == "offer" else getattr(offer, key)) == value for key, value in where.items())
+        if all(
+            (label if key == "offer" else getattr(offer, key)) in groups.get(value, (value,))
+            for key, value in where.items()
+        )
     )
     changes: dict[str, Any] = {}
     if "market" in given:
@@ -166,7 +176,7 @@ def _answer(
     scenario: Scenario, plan: ServiceTrial, query: WhyNotQuery, library: Library, options: SolveOptions
 ) -> WhyNot:
     """Return what the fleet costs where it is of what the query names alone, or what excludes that."""
-    within = forced(scenario, query.given)
+    within = forced(scenario, query.given, groups=query.groups)
     if not within.offers:
         return WhyNot(asked=query.text, status="impossible", reasons=("no offer has it",))
     found, excluded = try_service(within, library, options), _other_market(scenario, query)
@@ -174,7 +184,7 @@ def _answer(
         same = plan.is_feasible and set(found.machines) == set(plan.machines)
         reasons = () if same or not plan.is_feasible else tuple(_reasons(plan, found))
         return _priced(query, plan, found, "chosen" if same else "possible", reasons)
-    free = forced(scenario, query.given, beyond=True)
+    free = forced(scenario, query.given, beyond=True, groups=query.groups)
     other = try_service(free, library, options)
     if other.is_feasible:
         if not found.is_feasible:

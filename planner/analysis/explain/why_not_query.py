@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.quantities import MAX_INTEGER, format_value, parse_hours
-from planner.documents.validation import suggest_names
+from planner.documents.validation import find_name, name_fix, suggest_names
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.inference.engines import read_engines
 from planner.library.techniques import TECHNIQUE_FIELDS
 from planner.loading.suggestions import suggest_offers
 from planner.records import record
+from planner.scenario.naming import MATCHED, OfferedNames
 from planner.scenario.serving.job import ServeJob
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from planner.library.schema import Library
     from planner.scenario.offer import Offer
@@ -47,6 +48,7 @@ class WhyNotQuery:
     text: str
     job: int
     given: dict[str, Any]  # fields of a recipe first, then total `gpus`, `market`, hours, and keys of OFFER_KEYS
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)  # word of `given` -> the names that it means
 
     @property
     def techniques(self) -> dict[str, Any]:
@@ -70,7 +72,12 @@ class WhyNotQuery:
 
     def permits(self, offer: Offer, label: str) -> bool:
         """Return whether the query names the offer, which has this label."""
-        return all((label if key == "offer" else getattr(offer, key)) == value for key, value in self.where.items())
+        facts = ((label if key == "offer" else getattr(offer, key), value) for key, value in self.where.items())
+        return all(name in self.meant(value) for name, value in facts)
+
+    def meant(self, word: str) -> tuple[str, ...]:
+        """Return the names that a word of the query means: those of its group, or itself."""
+        return self.groups.get(word, (word,))
 
     def drop(self, dropped: str) -> WhyNotQuery:
         """Return the query without a key."""
@@ -107,8 +114,9 @@ def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
 
 
 def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library, fault: Any) -> WhyNotQuery:
-    known = _known_values(scenario, library)
+    known, offered = _known_values(scenario, library), OfferedNames(scenario.offers)
     values: dict[str, Any] = {}
+    groups: dict[str, tuple[str, ...]] = {}
     for key, value in given.items():
         if key == "market":
             value = {"yes": "spot", "true": "spot", "no": "on_demand", "false": "on_demand"}.get(
@@ -119,26 +127,28 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
             if number is not None:
                 values[key] = number
             continue
-        exact = _known(value, known[key]) or _spelled(key, value)
+        exact = find_name(value, known[key]) or _spelled(key, value)
+        if key in MATCHED and (meant := offered.meant(key, value)):
+            exact = meant[0] if len(meant) == 1 else value
+            groups |= {value: meant} if len(meant) > 1 else {}
         if exact is None:
-            close = suggest_names(value, known[key])
-            if key == "offer":  # a label has parts with a meaning: similar letters do not help
-                close = " or ".join(suggest_offers(value, scenario.offers))
-            few = list(dict.fromkeys(known[key]))
-            names = f"known: {', '.join(few[:8])}{', ...' if len(few) > 8 else ''}"
-            fault(key, f"unknown {key} {format_value(value)}", f"did you mean {close}?" if close else names)
+            fix = name_fix(value, known[key])
+            if key == "offer" and (close := suggest_offers(value, scenario.offers)):
+                # Parts of a label have a meaning: similar letters alone do not help.
+                fix = f"did you mean {' or '.join(close)}?"
+            fault(key, f"unknown {key} {format_value(value)}", offered.fault("gpu", value)[1] if key == "gpu" else fix)
         else:
             values[key] = exact
     settled: dict[str, Any] = {key: values[key] for key in (*RECIPE_KEYS, *SERVED_KEYS) if key in values}
     _settle_method(settled, fault)
     job = known["job"].index(values["job"]) if "job" in values else 0
     if len(scenario.jobs) > 1 and "job" not in given:
-        fix = f"job={known['job'][0]}, or another of {', '.join(known['job'])}"
+        fix = f"job={known['job'][0]}, or another of {', '.join(known['job'][:8])}"
         fault("job", "is missing, but the scenario has several jobs", fix)
     settled |= {key: values[key] for key in ("gpus", "market", *TIME_KEYS, *OFFER_KEYS) if key in values}
-    if "gpu" in settled:
+    if "gpu" in settled and settled["gpu"] not in groups:
         settled["gpu"] = library.gpu(settled["gpu"]).name
-    return WhyNotQuery(text, job, settled)
+    return WhyNotQuery(text, job, settled, groups)
 
 
 def _number(key: str, value: str, fault: Any) -> float | None:
@@ -173,14 +183,6 @@ def _known_values(scenario: Scenario, library: Library) -> dict[str, Sequence[st
     bits = dict.fromkeys(one for row in engines.engines.values() for one in row.kv_bits)
     known["kv_bits"] = [str(one) for one in bits]
     return known
-
-
-def _known(value: str, known: Iterable[str]) -> str | None:
-    """Return the known name that equals a value in any case; None if there is none."""
-    names = list(known)
-    if value in names:
-        return value
-    return next((name for name in names if name.casefold() == value.casefold()), None)
 
 
 def _spelled(key: str, value: str) -> str | None:

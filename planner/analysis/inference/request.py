@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from planner.configurations.observed.comparison import GPUS_PER_MACHINE
 from planner.configurations.replicas.checks import divisions
 from planner.configurations.replicas.recipes import has_kernels, supports
-from planner.documents.validation import suggest_names
+from planner.documents.validation import name_fix
 from planner.errors import Fault, ScenarioError
 from planner.library.inference.engines import Engine, WeightFormat, read_engines
 from planner.library.releases import describe_published, is_16_bit, release_bits, servable_formats
@@ -41,8 +41,7 @@ def resolve_request(asked: InferenceRequest, architecture: Architecture, gpu: Gp
 
     name = table.engine_behind(asked.engine)
     if name is None:
-        close = suggest_names(asked.engine, table.engines)
-        fix = f"did you mean {close}?" if close else f"known: {', '.join(table.engines)}"
+        fix = name_fix(asked.engine, table.engines)
         raise ScenarioError([Fault(WHERE, 0, "engine", f"unknown engine {asked.engine!r}", fix)])
     if architecture.image is not None:
         raise ScenarioError([Fault(WHERE, 0, "", f"{architecture.name} makes images", "choose a language model")])

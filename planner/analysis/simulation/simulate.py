@@ -41,14 +41,13 @@ from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.serving.job import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
+from planner.spot.policy.luck import SPEED_RANK_BOUNDS
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
     from planner.library.schema import Library
     from planner.results.plan import Plan
 
-SPEED_RANK_BOUNDS = (0.025, 0.975)
-"""Ranks between which speeds are drawn: the data do not show how far the tails of the estimate reach."""
 SPOT_ONLY_PATHS = 3.0
 """Hours of a path on spot alone, over those of the plan at its confidence."""
 
@@ -213,7 +212,7 @@ def _source(job_run: JobRun, settings: SimulationSettings, rng: np.random.Genera
         hours = job_run.job.hours.at_confidence * (1.0 if settings.traces else SPOT_ONLY_PATHS)
     if not settings.traces:
         tick = choose_tick_hours(job_run.run, job_run.states, job_run.target_hours)
-        return SampledPaths(job_run.states, math.ceil(hours / tick), tick, rng)
+        return SampledPaths(job_run.states, math.ceil(hours / tick - 1e-9), tick, rng)
     return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours, settings.together)
 
 

@@ -54,7 +54,7 @@ def sweep(
     if not vary:
         fault = Fault("--vary", 0, "", "nothing to vary", "such as jobs.NAME.deadline=6h:48h:6h")
         raise ScenarioError([fault])
-    scenario = scenario.on_day(options and options.as_of)
+    scenario = scenario.on_day(options.as_of if options else None)
     base = change_scenario(scenario, settings) if settings else scenario
     ranges, scenarios = _scenarios_of_ranges(base, vary)
     library = library or library_of([base, *(changed for row in scenarios for changed in row)])

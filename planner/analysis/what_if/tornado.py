@@ -52,7 +52,7 @@ def tornado(
     """
     if not 0 < by < 1:
         raise ScenarioError([Fault("--by", 0, "", f"{by:g} is not a share between 0 and 1", "such as 0.2 for 20 %")])
-    scenario = scenario.on_day(options and options.as_of)
+    scenario = scenario.on_day(options.as_of if options else None)
     scenario = change_scenario(scenario, settings) if settings else scenario
     solver = VariantSolver(library or library_of([scenario]), options)
     plan = solver.solve(scenario, explains=True)

@@ -49,7 +49,7 @@ def what_if(
     infeasible. Raises ScenarioError for invalid settings, and what `solve` raises.
     """
     settings = tuple(settings)
-    scenario = scenario.on_day(options and options.as_of)
+    scenario = scenario.on_day(options.as_of if options else None)
     changed = change_scenario(scenario, settings)
     library = library or library_of([scenario, changed])
     if any(isinstance(job, ServeJob) for one in (scenario, changed) for job in one.jobs):

@@ -15,8 +15,11 @@ import numpy as np
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.spot.choices import SpotChoice, SpotPiece
-from planner.candidates.spot.rows import ALL, SpotRows
+from planner.candidates.spot.odds import PolicyCosts, SpotOnlyCosts
+from planner.candidates.spot.rows import ALL, SearchTarget, SpotRows
+from planner.scenario.inference import InferenceJob
 from planner.spot.policy.curve_pieces import CurvePiece
+from planner.spot.policy.luck import quantile
 from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
+    from planner.candidates.market import Market
+    from planner.library.schema import Library
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.cost_curve import CurvePoint
     from planner.spot.policy.policy_cache import Span
@@ -43,6 +48,10 @@ def policy_rows(candidates: JobCandidates, rows: Integers) -> Flags:
     both = ~np.isnan(table.run_h[rows, ON_DEMAND]) & ~np.isnan(table.run_h[rows, SPOT])
     both &= candidates.columns.step_hours[table.offer[rows]] <= FINE_BILLING_HOURS
     return np.asarray(both & (candidates.job.trials.count == 1) & ~candidates.is_managed_service[rows], dtype=bool)
+
+
+UNENDING_HOURS = 1e9
+"""Hours at the confidence of a run that may never end: no deadline is as late, and programs need finite numbers."""
 
 
 class SpotCandidates(SpotRows):
@@ -207,15 +216,26 @@ class SpotCandidates(SpotRows):
         late_separate = np.asarray([one.total("late_usd") for one in self.candidates.placements])[self.placement[which]]
         outside = (self.on_demand[which] + storage) * h.after_start
         run = (compute + storage[:, None] * finish) * h.stretch[:, None]
+        late_usd = ((outside + late_separate)[:, None] + run) * h.budget[:, None]
+        if self.target.has_budget:
+            for at, (row, one) in enumerate(zip(which.tolist(), found, strict=True)):
+                if guaranteed[at, 0] == guaranteed[at, 1]:  # of a piece of a curve its points are settled later
+                    late_usd[at] = self._usd_at_confidence(row, one, float(guaranteed[at, 0])) - rows.fixed_usd[at]
         return replace(
             rows,
             run_h=(self.outside_run[which] - rows.start_h)[:, None] + finish,
             late_h=np.stack([policy_late_hours(h, one) - rows.late_start_h for one in guaranteed.T], axis=1),
             run_usd=(self.outside_usd[which] - rows.fixed_usd)[:, None] + compute + storage[:, None] * finish,
-            late_usd=((outside + late_separate)[:, None] + run) * h.budget[:, None],
+            late_usd=late_usd,
             share_low=share[:, 0],
             share_high=share[:, 1],
         )
+
+    def _usd_at_confidence(self, row: int, one: SpotChoice | SpotPiece, guaranteed_hours: float) -> float:
+        """Return the dollars of a policy at the confidence of the budget."""
+        rows = int(self.rows[row])
+        costs = policy_costs(self.candidates, rows, float(self.table.fixed_usd[row]), one, guaranteed_hours)
+        return costs.usd_at(self.candidates.run_hours.budget_confidence)
 
 
 class FoundPolicies(NamedTuple):
@@ -228,6 +248,88 @@ class FoundPolicies(NamedTuple):
     origin: Integers
     choices: dict[int, SpotChoice]
     pieces: dict[int, SpotPiece]
+
+
+def policy_costs(
+    candidates: JobCandidates, row: int, fixed_usd: float, one: SpotChoice | SpotPiece, guaranteed_hours: float
+) -> PolicyCosts:
+    """Return what the dollars of a policy of a row of the uncut table depend on."""
+    which, table = np.asarray([row]), candidates.table
+    h, offer, columns = candidates.hours.rows(which), int(table.offer[row]), candidates.columns
+    storage = float(columns.storage_usd_per_hour(table.offer[which], h.stored_gb)[0])
+    separate = float(candidates.placement_of(row).total("late_usd"))
+    machines = float(columns.on_demand_usd[offer]) * float(table.instances[row] // table.node_groups[row])
+    after = float(h.after_start[0])
+    return PolicyCosts(
+        run=one.run,
+        states=one.states,
+        guaranteed_hours=guaranteed_hours,
+        sigma=float(candidates.run_hours.sigma_tail[int(candidates.configuration[row])]),
+        stretch=float(h.stretch[0]),
+        late_hours=float(policy_late_hours(h, np.asarray([guaranteed_hours]))[0]),
+        outside_hours=after + float(h.late_separate[0]),
+        outside_usd=after * (machines + storage) + separate,
+        storage_usd_per_hour=storage,
+        fixed_usd=fixed_usd,
+    )
+
+
+def spot_only_rows(candidates: JobCandidates, rows: Integers) -> Flags:
+    """Return which of some rows (n,) have spot machines and no others to train on."""
+    run_h = candidates.table.run_h[rows]
+    is_training = not isinstance(candidates.job, InferenceJob)
+    return np.asarray(np.isnan(run_h[:, ON_DEMAND]) & ~np.isnan(run_h[:, SPOT]) & is_training, dtype=bool)
+
+
+def spot_only_costs(candidates: JobCandidates, row: int, market: Market, library: Library) -> SpotOnlyCosts:
+    """Return what hours and dollars of a row of the uncut table on spot alone depend on."""
+    which, table, columns = np.asarray([row]), candidates.table, candidates.columns
+    rows = SpotRows(candidates, table.rows(which), which, SearchTarget(np.inf, 0.0, 1.0, 0.0, 0.0), market, library)
+    run, states = rows.run_of(0)
+    h, placement = rows.hours, candidates.placement_of(row)
+    storage, usd = float(rows.storage[0]), float(columns.spot_usd[int(table.offer[row])] * table.instances[row])
+    after = float(h.after_start[0])
+    return SpotOnlyCosts(
+        run=run,
+        states=states,
+        sigma=float(candidates.run_hours.sigma_tail[int(candidates.configuration[row])]),
+        stretch=float(h.stretch[0]),
+        outside_hours=after + float(h.separate[0]),
+        late_outside_hours=after + float(h.late_separate[0]),
+        outside_usd=after * (usd + storage) + float(placement.total("late_usd")),
+        usd_per_hour=usd * float(h.group_run[0]) / (float(h.run[0]) * h.node_groups),
+        storage_usd_per_hour=storage,
+        fixed_usd=float(table.fixed_usd[row]),
+    )
+
+
+def with_spot_only_odds(
+    candidates: JobCandidates, rows: Integers, latest: Floats, market: Market, library: Library
+) -> CandidateTable:
+    """Return the table in which some rows on spot alone have the hours and dollars of drawn markets.
+
+    Late figures are quantiles over speeds and markets. A row that is late on a market without losses stays as it is.
+    """
+    table, h, alone = candidates.table, candidates.hours, spot_only_rows(candidates, rows)
+    rows, latest = rows[alone], latest[alone]
+    soonest = h.late_outside_run[rows] + (h.run * h.late_factor)[rows]
+    rows, late_from = rows[soonest <= latest], candidates.columns.lead_hours
+    if not len(rows):
+        return table
+    run_h, late_h, late_usd = (one.copy() for one in (table.run_h, table.late_h, table.late_usd))
+    for row in rows.tolist():
+        costs, lead = spot_only_costs(candidates, row, market, library), float(late_from[int(table.offer[row])])
+        hours, usd = costs.draw()
+        expected = costs.expected_hours()
+        # Where a run may never end nothing is expected of it: no deadline is kept.
+        late = quantile(hours, candidates.job.confidence) if np.isfinite(expected) else np.inf
+        if not np.isfinite(late):
+            late_h[row, SPOT] = UNENDING_HOURS
+            continue
+        run_h[row, SPOT] = expected + lead - table.start_h[row]
+        late_h[row, SPOT] = late + lead - table.late_start_h[row]
+        late_usd[row, SPOT] = quantile(usd, candidates.run_hours.budget_confidence) - table.fixed_usd[row]
+    return replace(table, run_h=run_h, late_h=late_h, late_usd=late_usd)
 
 
 def only_dollars(work: SpotCandidates, values: Mapping[int, float]) -> FoundPolicies:

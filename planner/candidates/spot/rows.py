@@ -38,6 +38,7 @@ class SearchTarget:
     waiting: float  # price of an hour of waiting for spot machines, on no bill
     shared: bool = False  # there is a budget or another job: the program may need more than the cheapest candidate
     quota: frozenset[str] = frozenset()  # providers with a quota
+    has_budget: bool = False  # dollars at its confidence are quantiles over speeds and markets
 
 
 class SpotRows:
@@ -104,8 +105,13 @@ class SpotRows:
         return np.asarray(1.0 - (1.0 - alone) ** (zones**exponent), dtype=float)
 
     def late_value(self, row: int, value: float) -> float:
-        """Return an upper bound on the cost at the confidence, with penalties, of a policy of that value."""
+        """Return an upper bound on the cost at the confidence, with penalties, of a policy of that value.
+
+        Where there is a budget, that of the same machines on demand: the luck of the market is not known yet.
+        """
         worth = float(self.worth[row])
+        if self.target.has_budget:
+            return float(self.table.rows(np.asarray([row])).late_cost_usd(0.0)[0]) + worth
         return (value - worth) * float(self.hours.budget_factor[row]) + worth
 
     @cached_property

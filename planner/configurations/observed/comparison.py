@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from planner.arrays import first_least
 from planner.configurations.grid import JobShape, Machine, grid_inputs, shape_of
 from planner.configurations.hardware import fastest_precision, peaks_of
 from planner.configurations.micro_batch import possible_cells, proper_divisors
@@ -215,6 +216,6 @@ def _fastest_fit(
     need = np.broadcast_to(memory_lines(setup, memory).need(micro, usable), rate.shape)
     fits = possible & (need <= usable)
     score = np.where(fits, rate, -np.inf) if fits.any() else np.where(possible, -need, -np.inf)
-    row, column = np.unravel_index(int(np.argmax(score)), rate.shape)
+    row, column = np.unravel_index(int(first_least(-score)), rate.shape)
     at = (int(row), int(column))
     return _Configuration(recipes[at[0]], (int(micro[at]), int(accumulation[at])), float(rate[at]), bool(fits[at]))

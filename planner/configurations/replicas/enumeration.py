@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.arrays import first_least
 from planner.configurations.configuration_table import Configurations, MemoryShortfall, concatenate_configurations
 from planner.configurations.enumeration import JobConfigurations
 from planner.configurations.fitting_cells import DOES_NOT_FIT
@@ -213,7 +214,7 @@ def _rows_of_kind(speeds: ReplicaSpeeds, fitting: Sequence[int], machines: Seque
     keep = np.zeros(seconds.shape, dtype=bool)
     for label in dict.fromkeys(labels):
         members = np.flatnonzero(labels == label)
-        best = members[np.argmin(seconds[members], axis=0)]
+        best = members[first_least(seconds[members], axis=0)]
         keep[best, np.arange(len(machines))] = True
     keep &= (seconds >= SHORTEST_RUN_HOURS * HOUR) | (instances == np.min(instances))
     r, m = np.nonzero(keep)

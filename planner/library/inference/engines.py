@@ -7,6 +7,7 @@ from typing import Literal
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
+from planner.documents.validation import fold
 from planner.library.technique_rows import Row
 
 LEAST_MEASUREMENTS = 15
@@ -84,7 +85,11 @@ class EngineTable(Row, defer_build=True):
 
 def _behind(written: str, rows: Mapping[str, Engine | WeightFormat]) -> str | None:
     wanted = written.strip().casefold()
-    return next((name for name, row in rows.items() if wanted == name or wanted in row.names), None)
+    found = next((name for name, row in rows.items() if wanted == name or wanted in row.names), None)
+    if found is None and (key := fold(written)):
+        labels = ((name, (name, getattr(row, "label", name), *row.names)) for name, row in rows.items())
+        found = next((name for name, words in labels if key in map(fold, words)), None)
+    return found
 
 
 def read_engines() -> EngineTable:

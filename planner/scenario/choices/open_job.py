@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from planner.deferred import Deferred
 from planner.documents.quantities import (
@@ -15,6 +15,7 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
+from planner.documents.validation import find_name
 from planner.scenario.inference import InferenceJob
 from planner.scenario.inference import job_form as definite_form
 from planner.scenario.job import Job
@@ -42,10 +43,17 @@ class ParameterRange(StrictModel, defer_build=True):
         return self
 
 
+def _family(word: str) -> str:
+    """Return the family that a word is; an unknown one as it is, which `check_choices` refuses."""
+    from planner.library.shapes.ladder import families  # late: it reads every card
+
+    return find_name(word, families()) or word
+
+
 class Family(StrictModel, defer_build=True):
     """The models of a family within a range of sizes; of llama also shapes made by its rules."""
 
-    family: Text
+    family: Annotated[Text, AfterValidator(_family)]
     parameters: ParameterRange
 
 

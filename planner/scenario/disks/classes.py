@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from planner.documents.quantities import Positive, validation_error
-from planner.documents.validation import suggest_names
+from planner.documents.quantities import Positive, format_value, validation_error
+from planner.documents.validation import find_name, name_fix
 from planner.library.machines import disk_classes
 
 
@@ -16,11 +16,10 @@ def _speed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     known = disk_classes()
-    if value not in known:
-        close = suggest_names(value, known)
-        fix = f"did you mean {close}?" if close else f"a number of GB per second, or one of {', '.join(known)}"
-        raise validation_error(f"{value!r} is not a class of disks", fix)
-    return known[value]
+    if (name := find_name(value, known)) is None:
+        fix = f"{name_fix(value, known)}; or give GB per second"
+        raise validation_error(f"{format_value(value)} is not a class of disks", fix)
+    return known[name]
 
 
 DiskSpeed = Annotated[Positive, BeforeValidator(_speed, json_schema_input_type=Positive | str)]

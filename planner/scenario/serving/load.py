@@ -15,6 +15,7 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
+from planner.documents.validation import find_name, name_fix
 from planner.library.inference.load_profiles import read_load_profiles
 from planner.scenario.inference import MAX_CLASSES, InferenceWork, LengthClass
 from planner.scenario.observed_run import Tokens
@@ -56,10 +57,11 @@ Seconds = Annotated[
 def _profile(value: Any) -> Any:
     """Return a name of a profile, or its numbers; a fault for other counts, and where there is no load at all."""
     if isinstance(value, str):
-        if value not in (FLAT, *read_load_profiles()):
-            known = ", ".join((FLAT, *read_load_profiles()))
-            raise validation_error(f"{format_value(value)} is no profile", f"{known}, 24 or {WEEK} numbers, or a CSV")
-        return value
+        known = (FLAT, *read_load_profiles())
+        if (name := find_name(value, known)) is None:
+            fix = f"{name_fix(value, known)}; or give 24 or {WEEK} numbers, or a CSV file"
+            raise validation_error(f"{format_value(value)} is no profile", fix)
+        return name
     plain = isinstance(value, (list, tuple)) and all(
         isinstance(one, (int, float)) and not isinstance(one, bool) and abs(one) <= MAX_NUMBER for one in value
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.screening import screen
+from planner.candidates.spot.candidates import spot_only_costs, spot_only_rows
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
@@ -76,6 +77,9 @@ def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     share = min(late, key=lambda end: late[end])
     latest = latest_finish_hours(job, limits)
     chance = deadline_probability(latest, float(table.hours(share)[row]), late[share], job.confidence)
+    if spot_only_rows(one, np.asarray([row]))[0]:
+        hours, _ = spot_only_costs(one, row, prepared.market, prepared.library).draw()
+        chance = float(np.mean(hours <= latest))
     yield NearMiss(
         job=job.name,
         what=describe_candidate(one, row, share, prepared.market),

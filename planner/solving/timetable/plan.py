@@ -11,7 +11,7 @@ from planner.decode.assignment import build_assignment, left_hours
 from planner.decode.assignment_parts import pays_from_hours
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.inputs import build_inputs
-from planner.decode.probability import budget_probability, deadline_probability
+from planner.decode.probability import budget_probability, finish_probability
 from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, objective_value
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation
@@ -56,7 +56,7 @@ def timetable_plan(
             _assignment(prepared, built, schedule, index, bought, as_of, room) if jobs[index].spot else jobs[index]
             for index in places
         )
-    figures = plan_figures(jobs, reservations)
+    figures = plan_figures(jobs, reservations, prepared.scenario.limits.budget_confidence)
     warnings = dict.fromkeys((TIMETABLE_NOTE, *(note for job in jobs for note in job.notes)))
     plan = Plan(
         **facts,
@@ -69,6 +69,7 @@ def timetable_plan(
         budget_usd=prepared.scenario.limits.budget_usd,
         budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
         now=prepared.scenario.now_text,
+        zone=prepared.scenario.zone,
         baseline=_baseline(solved, prepared.scenario.objective_kind),
         warnings=tuple(warnings),
         **figures,
@@ -122,7 +123,7 @@ def _assignment(
     )
     hours, job = timed.hours, prepared.scenario.jobs[index]
     left = left_hours(job, timed.delay_hours)
-    chance = deadline_probability(left, hours.expected, hours.at_confidence, job.confidence)
+    chance = finish_probability(left, hours, timed.hours_of_runs, job.confidence)
     return timed.model_copy(update={"deadline_probability": chance})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -102,16 +103,20 @@ def fit_market(traces: Sequence[Trace], instances: int = 1, prior_outage: Ages |
 
     Outages that have lasted are drawn towards `prior_outage` where the traces are of one zone (`shrink_old`).
     The run in which a trace begins is left out of the fit (`Trace.runs`), and the one in which it ends is censored.
+    That loses more of long outages than of short ones, so both means are moved until the availability is the recorded
+    one.
     Raises `InputError` where the traces show too few interruptions or outages.
     """
     observed = tuple(summarise_trace(trace, instances) for trace in traces)
     runs = pool_runs(traces, instances)
     _check(observed, runs, instances)
     step = max(trace.gap_hours for trace in traces)
-    up = fit_durations(runs.up_hours, runs.up_censored, step)
-    downs = runs.down_hours, runs.down_censored
+    ups, downs = (runs.up_hours, runs.up_censored), (runs.down_hours, runs.down_censored)
     own = fit_ages(*downs, step_hours=step)
-    down = fit_durations(*downs, step, own if prior_outage is None else shrink_old(own, *downs, prior_outage))
+    outage = own if prior_outage is None else shrink_old(own, *downs, prior_outage)
+    up, down = fit_durations(*ups, step), fit_durations(*downs, step, outage)
+    kept = keep_availability(up.ages, down.ages, recorded_availability(observed))
+    up, down = (_moved(*pair) for pair in zip((up, down), kept, strict=True))
     return MarketFit(
         instances=instances,
         availability=availability_of(up.mean_hours, down.mean_hours),
@@ -120,6 +125,36 @@ def fit_market(traces: Sequence[Trace], instances: int = 1, prior_outage: Ages |
         held_out=_held_out_test(traces, instances),
         traces=observed,
     )
+
+
+def recorded_availability(traces: Sequence[ObservedTrace]) -> float:
+    """Return the share of all recorded time at which the machines were there."""
+    return sum(one.availability * one.hours for one in traces) / sum(one.hours for one in traces)
+
+
+def keep_availability(up: Ages, outage: Ages, share: float) -> tuple[Ages, Ages]:
+    """Return up-times and outages with which the market is up for a share of the time, both means moved by one factor.
+
+    6 h and 2 h are up for 75 %. For 60 %, odds of 1.5 instead of 3, the means become 6 / sqrt(2) and 2 sqrt(2) h.
+    Unchanged where the share is 0 or 1, or a mean is infinite.
+    """
+    if not 0 < share < 1 or math.isinf(up.mean()):
+        return up, outage
+    factor = math.sqrt(share / (1 - share) * outage.mean() / up.mean())
+    return with_mean(up, up.mean() * factor), with_mean(outage, outage.mean() / factor)
+
+
+def with_mean(ages: Ages, hours: float) -> Ages:
+    """Return durations of a mean: the rate of the last band gives it, of which fewest ends are known.
+
+    Where no such rate is within a factor of four, all durations grow alike.
+    """
+    begin, alive = ages.begins[-1], float(ages.survival(ages.begins[-1]))
+    rest = (hours - ages.mean_up_to(begin)) / alive if alive > 0 else 0.0
+    if 0.25 < rest * ages.rates[-1] < 4:
+        return Ages(ages.begins, (*ages.rates[:-1], 1 / rest))
+    factor = hours / ages.mean()
+    return Ages(tuple(one * factor for one in ages.begins), tuple(one / factor for one in ages.rates))
 
 
 def pool_runs(traces: Sequence[Trace], instances: int) -> MarketDurations:
@@ -172,6 +207,16 @@ def fit_durations(hours: Floats, censored: Flags, step_hours: float, ages: Ages 
     complete = np.asarray(hours)[~np.asarray(censored)]
     cv = float(complete.std(ddof=1) / complete.mean()) if complete.size > 1 else None
     return DurationFit(ages, _mean(ages, ended, spent), cv, int(ends.sum()), float(exposed.sum()), rates)
+
+
+def _moved(fit: DurationFit, ages: Ages) -> DurationFit:
+    """Return a fit with other rates and their mean; its intervals are widened where they do not hold these."""
+
+    def around(value: float, one: IntervalEstimate) -> IntervalEstimate:
+        return IntervalEstimate(value, min(one.low, value), max(one.high, value))
+
+    rates = tuple(around(*pair) for pair in zip(ages.rates, fit.rates, strict=True))
+    return replace(fit, ages=ages, mean_hours=around(ages.mean(), fit.mean_hours), rates=rates)
 
 
 def _mean(ages: Ages, ended: Floats, spent: Floats) -> IntervalEstimate:

@@ -88,7 +88,7 @@ class BackwardInduction(StretchedPass):
         np.copyto(self._idle, self._start_demand, where=~waits)
         np.copyto(self._idle_up, self._start_spot, where=takes_spot)
         leaves_demand = self._idle[USD] < self._demand[USD] * TIE_FACTOR
-        leaves_spot = self._idle_up[USD] <= self._spot[USD] + chain.spot_barred
+        leaves_spot = self._idle_up[USD] * TIE_FACTOR <= self._spot[USD] + chain.spot_barred
         np.copyto(self._demand, self._idle, where=leaves_demand)
         np.copyto(self._spot, self._idle_up, where=leaves_spot)
         self.settle()

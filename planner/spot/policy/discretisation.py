@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +29,8 @@ SLACK_POINTS = 96
 """Points of the slack axis; with `POLICY_TICKS` of time, within half a percent of a much finer grid (see tests)."""
 SLACK_CURVATURE = 0.5
 """Points of the slack axis are dense near 0 and thin out from this share of its length on."""
+AXIS_STEPS = 2.0**40
+"""Shares of the slack axis are whole multiples of one over this: coarser than what processors disagree about."""
 
 
 @record(frozen=True)
@@ -97,7 +99,21 @@ def slack_axis(request: CurveRequest, points: int) -> Floats:
 
 
 def slack_points(restart_hours: float, most_hours: float, points: int) -> Floats:
-    """Return slack in hours, rising from 0, shape (points,): dense near the guard, with a point at the restart."""
+    """Return slack in hours, rising from 0, shape (points,): dense near the guard, with a point at the restart.
+
+    The last point is `most_hours`, to the last bit.
+    """
     first = [0.0] if restart_hours > 1e-9 * most_hours else []  # two points must differ
-    rest = np.linspace(0.0, math.asinh(1 / SLACK_CURVATURE), points - len(first))
-    return np.array([*first, *(restart_hours + (most_hours - restart_hours) * SLACK_CURVATURE * np.sinh(rest))])
+    rest = restart_hours + (most_hours - restart_hours) * _axis_shares(points - len(first))
+    return np.array([*first, *rest[:-1], most_hours])
+
+
+@lru_cache
+def _axis_shares(points: int) -> Floats:
+    """Return the shares of an axis, from 0 to exactly 1, shape (points,): the same on every machine.
+
+    The last bit of a hyperbolic sine depends on the processor. On an axis that ends a bit too early some work seems to
+    be left at its last point, and a tie between two actions ends the other way.
+    """
+    rest = SLACK_CURVATURE * np.sinh(np.linspace(0.0, math.asinh(1 / SLACK_CURVATURE), points))
+    return np.asarray(np.rint(rest / rest[-1] * AXIS_STEPS) / AXIS_STEPS, dtype=float)

@@ -133,7 +133,7 @@ def pass_of(request: CurveRequest, ticks: int = POLICY_TICKS, tick_hours: float 
     has_slack = part.slack_hours > part.run.restart_hours + 1e-6 * request.guaranteed_hours
     if tick_hours > 0:
         ticks = max(1, min(ticks, math.floor(part.guaranteed_hours / tick_hours + ROUNDING_HOURS)))
-    steps = max(ticks, math.ceil(part.resolving_ticks)) if has_slack else 0
+    steps = max(ticks, math.ceil(part.resolving_ticks - ROUNDING_HOURS)) if has_slack else 0
     return PolicyPass(steps, (len(states.up.rates), len(states.down.rates)), bool(states.instant))
 
 

@@ -103,7 +103,7 @@ def test_each_machine_of_a_plan_is_a_task_of_its_own() -> None:
     }  # fmt: skip
     flat = " ".join(sky.replace("#", "").split())
     assert f"seq 0 {job.instances - 1}); do sky launch -y -d -c label-2m-documents-$i --env SHARD=$i task.yaml" in flat
-    assert f"${job.cost.expected:,.2f}" in sky and f"Expected: {job.hours.expected:.1f} h" in sky
+    assert f"${job.cost.expected:,.2f}" in sky and f"Expected: likely {job.hours.expected:.1f} h" in sky
     stack = texts(plan, "dstack")["task.dstack.yml"]
     task = yaml.safe_load(stack)
     assert task["nodes"] == 1 and task["name"] == "label-2m-documents-0" and task["env"][0] == "SHARD=0"

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.spot.market.market_fit import fit_market, poisson_quantile, pool_runs
+from planner.spot.market.market_fit import fit_market, poisson_quantile, pool_runs, with_mean
+from planner.spot.market.states import Ages
 from planner.spot.market.trace import Trace
 
 UP, DOWN = 3.0, 1.0
@@ -120,3 +121,25 @@ def test_poisson_intervals_are_those_of_tables(ends: int, low: float, high: floa
     """Half of the chi-square quantiles at 10 and 90 % with 2 n + 1 degrees of freedom."""
     assert poisson_quantile(ends, 0.9) == pytest.approx(high, rel=0.03)
     assert poisson_quantile(ends, 0.1) == pytest.approx(low, rel=0.03, abs=0.03)
+
+
+def test_fits_keep_the_recorded_availability() -> None:
+    """Of 30 short records, whose ends lose more of long outages; a prior draws old outages towards it."""
+    usual = Ages((0.0, 0.5), (1.2, 0.8))
+    for seed in range(30):
+        one = trace(seed, 150, heavy=True)
+        for prior in (None, usual):
+            fit = fit_market([one], prior_outage=prior)
+            assert fit.states.availability() == pytest.approx(one.up(1).mean(), abs=1e-9)
+            assert fit.availability.low <= fit.availability.value <= fit.availability.high
+
+
+def test_a_mean_is_kept_by_the_last_band_or_by_all() -> None:
+    """4 h in two bands become 5 h by a slower last rate; 100 h by longer durations of the same shape."""
+    ages = Ages((0.0, 1.0), (0.5, 0.2))
+    longer = with_mean(ages, ages.mean() * 1.2)
+    assert longer.mean() == pytest.approx(ages.mean() * 1.2)
+    assert (longer.begins, longer.rates[0]) == (ages.begins, 0.5)
+    longest = with_mean(ages, 100.0)
+    assert longest.mean() == pytest.approx(100.0)
+    assert longest.rates[0] / longest.rates[1] == pytest.approx(2.5)

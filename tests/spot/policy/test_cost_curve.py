@@ -15,7 +15,7 @@ from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.backward_induction import BackwardInduction
 from planner.spot.policy.cost_curve import CurvePoint, count_tables
 from planner.spot.policy.curve_pieces import CURVE_ERROR
-from planner.spot.policy.discretisation import CurveRequest
+from planner.spot.policy.discretisation import CurveRequest, slack_points
 from planner.spot.policy.least_cost import usd_tables
 from planner.spot.policy.markov_chain import USD, build_markov_chain
 from planner.spot.policy.policy_cache import PolicyCache, spans_up_to
@@ -57,6 +57,17 @@ def test_one_tick_of_work_by_hand() -> None:
     assert point.waiting_hours == pytest.approx(2 / 3)
     assert point.finish_hours == pytest.approx(5 / 3)
     assert point.wasted_hours == 0.0
+
+
+@pytest.mark.parametrize(("restart", "most"), [(0.0, 1.0), (0.1, 3.0), (0.6, 0.61), (1 / 3, 7.1)])
+def test_an_axis_ends_exactly_at_its_last_point(restart: float, most: float) -> None:
+    """Where all work is done: a bit before it some work would seem to be left. Its shares are multiples of 2^-40."""
+    axis = slack_points(restart, most, 96)
+    assert axis[0] == 0.0
+    assert axis[-1] == most
+    assert (np.diff(axis) > 0).all()
+    shares = slack_points(0.0, 1.0, 96) * 2.0**40
+    assert (shares == np.rint(shares)).all()
 
 
 def test_a_plain_recursion_agrees() -> None:

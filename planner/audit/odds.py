@@ -1,0 +1,179 @@
+"""Dollars of jobs on spot over speeds and markets, summed up a second time: from hours of drawn runs to a quantile.
+
+The runs are drawn by the planner's own pass, which tests compare with replays that share nothing with it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.estimates.uncertainty import confidence_factor
+from planner.records import record
+from planner.scenario.job import MAX_CONFIDENCE
+from planner.spot.policy.luck import draw_luck, speed_ranks
+from planner.spot.policy.spot_only import spot_only_hours
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.audit.context import AuditContext
+    from planner.audit.hours import RecomputedHours, RecomputedPolicyRun
+    from planner.audit.stages import JobStages
+    from planner.results.plan import Assignment
+    from planner.spot.market.states import SpotStates
+    from planner.spot.policy.run import SpotRun
+
+_SPEEDS, _LUCKS = 8, 16  # rows and columns of the cases that a plan states
+Cases = tuple[tuple[float, ...], ...]
+
+
+def usd_of_policy(
+    context: AuditContext,
+    stages: JobStages,
+    policy: RecomputedPolicyRun,
+    hours: RecomputedHours,
+    sigma: float,
+    fixed_usd: float,
+) -> tuple[float, Cases]:
+    """Return the dollars of a policy at the confidence of the budget, and those in equally likely cases.
+
+    `hours` at the confidence of the job end with the guarantee; slower runs have what these leave.
+    """
+    run, storage, longer = policy.run, policy.storage_usd_per_hour, stages.stretch
+    outside = policy.on_demand_outside_run_hours
+    separate = math.fsum(one.late_hours for one in stages.separate)
+    usd_outside = outside * (run.on_demand_usd_per_hour + storage) + math.fsum(one.late_usd for one in stages.separate)
+    end = hours.total(1.0, is_late=True)
+    slow = [float(one) for one in confidence_factor(sigma, speed_ranks())]
+    deadlines = [min(one * longer * policy.point.hours, end - one * (outside + separate)) for one in slow]
+    works = [one * longer * run.work_hours for one in slow]
+    luck = draw_luck(run, policy.states, np.asarray(works), np.asarray(deadlines))
+    usd = [
+        fixed_usd
+        + factor * usd_outside
+        + spot * run.spot_usd_per_hour
+        + demand * run.on_demand_usd_per_hour
+        + until_end * storage
+        + losses * run.hop_usd
+        for factor, spot, demand, until_end, losses in zip(
+            slow,
+            luck.spot_hours.tolist(),
+            luck.on_demand_hours.tolist(),
+            luck.hours.tolist(),
+            luck.interruptions.tolist(),
+            strict=True,
+        )
+    ]
+    return _quantile(usd, context.scenario.limits.budget_confidence), _cases(usd)
+
+
+@record(frozen=True)
+class SpotOnlyFigures:
+    """Hours and dollars of a run that has spot machines and no others."""
+
+    expected_hours: float
+    late_hours: float
+    late_usd: float
+    usd: Cases
+    hours: Cases
+
+
+def spot_only_figures(
+    context: AuditContext, stages: JobStages, run: SpotRun, states: SpotStates, sigma: float, extra_usd: float
+) -> SpotOnlyFigures:
+    """Return the figures over drawn markets and speeds; `extra_usd` does not depend on either."""
+    slow = [float(one) for one in confidence_factor(sigma, speed_ranks())]
+    after, groups = stages.outside_run_hours - stages.start, context.job.trials.at_once
+    separate = math.fsum(one.late_hours for one in stages.separate)
+    hourly = run.spot_usd_per_hour * groups
+    storage = run.standing_usd_per_hour * groups
+    outside = after * (hourly + storage) + math.fsum(one.late_usd for one in stages.separate)
+    used = hourly / groups * stages.all_groups_hours / stages.run
+    usual = spot_only_hours(run, states, np.full(len(slow), run.work_hours)).wall.tolist()
+    drawn = spot_only_hours(run, states, np.asarray([one * stages.stretch * run.work_hours for one in slow]))
+    pairs = list(zip(slow, drawn.wall.tolist(), drawn.paid.tolist(), strict=True))
+    hours = [factor * (after + separate) + wall for factor, wall, _ in pairs]
+    usd = [extra_usd + factor * outside + paid * used + wall * storage for factor, wall, paid in pairs]
+    return SpotOnlyFigures(
+        after + math.fsum(one.machine.hours for one in stages.separate) + math.fsum(usual) / len(usual),
+        _quantile(hours, context.job.confidence),
+        _quantile(usd, context.scenario.limits.budget_confidence),
+        _cases(usd),
+        _cases(hours),
+    )
+
+
+def finish_chance(cases: Cases, limit: float, late: float, confidence: float) -> float:
+    """Return the chance of ending within a limit: at least the confidence where the hours at it are."""
+    found = _share_below(sorted(itertools.chain.from_iterable(cases)), limit)
+    return min(MAX_CONFIDENCE, max(found, confidence if late <= limit else 0.0))
+
+
+def _quantile(figures: Sequence[float], probability: float) -> float:
+    return sorted(figures)[max(math.ceil(probability * len(figures) - 1e-9), 1) - 1]
+
+
+def _cases(usd: Sequence[float]) -> Cases:
+    """Return means of equally many runs: by speed, at each speed by dollars."""
+    each, rows = len(usd) // _SPEEDS, []
+    for speed in range(_SPEEDS):
+        ordered, size = sorted(usd[speed * each : (speed + 1) * each]), each // _LUCKS
+        rows.append(tuple(math.fsum(ordered[at : at + size]) / size for at in range(0, each, size)))
+    return tuple(rows)
+
+
+def budget_odds(
+    jobs: Sequence[Assignment], confidence: float, paid: float, budget: float | None
+) -> tuple[float | None, float | None]:
+    """Return dollars of all jobs at the confidence and the probability of the budget; None where no job has luck.
+
+    `paid` are dollars beside the jobs.
+    """
+    if not any(job.usd_of_runs for job in jobs):
+        return None, None
+    every: list[float] = []
+    for speed in range(_SPEEDS):
+        sums = [paid]
+        for job in jobs:
+            own = job.usd_of_runs[speed] if job.usd_of_runs else [_at_speed(job, (speed + 0.5) / _SPEEDS, confidence)]
+            both = sorted(map(sum, itertools.product(sums, own)))
+            size = max(1, len(both) // _LUCKS)
+            sums = [sum(both[at : at + size]) / size for at in range(0, len(both), size)]
+        every += [one for one in sums for _ in range(_LUCKS // len(sums))]
+    every.sort()
+    place = min(max(confidence * len(every) - 0.5, 0.0), len(every) - 1.0)
+    low = min(math.floor(place), len(every) - 2)
+    late = every[low] * (low + 1 - place) + every[low + 1] * (place - low)
+    return late, None if budget is None else min(MAX_CONFIDENCE, _share_below(every, budget))
+
+
+def middle_cases(cases: Cases, expected: float) -> tuple[float, float]:
+    """Return the ends of the middle 80 % of equally likely cases, which hold what is expected."""
+    ordered = sorted(itertools.chain.from_iterable(cases))
+
+    def at(share: float) -> float:
+        below, between = divmod(share * len(ordered) - 0.5, 1)
+        return ordered[int(below)] + between * (ordered[int(below) + 1] - ordered[int(below)])
+
+    return min(expected, at(0.1)), max(expected, at(0.9))
+
+
+def _share_below(ordered: Sequence[float], limit: float) -> float:
+    """Return the share of equally likely cases up to a limit, between two of them in proportion."""
+    count = len([one for one in ordered if one <= limit])
+    if 0 < count < len(ordered):
+        between = (limit - ordered[count - 1]) / (ordered[count] - ordered[count - 1])
+        return (count - 0.5 + between) / len(ordered)
+    return count / len(ordered)
+
+
+def _at_speed(job: Assignment, rank: float, confidence: float) -> float:
+    """Return the dollars of a job without luck at a rank of its speed error, which goes as Student's t."""
+    if confidence == 0.5 or not job.cost_at_confidence > job.cost_usd > 0:
+        return job.cost_at_confidence
+    at, asked = ((2 * one - 1) / math.sqrt(2 * one * (1 - one)) for one in (rank, confidence))
+    return job.cost_usd * math.exp(math.log(job.cost_at_confidence / job.cost_usd) * at / asked)

@@ -1,0 +1,101 @@
+"""Dollars of a job that follows a policy, over speeds and markets: their quantile is what a budget has to pay.
+
+    usd_i = fixed + slow_i * (rented outside the run + separate stages) + usd of the run_i
+
+The speed of run i errs by `slow_i`, on all hours alike; its market is drawn. A run that is expected to stop early is
+taken in full. Its guarantee grows with its work, up to the hours at the confidence of the job, where the deadline lies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.estimates.uncertainty import confidence_factor
+from planner.hazards import LUCKS, SPEEDS
+from planner.records import record
+from planner.spot.policy.luck import RUNS, draw_luck, quantile, speed_ranks
+from planner.spot.policy.spot_only import spot_only_hours
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats
+    from planner.spot.market.states import SpotStates
+    from planner.spot.policy.run import SpotRun
+
+
+Cases = tuple[tuple[float, ...], ...]
+"""Equally likely figures: a row for each speed, from fast to slow, in it by size."""
+
+
+@record(frozen=True)
+class PolicyCosts:
+    """What the dollars of a job depend on, expected unless the name says otherwise."""
+
+    run: SpotRun
+    states: SpotStates
+    guaranteed_hours: float
+    sigma: float  # spread of ln(time), for budgets
+    stretch: float  # the run without early stopping over the expected one
+    late_hours: float  # of the whole job, at its confidence
+    outside_hours: float  # before and after the run, at the expected speed
+    outside_usd: float  # of these hours, stages on separate machines included
+    storage_usd_per_hour: float
+    fixed_usd: float
+
+    def draw(self, stream: int = 0) -> Floats:
+        """Return the dollars (runs,) of runs by rising speed error, on the markets of a stream."""
+        slow = np.asarray(confidence_factor(self.sigma, speed_ranks()), dtype=float)
+        longer = slow * self.stretch
+        deadlines = np.minimum(longer * self.guaranteed_hours, self.late_hours - slow * self.outside_hours)
+        luck = draw_luck(self.run, self.states, longer * self.run.work_hours, deadlines, stream)
+        return self.fixed_usd + slow * self.outside_usd + luck.usd(self.run, self.storage_usd_per_hour)
+
+    def usd_at(self, confidence: float) -> float:
+        """Return the dollars that the job stays within with this probability."""
+        return quantile(self.draw(), confidence)
+
+    def told(self, confidence: float) -> tuple[float, Cases]:
+        """Return these dollars, and those in equally likely cases as a plan states them: `usd_of_runs`."""
+        return told_of_runs(self.draw(), confidence)
+
+
+@record(frozen=True)
+class SpotOnlyCosts:
+    """What hours and dollars of a job depend on that has spot machines and no others."""
+
+    run: SpotRun
+    states: SpotStates
+    sigma: float
+    stretch: float
+    outside_hours: float  # before and after the run, at the expected speed, without the first start
+    late_outside_hours: float  # the same where the run does not stop early
+    outside_usd: float  # of these hours, the run in full
+    usd_per_hour: float  # of all machines, as far as they are used
+    storage_usd_per_hour: float
+    fixed_usd: float
+
+    def expected_hours(self) -> float:
+        """Return the mean hours at the expected speed; inf where a run may never end."""
+        wall = spot_only_hours(self.run, self.states, np.full(RUNS, self.run.work_hours)).wall
+        return self.outside_hours + float(np.mean(wall))
+
+    def draw(self) -> tuple[Floats, Floats]:
+        """Return the hours and the dollars (runs,) of runs by rising speed error, each on its market, in full."""
+        slow = np.asarray(confidence_factor(self.sigma, speed_ranks()), dtype=float)
+        found = spot_only_hours(self.run, self.states, slow * self.stretch * self.run.work_hours)
+        usd = self.fixed_usd + slow * self.outside_usd
+        usd = usd + found.paid * self.usd_per_hour + found.wall * self.storage_usd_per_hour
+        return slow * self.late_outside_hours + found.wall, usd
+
+
+def told_of_runs(usd: Floats, confidence: float) -> tuple[float, Cases]:
+    """Return the dollars that runs (runs,) stay within with this probability, and the cases that a plan states."""
+    return quantile(usd, confidence), cases_of_runs(usd)
+
+
+def cases_of_runs(figures: Floats) -> Cases:
+    """Return figures (runs,) by rising speed error as means of equally many runs: by speed, then by size."""
+    by_speed = np.sort(figures.reshape(SPEEDS, -1), axis=1)
+    means = by_speed.reshape(SPEEDS, LUCKS, -1).mean(axis=2)
+    return tuple(tuple(row) for row in means.tolist())

@@ -1,0 +1,74 @@
+"""Dollars of several jobs together: their speeds err alike, their spot markets are lucky each by itself."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+from planner.hazards import LUCKS, SPEEDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class PaidJob(Protocol):
+    """The dollars of a job: expected, at the confidence, and in equally likely runs at each rank of speed, if drawn."""
+
+    @property
+    def cost_usd(self) -> float:
+        """Expected dollars."""
+
+    @property
+    def cost_at_confidence(self) -> float:
+        """Dollars that hold with the confidence."""
+
+    @property
+    def usd_of_runs(self) -> Sequence[Sequence[float]]:
+        """Dollars of runs by the rank of speed; empty where none were drawn."""
+
+
+def joint_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float = 0.0) -> list[float]:
+    """Return dollars of all jobs in equally likely cases, by rising dollars; `fixed_usd` is paid beside them.
+
+    `confidence` is that of the `cost_at_confidence` of the jobs. At each speed all sums of two jobs are equally likely;
+    a sum of many is kept as the means of as many groups.
+    """
+    cases: list[float] = []
+    for speed in range(SPEEDS):
+        sums = [fixed_usd]
+        for job in jobs:
+            lucks = job.usd_of_runs[speed] if job.usd_of_runs else (_usd_at_speed(job, speed, confidence),)
+            every = sorted(one + other for one in sums for other in lucks)
+            size = max(1, len(every) // LUCKS)
+            sums = [math.fsum(every[at : at + size]) / size for at in range(0, len(every), size)]
+        cases += [sums[number * len(sums) // LUCKS] for number in range(LUCKS)]
+    return sorted(cases)
+
+
+def share_within(cases: Sequence[float], probability: float) -> float:
+    """Return the figure that this share of equally likely cases stays within, between two cases in proportion."""
+    place = min(max(probability * len(cases) - 0.5, 0.0), len(cases) - 1.0)
+    low = min(int(place), len(cases) - 2)
+    return cases[low] + (place - low) * (cases[low + 1] - cases[low])
+
+
+def probability_of(cases: Sequence[float], limit: float) -> float:
+    """Return the share of equally likely cases that stay within a limit: the inverse of `share_within`."""
+    below = sum(one <= limit for one in cases)
+    if below in (0, len(cases)):
+        return below / len(cases)
+    low, high = cases[below - 1], cases[below]
+    return (below - 0.5 + (limit - low) / (high - low)) / len(cases)
+
+
+def _usd_at_speed(job: PaidJob, speed: int, confidence: float) -> float:
+    """Return the dollars of a job without luck at the middle rank of a speed: exp(scale * t), Student's t."""
+    if confidence == 0.5 or not job.cost_at_confidence > job.cost_usd > 0:
+        return job.cost_at_confidence
+    reach = _student((speed + 0.5) / SPEEDS) / _student(confidence)
+    return float(job.cost_usd * (job.cost_at_confidence / job.cost_usd) ** reach)
+
+
+def _student(probability: float) -> float:
+    """Return the quantile of Student's t with 2 degrees of freedom."""
+    return (2 * probability - 1) / math.sqrt(2 * probability * (1 - probability))

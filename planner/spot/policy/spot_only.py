@@ -1,0 +1,122 @@
+"""Runs that take spot machines whenever there are some and have nothing else: hours and paid hours of many of them.
+
+A run that begins at a random moment of its market alternates between up-times and outages. Of an up-time it uses what a
+start leaves, and keeps what its checkpoints hold. So the end of its work lies in the first up-time that is long enough
+for the rest. Up-times and outages are drawn once for a market; the work may differ from run to run.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from planner.spot.market.sampling import ages_draw
+from planner.spot.policy.luck import RUNS
+from planner.spot.policy.run import ROUNDING_HOURS
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats
+    from planner.spot.market.states import SpotStates
+    from planner.spot.policy.run import SpotRun
+
+FIRST_CYCLES, MOST_CYCLES = 16, 4096
+"""Up-times that are drawn for each run: twice as many until all runs end, up to the most."""
+
+
+class SpotOnlyHours(NamedTuple):
+    """Hours of each run (runs,), from the order of the first machines: to its end, and paid; inf if it never ends."""
+
+    wall: Floats
+    paid: Floats
+
+
+def spot_only_hours(run: SpotRun, states: SpotStates, work_hours: Floats) -> SpotOnlyHours:
+    """Return when runs of some work (RUNS,) end that have no other machines than spot."""
+    cycles = FIRST_CYCLES
+    while True:
+        found = _ends(run, states, work_hours, cycles)
+        if cycles >= MOST_CYCLES or bool(np.isfinite(found.wall).all()):
+            return found
+        cycles *= 4
+
+
+def _ends(run: SpotRun, states: SpotStates, work_hours: Floats, cycles: int) -> SpotOnlyHours:
+    """Return the ends of runs within so many up-times."""
+    waits, ups = _market(states, cycles)
+    begins = np.cumsum(waits, axis=1) + np.cumsum(ups, axis=1) - ups  # hours at which each up-time begins
+    busy = np.maximum(ups - run.restart_hours, 0.0)
+    whole, saved = _work_in(run, busy)
+    before = np.cumsum(saved, axis=1) - saved
+    left = work_hours[:, None] - before
+    ends = (left <= whole + ROUNDING_HOURS) & (ups > run.restart_hours)
+    first = np.argmax(ends, axis=1)
+    at = np.arange(len(work_hours)), first
+    rest = run.restart_hours + _hours_for(run, np.maximum(left[at], 0.0))
+    paid = (np.cumsum(ups, axis=1) - ups)[at] + rest
+    done = ends.any(axis=1)
+    return SpotOnlyHours(np.where(done, begins[at] + rest, np.inf), np.where(done, paid, np.inf))
+
+
+def _work_in(run: SpotRun, busy: Floats) -> tuple[Floats, Floats]:
+    """Return the work done in hours after a start, and what is kept of it when machines are lost then.
+
+    A checkpoint after each interval stalls the work and is safe when it is written.
+    """
+    if run.interval_hours == 0 or math.isinf(run.interval_hours):
+        kept = busy if run.last_checkpoint or run.interval_hours == 0 else np.zeros_like(busy)
+        return busy, np.maximum(kept - run.hop_hours, 0.0)
+    cycle = run.interval_hours + run.stall_hours
+    number = np.floor(busy / cycle + ROUNDING_HOURS)
+    done = number * run.interval_hours + np.minimum(busy - number * cycle, run.interval_hours)
+    if run.last_checkpoint:
+        return done, np.maximum(done - run.hop_hours, 0.0)
+    written = np.floor((busy - run.write_hours) / cycle + ROUNDING_HOURS)
+    return done, np.maximum(np.maximum(written, 0.0) * run.interval_hours - run.hop_hours, 0.0)
+
+
+def _hours_for(run: SpotRun, work: Floats) -> Floats:
+    """Return the hours that work takes after a start if no machine is lost; the end needs no checkpoint."""
+    if run.interval_hours == 0 or math.isinf(run.interval_hours):
+        return work
+    stalls = np.maximum(np.ceil(work / run.interval_hours - ROUNDING_HOURS) - 1, 0)
+    return np.asarray(work + stalls * run.stall_hours)
+
+
+@lru_cache(maxsize=16)
+def _market(states: SpotStates, cycles: int) -> tuple[Floats, Floats]:
+    """Return the hours before each up-time and the up-times, (RUNS, cycles), from a random moment of the market on.
+
+    What a moment meets of a duration is drawn from its equilibrium: in proportion to the chance to last as long.
+    """
+    rng = np.random.default_rng([9, 40])
+    starts_up = (rng.permutation(RUNS) + 0.5) / RUNS < states.availability()
+    if math.isinf(states.up.mean()):
+        return np.zeros((RUNS, 1)), np.full((RUNS, 1), 1e9)
+    shape = (RUNS, cycles)
+    ups = ages_draw(states.up)(rng, RUNS * cycles).reshape(shape)
+    downs = ages_draw(states.down)(rng, RUNS * cycles).reshape(shape)
+    downs = np.where(rng.random(shape) < states.instant, 0.0, downs)
+    ups[:, 0] = np.where(starts_up, _rest(states.up.begins, states.up.rates, rng), ups[:, 0])
+    downs[:, 0] = np.where(starts_up, 0.0, _rest(states.down.begins, states.down.rates, rng))
+    return downs, ups
+
+
+def _rest(begins: tuple[float, ...], rates: tuple[float, ...], rng: np.random.Generator) -> Floats:
+    """Return what is left of a duration at a random moment, (RUNS,): its chance to exceed h falls as survival does."""
+    ends = (*begins[1:], math.inf)
+    alive, weights = 1.0, []
+    for begin, end, rate in zip(begins, ends, rates, strict=True):
+        width = end - begin
+        weights.append(alive * (width if rate == 0 else -math.expm1(-rate * width) / rate))
+        alive *= math.exp(-rate * width)
+    # The rest at a random moment has the density survival(h) / mean: a band by its share, and a place in it.
+    band = np.searchsorted(np.cumsum(weights) / sum(weights), rng.random(RUNS), side="right")
+    band = np.minimum(band, len(rates) - 1)
+    leaves, widths = np.asarray(rates)[band], np.asarray(ends)[band] - np.asarray(begins)[band]
+    share = rng.random(RUNS)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        inside = np.where(leaves > 0, -np.log1p(-share * -np.expm1(-leaves * widths)) / leaves, share * widths)
+    return np.asarray(np.asarray(begins)[band] + inside)

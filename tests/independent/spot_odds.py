@@ -1,0 +1,182 @@
+"""Odds that a plan states, against runs that share nothing with its policy: drawn markets, 2,000 runs on each.
+
+    python -m tests.independent.spot_odds [SEED]
+
+prints the table. The markets of a seed are used for nothing else: no figure of the program was chosen by them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+import planner
+from planner.loading.scenario_file import parse_scenario
+from planner.results.plan import Assignment, Plan
+from planner.scenario.scenario import Scenario, SolveOptions
+from tests.independent.spot import Job, Outcome, Rates, simulate
+
+RUNS, SEED = 2000, 2026
+OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
+DEMAND_USD = 0.5
+
+
+@dataclass(frozen=True)
+class Market:
+    up: Rates
+    down: Rates
+    spot_usd: float
+
+    def offer(self, provider: str, demand: bool) -> str:
+        up, down = self.up.mean(), self.down.mean()
+        sold = f"usd_per_hour: {DEMAND_USD}, " if demand else ""
+        blocks = [
+            f"{name}: {{ages_hours: {list(one.ages)}, ends_per_hour: {list(one.rates)}}}"
+            for name, one in (("up", self.up), ("outage", self.down))
+        ]
+        prices = f"{sold}spot_usd_per_hour: {self.spot_usd}, date: 2026-11-20"
+        means = f"availability: {up / (up + down):.6f}, mean_up_hours: {up:.5f}"
+        machine = f"provider: {provider}, instance: x, gpu: RTX4090, gpus: 1"
+        return f"  - {{{machine}, {prices}, spot: {{{means}, {', '.join(blocks)}}}}}\n"
+
+
+@dataclass(frozen=True)
+class Row:
+    kind: str
+    market: str
+    stated: float  # percent
+    simulated: float
+
+    @property
+    def over(self) -> float:
+        """How far the statement is too cautious, in points; negative where it promises too much."""
+        return self.simulated - self.stated
+
+    def __str__(self) -> str:
+        return f"{self.kind:22} {self.market:44} {self.stated:6.1f} {self.simulated:6.1f} {self.over:+6.1f}"
+
+
+def draw_market(rng: np.random.Generator) -> Market:
+    """Means from half an hour to half a day, young durations that end faster or more slowly than old ones."""
+
+    def rates(least: float, most: float) -> Rates:
+        mean = float(np.exp(rng.uniform(math.log(least), math.log(most))))
+        age, young, old = rng.uniform(0.1, 0.6) * mean, rng.uniform(0.5, 1.8) / mean, rng.uniform(0.4, 1.0) / mean
+        return Rates((0.0, round(float(age), 3)), (round(float(young), 4), round(float(old), 4)))
+
+    return Market(rates(0.5, 12), rates(0.3, 6), round(DEMAND_USD * float(rng.uniform(0.1, 0.5)), 4))
+
+
+def scenario_of(offers: str, jobs: list[tuple[float, float]]) -> Scenario:
+    """Jobs of (tokens, deadline in hours)."""
+    lines = "".join(
+        f"  - {{name: j{number}, architecture: mistral-7b, work: {{tokens: {tokens:.0f}}}, deadline: {hours:.2f}h, "
+        "techniques: {method: lora}}\n"
+        for number, (tokens, hours) in enumerate(jobs)
+    )
+    return parse_scenario(f"schema: 2\nname: drawn\noffers:\n{offers}jobs:\n{lines}")
+
+
+def run_policy(scenario: Scenario, plan: Plan, job: Assignment, market: Market, seed: int) -> Outcome:
+    """Follow the policy of a job."""
+    assert job.spot is not None
+    table = planner.policy_tables(scenario, plan)[job.name]
+    interval = 0.0 if job.spot.last_checkpoint else job.spot.checkpoint_interval_hours
+    deadline = job.deadline_hours or math.inf
+    work, guaranteed = table["work_hours"], table["guaranteed_hours"]
+    usd = market.spot_usd, DEMAND_USD
+    one = Job(work, job.spot.restart_hours, interval, job.sigma_tail, *usd, deadline, guaranteed, table=table)
+    return simulate(one, market.up, market.down, RUNS, seed, 1.6 * deadline)
+
+
+def policy_rows(seed: int, number: int) -> Iterator[Row]:
+    """Budgets of one job that may go on demand: dollars at three confidences, and the deadline."""
+    rng, found = np.random.default_rng([seed, 1]), 0
+    while found < number:
+        market, tokens = draw_market(rng), float(rng.uniform(20e6, 120e6))
+        hours = tokens / 2280 / 3600 * float(rng.uniform(1.25, 3.0)) + 0.5
+        scenario = scenario_of(market.offer("a", demand=True), [(tokens, hours)])
+        plan = planner.solve(scenario, options=OPTIONS)
+        if not plan.jobs or plan.jobs[0].spot is None or plan.cost_at_confidence is None:
+            continue
+        found += 1
+        outcome = run_policy(scenario, plan, plan.jobs[0], market, seed + found)
+        name = f"up {market.up.mean():.1f} h, out {market.down.mean():.1f} h, by {hours:.1f} h"
+        yield Row("dollars, policy", name, 90.0, 100 * float(np.mean(outcome.usd <= plan.cost_at_confidence)))
+        cases = sorted(one for row in plan.jobs[0].usd_of_runs for one in row)
+        for share in (0.5, 0.75):
+            usd = float(np.quantile(cases, share))
+            yield Row("dollars, policy", name, 100 * share, 100 * float(np.mean(outcome.usd <= usd)))
+
+
+def spot_only_rows(seed: int, number: int) -> Iterator[Row]:
+    """Hours and dollars of one job that has nothing but spot."""
+    rng = np.random.default_rng([seed, 2])
+    for each in range(number):
+        market, tokens = draw_market(rng), float(rng.uniform(20e6, 120e6))
+        scenario = scenario_of(market.offer("a", demand=False), [(tokens, 1500.0)])
+        plan = planner.solve(scenario, options=OPTIONS)
+        if not plan.jobs:
+            continue
+        job = plan.jobs[0]
+        rented = [line.quantity or 0.0 for line in job.bill if line.item == "gpu spot"]
+        one = Job(sum(rented), job.start_hours, 0.0, job.sigma_tail, market.spot_usd, math.inf, math.inf)
+        late = job.hours.at_confidence
+        outcome = simulate(one, market.up, market.down, RUNS, seed + each, 6 * late)
+        name = f"up {market.up.mean():.1f} h, out {market.down.mean():.1f} h, {sum(rented):.1f} h of work"
+        yield Row("hours, spot only", name, 90.0, 100 * float(np.mean(outcome.hours <= late)))
+        yield Row("dollars, spot only", name, 90.0, 100 * float(np.mean(outcome.usd <= job.cost_at_confidence)))
+        cases = sorted(one for row in job.hours_of_runs for one in row)
+        usual = float(np.quantile(cases, 0.5))
+        yield Row("hours, spot only", name, 50.0, 100 * float(np.mean(outcome.hours <= usual)))
+
+
+def joint_rows(seed: int, number: int) -> Iterator[Row]:
+    """Dollars of two jobs together, on markets of their own at speeds that err alike."""
+    rng, found = np.random.default_rng([seed, 3]), 0
+    while found < number:
+        markets = [draw_market(rng), draw_market(rng)]
+        jobs = []
+        for _ in markets:
+            tokens = float(rng.uniform(30e6, 90e6))
+            jobs.append((tokens, tokens / 2280 / 3600 * float(rng.uniform(1.3, 2.5)) + 0.5))
+        offers = "".join(one.offer(name, demand=True) for one, name in zip(markets, "ab", strict=True))
+        scenario = scenario_of(offers, jobs)
+        plan = planner.solve(scenario, options=OPTIONS)
+        if len(plan.jobs) < 2 or any(job.spot is None for job in plan.jobs) or plan.cost_at_confidence is None:
+            continue
+        found += 1
+        usd = sum(
+            run_policy(scenario, plan, job, markets["ab".index(job.provider)], seed + 10 * found + place).usd
+            for place, job in enumerate(plan.jobs)
+        )
+        yield Row("dollars, two jobs", "", 90.0, 100 * float(np.mean(usd <= plan.cost_at_confidence)))
+
+
+def statements(seed: int, policies: int = 14, alone: int = 8, pairs: int = 4) -> Iterator[Row]:
+    """Policies, then jobs on spot alone, then pairs of jobs."""
+    yield from policy_rows(seed, policies)
+    yield from spot_only_rows(seed, alone)
+    yield from joint_rows(seed, pairs)
+
+
+def summary(found: list[Row]) -> str:
+    over = [one.over for one in found]
+    return (
+        f"{len(found)} statements: within 3 points {sum(abs(one) <= 3 for one in over)}, least {min(over):+.1f}, "
+        f"too cautious by over 3 points {sum(one > 3 for one in over)}"
+    )
+
+
+if __name__ == "__main__":
+    drawn = int(sys.argv[1]) if len(sys.argv) > 1 else SEED
+    table = []
+    for each in statements(drawn):
+        print(each, flush=True)
+        table.append(each)
+    print(summary(table))

@@ -1,0 +1,68 @@
+"""Drawn runs have the mean and the spread of their pass, and quantiles that can be worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from planner.results.odds import probability_of, share_within
+from planner.spot.market.states import Ages, SpotStates
+from planner.spot.policy.luck import RUNS, draw_luck, quantile
+from planner.spot.policy.policy_cache import PolicyCache
+from planner.spot.policy.run import SpotRun
+from planner.spot.policy.spot_only import spot_only_hours
+
+MARKET = SpotStates(Ages((0.0, 0.5), (0.8, 0.2)), Ages((0.0, 0.3), (1.5, 0.6)))
+RUN = SpotRun(8.0, 0.1, 0.0, 0.0, 1.0, 4.0, last_checkpoint=True)
+
+
+def same(figure: float) -> np.ndarray:
+    return np.full(RUNS, figure)
+
+
+@pytest.mark.parametrize("guaranteed", [9.0, 11.0, 16.0])
+def test_runs_at_the_expected_speed_have_the_mean_and_spread_of_the_pass(guaranteed: float) -> None:
+    (point,) = PolicyCache().best_points([(RUN, MARKET, guaranteed)])
+    luck = draw_luck(RUN, MARKET, same(RUN.work_hours), same(guaranteed))
+    usd = luck.usd(RUN, 0.0)
+    error = point.usd_sd / math.sqrt(RUNS)
+    assert usd.mean() == pytest.approx(point.usd, abs=4 * error + 0.02 * point.usd)
+    assert usd.std() == pytest.approx(point.usd_sd, rel=0.2)
+    assert luck.hours.mean() == pytest.approx(point.finish_hours, rel=0.03)
+    assert luck.hours.max() <= guaranteed + 0.15  # a tick, and what a start is charged at once
+
+
+def test_a_market_without_losses_costs_a_start_and_the_work() -> None:
+    always = SpotStates(Ages((0.0,), (0.0,)), Ages((0.0,), (1.0,)))
+    usd = draw_luck(RUN, always, same(8.0), same(12.0)).usd(RUN, 0.5)
+    assert usd == pytest.approx(8.1 * 1.5)
+
+
+def test_streams_are_independent_and_one_stream_is_the_same() -> None:
+    one, again, other = (draw_luck(RUN, MARKET, same(8.0), same(11.0), stream).usd(RUN, 0.0) for stream in (0, 0, 1))
+    assert (one == again).all()
+    assert abs(np.corrcoef(one, other)[0, 1]) < 0.1
+
+
+def test_spot_alone_by_hand() -> None:
+    """Exponential outages of 2 h, up-times of 6 h, free checkpoints: work w waits 2 h for each loss.
+
+    The mean is w + (1/4) 2 h + w/6 * 2 h. Without a loss, and up in the beginning: 3/4 exp(-w/6).
+    """
+    market = SpotStates(Ages((0.0,), (1 / 6,)), Ages((0.0,), (1 / 2,)))
+    run = SpotRun(3.0, 0.0, 0.0, 0.0, 1.0, math.inf, last_checkpoint=True)
+    found = spot_only_hours(run, market, same(3.0))
+    assert found.wall.mean() == pytest.approx(3 + 0.5 + 1.0, rel=0.05)
+    assert (found.wall <= 3 + 1e-9).mean() == pytest.approx(0.75 * math.exp(-0.5), abs=0.03)
+    assert found.paid == pytest.approx(3.0)
+
+
+def test_quantile_and_probability_of_cases() -> None:
+    assert quantile(np.array([4.0, 1.0, 3.0, 2.0]), 0.75) == 3.0
+    cases = [float(one) for one in range(10)]
+    for share in (0.1, 0.5, 0.9):
+        assert probability_of(cases, share_within(cases, share)) == pytest.approx(share)
+    assert probability_of(cases, -1.0) == 0.0
+    assert probability_of(cases, 9.0) == 1.0
