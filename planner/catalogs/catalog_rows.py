@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import Fault
 from planner.library.machines import provider_name, unsold_type
-from planner.loading.offer_table import MAX_OFFERS, Row, parse_number, too_many_offers
+from planner.loading.offer_table import MAX_FILE_OFFERS, Row, parse_number, too_many_offers
 
 if TYPE_CHECKING:
     from planner.documents.csv_table import CsvTable
@@ -129,7 +129,7 @@ def read_rows(
     if found.faults:
         return found
     for line, values in table.rows:
-        if len(found.machines) >= MAX_OFFERS:
+        if len(found.machines) >= MAX_FILE_OFFERS:
             found.faults.append(too_many_offers(table.file, line))
             break
         row = offer(line, dict(zip(table.columns, values, strict=True)), found)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_CSV_BYTES = 100 * 2**20
 """Largest CSV file that is read: several times the largest catalog of a provider."""
-MAX_COLUMNS, MAX_CELLS = 1_000, 3_000_000
+MAX_CSV_COLUMNS, MAX_CSV_CELLS = 1_000, 3_000_000
 """Most columns and cells that are read: ten times what the largest catalog has, read in 10 s and 500 MB at most."""
 MAX_ROW_FAULTS = 20
 """Most faults of one CSV file that are reported one by one."""
@@ -54,14 +54,14 @@ def parse_csv(text: str, file: str) -> CsvTable:
             if columns is None:
                 columns = tuple(cell.strip() for cell in cells)
                 faults += (header := _header_faults(columns, file, line))
-                if header and not 1 < len(columns) <= MAX_COLUMNS:
+                if header and not 1 < len(columns) <= MAX_CSV_COLUMNS:
                     break  # the rows would only repeat it
             elif len(cells) != len(columns):
                 what = f"{len(cells)} cells in a table of {len(columns)} columns"
                 fix = "the file may be cut off; write one cell per column, in quotes where it has a comma"
                 faults.append(Fault(file, line, "", what, fix))
-            elif len(rows) * len(columns) >= MAX_CELLS:
-                what = f"more than {MAX_CELLS:,} cells in rows of {len(columns)}"
+            elif len(rows) * len(columns) >= MAX_CSV_CELLS:
+                what = f"more than {MAX_CSV_CELLS:,} cells in rows of {len(columns)}"
                 fix = "split the file, or leave out rows and columns that are not needed"
                 faults.append(Fault(file, line, "", what, fix))
                 break
@@ -107,8 +107,8 @@ def first_faults(faults: list[Fault]) -> list[Fault]:
 
 
 def _header_faults(columns: tuple[str, ...], file: str, line: int) -> list[Fault]:
-    if len(columns) > MAX_COLUMNS:
-        return [Fault(file, line, "", f"{len(columns):,} columns", f"at most {MAX_COLUMNS:,}: keep those needed")]
+    if len(columns) > MAX_CSV_COLUMNS:
+        return [Fault(file, line, "", f"{len(columns):,} columns", f"at most {MAX_CSV_COLUMNS:,}: keep those needed")]
     if len(columns) == 1 and (faulty := _other_separator(columns[0])):
         return [Fault(file, line, "", *faulty)]
     twice = sorted(name for name, count in Counter(columns).items() if count > 1)

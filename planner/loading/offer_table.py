@@ -25,7 +25,7 @@ from planner.scenario.offer import Offer, offer_data
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-MAX_OFFERS = 75_000
+MAX_FILE_OFFERS = 75_000
 """Most offers of one file: that many are read in 10 s and 500 MB at most."""
 _NUMBERS = ("usd_per_hour", "spot_usd_per_hour", "cpu_cores", "ram_gb", "network_gbps", "lead_hours")
 _COUNTS = ("gpus", "stock", "max_nodes")
@@ -52,7 +52,7 @@ def read_offer_rows(table: CsvTable, defaults: Mapping[str, Any], faults: list[F
     readers = [(column, _READERS.get(column)) for column in table.columns]
     rows = []
     for line, cells in table.rows:
-        if len(rows) >= MAX_OFFERS:
+        if len(rows) >= MAX_FILE_OFFERS:
             faults.append(too_many_offers(table.file, line))
             break
         row: Row = dict(defaults)
@@ -70,9 +70,9 @@ def read_offer_rows(table: CsvTable, defaults: Mapping[str, Any], faults: list[F
 
 
 def too_many_offers(file: str, line: int) -> Fault:
-    """Return the fault of a file whose row on this line is one more than `MAX_OFFERS`."""
+    """Return the fault of a file whose row on this line is one more than `MAX_FILE_OFFERS`."""
     fix = "keep the regions and GPUs that you can rent, or split the file"
-    return Fault(file, line, "", f"more than {MAX_OFFERS:,} offers", fix)
+    return Fault(file, line, "", f"more than {MAX_FILE_OFFERS:,} offers", fix)
 
 
 def validated_offers(rows: Iterable[tuple[int, Row]], file: str, faults: list[Fault]) -> tuple[Offer, ...]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 HEADER_SECONDS = 10.0
 """Longest wait for the head of a request: a connection that sends none would keep others out."""
-INTERRUPTED = 130
+STOPPED_TWICE = 130
 """128 + SIGINT: the exit code of a server that is stopped twice."""
 MOST_CONNECTIONS = 400
 """Most connections at one time; further ones are refused."""
@@ -76,7 +76,7 @@ class PageServer(uvicorn.Server):
         app = self.config.app.state.app  # type: ignore[union-attr]
         if self.should_exit:
             app.close()
-            os._exit(INTERRUPTED)
+            os._exit(STOPPED_TWICE)
         app.sessions.stop()
         super().handle_exit(sig, frame)
 

@@ -70,7 +70,7 @@ def test_very_many_columns_or_cells_are_refused_with_their_line(monkeypatch: pyt
     columns = ",".join(f"c{number}" for number in range(150_000))
     (fault,) = told(f"\n{columns}\n")
     assert fault == "t.csv:2: 150,000 columns; at most 1,000: keep those needed"
-    monkeypatch.setattr(csv_table, "MAX_CELLS", 100)
+    monkeypatch.setattr(csv_table, "MAX_CSV_CELLS", 100)
     assert len(parse_csv("a,b\n" + "1,2\n" * 50, "t.csv").rows) == 50
     (fault,) = told("a,b\n" + "1,2\n" * 51)
     assert fault.startswith("t.csv:52: more than 100 cells in rows of 2; split the file")

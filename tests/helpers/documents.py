@@ -79,7 +79,7 @@ def all_blocks(language: str) -> list[Block]:
 
 @contextlib.contextmanager
 def working_in(document: str, folder: Path) -> Iterator[None]:
-    """Work in a folder that looks like a checkout, shipped prices included; for `EMPTY_FOLDER` in an empty one beside it.
+    """Work in a folder that looks like a checkout; for `EMPTY_FOLDER` in an empty one beside it.
 
     YAML, CSV and JSON blocks of the document that are labelled with a file name lie there under that name. The price
     book is empty.

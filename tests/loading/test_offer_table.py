@@ -154,7 +154,7 @@ def test_offers_that_are_written_are_read_as_they_were(written: list[Offer]) -> 
 
 def test_more_offers_than_can_be_read_in_time_are_refused_with_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The row that is one too many is named, once."""
-    monkeypatch.setattr(offer_table, "MAX_OFFERS", 3)
+    monkeypatch.setattr(offer_table, "MAX_FILE_OFFERS", 3)
     rows = "".join(f"a,m{number},L4,1,1.0\n" for number in range(5))
     faults: list[Fault] = []
     read_offer_table(parse_csv("provider,instance,gpu,gpus,usd_per_hour\n" + rows, "t.csv"), faults)

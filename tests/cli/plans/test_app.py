@@ -47,8 +47,11 @@ def test_the_page_is_served_until_ctrl_c(folder: Path) -> None:
 
 def children_of(number: int) -> list[int]:
     """Return the processes that a process started, and those that these started."""
-    found = Path(f"/proc/{number}/task/{number}/children").read_text().split()
-    return [one for child in map(int, found) for one in (child, *children_of(child))]
+    with contextlib.suppress(FileNotFoundError):  # it has ended
+        threads = [thread.read_text().split() for thread in Path(f"/proc/{number}/task").glob("*/children")]
+        children = [int(child) for found in threads for child in found]
+        return [one for child in children for one in (child, *children_of(child))]
+    return []
 
 
 def ask_for_a_plan(address: str) -> None:
