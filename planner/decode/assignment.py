@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from planner.configurations.observed.comparison import ComparedRun
     from planner.decode.chosen import ChosenCandidate
     from planner.library.schema import Library
-    from planner.results.plan import BillItem
+    from planner.results.plan_parts import BillItem
     from planner.scenario.job import Job
     from planner.scenario.limits import Limits
 
