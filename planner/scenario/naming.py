@@ -198,7 +198,7 @@ class _Resolution:
         return rules if all(a is b for a, b in zip(rules, changed, strict=True)) else changed
 
     def jobs(self, jobs: Any) -> Any:
-        """Return jobs with the region of their data by its name."""
+        """Return jobs with the region of their data by the name that offers give it; data may lie in any other, too."""
         if not isinstance(jobs, (list, tuple)):
             return jobs
         changed = []
@@ -207,7 +207,8 @@ class _Resolution:
             transfer = _get(stages, "transfer")
             region = _get(transfer, "region")
             if isinstance(region, str) and region:
-                name = self.one("region", region, ("jobs", index, "stages", "transfer", "region"))
+                path = ("jobs", index, "stages", "transfer", "region")
+                name = self.one("region", region, path) if self.names.meant("region", region) else region
                 if name != region:
                     job = _with(job, {"stages": _with(stages, {"transfer": _with(transfer, {"region": name})})})
             changed.append(job)
