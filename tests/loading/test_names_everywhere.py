@@ -75,6 +75,7 @@ RIGHT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 LISTS = ("gpus", "providers", "regions", "tiers")
 NEVER_UNKNOWN = {
+    "jobs.*.stages.transfer.region": "data may lie where no offer is",
     "offers.*.managed.architectures.*": "a service may train models that nothing here knows, and no job can ask for"
 }
 NO_NAME = {
@@ -87,7 +88,8 @@ NO_NAME = {
 QUANTITIES = (
     *("samples", "tokens", "steps", "images", "requests", "count", "unique_tokens", "from", "to", "every", "date"),
     *("deadline", "release", "due", "lag", "start_slack", "retention", "for", "cold_start", "ttft", "tpot", "start"),
-    *("end", "max_price_age", "disk_gb_per_second"),
+    *("end", "max_price_age", "disk_gb_per_second", "global_batch", "sequence_length", "tokens_per_sample"),
+    *("input_tokens", "output_tokens", "prefix_tokens"),
 )
 """Keys whose text is a number with a unit, or a day."""
 
