@@ -1,4 +1,7 @@
-"""Dollars of every screened row are those of its bill, expected and late, at every share of spot."""
+"""Dollars of every screened row are those of its bill, expected and late, at every share of spot.
+
+Late dollars on spot alone are no bill: they are a quantile over drawn markets, the one that a plan states.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 
 from planner.candidates.screening import screen
+from planner.decode.assignment_parts import build_costs
 from planner.decode.bill import build_bill
 from planner.decode.chosen import ChosenCandidate
 from planner.solving.prepare import prepare
@@ -73,6 +77,10 @@ def test_dollars_of_rows_are_those_of_their_bills(name: str, waiting_usd: float 
         for share in dict.fromkeys((low, (low + high) / 2, high)):
             chosen = ChosenCandidate.of(candidates, screened, prepared.market, row, share)
             bill, late = (build_bill(chosen, late=late) for late in (False, True))
+            late_usd = sum(line.usd for line in late)
+            if (alone := chosen.spot_only_costs(library())) is not None:
+                late_usd = build_costs(chosen, (1.0, 1.0), alone=alone)["cost_at_confidence"]
+                assert figures.hours(share)[0] == pytest.approx(alone.expected_hours()), "hours on spot alone"
             where = f"{table.offers[table.offer[row]]} x{table.instances[row]} at {share:g}"
             assert figures.cost_usd(share)[0] == pytest.approx(sum(line.usd for line in bill)), where
-            assert figures.late_cost_usd(share)[0] == pytest.approx(sum(line.usd for line in late)), f"{where}, late"
+            assert figures.late_cost_usd(share)[0] == pytest.approx(late_usd), f"{where}, late"

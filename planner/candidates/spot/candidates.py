@@ -316,7 +316,9 @@ def with_spot_only_odds(
     rows, late_from = rows[soonest <= latest], candidates.columns.lead_hours
     if not len(rows):
         return table
-    run_h, late_h, late_usd = (one.copy() for one in (table.run_h, table.late_h, table.late_usd))
+    run_h, late_h, run_usd, late_usd = (
+        one.copy() for one in (table.run_h, table.late_h, table.run_usd, table.late_usd)
+    )
     for row in rows.tolist():
         costs, lead = spot_only_costs(candidates, row, market, library), float(late_from[int(table.offer[row])])
         hours, usd = costs.draw()
@@ -327,9 +329,10 @@ def with_spot_only_odds(
             late_h[row, SPOT] = UNENDING_HOURS
             continue
         run_h[row, SPOT] = expected + lead - table.start_h[row]
+        run_usd[row, SPOT] += (run_h[row, SPOT] - table.run_h[row, SPOT]) * costs.storage_usd_per_hour
         late_h[row, SPOT] = late + lead - table.late_start_h[row]
         late_usd[row, SPOT] = quantile(usd, candidates.run_hours.budget_confidence) - table.fixed_usd[row]
-    return replace(table, run_h=run_h, late_h=late_h, late_usd=late_usd)
+    return replace(table, run_h=run_h, late_h=late_h, run_usd=run_usd, late_usd=late_usd)
 
 
 def only_dollars(work: SpotCandidates, values: Mapping[int, float]) -> FoundPolicies:
