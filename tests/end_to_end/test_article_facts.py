@@ -87,7 +87,7 @@ def checkpointing_of(method: str, tokens: int, **more: Any) -> tuple[float, floa
         method
     ]
     none, selective, full = (
-        told("llama-3-8b", "H200", micro_batch=1, sequence_length=tokens, activation_checkpointing=kind, **how, **more)
+        told("llama-3.1-8b", "H200", micro_batch=1, sequence_length=tokens, activation_checkpointing=kind, **how, **more)
         for kind in ("none", "selective", "full")
     )
     return (
@@ -238,7 +238,7 @@ def test_batch_memory_is_linear_and_attention_quadratic_only_where_it_is_not_fus
 
     def stored(batch: int, tokens: int, kind: str) -> float:
         how: dict[str, Any] = {"activation_checkpointing": "none", "attention": kind}
-        parts = told("tinyllama-1.1b", "H200", micro_batch=batch, sequence_length=tokens, **how).vram_gib.parts
+        parts = told("llama-3.2-1b", "H200", micro_batch=batch, sequence_length=tokens, **how).vram_gib.parts
         return parts["stored_activations"]
 
     assert stored(8, 1024, "flash") == pytest.approx(8 * stored(1, 1024, "flash"))

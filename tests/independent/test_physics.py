@@ -61,7 +61,7 @@ CASES = [
          pipeline_parallel=2, sharding="zero3", accumulation_steps=8),
     case("sequences cut over GPUs, gathered", "llama-3.1-8b", "H100-80GB", gpus=8, method="full", sharding="zero3",
          framework="torchtitan", context_parallel=4, sequence_length=65536, activation_checkpointing="full"),
-    case("sequences cut over GPUs, in a ring", "llama-3-70b", "H100-80GB", gpus=64, instances=8, method="full",
+    case("sequences cut over GPUs, in a ring", "llama-3.1-70b", "H100-80GB", gpus=64, instances=8, method="full",
          framework="nemo", tensor_parallel=4, pipeline_parallel=4, context_parallel=4, sharding="zero1",
          accumulation_steps=16, sequence_length=32768, network_gbps=3200),
     case("experts over GPUs, FSDP", "qwen3-30b-a3b", "H100-80GB", gpus=8, method="full", sharding="zero3",
