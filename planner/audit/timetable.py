@@ -74,8 +74,8 @@ def times_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Itera
         yield from _reservation(place, reservation, plan, offers, tolerance)
     if plan.now not in ("", scenario.now_text):
         yield "now", scenario.now_text, plan.now
-    if plan.now and plan.zone != scenario.zone:
-        yield "zone", scenario.zone, plan.zone
+    if plan.zone != (zone := scenario.zone if plan.now else ""):
+        yield "zone", zone, plan.zone
     if (simple := plan.baseline) is not None:
         if simple.compares != scenario.objective_kind:
             yield "baseline: compares", scenario.objective_kind, simple.compares

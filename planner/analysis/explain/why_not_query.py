@@ -171,7 +171,7 @@ def _known_values(scenario: Scenario, library: Library) -> dict[str, Sequence[st
         "job": [job.name for job in scenario.jobs],
         "gpu": [*library.gpus, *(alias for card in library.gpus.values() for alias in card.aliases)],
         "provider": [offer.provider for offer in scenario.offers],
-        "region": [offer.region for offer in scenario.offers],
+        "region": [offer.region for _, offer in scenario.labelled_offers()],  # groups of zones included
         "instance": [offer.instance for offer in scenario.offers if offer.instance],
         "offer": [label for label, _ in scenario.labelled_offers()],
         "market": [market for market in MARKET_SHARES if market],

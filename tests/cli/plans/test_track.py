@@ -34,7 +34,7 @@ def test_the_first_line_says_how_it_will_end(folder: Path) -> None:
     """Share, hours, dollars and the deadline; then what was observed against what was planned."""
     result = run(str(folder / "plan.json"), str(folder / "run.log"))
     assert result.exit_code == 0
-    assert result.stdout.startswith("quickstart: 42 % done, ends after 5.6 h for $3.")
+    assert result.stdout.startswith("quickstart: 42 % done, ends after likely 5.6 h for $3.")
     for label in ("Done", "Speed", "Memory", "End", "Because", "Logs", "Notes"):
         assert f"\n  {label}" in result.stdout
     assert "slower steps" in result.stdout and "tokens/s observed" in result.stdout
