@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -321,18 +322,27 @@ def with_spot_only_odds(
     )
     for row in rows.tolist():
         costs, lead = spot_only_costs(candidates, row, market, library), float(late_from[int(table.offer[row])])
-        hours, usd = costs.draw()
-        expected = costs.expected_hours()
-        # Where a run may never end nothing is expected of it: no deadline is kept.
-        late = quantile(hours, candidates.job.confidence) if np.isfinite(expected) else np.inf
+        confidences = (candidates.job.confidence, candidates.run_hours.budget_confidence)
+        expected, late, paid = _spot_only_figures(costs, *confidences)
         if not np.isfinite(late):
             late_h[row, SPOT] = UNENDING_HOURS
             continue
         run_h[row, SPOT] = expected + lead - table.start_h[row]
         run_usd[row, SPOT] += (run_h[row, SPOT] - table.run_h[row, SPOT]) * costs.storage_usd_per_hour
         late_h[row, SPOT] = late + lead - table.late_start_h[row]
-        late_usd[row, SPOT] = quantile(usd, candidates.run_hours.budget_confidence) - table.fixed_usd[row]
+        late_usd[row, SPOT] = paid - table.fixed_usd[row]
     return replace(table, run_h=run_h, late_h=late_h, run_usd=run_usd, late_usd=late_usd)
+
+
+@lru_cache(maxsize=1024)  # a solve screens the same rows under several limits
+def _spot_only_figures(costs: SpotOnlyCosts, confidence: float, budget_confidence: float) -> tuple[float, float, float]:
+    """Return expected hours, hours at the confidence and dollars at that of the budget; inf where a run may never end.
+
+    Where a run may never end nothing is expected of it, and no deadline is kept.
+    """
+    (hours, usd), expected = costs.draw(), costs.expected_hours()
+    late = quantile(hours, confidence) if np.isfinite(expected) else np.inf
+    return expected, late, quantile(usd, budget_confidence)
 
 
 def only_dollars(work: SpotCandidates, values: Mapping[int, float]) -> FoundPolicies:

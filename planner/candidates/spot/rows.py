@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -194,7 +195,7 @@ class SpotRows:
                 stall_hours=float(self.stalls[row]),
                 interval_hours=interval,
                 spot_usd_per_hour=float(self.spot[row]),
-                on_demand_usd_per_hour=float(self.on_demand[row]),
+                on_demand_usd_per_hour=math.inf if np.isnan(self.on_demand[row]) else float(self.on_demand[row]),
                 standing_usd_per_hour=float(self.standing[row]),
                 last_checkpoint=warned,
                 write_hours=write,
