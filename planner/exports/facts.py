@@ -99,8 +99,8 @@ def _gathered_bytes(techniques: Mapping[str, Any], parameters: float) -> float:
     Weights in the type that is trained, and after them two moments of AdamW in the same type, where all are trained.
     """
     full = techniques["method"] == "full"
-    bits = 32 if full and techniques["precision"] != "bf16" else 16
-    return parameters * bits / 8 * (2 if full else 1)
+    weight_bytes = read_techniques().bytes.training[techniques["precision"]].weight_bytes if full else 2
+    return parameters * weight_bytes * (2 if full else 1)
 
 
 def unknown_values(job: Assignment) -> list[str]:

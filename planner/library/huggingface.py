@@ -15,6 +15,7 @@ from planner.estimates.parameters import Dimensions, active_parameters, count_pa
 from planner.library import decoder_families as dense
 from planner.library import mixture_families as mixture
 from planner.library.config_keys import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
+from planner.library.inference.engines import read_engines
 from planner.library.releases import formats_of_config
 
 _DIMENSIONS = frozenset(field.name for field in fields(Dimensions))
@@ -80,7 +81,9 @@ def _published(config: Config, name: str) -> dict[str, Any]:
         formats = formats_of_config(config)
     except NotCovered as refused:
         raise _fault(name, *refused.args) from refused
-    return {} if formats == ("bf16",) else {"published": formats, "published_source": "quantization_config"}
+    if formats == (read_engines().release,):
+        return {}
+    return {"published": formats, "published_source": "quantization_config"}
 
 
 def _read_family(family: str, config: Config, name: str) -> dict[str, Any]:

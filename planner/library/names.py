@@ -118,39 +118,6 @@ def _keeps_shape(rest: Iterable[str], sized: bool) -> bool:
     return all(_SAME_SHAPE.fullmatch(word) for word in rest)
 
 
-GGUF = ("gguf-q4_k_m", "gguf-q8_0")
-"""Formats of a repository of GGUF files."""
-_MARKS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("gguf q8|q8_0", GGUF[1:]),
-    ("gguf", GGUF),
-    ("exl2", ("exl2",)),
-    ("nvfp4|fp4", ("nvfp4",)),
-    ("mxfp4", ("mxfp4",)),
-    ("(bnb|bitsandbytes) (8bit|int8)", ("bnb-int8",)),
-    ("bnb|bitsandbytes|nf4", ("nf4",)),
-    ("gptq (int8|8bit|w8a16)", ("int8-weights",)),
-    ("int8 weights|w8a16", ("int8-weights",)),
-    ("gptq", ("gptq",)),
-    ("awq|w4a16|int4|autoround", ("awq",)),
-    ("w4a8", ("w4a8",)),
-    ("w8a8|int8", ("int8",)),
-    ("fp8|float8", ("fp8",)),
-    ("4bit", ("nf4",)),
-    ("8bit", ("bnb-int8",)),
-    ("bf16|fp16", ("bf16",)),
-)
-"""Patterns of words, all of which must stand in the name of a repository, and the formats that they mean; the first
-row counts that is found."""
-_LIES_AS = {"gptq": "awq"}
-"""Formats of a name by the format of the library that lies in memory alike."""
-_NO_FORMAT = {
-    "mlx": "MLX", "exl3": "EXL3", "hqq": "HQQ", "aqlm": "AQLM", "eetq": "EETQ", "quip": "QuIP", "quip#": "QuIP#",
-    "onnx": "ONNX", "coreml": "Core ML", "openvino": "OpenVINO", "2bit": "2-bit", "3bit": "3-bit", "int2": "2-bit",
-    "int3": "3-bit", "1bit": "1-bit",
-}  # fmt: skip
-"""Words of formats that neither an engine nor a framework of the library loads."""
-
-
 def _format_words(name: str) -> set[str]:
     return set(re.split(r"[-_ :.]+", name.casefold().rpartition("/")[2]))
 
@@ -162,13 +129,13 @@ def formats_in_name(name: str) -> tuple[str, ...]:
     def said(pattern: str) -> bool:
         return any(re.fullmatch(pattern, word) for word in words)
 
-    return next((formats for marks, formats in _MARKS if all(said(one) for one in marks.split(" "))), ())
+    return next((mark.formats for mark in read_engines().marks if all(map(said, mark.words))), ())
 
 
 def unusable_format(name: str) -> str | None:
     """Return the format of weights that a name says and nothing here loads: MLX of `mlx-community/...`; else None."""
     owner = name.casefold().rpartition("/")[0]
-    found = [label for word, label in _NO_FORMAT.items() if word in _format_words(name)]
+    found = [label for word, label in read_engines().unusable.items() if word in _format_words(name)]
     return "MLX" if "mlx" in owner.split("-") else found[0] if found else None
 
 
@@ -177,17 +144,18 @@ def release_name(base: str, published: tuple[str, ...], formats: tuple[str, ...]
 
     The base itself where it is released so, and for GGUF files of a 4-bit release, which keep its blocks.
     """
-    bits = read_engines().formats
+    table = read_engines()
     if not formats or published[0] == format_of_release(formats[0]):
         return base
-    if formats == GGUF and bits[published[0]].bits < 8:
+    if formats == table.gguf and table.formats[published[0]].bits < 8:
         return base
     return f"{base}-{formats[0]}"
 
 
 def split_release(name: str, bases: frozenset[str]) -> tuple[str, str] | None:
     """Return base and format of a name that `release_name` made; None for any other."""
-    for form in (*read_engines().formats, *_LIES_AS):
+    table = read_engines()
+    for form in (*table.formats, *table.lies_as):
         base = name.removesuffix(f"-{form}")
         if base != name and base in bases:
             return base, form
@@ -196,10 +164,11 @@ def split_release(name: str, bases: frozenset[str]) -> tuple[str, str] | None:
 
 def format_of_release(form: str) -> str:
     """Return the format of the library in which weights lie whose name says another word: awq for gptq."""
-    return _LIES_AS.get(form, form)
+    return read_engines().lies_as.get(form, form)
 
 
 def hosted_name(architecture: str) -> str:
     """Return the name under which services that answer by the token offer a model, whatever format it is read from."""
-    ends = [f"-{one}" for one in (*read_engines().formats, *_LIES_AS)]
+    table = read_engines()
+    ends = [f"-{one}" for one in (*table.formats, *table.lies_as)]
     return next((architecture.removesuffix(end) for end in ends if architecture.endswith(end)), architecture)

@@ -14,6 +14,7 @@ from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, read_document, read_shipped
 from planner.documents.validation import fold, name_fix, suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
+from planner.library.inference.engines import read_engines
 from planner.library.machines import refused_chip
 from planner.library.names import (
     find_architecture,
@@ -82,7 +83,7 @@ class CardNames:
         if split is not None:
             return (format_of_release(split[1]),)
         shipped = card in self.own and read_shipped(self.folder / f"{card}.yaml").data.get("published")
-        return tuple(shipped or ("bf16",))
+        return tuple(shipped or (read_engines().release,))
 
     def _by_letters(self, wanted: str) -> str | None:
         """Return the card whose name or alias has the same letters and digits; None where none or several have."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.quantities import format_value
 from planner.library.config_keys import NotCovered
 from planner.library.inference.engines import read_engines
-from planner.library.names import GGUF
 from planner.units import GIB
 
 if TYPE_CHECKING:
@@ -89,8 +88,7 @@ def training_refusal(architecture: Architecture, method: str, bits: int, quant: 
         if bits < 16 and architecture.family in FUSED_EXPERTS and framework != "unsloth":
             return f"the experts of {architecture.name} are no linear layers, which alone are quantised here"
         return None
-    held = ("nf4", "nf4_dq") if kept == "nf4" else (kept,)
-    if method != "lora" or quant not in held:
+    if method != "lora" or quant.partition("_")[0] != kept:  # nf4_dq: the same blocks
         return f"{architecture.name} holds {form} weights: they are trained as they are (lora, quant {kept})"
     return None
 
@@ -118,7 +116,7 @@ def formats_of_config(config: Mapping[str, Any]) -> tuple[str, ...]:
     """
     wanted = config.get("quantization_config") or config.get("compression_config")
     if wanted is None:
-        return ("bf16",)
+        return (read_engines().release,)
     if not isinstance(wanted, Mapping):
         raise NotCovered("quantization_config", f"{format_value(wanted)} is no mapping", "leave it out, or correct it")
     method = str(wanted.get("quant_method") or wanted.get("quant_type") or "").casefold()
@@ -130,19 +128,15 @@ def formats_of_config(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _of_method(method: str, wanted: Mapping[str, Any]) -> str | None:
-    bits = wanted.get("bits", wanted.get("w_bit"))
-    if method in ("awq", "gptq", "auto-round", "auto_round"):
-        return {4: "awq", 8: "int8-weights"}.get(4 if bits is None and method == "awq" else bits)
-    if method in ("bitsandbytes", "bnb", "") and (wanted.get("load_in_4bit") or wanted.get("load_in_8bit")):
-        return "nf4" if wanted.get("load_in_4bit") else "bnb-int8"
-    if method == "modelopt":
-        algorithm = str(
-            wanted.get("quant_algo") or (wanted.get("quantization") or {}).get("quant_algo") or ""
-        ).casefold()
-        return {"fp8": "fp8", "nvfp4": "nvfp4", "w4a16_awq": "awq", "w4a8_awq": "w4a8"}.get(algorithm)
+    """Return the format that a method and what it says beside it mean; None where nothing here loads it."""
     if method in ("compressed-tensors", "quark"):
         return _of_groups(wanted)
-    return {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "exl2": "exl2", "gguf": GGUF[0]}.get(method)
+    row = read_engines().methods.get(method, {})
+    algorithm = wanted.get("quant_algo") or (wanted.get("quantization") or {}).get("quant_algo") or ""
+    bits = str(wanted.get("bits", wanted.get("w_bit"))).casefold()
+    loaded = (key for key in ("load_in_4bit", "load_in_8bit") if wanted.get(key))
+    said = (*loaded, str(algorithm).casefold(), bits, "any")
+    return next((row[one] for one in said if one in row), None)
 
 
 def _of_groups(wanted: Mapping[str, Any]) -> str | None:

@@ -13,7 +13,6 @@ from planner.documents.validation import name_fix
 from planner.library.chips import Chip
 from planner.library.inference.engines import read_engines
 from planner.library.names import (
-    GGUF,
     find_architecture,
     find_gpu,
     format_of_release,
@@ -183,7 +182,8 @@ class Architecture(Card):
     linear_value_dim: int = Field(default=0, ge=0)
     linear_kernel: int = Field(default=0, ge=0)
 
-    published: tuple[str, ...] = ("bf16",)  # formats in which weights are published, that of the release first
+    # formats in which weights are published, that of the release first
+    published: tuple[str, ...] = Field(default_factory=lambda: (read_engines().release,))
     published_source: str = ""
     base: str = ""  # the model whose weights these are in another format
 
@@ -193,7 +193,8 @@ class Architecture(Card):
 
     def released_in(self, form: str) -> Self:
         """Return the model of this base whose weights are published in one format: `qwen2.5-7b` in `awq`."""
-        formats = GGUF if form == GGUF[0] else (format_of_release(form),)
+        gguf = read_engines().gguf
+        formats = gguf if form == gguf[0] else (format_of_release(form),)
         more = {"name": f"{self.name}-{form}", "aliases": (), "published": formats, "base": self.name}
         return self.model_copy(update=more)
 

@@ -50,7 +50,7 @@ def read_offer_rows(table: CsvTable, defaults: Mapping[str, Any], faults: list[F
         faults += header
         return []
     readers = [(column, _READERS.get(column)) for column in table.columns]
-    rows = []
+    rows: list[tuple[int, Row]] = []
     for line, cells in table.rows:
         if len(rows) >= MAX_FILE_OFFERS:
             faults.append(too_many_offers(table.file, line))

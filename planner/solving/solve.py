@@ -288,10 +288,10 @@ def _quality(job: Assignment, recipe: Recipe) -> tuple[QualityNote, ...]:
     Weights as they are released round nothing, and what is known of nf4 says nothing of other formats of 4 bits.
     """
     values = vars(job.techniques)
-    in_use = set(read_techniques().in_use(values, job.techniques.accumulation_steps > 1))
     released = getattr(recipe, "released", False)
-    other = job.inference is not None and job.inference.weight_format != "nf4"
-    in_use -= ({"four_bit"} if other or released else set()) | ({"eight_bit"} if released else set())
+    other = job.inference is not None and values["weight_bits"] == 4 and job.inference.weight_format != "nf4"
+    rounds = values | ({"weight_bits": 16} if released or other else {})
+    in_use = read_techniques().in_use(rounds, job.techniques.accumulation_steps > 1)
     facts = facts_on(in_use, values)
     return tuple(QualityNote(text=fact.short, setting=fact.setting, source=fact.source) for fact in facts)
 

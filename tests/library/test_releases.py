@@ -12,6 +12,7 @@ from planner.library.inference.engines import read_engines
 from planner.library.names import formats_in_name, hosted_name
 from planner.library.reading import CardNames, read_library
 from planner.library.releases import conversion, servable_formats, training_refusal
+from planner.library.techniques import read_techniques
 
 NAMES = CardNames("architectures")
 LLAMA = {
@@ -193,3 +194,13 @@ def test_an_estimate_takes_the_release_and_refuses_what_does_not_exist() -> None
             estimate_inference("gpt-oss-20b", "H100-80GB", **settings)
         assert [fault.where for fault in caught.value.faults] == [where]
     assert estimate_inference("llama-3.1-70b", "H100-80GB", gpus=16, instances=1).tensor_parallel == 16
+
+
+def test_what_the_table_says_of_a_format_is_known() -> None:
+    """What frameworks make of a base is 16 bits, nothing, or a quantisation; marks and methods name formats."""
+    table = read_engines()
+    quantisations = set(read_techniques().bytes.quantised)
+    assert {row.trained for row in table.formats.values()} <= quantisations | {"16 bit", "none"}
+    named = {form for mark in table.marks for form in mark.formats} | {table.release, *table.gguf}
+    named |= {form for row in table.methods.values() for form in row.values()}
+    assert {table.lies_as.get(form, form) for form in named} <= set(table.formats)

@@ -76,7 +76,7 @@ RIGHT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 LISTS = ("gpus", "providers", "regions", "tiers")
 NEVER_UNKNOWN = {
     "jobs.*.stages.transfer.region": "data may lie where no offer is",
-    "offers.*.managed.architectures.*": "a service may train models that nothing here knows, and no job can ask for"
+    "offers.*.managed.architectures.*": "a service may train models that nothing here knows, and no job can ask for",
 }
 NO_NAME = {
     *("schema", "name", "description", "now", "inventory.*", "vary.*", "jobs.*.name", "jobs.*.after.*.job"),
@@ -89,7 +89,7 @@ QUANTITIES = (
     *("samples", "tokens", "steps", "images", "requests", "count", "unique_tokens", "from", "to", "every", "date"),
     *("deadline", "release", "due", "lag", "start_slack", "retention", "for", "cold_start", "ttft", "tpot", "start"),
     *("end", "max_price_age", "disk_gb_per_second", "global_batch", "sequence_length", "tokens_per_sample"),
-    *("input_tokens", "output_tokens", "prefix_tokens"),
+    *("input_tokens", "output_tokens", "prefix_tokens", "in_flight"),
 )
 """Keys whose text is a number with a unit, or a day."""
 

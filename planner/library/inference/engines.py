@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
@@ -24,7 +23,7 @@ class WeightFormat(Row, defer_build=True):
     native: float
     head: int
     capability: float
-    trained: Literal["16 bit", "nf4", "int8", "gptq", "none"]
+    trained: str
     maker: str
     names: tuple[str, ...]
     source: str
@@ -64,11 +63,24 @@ class Engine(Row, defer_build=True):
         return 1.0 if self.reserves else GROWING_SHARE
 
 
+class Mark(Row, defer_build=True):
+    """Words of the name of a repository that say its format."""
+
+    words: tuple[str, ...]
+    formats: tuple[str, ...]
+
+
 class EngineTable(Row, defer_build=True):
-    """Engines and formats by name."""
+    """Engines and formats by name, and how the names and files of models say a format; `engines.yaml` explains it."""
 
     formats: dict[str, WeightFormat]
     engines: dict[str, Engine]
+    release: str
+    gguf: tuple[str, ...]
+    marks: tuple[Mark, ...]
+    lies_as: dict[str, str]
+    unusable: dict[str, str]
+    methods: dict[str, dict[str, str]]
 
     def engine_behind(self, written: str) -> str | None:
         """Return the engine of that name or other spelling; None where there is none."""
