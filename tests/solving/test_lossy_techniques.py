@@ -106,7 +106,7 @@ def test_fp8_is_used_only_where_it_is_listed_and_its_price_is_told() -> None:
 def test_a_lower_rank_is_used_only_where_it_is_listed_and_the_price_of_the_highest_is_told() -> None:
     """Over 5B tokens rank 8 saves cents against rank 256, which changes what is learnt; over 5M it saves nothing."""
     short = change_scenario(scenario("A100-80GB", method="lora", weight_bits=16), ["jobs.j.framework=hf"])
-    tied = solve(change_scenario(short, ["jobs.j.techniques.lora.rank=[256, 8, 64]"]))
+    tied = solve(change_scenario(short, ["jobs.j.techniques.lora.rank=[256, 8, 64]", "solve.ties=0.05"]))
     assert tied.jobs[0].techniques.lora_rank == 256 and told(tied) == {}
     one = change_scenario(short, ["jobs.j.work.tokens=5e9"])
     highest = solve(change_scenario(one, ["jobs.j.techniques.lora.rank=256"]))

@@ -132,6 +132,6 @@ jobs: [{name: j, architecture: mistral-7b, work: {tokens: 5M}, techniques: {meth
     strict = solve(parse_scenario(scenario, set_=["solve.ties=0"]), OPTIONS, LIBRARY)
     (riskier,) = strict.jobs[0].riskier
     setting = riskier.note.partition("--set ")[2]
-    with_setting = solve(parse_scenario(scenario, set_=[setting]), OPTIONS, LIBRARY)
+    with_setting = solve(parse_scenario(scenario, set_=[setting, "solve.ties=0.05"]), OPTIONS, LIBRARY)
     assert with_setting.jobs[0].gpus != riskier.gpus
-    assert not solve(parse_scenario(scenario), OPTIONS, LIBRARY).jobs[0].riskier
+    assert not solve(parse_scenario(scenario, set_=["solve.ties=0.05"]), OPTIONS, LIBRARY).jobs[0].riskier
