@@ -76,7 +76,7 @@ def check(scenario: Scenario) -> None:
             assert not solve(change_scenario(scenario, settings_), OPTIONS, library()).jobs
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("job", "limits"),
     [({**OPEN_BATCH, "deadline": "2h"}, {}), ({**OPEN_MODEL, "deadline": "30d"}, {"budget_usd": 50})],
