@@ -215,6 +215,25 @@ class _Resolution:
         return jobs if all(a is b for a, b in zip(jobs, changed, strict=True)) else changed
 
 
+def limits_without_unoffered(limits: dict[str, Any], offers: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return limits, as plain data, without the names that none of the offers has.
+
+    They were read with more offers, of which these are left: what a name ruled out or in is no offer any more. A list
+    of what is allowed of which nothing is left stays.
+    """
+    names, found = OfferedNames(offers), dict(limits)
+    for key, kind in LISTED.items():
+        rule = limits.get(key)
+        if isinstance(rule, (list, tuple)):
+            found[key] = [word for word in rule if names.meant(kind, word)] or rule
+        elif isinstance(rule, dict):
+            left = {way: [word for word in words if names.meant(kind, word)] for way, words in rule.items() if words}
+            found[key] = {way: words or (rule[way] if way == "allow" else []) for way, words in left.items()}
+    if quota := limits.get("quota"):
+        found["quota"] = {word: most for word, most in quota.items() if names.meant("provider", word)}
+    return found
+
+
 def resolve_offered(
     data: dict[str, Any], names: OfferedNames, complain: Callable[[Place, str, str], None]
 ) -> dict[str, Any]:
