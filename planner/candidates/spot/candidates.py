@@ -54,7 +54,7 @@ def policy_rows(candidates: JobCandidates, rows: Integers) -> Flags:
 UNENDING_HOURS = 1e9
 """Hours at the confidence of a run that may never end: no deadline is as late, and programs need finite numbers."""
 
-DRAWN_POLICIES = 16
+DRAWN_POLICIES = 3
 """Policies of one search of which runs are drawn for a budget: those that cost least on mean markets."""
 
 
