@@ -87,7 +87,9 @@ def checkpointing_of(method: str, tokens: int, **more: Any) -> tuple[float, floa
         method
     ]
     none, selective, full = (
-        told("llama-3.1-8b", "H200", micro_batch=1, sequence_length=tokens, activation_checkpointing=kind, **how, **more)
+        told(
+            "llama-3.1-8b", "H200", micro_batch=1, sequence_length=tokens, activation_checkpointing=kind, **how, **more
+        )
         for kind in ("none", "selective", "full")
     )
     return (
