@@ -69,7 +69,7 @@ def test_a_change_gives_the_figures_of_what_if(page: Page, folder: Path) -> None
     expected = what_if(folder, answer["settings"])
     agrees(answer, expected)
     assert answer["command"].startswith("planner what-if ") and answer["command"].count("--set") == 3
-    assert [row[0] for row in answer["change"]["rows"]][:3] == ["cost", "finish", "machines"]
+    assert [row[0] for row in answer["change"]["rows"]][:3] == ["cost", "likely finish", "ends by"]
 
 
 def agrees(answer: dict[str, Any], expected: dict[str, Any]) -> None:
