@@ -86,7 +86,8 @@ class ChosenCandidate:
 
     def policy_costs(self, spot: SpotChoice) -> PolicyCosts:
         """Return what the dollars of the candidate on a policy depend on."""
-        return policy_costs(self.candidates, self.row, float(self.figures.fixed_usd[0]), spot, spot.point.hours)
+        fixed = float(self.figures.fixed_usd[0])
+        return policy_costs(self.candidates, self.row, fixed, spot.run, spot.states, spot.point.hours)
 
     def spot_only_costs(self, library: Library) -> SpotOnlyCosts | None:
         """Return what hours and dollars depend on where there are spot machines and no others; None elsewhere."""

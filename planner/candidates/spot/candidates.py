@@ -7,6 +7,7 @@ path of the market, and at the confidence within the deadline (`planner.candidat
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -85,6 +86,21 @@ class SpotCandidates(SpotRows):
         outside = (self.on_demand[which] + self.storage[which]) * h.after_start[which]
         run = (values - (self.outside_usd + self.worth)[which]) * h.stretch[which]
         return np.asarray(rows.fixed_usd[which] + (outside + late_separate + run) * h.budget[which], dtype=float)
+
+    def late_value(self, row: int, value: float) -> float:
+        """Return the cost at the confidence, with penalties, of the best policy of a row, whose value is given.
+
+        Where there is a budget, its runs are drawn.
+        """
+        if not self.target.has_budget or not math.isfinite(value):
+            return super().late_value(row, value)
+        run, states, guaranteed = self._key(row)
+        drawn = _policy_usd(self._costs(row, run, states, guaranteed), self.candidates.run_hours.budget_confidence)
+        return drawn + float(self.worth[row])
+
+    def _costs(self, row: int, run: SpotRun, states: SpotStates, guaranteed_hours: float) -> PolicyCosts:
+        fixed = float(self.table.fixed_usd[row])
+        return policy_costs(self.candidates, int(self.rows[row]), fixed, run, states, guaranteed_hours)
 
     def choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
         """Return the rows that have a policy within the bounds on the share, with the figures of the cheapest."""
@@ -253,8 +269,7 @@ class SpotCandidates(SpotRows):
         ratios = np.ones(len(points))
         for at in drawn.tolist():
             row, one = int(which[points[at]]), found[int(points[at])]
-            guaranteed, fixed = float(one.ends[0][0]), float(self.table.fixed_usd[row])
-            costs = policy_costs(self.candidates, int(self.rows[row]), fixed, one, guaranteed)
+            costs = self._costs(row, one.run, one.states, float(one.ends[0][0]))
             ratios[at] = _policy_usd(costs, self.candidates.run_hours.budget_confidence) / mean[at]
         others = np.ones(len(points), dtype=bool)
         others[drawn] = False
@@ -281,7 +296,7 @@ class FoundPolicies(NamedTuple):
 
 
 def policy_costs(
-    candidates: JobCandidates, row: int, fixed_usd: float, one: SpotChoice | SpotPiece, guaranteed_hours: float
+    candidates: JobCandidates, row: int, fixed_usd: float, run: SpotRun, states: SpotStates, guaranteed_hours: float
 ) -> PolicyCosts:
     """Return what the dollars of a policy of a row of the uncut table depend on."""
     which, table = np.asarray([row]), candidates.table
@@ -291,8 +306,8 @@ def policy_costs(
     machines = float(columns.on_demand_usd[offer]) * float(table.instances[row] // table.node_groups[row])
     after = float(h.after_start[0])
     return PolicyCosts(
-        run=one.run,
-        states=one.states,
+        run=run,
+        states=states,
         guaranteed_hours=guaranteed_hours,
         sigma=float(candidates.run_hours.sigma_tail[int(candidates.configuration[row])]),
         stretch=float(h.stretch[0]),

@@ -106,13 +106,11 @@ class SpotRows:
         return np.asarray(1.0 - (1.0 - alone) ** (zones**exponent), dtype=float)
 
     def late_value(self, row: int, value: float) -> float:
-        """Return an upper bound on the cost at the confidence, with penalties, of a policy of that value.
+        """Return the cost at the confidence, with penalties, of a policy of that value on a mean market.
 
-        Where there is a budget, that of the same machines on demand: the luck of the market is not known yet.
+        It is an upper bound where the dollars of slow runs all grow as the hours do.
         """
         worth = float(self.worth[row])
-        if self.target.has_budget:
-            return float(self.table.rows(np.asarray([row])).late_cost_usd(0.0)[0]) + worth
         return (value - worth) * float(self.hours.budget_factor[row]) + worth
 
     @cached_property

@@ -203,7 +203,8 @@ class _Best(_Search):
             self.of_both[place, method] = min(self.of_both[place, method], value)
             if self.free[row]:
                 gpus = int(np.searchsorted(self.gpus, self.work.table.gpus[row]))
-                self.with_gpus[gpus] = min(self.with_gpus[gpus], self.work.late_value(row, value))
+                if value < self.with_gpus[: gpus + 1].min():  # else it rules out nothing that is not ruled out yet
+                    self.with_gpus[gpus] = min(self.with_gpus[gpus], self.work.late_value(row, value))
             self.values[row] = value
         self.runner_up = self._runner_up()
 
