@@ -145,7 +145,7 @@ class Advice:
             np.searchsorted(self.up[1:], age + 1e-9, side="right"),
             np.searchsorted(self.down[1:], age + 1e-9, side="right"),
         )
-        row = np.abs(self.left[None, :] - left[:, None]).argmin(axis=1)
+        row = np.searchsorted((self.left[1:] + self.left[:-1]) / 2, left)
         scaled = slack * np.minimum(1.0, self.left[-1] / np.maximum(left, self.left[-1]))
         key = up.astype(int), band, running, row
         passed = (self.bounds[key] <= scaled[:, None]).sum(axis=1)
@@ -175,18 +175,19 @@ def simulate(job: Job, up: Rates, down: Rates, runs: int, seed: int, latest: flo
         here, is_open = at % 2 == 0, np.isinf(hours)
         if not is_open.any():
             break
-        if minute % ASKED_EVERY == 0 or lost.any():
+        which = np.flatnonzero(is_open & (lost | (minute % ASKED_EVERY == 0)))
+        if which.size:
+            up, remaining, before = here[which], left[which], running[which]
             if advice:
-                age = now - states[every, at - 1]
-                does = advice.ask(end - now, left, here, age, running)
+                age = now - states[which, at[which] - 1]
+                does = advice.ask(end[which] - now, remaining, up, age, before)
             else:
-                does = np.where(now >= end - 1e-9, DEMAND, np.where(here, SPOT, WAIT))
-            does = np.where((does == SPOT) & ~here, WAIT, does)
-            asked = lost | (minute % ASKED_EVERY == 0)
-            begins = asked & (does != running)
-            starting = np.where(begins, np.where(does == WAIT, 0.0, job.restart), starting)
+                does = np.where(now >= end[which] - 1e-9, DEMAND, np.where(up, SPOT, WAIT))
+            does = np.where((does == SPOT) & ~up, WAIT, does)
+            begins = which[does != before]
+            running[which] = does
+            starting[begins] = np.where(running[begins] == WAIT, 0.0, job.restart)
             at_start[begins], busy[begins] = left[begins], 0.0
-            running = np.where(asked, does, running)
         rented, on_spot = is_open & (running != WAIT), running == SPOT
         to_end = np.where(on_spot, checkpoints.hours_for(at_start), at_start) - busy
         time = np.where(rented, np.minimum(MINUTE, starting + to_end), 0.0)
