@@ -199,7 +199,7 @@ class _Runs:
     def _drawn(self, numbers: Floats, at: Integers) -> Floats:
         """Return the numbers of runs (n,) for their next change; once all are taken, those of another run."""
         again, row = np.divmod(self.changes[at], CHANGES)
-        return numbers[row, (self.number[at] + again * OTHER_RUN) % RUNS]
+        return np.asarray(numbers[row, (self.number[at] + again * OTHER_RUN) % RUNS])
 
     def _act(self) -> None:
         """Start and stop machines as the policy says, where it is asked."""
