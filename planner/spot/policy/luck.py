@@ -39,7 +39,7 @@ LUCK_TICKS, MOST_LUCK_TICKS = 128, 640
 """Ticks of the pass, more where the market changes faster."""
 LUCK_POINTS = 64
 """Points of its slack axis."""
-CHANGES, OTHER_RUN = 128, 613
+DRAWN_CHANGES, OTHER_RUN = 128, 613
 """Changes of a market that are drawn for each run; the next ones are those of the run so many numbers further."""
 LOOKED_AT_EVERY_HOURS = 1 / 12
 """How often a run looks at its market; a loss of its machines it sees at once."""
@@ -138,12 +138,12 @@ def _actions(chain: MarkovChain, ticks: int) -> Integers:
 def _draws(stream: int) -> tuple[Floats, Floats, Floats]:
     """Return what the markets of a stream are drawn from.
 
-    The rank of the state in which the market of each run begins (RUNS,), then for each change of it (CHANGES, RUNS) how
+    The rank of the state in which the market of each run begins (RUNS,), then for each change of it (DRAWN_CHANGES, RUNS) how
     much of a rate per hour it takes, exponential with mean 1, and a number between 0 and 1.
     """
     rng = np.random.default_rng([stream, 40])
-    numbers = even_numbers(rng, 2 * CHANGES + 1)
-    return numbers[0], -np.log1p(-numbers[1 : CHANGES + 1]), numbers[CHANGES + 1 :]
+    numbers = even_numbers(rng, 2 * DRAWN_CHANGES + 1)
+    return numbers[0], -np.log1p(-numbers[1 : DRAWN_CHANGES + 1]), numbers[DRAWN_CHANGES + 1 :]
 
 
 class _Runs:
@@ -198,7 +198,7 @@ class _Runs:
 
     def _drawn(self, numbers: Floats, at: Integers) -> Floats:
         """Return the numbers of runs (n,) for their next change; once all are taken, those of another run."""
-        again, row = np.divmod(self.changes[at], CHANGES)
+        again, row = np.divmod(self.changes[at], DRAWN_CHANGES)
         return np.asarray(numbers[row, (self.number[at] + again * OTHER_RUN) % RUNS])
 
     def _act(self) -> None:
