@@ -138,8 +138,8 @@ def _actions(chain: MarkovChain, ticks: int) -> Integers:
 def _draws(stream: int) -> tuple[Floats, Floats, Floats]:
     """Return what the markets of a stream are drawn from.
 
-    The rank of the state in which the market of each run begins (RUNS,), then for each change of it (DRAWN_CHANGES, RUNS) how
-    much of a rate per hour it takes, exponential with mean 1, and a number between 0 and 1.
+    The rank of the state in which the market of each run begins (RUNS,), then for each change of it how much of a rate
+    per hour it takes, exponential with mean 1, and a number between 0 and 1, both (DRAWN_CHANGES, RUNS).
     """
     rng = np.random.default_rng([stream, 40])
     numbers = even_numbers(rng, 2 * DRAWN_CHANGES + 1)
