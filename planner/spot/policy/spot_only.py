@@ -8,6 +8,7 @@ for the rest. Up-times and outages are drawn once for a market; the work may dif
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,12 +20,14 @@ from planner.spot.policy.luck import LOOKED_AT_EVERY_HOURS, RUNS, even_numbers
 from planner.spot.policy.run import ROUNDING_HOURS
 
 if TYPE_CHECKING:
-    from planner.arrays import Floats
+    from planner.arrays import Floats, Integers
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.run import SpotRun
 
 FIRST_CYCLES, MOST_CYCLES = 16, 4096
-"""Up-times that are drawn for each run: twice as many until all runs end, up to the most."""
+"""Up-times that are drawn for each run: four times as many until all runs end, up to the most."""
+EARLY_CYCLES = 4
+"""Up-times that are looked at first: in these most runs end."""
 
 
 class SpotOnlyHours(NamedTuple):
@@ -36,30 +39,54 @@ class SpotOnlyHours(NamedTuple):
 
 def spot_only_hours(run: SpotRun, states: SpotStates, work_hours: Floats) -> SpotOnlyHours:
     """Return when runs of some work (RUNS,) end that have no other machines than spot."""
-    cycles = FIRST_CYCLES
+    of_any_work, cycles = replace(run, work_hours=0.0), FIRST_CYCLES
     while True:
-        found = _ends(run, states, work_hours, cycles)
-        if cycles >= MOST_CYCLES or bool(np.isfinite(found.wall).all()):
-            return found
+        wall, paid = np.full(RUNS, np.inf), np.full(RUNS, np.inf)
+        left = np.arange(RUNS)
+        for seen in (EARLY_CYCLES, cycles):
+            ends = _ends(run, _rows(left, _up_times(of_any_work, states, cycles, seen)), work_hours[left])
+            wall[left], paid[left] = ends
+            left = left[~np.isfinite(ends.wall)]
+        if cycles >= MOST_CYCLES or not len(left):
+            return SpotOnlyHours(wall, paid)
         cycles *= 4
 
 
-def _ends(run: SpotRun, states: SpotStates, work_hours: Floats, cycles: int) -> SpotOnlyHours:
-    """Return the ends of runs within so many up-times."""
-    waits, ups = _market(states, cycles)
-    begins = np.cumsum(waits, axis=1) + np.cumsum(ups, axis=1) - ups  # hours at which each up-time begins
-    busy = np.maximum(ups - run.restart_hours, 0.0)
-    whole, kept = work_in(run, busy)
+class _UpTimes(NamedTuple):
+    """Up-times of runs, (runs, cycles): what does not depend on how much work there is."""
+
+    lasts: Floats  # hours
+    begins: Floats  # hours from the order of the first machines
+    paid: Floats  # hours before it
+    whole: Floats  # hours of work that fit into it
+    kept: Floats  # hours of work that were kept before it
+
+
+def _rows(which: Integers, times: _UpTimes) -> _UpTimes:
+    """Return the up-times of some runs."""
+    return times if len(which) == len(times.lasts) else _UpTimes(*(one[which] for one in times))
+
+
+@lru_cache(maxsize=4)  # expected and late hours of one run ask for it, one after the other
+def _up_times(run: SpotRun, states: SpotStates, cycles: int, seen: int) -> _UpTimes:
+    """Return the first of so many up-times of each run, and what a run does in them."""
+    waits, ups = (one[:, :seen] for one in _market(states, cycles))
+    ended = np.cumsum(ups, axis=1)
+    whole, kept = work_in(run, np.maximum(ups - run.restart_hours, 0.0))
     saved = np.maximum(kept - run.hop_hours, 0.0)
-    before = np.cumsum(saved, axis=1) - saved
-    left = work_hours[:, None] - before
-    ends = (left <= whole + ROUNDING_HOURS) & (ups > run.restart_hours)
+    begins = np.cumsum(waits, axis=1) + ended - ups
+    return _UpTimes(ups, begins, ended - ups, whole, np.cumsum(saved, axis=1) - saved)
+
+
+def _ends(run: SpotRun, times: _UpTimes, work_hours: Floats) -> SpotOnlyHours:
+    """Return the ends of runs of some work (runs,) within their up-times."""
+    left = work_hours[:, None] - times.kept
+    ends = (left <= times.whole + ROUNDING_HOURS) & (times.lasts > run.restart_hours)
     first = np.argmax(ends, axis=1)
     at = np.arange(len(work_hours)), first
     rest = run.restart_hours + _hours_for(run, np.maximum(left[at], 0.0))
-    paid = (np.cumsum(ups, axis=1) - ups)[at] + rest
     done = ends.any(axis=1)
-    return SpotOnlyHours(np.where(done, begins[at] + rest, np.inf), np.where(done, paid, np.inf))
+    return SpotOnlyHours(np.where(done, times.begins[at] + rest, np.inf), np.where(done, times.paid[at] + rest, np.inf))
 
 
 def _hours_for(run: SpotRun, work: Floats) -> Floats:
