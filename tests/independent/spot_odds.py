@@ -24,7 +24,7 @@ from planner.solving.prepare import prepare
 from planner.spot.policy.run import SpotRun
 from tests.independent.spot import Job, Outcome, Rates, simulate
 
-RUNS, SEED = 2000, 2026
+RUNS, SEED = 2000, 5101
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 DEMAND_USD = 0.5
 
