@@ -1,9 +1,9 @@
 """Runs on a spot market, minute by minute: what a plan costs and when it ends, by no line of the policy's code.
 
-What is taken from the program is what a user has: the plan as JSON, and the table of its policy (`planner simulate
---policy`). The market is drawn from the rates that the scenario states: durations by inverting their cumulative hazard,
-begun so long before the run that it meets them at a random moment. The policy is asked every five minutes, and at once
-where machines are taken.
+What is taken from the program is what a user has: the plan as JSON, the table of its policy (`planner simulate
+--policy`), and how long work, a start and a checkpoint take. The market is drawn from the rates that the scenario
+states: durations by inverting their cumulative hazard, begun so long before the run that it meets them at a random
+moment. The policy is asked every five minutes, and at once where machines are taken.
 """
 
 from __future__ import annotations
@@ -41,7 +41,12 @@ class Rates:
         return lasted
 
     def mean(self) -> float:
-        return float(self.draw(np.random.default_rng(5), (200_000,)).mean())
+        found, alive = 0.0, 1.0
+        for begin, end, rate in zip(self.ages, (*self.ages[1:], math.inf), self.rates, strict=True):
+            ended = 1 - math.exp(-rate * (end - begin))
+            found += alive * ended / rate
+            alive *= 1 - ended
+        return found
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,9 @@ class Job:
     work: float  # hours at the expected speed
     restart: float
     interval: float  # hours of work between two checkpoints; 0: nothing is ever lost
+    stall: float  # hours that a checkpoint on spot stops the work
+    write: float  # hours after which it is safe
+    notice: bool  # long enough for a last checkpoint
     sigma: float
     spot_usd: float  # an hour of all machines
     demand_usd: float  # inf: not sold
@@ -63,7 +71,7 @@ class Job:
 @dataclass(frozen=True)
 class Outcome:
     usd: Floats
-    hours: Floats  # inf where the path ended first
+    hours: Floats  # both inf where the path ended first
 
 
 def slowness(sigma: float, ranks: Floats) -> Floats:
@@ -73,24 +81,40 @@ def slowness(sigma: float, ranks: Floats) -> Floats:
     return np.exp(sigma * 1.645 / 2.92 * t)
 
 
-def paths(up: Rates, down: Rates, runs: int, minutes: int, rng: np.random.Generator) -> tuple[Any, Floats, Any]:
-    """Whether the market is up at each minute, for how long it has been as it is, and whether it changed in between."""
-    before = 40.0 * (up.mean() + down.mean())
-    count = 4 + int(3.0 * (before + minutes * MINUTE) / (up.mean() + down.mean()))
+def ends_of_states(up: Rates, down: Rates, runs: int, hours: float, rng: np.random.Generator) -> Floats:
+    """When the states of each market end (runs, many), up, down and so on, begun long before hour 0."""
+    cycle = up.mean() + down.mean()
+    before, count = 40.0 * cycle, 60 + int(1.5 * hours / cycle)
     while True:
         each = np.stack([up.draw(rng, (runs, count)), down.draw(rng, (runs, count))], axis=2).reshape(runs, -1)
         ends = np.cumsum(each, axis=1) - before
-        if ends[:, -1].min() > minutes * MINUTE:
-            break
+        if ends[:, -1].min() > hours:
+            return ends
         count *= 2
-    is_up = np.empty((minutes, runs), bool)
-    age, changed = np.empty((minutes, runs)), np.zeros((minutes, runs), bool)
-    for run in range(runs):
-        at = np.searchsorted(ends[run], np.arange(minutes + 1) * MINUTE, side="right")
-        is_up[:, run] = at[:-1] % 2 == 0
-        age[:, run] = np.arange(minutes) * MINUTE - ends[run][at[:-1] - 1]
-        changed[:, run] = at[1:] != at[:-1]
-    return is_up, age, changed
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """What is done and what is kept of hours of work on spot since the last start, by the clock (runs,)."""
+
+    job: Job
+
+    def done(self, busy: Floats) -> Floats:
+        if self.job.interval == 0:
+            return busy
+        whole, rest = np.divmod(busy, self.job.interval + self.job.stall)
+        return whole * self.job.interval + np.minimum(rest, self.job.interval)
+
+    def kept(self, busy: Floats) -> Floats:
+        if self.job.interval == 0 or self.job.notice:
+            return self.done(busy)
+        safe = np.maximum(busy - self.job.write, 0.0)
+        return np.floor(safe / (self.job.interval + self.job.stall)) * self.job.interval
+
+    def hours_for(self, work: Floats) -> Floats:
+        if self.job.interval == 0:
+            return work
+        return work + self.job.stall * np.maximum(np.ceil(work / self.job.interval - 1e-9) - 1, 0)
 
 
 class Advice:
@@ -121,7 +145,7 @@ class Advice:
             np.searchsorted(self.up[1:], age + 1e-9, side="right"),
             np.searchsorted(self.down[1:], age + 1e-9, side="right"),
         )
-        row = np.abs(self.left[None, :] - left[:, None]).argmin(axis=1)
+        row = np.searchsorted((self.left[1:] + self.left[:-1]) / 2, left)
         scaled = slack * np.minimum(1.0, self.left[-1] / np.maximum(left, self.left[-1]))
         key = up.astype(int), band, running, row
         passed = (self.bounds[key] <= scaled[:, None]).sum(axis=1)
@@ -134,52 +158,49 @@ class Advice:
 
 def simulate(job: Job, up: Rates, down: Rates, runs: int, seed: int, latest: float) -> Outcome:
     """Follow the plan of a job on drawn markets, from fast to slow, up to `latest` hours."""
-    rng = np.random.default_rng(seed)
-    slow = slowness(job.sigma, (np.arange(runs) + 0.5) / runs)
-    minutes = math.ceil(latest / MINUTE)
-    is_up, age, changed = paths(up, down, runs, minutes, rng)
-    advice = Advice(job.table) if job.table else None
+    rng, every = np.random.default_rng(seed), np.arange(runs)
+    slow = slowness(job.sigma, (every + 0.5) / runs)
+    states, at = ends_of_states(up, down, runs, latest + MINUTE, rng), np.zeros(runs, int)
+    advice, checkpoints = Advice(job.table) if job.table else None, Checkpoints(job)
     end = np.minimum(slow * job.guaranteed, job.deadline) if advice else np.full(runs, job.switch)
-    work = slow * job.work
-    left, unsaved = work.copy(), np.zeros(runs)
+    left = slow * job.work
+    at_start, busy = left.copy(), np.zeros(runs)  # work left when the machines were started, hours since they work
     starting, running = np.zeros(runs), np.full(runs, WAIT)
-    paid = np.zeros((3, runs))
-    hours = np.full(runs, np.inf)
+    paid, hours = np.zeros((3, runs)), np.full(runs, np.inf)
     lost = np.zeros(runs, bool)
-    for minute in range(minutes):
-        now, here = minute * MINUTE, is_up[minute]
-        is_open = np.isinf(hours)
+    for minute in range(math.ceil(latest / MINUTE)):
+        now = minute * MINUTE
+        while (over := states[every, at] <= now + 1e-12).any():
+            at += over
+        here, is_open = at % 2 == 0, np.isinf(hours)
         if not is_open.any():
             break
-        if minute % ASKED_EVERY == 0 or lost.any():
+        which = np.flatnonzero(is_open & (lost | (minute % ASKED_EVERY == 0)))
+        if which.size:
+            up, remaining, before = here[which], left[which], running[which]
             if advice:
-                does = advice.ask(end - now, left, here, age[minute], running)
+                age = now - states[which, at[which] - 1]
+                does = advice.ask(end[which] - now, remaining, up, age, before)
             else:
-                does = np.where(now >= end - 1e-9, DEMAND, np.where(here, SPOT, WAIT))
-            does = np.where((does == SPOT) & ~here, WAIT, does)
-            asked = lost | (minute % ASKED_EVERY == 0)
-            begins = asked & (does != running)
-            starting = np.where(begins, np.where(does == WAIT, 0.0, job.restart), starting)
-            unsaved[begins] = 0.0
-            running = np.where(asked, does, running)
-        lost[:] = False
-        rented = is_open & (running != WAIT)
-        time = np.where(rented, np.minimum(MINUTE, starting + left), 0.0)
-        worked = np.maximum(time - starting, 0.0)
+                does = np.where(now >= end[which] - 1e-9, DEMAND, np.where(up, SPOT, WAIT))
+            does = np.where((does == SPOT) & ~up, WAIT, does)
+            begins = which[does != before]
+            running[which] = does
+            starting[begins] = np.where(running[begins] == WAIT, 0.0, job.restart)
+            at_start[begins], busy[begins] = left[begins], 0.0
+        rented, on_spot = is_open & (running != WAIT), running == SPOT
+        to_end = np.where(on_spot, checkpoints.hours_for(at_start), at_start) - busy
+        time = np.where(rented, np.minimum(MINUTE, starting + to_end), 0.0)
+        busy += np.maximum(time - starting, 0.0)
         starting = np.maximum(starting - time, 0.0)
-        left = np.where(rented, left - worked, left)
-        paid[running, np.arange(runs)] += time
+        left = at_start - np.where(on_spot, checkpoints.done(busy), busy)
+        paid[running, every] += time
         ended = rented & (left <= 1e-9)
         hours[ended] = now + time[ended]
-        unsaved += np.where(running == SPOT, worked, 0.0)
-        if job.interval > 0:
-            unsaved = np.where(unsaved >= job.interval, unsaved % job.interval, unsaved)
-        lost = is_open & ~ended & (running == SPOT) & changed[minute]
-        if job.interval > 0:
-            left[lost] += unsaved[lost]
-        unsaved[lost] = 0.0
-        running[lost] = WAIT
+        lost = is_open & ~ended & on_spot & (states[every, at] <= now + MINUTE)
+        left[lost] = (at_start - checkpoints.kept(busy))[lost]
+        at_start[lost], busy[lost], running[lost] = left[lost], 0.0, WAIT
     usd = paid[SPOT] * job.spot_usd
     if math.isfinite(job.demand_usd):
         usd = usd + paid[DEMAND] * job.demand_usd
-    return Outcome(usd, hours)
+    return Outcome(np.where(np.isinf(hours), np.inf, usd), hours)

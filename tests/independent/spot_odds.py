@@ -11,14 +11,17 @@ import datetime
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 import planner
+from planner.analysis.simulation.job_runs import build_job_runs
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solving.prepare import prepare
+from planner.spot.policy.run import SpotRun
 from tests.independent.spot import Job, Outcome, Rates, simulate
 
 RUNS, SEED = 2000, 2026
@@ -82,15 +85,37 @@ def scenario_of(offers: str, jobs: list[tuple[float, float]]) -> Scenario:
     return parse_scenario(f"schema: 2\nname: drawn\noffers:\n{offers}jobs:\n{lines}")
 
 
+def facts_of(scenario: Scenario, plan: Plan) -> dict[str, SpotRun]:
+    """How long work, starts and checkpoints of each job take: what runs are made of, no odds."""
+    return {one.job.name: one.run for one in build_job_runs(prepare(scenario), plan)}
+
+
+def job_of(facts: SpotRun, job: Assignment, market: Market) -> Job:
+    """A job on spot alone."""
+    return Job(
+        work=facts.work_hours,
+        restart=facts.restart_hours,
+        interval=facts.interval_hours,
+        stall=facts.stall_hours,
+        write=facts.write_hours,
+        notice=facts.last_checkpoint,
+        sigma=job.sigma_tail,
+        spot_usd=market.spot_usd,
+        demand_usd=math.inf,
+        deadline=math.inf,
+    )
+
+
 def run_policy(scenario: Scenario, plan: Plan, job: Assignment, market: Market, seed: int) -> Outcome:
     """Follow the policy of a job."""
-    assert job.spot is not None
-    table = planner.policy_tables(scenario, plan)[job.name]
-    interval = 0.0 if job.spot.last_checkpoint else job.spot.checkpoint_interval_hours
-    deadline = job.deadline_hours or math.inf
-    work, guaranteed = table["work_hours"], table["guaranteed_hours"]
-    usd = market.spot_usd, DEMAND_USD
-    one = Job(work, job.spot.restart_hours, interval, job.sigma_tail, *usd, deadline, guaranteed, table=table)
+    table, deadline = planner.policy_tables(scenario, plan)[job.name], job.deadline_hours or math.inf
+    one = replace(
+        job_of(facts_of(scenario, plan)[job.name], job, market),
+        demand_usd=DEMAND_USD,
+        deadline=deadline,
+        guaranteed=table["guaranteed_hours"],
+        table=table,
+    )
     return simulate(one, market.up, market.down, RUNS, seed, 1.6 * deadline)
 
 
@@ -124,11 +149,9 @@ def spot_only_rows(seed: int, number: int) -> Iterator[Row]:
         if not plan.jobs:
             continue
         job = plan.jobs[0]
-        rented = [line.quantity or 0.0 for line in job.bill if line.item == "gpu spot"]
-        one = Job(sum(rented), job.start_hours, 0.0, job.sigma_tail, market.spot_usd, math.inf, math.inf)
-        late = job.hours.at_confidence
-        outcome = simulate(one, market.up, market.down, RUNS, seed + each, 6 * late)
-        name = f"up {market.up.mean():.1f} h, out {market.down.mean():.1f} h, {sum(rented):.1f} h of work"
+        one, late = job_of(facts_of(scenario, plan)[job.name], job, market), job.hours.at_confidence
+        outcome = simulate(one, market.up, market.down, RUNS, seed + each, 2 * late)
+        name = f"up {market.up.mean():.1f} h, out {market.down.mean():.1f} h, {one.work:.1f} h of work"
         yield Row("hours, spot only", name, 90.0, 100 * float(np.mean(outcome.hours <= late)))
         yield Row("dollars, spot only", name, 90.0, 100 * float(np.mean(outcome.usd <= job.cost_at_confidence)))
         cases = sorted(one for row in job.hours_of_runs for one in row)

@@ -94,13 +94,17 @@ def _sample_zones(states: SpotStates, runs: int, ticks: int, tick_hours: float, 
 
 
 def ages_draw(ages: Ages) -> Draw:
-    """Return a sampler of durations with these hazards, by inverting the cumulative hazard."""
-    begins, rates = np.asarray(ages.begins), np.asarray(ages.rates)
-    reached = np.concatenate([[0.0], np.cumsum(np.diff(begins) * rates[:-1])])  # cumulative hazard where bands begin
+    """Return a sampler of durations with these hazards."""
 
     def draw(rng: Generator, n: int) -> Floats:
-        hazard = rng.exponential(size=n)
-        band = np.searchsorted(reached, hazard, side="right") - 1
-        return np.asarray(begins[band] + (hazard - reached[band]) / rates[band])
+        return durations(ages, rng.exponential(size=n))
 
     return draw
+
+
+def durations(ages: Ages, hazard: Floats) -> Floats:
+    """Return how long a duration (any shape) lasts that ends once it has met so much hazard, exponential of mean 1."""
+    begins, rates = np.asarray(ages.begins), np.asarray(ages.rates)
+    reached = np.concatenate([[0.0], np.cumsum(np.diff(begins) * rates[:-1])])  # cumulative hazard where bands begin
+    band = np.searchsorted(reached, hazard, side="right") - 1
+    return np.asarray(begins[band] + (hazard - reached[band]) / rates[band])

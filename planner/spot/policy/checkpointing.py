@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from planner.estimates.preemption import young_interval
+from planner.spot.policy.run import ROUNDING_HOURS
 
 if TYPE_CHECKING:
+    from planner.arrays import Floats
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.run import SpotRun
 
@@ -72,3 +76,19 @@ def mean_lost_hours(run: SpotRun, rate: float) -> float:
     lost = cycle / 2 if x < 1e-4 else cycle * (1 / x - 1 / math.expm1(min(x, 500.0)))
     in_flight = write if rate * write < 1e-9 else -math.expm1(-rate * write) / rate
     return in_flight + math.exp(-rate * write) * lost
+
+
+def work_in(run: SpotRun, busy: Floats) -> tuple[Floats, Floats]:
+    """Return the work done in hours (n,) after a start, and what is kept of it when machines are lost then.
+
+    A checkpoint after each interval stalls the work and is safe when it is written.
+    """
+    if run.interval_hours == 0 or math.isinf(run.interval_hours):
+        return busy, busy if run.last_checkpoint or run.interval_hours == 0 else np.zeros_like(busy)
+    cycle = run.interval_hours + run.stall_hours
+    number = np.floor(busy / cycle + ROUNDING_HOURS)
+    done = number * run.interval_hours + np.minimum(busy - number * cycle, run.interval_hours)
+    if run.last_checkpoint:
+        return done, done
+    written = np.floor((busy - run.write_hours) / cycle + ROUNDING_HOURS)
+    return done, np.maximum(written, 0.0) * run.interval_hours

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.spot.market.sampling import ages_draw
-from planner.spot.policy.luck import RUNS
+from planner.spot.market.sampling import durations
+from planner.spot.policy.checkpointing import work_in
+from planner.spot.policy.luck import LOOKED_AT_EVERY_HOURS, RUNS, even_numbers
 from planner.spot.policy.run import ROUNDING_HOURS
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def _up_times(run: SpotRun, states: SpotStates, cycles: int, seen: int) -> _UpTi
     """Return the first of so many up-times of each run, and what a run does in them."""
     waits, ups = (one[:, :seen] for one in _market(states, cycles))
     ended = np.cumsum(ups, axis=1)
-    whole, saved = _work_in(run, np.maximum(ups - run.restart_hours, 0.0))
+    whole, kept = work_in(run, np.maximum(ups - run.restart_hours, 0.0))
+    saved = np.maximum(kept - run.hop_hours, 0.0)
     begins = np.cumsum(waits, axis=1) + ended - ups
     return _UpTimes(ups, begins, ended - ups, whole, np.cumsum(saved, axis=1) - saved)
 
@@ -87,23 +89,6 @@ def _ends(run: SpotRun, times: _UpTimes, work_hours: Floats) -> SpotOnlyHours:
     return SpotOnlyHours(np.where(done, times.begins[at] + rest, np.inf), np.where(done, times.paid[at] + rest, np.inf))
 
 
-def _work_in(run: SpotRun, busy: Floats) -> tuple[Floats, Floats]:
-    """Return the work done in hours after a start, and what is kept of it when machines are lost then.
-
-    A checkpoint after each interval stalls the work and is safe when it is written.
-    """
-    if run.interval_hours == 0 or math.isinf(run.interval_hours):
-        kept = busy if run.last_checkpoint or run.interval_hours == 0 else np.zeros_like(busy)
-        return busy, np.maximum(kept - run.hop_hours, 0.0)
-    cycle = run.interval_hours + run.stall_hours
-    number = np.floor(busy / cycle + ROUNDING_HOURS)
-    done = number * run.interval_hours + np.minimum(busy - number * cycle, run.interval_hours)
-    if run.last_checkpoint:
-        return done, np.maximum(done - run.hop_hours, 0.0)
-    written = np.floor((busy - run.write_hours) / cycle + ROUNDING_HOURS)
-    return done, np.maximum(np.maximum(written, 0.0) * run.interval_hours - run.hop_hours, 0.0)
-
-
 def _hours_for(run: SpotRun, work: Floats) -> Floats:
     """Return the hours that work takes after a start if no machine is lost; the end needs no checkpoint."""
     if run.interval_hours == 0 or math.isinf(run.interval_hours):
@@ -116,19 +101,20 @@ def _hours_for(run: SpotRun, work: Floats) -> Floats:
 def _market(states: SpotStates, cycles: int) -> tuple[Floats, Floats]:
     """Return the hours before each up-time and the up-times, (RUNS, cycles), from a random moment of the market on.
 
-    What a moment meets of a duration is drawn from its equilibrium: in proportion to the chance to last as long.
+    What a moment meets of a duration is drawn from its equilibrium: in proportion to the chance to last as long. A run
+    sees a market that comes back when it next looks at it.
     """
     rng = np.random.default_rng([9, 40])
-    starts_up = (rng.permutation(RUNS) + 0.5) / RUNS < states.availability()
+    starts_up = even_numbers(rng, 1)[0] < states.availability()
     if math.isinf(states.up.mean()):
         return np.zeros((RUNS, 1)), np.full((RUNS, 1), 1e9)
-    shape = (RUNS, cycles)
-    ups = ages_draw(states.up)(rng, RUNS * cycles).reshape(shape)
-    downs = ages_draw(states.down)(rng, RUNS * cycles).reshape(shape)
-    downs = np.where(rng.random(shape) < states.instant, 0.0, downs)
+    numbers = (even_numbers(rng, cycles).T for _ in range(4))
+    ups, downs = (durations(ages, -np.log1p(-next(numbers))) for ages in (states.up, states.down))
+    downs = np.where(next(numbers) < states.instant, 0.0, downs)
     ups[:, 0] = np.where(starts_up, _rest(states.up.begins, states.up.rates, rng), ups[:, 0])
     downs[:, 0] = np.where(starts_up, 0.0, _rest(states.down.begins, states.down.rates, rng))
-    return downs, ups
+    unseen = np.where(downs > 0, np.minimum(LOOKED_AT_EVERY_HOURS * next(numbers), ups), 0.0)
+    return downs + unseen, ups - unseen
 
 
 def _rest(begins: tuple[float, ...], rates: tuple[float, ...], rng: np.random.Generator) -> Floats:
@@ -140,10 +126,10 @@ def _rest(begins: tuple[float, ...], rates: tuple[float, ...], rng: np.random.Ge
         weights.append(alive * (width if rate == 0 else -math.expm1(-rate * width) / rate))
         alive *= math.exp(-rate * width)
     # The rest at a random moment has the density survival(h) / mean: a band by its share, and a place in it.
-    band = np.searchsorted(np.cumsum(weights) / sum(weights), rng.random(RUNS), side="right")
+    which, share = even_numbers(rng, 2)
+    band = np.searchsorted(np.cumsum(weights) / sum(weights), which, side="right")
     band = np.minimum(band, len(rates) - 1)
     leaves, widths = np.asarray(rates)[band], np.asarray(ends)[band] - np.asarray(begins)[band]
-    share = rng.random(RUNS)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         inside = np.where(leaves > 0, -np.log1p(-share * -np.expm1(-leaves * widths)) / leaves, share * widths)
     return np.asarray(np.asarray(begins)[band] + inside)

@@ -40,6 +40,31 @@ def test_a_market_without_losses_costs_a_start_and_the_work() -> None:
     assert usd == pytest.approx(8.1 * 1.5)
 
 
+def test_durations_vary_as_they_are_drawn_however_coarse_the_pass() -> None:
+    """Exponential up-times of 1 h and outages of 0.5 h, nothing is lost: 8 h of work wait 8 times on average.
+
+    A third of the runs begins in an outage. The variance is 8 * 2 * 0.5^2 + 2 * 0.5^2 / 3 - (0.5 / 3)^2 = 4.139. A tick
+    is 0.47 h: outages of whole ticks would have half of it. Each wait ends 2.5 minutes late, where the run looks.
+    """
+    market = SpotStates(Ages((0.0,), (1.0,)), Ages((0.0,), (2.0,)))
+    hours = draw_luck(SpotRun(8.0, 0.0, 0.0, 0.0, 1.0, 4.0, last_checkpoint=True), market, same(8.0), same(60.0)).hours
+    assert hours.mean() == pytest.approx(8 + (8 + 1 / 3) * (0.5 + 1 / 24), rel=0.02)
+    assert hours.std() == pytest.approx(math.sqrt(4.139), rel=0.06)
+
+
+def test_a_loss_takes_what_was_not_saved() -> None:
+    """Machines are lost once an hour and replaced at once; a start of 6 minutes, then a checkpoint each half hour.
+
+    Work of 0.4 h is lost whole by each loss before it ends: exp(-0.5) of the starts survive. The mean hours of a run
+    that begins anew are e^0.5 - 1, and so are its losses.
+    """
+    market = SpotStates(Ages((0.0,), (1.0,)), Ages((0.0,), (1000.0,)))
+    luck = draw_luck(SpotRun(0.4, 0.1, 0.0, 0.5, 1.0, 40.0), market, same(0.4), same(30.0))
+    assert luck.spot_hours.mean() == pytest.approx(math.expm1(0.5), rel=0.05)
+    assert luck.interruptions.mean() == pytest.approx(math.expm1(0.5), rel=0.1)
+    assert not luck.on_demand_hours.any()
+
+
 def test_streams_are_independent_and_one_stream_is_the_same() -> None:
     one, again, other = (draw_luck(RUN, MARKET, same(8.0), same(11.0), stream).usd(RUN, 0.0) for stream in (0, 0, 1))
     assert (one == again).all()
