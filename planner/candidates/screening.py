@@ -151,11 +151,11 @@ def screen(
     if able.any():
         target = _search_target(limits, latest, waiting_usd or 0.0, scope, len(table.jobs))
         policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
-    # A policy replaces the mix of two markets; on demand alone is kept where it is allowed. Where the limits ask for a
-    # least spot share, a mix may reach it within a time in which no policy does, and it may still be taken within more.
-    reached = cut >= low - SHARE_TOLERANCE
-    share_high = np.where(able & (low <= 0), kept_table.share_low, kept_table.share_high)
-    mixes = np.flatnonzero(~able | (low <= 0) | reached)
+    # A policy replaces the mixes of two markets, all but that of the least share: on demand alone where none is asked
+    # for, else a mix that may reach it within a time in which no policy does, and may still be taken within more. With
+    # more on spot a mix would only be cheaper because its deadline holds at the confidence, and not on every path.
+    share_high = np.where(able, kept_table.share_low, kept_table.share_high)
+    mixes = np.flatnonzero(~able | (cut >= low - SHARE_TOLERANCE))
     mixed = replace(kept_table, share_high=share_high)
     if len(mixes) < len(rows):  # mostly all of them: selecting copies every column
         mixed, hours = mixed.rows(mixes), hours.rows(mixes)

@@ -121,18 +121,22 @@ class _Resolution:
     def __init__(self, names: OfferedNames, complain: Callable[[Place, str, str], None]) -> None:
         self.names, self.complain = names, complain
 
-    def listed(self, kind: Kind, words: Any, path: Place) -> tuple[list[str], set[str]]:
-        """Return the names that a word or a list of words means, and those of them that stand for a group."""
-        found: dict[str, None] = {}
+    def listed(self, kind: Kind, words: Any, path: Place) -> tuple[list[Any], set[str]]:
+        """Return the names that a word or a list of words means, and those of them that stand for a group.
+
+        What is no word stays in its place: validation says what is wrong with it.
+        """
+        found: dict[str | int, Any] = {}
         grouped: set[str] = set()
         single = isinstance(words, str)
         for index, word in enumerate([words] if single else words):
-            meant: tuple[str, ...] = (word,)
-            if isinstance(word, str) and word:
-                meant = self.meant(kind, word, path if single else (*path, index))
-            found.update(dict.fromkeys(meant))
+            if not isinstance(word, str):
+                found[index] = word
+                continue
+            meant = self.meant(kind, word, path if single else (*path, index)) if word else (word,)
+            found.update((name, name) for name in meant)
             grouped.update(meant if len(meant) > 1 else ())
-        return list(found), grouped
+        return list(found.values()), grouped
 
     def meant(self, kind: Kind, word: str, path: Place) -> tuple[str, ...]:
         """Return what a word means; itself after a fault."""
@@ -178,7 +182,8 @@ class _Resolution:
             changes["forbid"] = self.listed(kind, forbid, (*path, "forbid"))[0]
         if isinstance(allow, (str, list, tuple)) and allow:
             names, grouped = self.listed(kind, allow, (*path, "allow"))
-            left = [name for name in names if name not in grouped or name not in changes.get("forbid", ())]
+            forbidden = [name for name in grouped if name in changes.get("forbid", ())]
+            left = [name for name in names if name not in forbidden]
             changes["allow"] = left or names
         return _with(rule, changes)
 

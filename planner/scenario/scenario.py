@@ -314,6 +314,8 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
     data["jobs"] = [
         {"name": job.name, **job.model_dump(mode="json", by_alias=True, exclude_defaults=True)} for job in jobs
     ]
+    if not data.get("limits", True):  # they differ from the defaults by the day of the question alone
+        del data["limits"]
     if scenario.limits.caps_price_age:  # counts otherwise than the default, of which it may have the value
         data.setdefault("limits", {})["max_price_age"] = scenario.limits.model_dump(mode="json")["max_price_age_hours"]
     if scenario.offers_inline:

@@ -111,7 +111,7 @@ def small_markets(draw: st.DrawFn) -> Scenario:
     if draw(st.booleans()):
         limits["quota"] = {"a": draw(st.integers(1, 4))}
     if draw(st.integers(0, 3)) == 0:
-        limits["regions"] = {"forbid": ["r7"]}
+        limits["regions"] = {"forbid": [draw(st.sampled_from([offer["region"] for offer in offers]))]}
     if draw(st.integers(0, 3)) == 0:
         limits["spot_share"] = {"max": 0.8}
     if draw(st.integers(0, 2)) == 0:

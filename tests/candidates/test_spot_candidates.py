@@ -141,7 +141,7 @@ def test_spot_is_never_dearer_than_to_do_without(share: float, up: float, deadli
 
 @pytest.mark.long
 @FEW
-@given(AVAILABILITIES, UP_HOURS, st.sampled_from([(0.0, 0.3), (0.0, 0.6), (0.3, 0.5), (0.6, 1.0)]))
+@given(AVAILABILITIES, UP_HOURS, st.sampled_from([(0.0, 0.3), (0.0, 0.6), (0.3, 0.5), (0.6, 1.0), (0.9, 1.0)]))
 def test_limits_on_the_share_hold(share: float, up: float, bounds: tuple[float, float]) -> None:
     """Within the bounds that are asked for, at a cost that is no lower than without them."""
     low, high = bounds

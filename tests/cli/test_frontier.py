@@ -118,7 +118,7 @@ def test_a_picture_is_written_by_the_ending_of_its_name(scenario: str, tmp_path:
     assert content.startswith(begins[ending])
     if ending != "png":
         text = content.decode()
-        assert "finish within (" in text and "expected cost" in text
+        assert "ends by (" in text and "expected cost" in text
         assert by or "knee" in text or "RTX3090" in text
         assert "small: " in text
 

@@ -63,4 +63,4 @@ def test_where_hours_count_the_baseline_is_compared_by_its_last_end() -> None:
     plan = plan_of("three-jobs-one-budget")
     assert plan.baseline is not None and plan.objective is not None
     assert plan.baseline.hours >= plan.objective - 1 / 60
-    assert f"last finish {plan.baseline.hours:.1f} h (" in render(plan)
+    assert f"last finish by {plan.baseline.hours:.1f} h (" in render(plan)

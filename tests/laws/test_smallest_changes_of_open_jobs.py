@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 from functools import cache
 from typing import Any
 
@@ -21,8 +22,8 @@ from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 MODELS = ["llama-3.2-1b", "qwen2.5-1.5b", "llama-3.2-3b"]
-STEPS = {"deadline": 0.02, "budget_usd": 0.02, "max_gpus": 1.0}
-"""What a change may be too large by: it is rounded to a hundredth."""
+STEPS = {"deadline": 0.02, "budget_usd": 0.02, "max_gpus": 1.0, "memory": 0.01}
+"""What a change may be too large by: it is rounded to a hundredth, and a confidence is one."""
 
 
 @cache
@@ -67,9 +68,9 @@ def check(scenario: Scenario) -> None:
         for place, one in enumerate(way):
             step = STEPS[one.limit.rpartition(".")[2]]
             assert isinstance(one.change_to, float) and isinstance(one.change_from, float)
-            less = one.change_to - step
-            if less < one.change_from:
+            if abs(one.change_to - one.change_from) < step:
                 continue
+            less = round(one.change_to - math.copysign(step, one.change_to - one.change_from), 2)
             path, _, text = one.setting.partition("=")
             smaller = f"{path}={less:.10g}{'h' if text.endswith('h') else ''}"
             settings_ = [smaller if other == place else each.setting for other, each in enumerate(way)]

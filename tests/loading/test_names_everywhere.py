@@ -214,6 +214,21 @@ def test_an_unknown_name_is_refused_with_at_most_three_others(key: str) -> None:
         assert 0 < len(said.split(", ")) <= 3 and len(fault.fix) < 200, fault.fix
 
 
+@pytest.mark.parametrize("key", [one for one in RIGHT if one != "limits.quota"])  # keys of a mapping are words
+def test_what_is_no_word_is_a_fault_of_its_place(key: str) -> None:
+    """Alone, in a list beside a word, in `allow` and `forbid`: the fault of validation, and nothing else breaks."""
+    word = next(iter(RIGHT[key][1]))
+    for odd in ([], {}, [word], {"a": [word]}, None, 5):
+        for value in (odd, [odd], [word, odd], {"allow": [word, odd], "forbid": [odd, word]}, {"allow": [[odd]]}):
+            try:
+                parse_scenario(json_text(_scenario(key, value)))
+            except ScenarioError as error:
+                assert error.faults and all(fault.what and fault.fix for fault in error.faults)
+    if key.removeprefix("limits.") in LISTS:
+        with pytest.raises(ScenarioError, match="a list is not text"):
+            parse_scenario(json_text(_scenario(key, {"allow": [word, [word]]})))
+
+
 def test_a_group_of_an_allowing_list_leaves_out_what_is_forbidden() -> None:
     """`allow: H100, forbid: H100-PCIe` are no contradiction; the same name in both is one."""
     data = _scenario("limits.gpus", {"allow": "H100", "forbid": "h100 pcie"})

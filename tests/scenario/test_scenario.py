@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from typing import Any
 
@@ -13,7 +14,7 @@ from planner.loading.scenario_file import parse_scenario
 from planner.scenario.job import Job
 from planner.scenario.limits import DEFAULT_MAX_HOURS, AllowForbid, Limits, latest_finish_hours
 from planner.scenario.offer import Offer, offer_labels
-from planner.scenario.scenario import Scenario, scenario_schema
+from planner.scenario.scenario import Scenario, scenario_data, scenario_schema
 from planner.scenario.spot_statistics import SpotStatistics
 from planner.scenario.techniques import LoraSettings, Techniques
 from planner.scenario.work import Work
@@ -281,3 +282,10 @@ def test_the_latest_finish_is_the_deadline_or_the_longest_run(
     """Whichever is less; without `max_hours` the longest run is the default of the kind of job."""
     job = Job.model_validate({**JOB, "deadline": deadline})
     assert latest_finish_hours(job, Limits(max_hours=max_hours)) == latest
+
+
+def test_the_day_of_a_question_is_no_part_of_its_file() -> None:
+    """With a day and without, the same data: no limits where none are set."""
+    asked = scenario()
+    assert "limits" not in scenario_data(asked)
+    assert scenario_data(asked.on_day(datetime.date(2026, 11, 21))) == scenario_data(asked)

@@ -175,6 +175,8 @@ class FrontierTracer:
                 before = ()
             earlier = before or (made[-1].jobs if made else ())
             usd = one.usd if one.plan else math.fsum(job.cost_usd for job in jobs)
+            if made and one.floor_usd is None and usd >= made[-1].cost_usd:
+                continue  # its line is lower than the plan before by less than its policy lies above the line
             last = max(jobs, key=lambda job: job.hours.at_confidence)
             made.append(
                 Point(

@@ -16,7 +16,7 @@ from planner.formulation.timetable.problem import Mode
 from planner.records import record
 from planner.scenario.limits import max_run_hours
 from planner.solving.scoring import CandidateObjective
-from planner.solving.timetable.calendar import minutes_up, open_times
+from planner.solving.timetable.calendar import minutes_down, minutes_up, open_times
 from planner.solving.timetable.pauses import pause_cost, paused_modes
 from planner.solving.timetable.shared import usd_units, usd_units_up
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 MOMENT_HOURS = 1e-6
 """A run is never shorter: what it spends per hour stays a number."""
 SHORTER_GUARANTEES = (0.5, 0.25)
-"""Parts of the time that a job has for which policies on spot are made too: a shorter one leaves room for others."""
+"""Parts of the time that a job has for which policies on spot are made too: a shorter one leaves room for others.
+
+Each is rounded down to whole minutes. Rounded up, two halves would be longer than the whole."""
 
 
 KeepRows = Callable[[int, ScreenedCandidates], ScreenedCandidates]
@@ -92,7 +94,7 @@ def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandi
         room = min(room, left)
     if not first.spot:
         return [first]
-    others = [within(room * part) for part in SHORTER_GUARANTEES]
+    others = [within(minutes_down(room * part) / 60) for part in SHORTER_GUARANTEES]
     on_spot = [one.select(np.isin(np.arange(len(one.rows)), list(one.spot))) for one in others if one.spot]
     return [first, *on_spot]
 

@@ -190,7 +190,7 @@ class _Runs:
             self.rate[self.market], self.width[self.market], self.places[0]
         )
         self.owed = self.amounts[0].copy()
-        with np.errstate(divide="ignore"):  # a state of rate 0 does not end, work that waits does not either
+        with np.errstate(divide="ignore", invalid="ignore"):  # a state of rate 0 does not end, waiting does no work
             while len(self.number):
                 self._act()
                 self._advance()
@@ -216,7 +216,9 @@ class _Runs:
     def _advance(self) -> None:
         """Let time pass up to the next event: the end of a run, a change of its market, the next tick."""
         running, number, rate = self.running, self.number, self.rate[self.market]
-        until_end = (self.left - self.slack) / (1 - self.drain[running])
+        # Work that waits does not end, not even where rounding leaves a little less than none of it.
+        until_end = np.maximum(self.left - self.slack, 0.0) / (1 - self.drain[running])
+        until_end[running == Action.WAIT] = np.inf
         until_change = self.owed / rate
         spent = np.minimum(np.minimum(until_end, until_change), np.minimum(self.until_older, self.until_asked))
         self.slack -= self.drain[running] * spent

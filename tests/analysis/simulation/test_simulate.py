@@ -280,6 +280,7 @@ def test_a_plan_counts_on_another_zone_and_replays_come_true() -> None:
     alone = SPOT.replace("{availability: 0.7, mean_up_hours: 3}", f"{{{ages}}}").replace(
         "deadline: 20h", "deadline: 6h"
     )
+    alone = alone.replace("budget_usd: 1.2", "budget_usd: 2")  # which holds in one zone, too, at its luck of the market
     group = alone.replace(
         "{ages_hours: [0], ends_per_hour: [0.7]}}", "{ages_hours: [0], ends_per_hour: [0.7]}, another_zone: 0.8}"
     )

@@ -12,6 +12,7 @@ from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
+from planner.spot.policy.curve_pieces import CURVE_ERROR
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, read, solved
 
 OWN = {"provider": "lab", "gpu": "A100-80GB", "gpus": 1, "own": {"power_watts": 500, "usd_per_kwh": 0.3}}
@@ -84,7 +85,7 @@ def test_an_impossible_timetable_names_what_would_do() -> None:
     ("jobs", "offers", "more", "said"),
     [
         (({"after": "b"}, {"after": "a"}), (OWN,), {}, "a and b wait for each other"),
-        (({"after": "x"}, {}), (OWN,), {}, "'x', which is no other job; one of b"),
+        (({"after": "x"}, {}), (OWN,), {}, "'x', which is no other job; known: b"),
         (({"after": "x"},), (OWN,), {}, "leave `after` out: there is no other job"),
         (({"release": "20h", "deadline": "15h"},), (OWN,), {}, "release it before 15 h"),
         (({"due": "9h"},), (OWN,), {}, "add late_usd_per_hour"),
@@ -206,6 +207,19 @@ def test_a_policy_on_spot_waits_less_for_a_little_more_in_turn_too() -> None:
         assert one.start_at_hours == other.start_at_hours
         assert one.spot.guaranteed_hours == other.spot.guaranteed_hours
         assert one.spot.waiting_hours < other.spot.waiting_hours
+
+
+@pytest.mark.slow
+def test_half_a_minute_more_leaves_room_for_two_guarantees_on_spot() -> None:
+    """Half of 30 h and 30 s is no whole minute: rounded up, two such guarantees in turn would not fit."""
+    spot = {**RENTED, "spot_usd_per_hour": 0.6, "stock": 1}
+    jobs = ({"deadline": "30h"}, {"deadline": "30h"})
+    scenario = scenario_of(*jobs, offers=(spot,), solve={"ties": 0})
+    longer = change_scenario(scenario, [f"jobs.{name}.deadline={30 + 0.5 / 60:.6f}h" for name in "ab"])
+    one, other = solved(scenario), solved(longer)
+    assert one.cost_usd is not None and other.cost_usd is not None
+    assert all(job.spot is not None for job in (*one.jobs, *other.jobs))
+    assert other.cost_usd.expected <= one.cost_usd.expected * (1 + CURVE_ERROR)
 
 
 HOURLY = {**RENTED, "billing": {"minimum_hours": 1}}
