@@ -193,7 +193,7 @@ MOST_ON_SPOT = scenario_of(
 
 
 @pytest.mark.long
-@settings(max_examples=25, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=12, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(MOST_ON_SPOT, 0.02, False)
 @example(MOST_ON_SPOT, 0.2, True)
 @given(least_shares(), st.floats(0.0, 1.0), st.booleans())
