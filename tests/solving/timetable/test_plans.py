@@ -85,7 +85,7 @@ def test_an_impossible_timetable_names_what_would_do() -> None:
     ("jobs", "offers", "more", "said"),
     [
         (({"after": "b"}, {"after": "a"}), (OWN,), {}, "a and b wait for each other"),
-        (({"after": "x"}, {}), (OWN,), {}, "'x', which is no other job; one of b"),
+        (({"after": "x"}, {}), (OWN,), {}, "'x', which is no other job; known: b"),
         (({"after": "x"},), (OWN,), {}, "leave `after` out: there is no other job"),
         (({"release": "20h", "deadline": "15h"},), (OWN,), {}, "release it before 15 h"),
         (({"due": "9h"},), (OWN,), {}, "add late_usd_per_hour"),
