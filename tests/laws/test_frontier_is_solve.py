@@ -141,7 +141,7 @@ def cost_of_solving(scenario: Scenario, hours: float) -> float:
 
 
 @pytest.mark.long
-@settings(max_examples=100, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=60, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(STEEP, 0.2, True)
 @example(MOSTLY_STARTS, 0.67, True)
 @example(BILLED_FOR_AN_HOUR, 0.9, False)
@@ -217,7 +217,7 @@ def test_a_least_share_on_spot_has_one_cost_that_never_rises_with_time(
 
 
 @pytest.mark.long
-@settings(max_examples=60, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=30, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(BILLED_FOR_AN_HOUR, 4.0)
 @given(scenarios(), st.floats(0.5, 48.0))
 def test_a_plan_costs_no_more_than_the_best_of_each_offer_alone(scenario: Scenario, hours: float) -> None:
