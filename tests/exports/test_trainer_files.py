@@ -57,6 +57,14 @@ def test_trl_of_the_quickstart_says_every_decision() -> None:
     }
 
 
+def test_of_a_long_sample_tools_train_on_what_the_plan_pays_for() -> None:
+    """By default TRL would train on the rest too, and Axolotl would leave out the sample as a whole."""
+    plan = changed(solved("cut"), {"activation_checkpointing": "full"})
+    assert plan.cut
+    assert settings(plan, "trl")["packing_strategy"] == "bfd"
+    assert settings(plan, "axolotl")["excess_length_strategy"] == "truncate"
+
+
 def test_the_batch_of_every_export_is_that_of_the_plan() -> None:
     """Micro-batch, accumulation and GPUs multiply to the global batch, in each file that says them."""
     for name in ("quickstart", "fsdp", "spot"):

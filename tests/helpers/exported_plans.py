@@ -26,6 +26,13 @@ SETTINGS: dict[str, tuple[str, tuple[str, ...]]] = {
             "jobs.quickstart.techniques.activation_checkpointing=selective",
         ),
     ),
+    "cut": (
+        "quickstart",
+        (
+            *("limits.providers=[runpod-community]", "limits.gpus=[A5000]", "limits.spot=false"),
+            "jobs.quickstart.work={samples: 5000, tokens_per_sample: 8000}",
+        ),
+    ),
     "secure": (
         "quickstart",
         ("limits.providers=[aws, lambda, nebius, runpod-secure, verda]", "limits.gpus=[A5000]", "limits.spot=false"),
