@@ -170,10 +170,8 @@ def _search_target(limits: Limits, latest: float, waiting_usd: float, scope: Sea
     # A frontier is of dollars on the bill.
     waiting_limit = 0.0 if scope.whole_curves else limits.waiting_usd_per_hour or 0.0
     quota = frozenset(limits.quota)
-    # Dollars alone are compared among thousands of numbers of tokens: mean markets do, the plan itself is drawn.
-    is_drawn = has_budget and not (scope.only_dollars or scope.least_late)
     return SearchTarget(
-        *(latest, share.min, share.max, waiting_usd, waiting_limit, has_budget or jobs > 1, quota, is_drawn)
+        *(latest, share.min, share.max, waiting_usd, waiting_limit, has_budget or jobs > 1, quota, has_budget)
     )
 
 
