@@ -170,8 +170,9 @@ def _search_target(limits: Limits, latest: float, waiting_usd: float, scope: Sea
     # A frontier is of dollars on the bill.
     waiting_limit = 0.0 if scope.whole_curves else limits.waiting_usd_per_hour or 0.0
     quota = frozenset(limits.quota)
+    is_drawn = has_budget and not scope.mean_markets
     return SearchTarget(
-        *(latest, share.min, share.max, waiting_usd, waiting_limit, has_budget or jobs > 1, quota, has_budget)
+        *(latest, share.min, share.max, waiting_usd, waiting_limit, has_budget or jobs > 1, quota, is_drawn)
     )
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from planner.scenario.job import Job
     from planner.scenario.scenario import Scenario, SolveOptions
 
-ONLY_DOLLARS = SearchScope(only_dollars=True)
-LEAST_LATE = SearchScope(only_dollars=True, least_late=True)
+ONLY_DOLLARS = SearchScope(only_dollars=True, mean_markets=True)
+LEAST_LATE = SearchScope(only_dollars=True, least_late=True, mean_markets=True)
 """The policies of which some plan may need the dollars, and the one of least dollars at the confidence alone."""
 TOKEN_STEP = 1.002
 """Ratio of neighbouring numbers of tokens that are compared."""
@@ -149,7 +149,9 @@ class Alternative:
         if tokens not in self.costs:
             if self.twin is not None:
                 return self.twin.least_usd(tokens)
-            self.costs[tokens] = least_late_usd(self.dollar_table(tokens, LEAST_LATE))
+            # Many jobs are compared on mean markets, which bound how dollars rise; the plan of one job pays its luck.
+            scope = replace(LEAST_LATE, mean_markets=self.jobs is not None)
+            self.costs[tokens] = least_late_usd(self.dollar_table(tokens, scope))
         return self.costs[tokens]
 
     def dollar_table(self, tokens: int, scope: SearchScope = ONLY_DOLLARS) -> CandidateTable:
