@@ -11,7 +11,7 @@ from benchmarks.mutations.catalogue import MUTATIONS
 from benchmarks.mutations.mutation import AnchorError, Mutation
 from benchmarks.mutations.runner import ROOT, Outcome, Verdict, run_mutations
 
-EVERY = 5
+EVERY = 10
 """Of the mutations that run here; `python -m benchmarks.mutations` runs all of them."""
 ONCE_SURVIVED = {
     "a commitment is paid once for all nodes",
