@@ -35,6 +35,8 @@ SPOT_CAP = "limits.spot_share.max"
 """Path of the largest share on spot."""
 STEP_OF = {"deadline": HOURS_STEP, "max_hours": HOURS_STEP, "budget_usd": USD_STEP, "min": SHARE_STEP}
 """Steps of the limits that a policy on spot may keep with a smaller change than a mix of markets."""
+MORE_HOURS = (1.5, 3.0, 10.0)
+"""Times the further hours of a mix of markets that are tried where no policy on spot keeps the budget within these."""
 PLAIN_NAME = re.compile(r"[A-Za-z][\w-]*")
 
 TrySolve = Callable[[PreparedScenario], ResolvedPlan | None]
@@ -82,17 +84,47 @@ def verify_relaxation(
         new = round_up(free.late_usd, USD_STEP) if free else AMPLE_USD
         kept[budget] = replace(kept[budget], new=new, setting=f"{BUDGET}={new:.2f}")
         plan = free and _try_changes(prepared, kept, solve)
+    has_spot = any(offer.has_spot for offer in prepared.market.offers)
+    if plan is None and budget is None and has_spot:
+        plan, kept = _with_more_hours(prepared, kept, solve)
     if plan is None:
         return None
     if len(kept) > 1 and budget is not None:
         plan, kept = _needed_budget(prepared, kept, budget, plan, solve)
-    if any(offer.has_spot for offer in prepared.market.offers):
+    if has_spot:
         for place, one in enumerate(kept):
             if len(kept) == 1 or one.limit != BUDGET:
                 plan, kept[place] = _least_change(prepared, kept, place, plan, solve)
     if any(one.limit == HEADROOM for one in kept):
         plan, kept = _least_memory_change(prepared, kept, plan, solve)
     return plan, kept
+
+
+def _with_more_hours(
+    prepared: PreparedScenario, changes: Sequence[LimitChange], solve: TrySolve
+) -> tuple[ResolvedPlan | None, list[LimitChange]]:
+    """Return the first plan with still later deadlines, and the changes that it needs; None without one.
+
+    Within a budget a policy, which guarantees its deadline, may need more time than a mix of markets.
+    """
+    for times in MORE_HOURS:
+        made = [_moved_further(one, times) for one in changes]
+        if made == list(changes):
+            break
+        if (plan := _try_changes(prepared, made, solve)) is not None:
+            return plan, made
+    return None, list(changes)
+
+
+def _moved_further(change: LimitChange, times: float) -> LimitChange:
+    """Return a change of hours that is so many times as large, and any other as it is."""
+    path, _, text = change.setting.partition("=")
+    if change.limit.rpartition(".")[2] not in ("deadline", "max_hours"):
+        return change
+    if isinstance(change.old, str) or isinstance(change.new, str):
+        return change
+    new = round_up(change.old + times * (change.new - change.old), HOURS_STEP)
+    return replace(change, new=new, setting=f"{path}={new:.10g}{'h' if text.endswith('h') else ''}")
 
 
 def _needed_budget(

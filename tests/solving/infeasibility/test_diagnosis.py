@@ -23,6 +23,7 @@ from planner.solving.infeasibility.diagnosis import asks_no_less
 from planner.solving.infeasibility.relaxations import LimitChange
 from planner.solving.solve import solve
 from tests.helpers.frozen_data import frozen_scenarios
+from tests.helpers.spot_scenarios import SPOT
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 TINY = "tinyllama-1.1b"
@@ -210,6 +211,19 @@ def test_a_late_way_tells_its_chance() -> None:
     assert plan.infeasible is not None
     miss = next(one for one in plan.infeasible.nearest if one.unit == "h")
     assert miss.shortfall > 0 and "% probability" in miss.fix
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("least_share", [0.0, 0.3])
+def test_within_a_budget_a_policy_may_need_more_time_than_a_mix(least_share: float) -> None:
+    """A mix of markets would end within 5.9 h; what a policy costs at the confidence fits the budget hours later."""
+    scenario = change_scenario(
+        parse_scenario(SPOT), ["jobs.bot.deadline=30m", f"limits.spot_share.min={least_share:g}"]
+    )
+    (way,) = solve(scenario, OPTIONS).infeasible.relax  # type: ignore[union-attr]
+    assert way.limit == "jobs.bot.deadline" and isinstance(way.change_to, float) and way.change_to > 7
+    assert solve(change_scenario(scenario, [way.setting]), OPTIONS).jobs
+    assert not solve(change_scenario(scenario, [f"jobs.bot.deadline={way.change_to - 0.01:.2f}h"]), OPTIONS).jobs
 
 
 def test_many_limits_at_once_still_leave_a_way_out() -> None:
