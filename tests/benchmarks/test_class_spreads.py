@@ -115,7 +115,7 @@ def test_what_is_added_is_what_the_largest_class_lacks() -> None:
         assert math.hypot(0.15, values["network_unknown"]) == pytest.approx(min(error, math.hypot(0.15, 0.4)), rel=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("split", ["organisation", "configuration"])
 def test_spreads_of_speed_come_from_judged_rows_in_each_split(split: str) -> None:
     """Also where no framework is a stranger to any fit: shipped spreads have seen the rows that they would judge."""

@@ -83,7 +83,7 @@ def test_what_if_adds_up_and_has_the_keys_of_either_alone(scenario: str, plan: P
     assert "in all" in text.split("\n")[0] and "\ntune\n" in text and "more a month" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_does_not_change_is_named(scenario: str, plan: Plan) -> None:
     """A change of the job leaves the service as it is, and one without effect says what it would take."""
     text = "\n".join(lines_of("what-if", scenario, "--set", "jobs.tune.work.tokens=40e6"))

@@ -74,6 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_every_command_that_writes_needs_none_of_them(folder: Path) -> None:
     """Each file is there, written twice (a second time over the first), and no part of one is left."""
     for written, command in COMMANDS.items():

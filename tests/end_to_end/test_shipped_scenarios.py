@@ -23,6 +23,8 @@ MARKET = ROOT / "scenarios" / "inventory" / "market.yaml"
 ON_THE_MARKET = [name for name in NAMES if "market.yaml" in shipped_scenarios()[name].read_text(encoding="utf-8")]
 EXPECTED = json.loads(COSTS.read_text(encoding="utf-8"))
 HEAVY = {
+    "best-for-200",
+    "loss-frontier",
     "serve-office-hours",
     "synthetic-data-70b",
     "team-quota",

@@ -54,7 +54,7 @@ def test_dollars_further_on_are_no_less_than_their_bound(tokens: float) -> None:
         assert bound > 0.8 * usd
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_few_places_are_priced_for_several_jobs() -> None:
     """Jobs with the same models share their dollars, and places are added where the answer may lie."""
     jobs = shipped()
