@@ -95,7 +95,7 @@ def export(
     trainers = [maps[name] for name in targets if name in maps]
     launched = next((one for one in trainers if one.launch), maps[_FIRST_TRAINER])
     on_task = on_task or any(name in launchers for name in targets)
-    facts = job_facts(given.scenario, job, wishes, on_task)
+    facts = job_facts(given, wishes, on_task)
     faults: list[Fault] = []
     for tool in {one.target: one for one in (*trainers, *([launched] if on_task else []))}.values():
         faults += _faults(tool, facts, where, file)
@@ -123,7 +123,7 @@ def export_all(
     if job.inference is not None:
         return export_all_generation(given, wishes, file)
     where = f"jobs.{job.name}"
-    facts = job_facts(given.scenario, job, wishes, on_task=True)
+    facts = job_facts(given, wishes, on_task=True)
     able = [maps[name] for name in _STARTING_ALL if not _faults(maps[name], facts, where, file)]
     trainer = able[0] if able else maps[_STARTING_ALL[0]]
     found = export(given, [trainer.target], wishes, file, on_task=True)

@@ -6,7 +6,6 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from planner.estimates.work import NEGLIGIBLE_CUT, cut_share
 from planner.exports.environment import environment_facts
 from planner.exports.field_map import field_maps
 from planner.exports.machines import slug
@@ -47,11 +46,12 @@ class Given:
     job: Assignment
 
 
-def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool) -> dict[str, Any]:
-    """Return the facts of a job.
+def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
+    """Return the facts of the job that is exported.
 
-    `scenario`: what the plan carries. `on_task`: the job is launched by a task that mounts a folder for checkpoints.
+    `on_task`: the job is launched by a task that mounts a folder for checkpoints.
     """
+    scenario, job = given.scenario, given.job
     techniques = job.techniques.model_dump()
     asked = next(one for one in scenario.jobs if one.name == job.name)
     (card,) = read_library([job.architecture]).architectures.values()
@@ -68,7 +68,7 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
         "sequence_length": job.sequence_length,
         "global_batch": job.global_batch,
         "packing": job.packing,
-        "cuts_samples": _cuts_samples(job, asked),
+        "cuts_samples": any(one.job == job.name for one in given.plan.cut),
         "steps": job.steps_before + job.steps,  # tools count those of a resumed run from its beginning
         "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
         "lora_modules": _lora_modules(techniques["lora_targets"], card.family),
@@ -88,12 +88,6 @@ def job_facts(scenario: Scenario, job: Assignment, wishes: Wishes, on_task: bool
     if facts["engine"] == "deepspeed":
         facts["deepspeed_config"] = field_maps()["deepspeed"].settings(facts)
     return facts
-
-
-def _cuts_samples(job: Assignment, asked: Job) -> bool:
-    """Return whether samples are longer than the sequences of a plan, which leaves out what they do not hold."""
-    mean = asked.work.tokens_per_sample
-    return mean is not None and cut_share(job.packing, mean, asked.length_cv, job.sequence_length) >= NEGLIGIBLE_CUT
 
 
 def _folder(name: str) -> str:
