@@ -164,7 +164,7 @@ def test_the_frontier_holds_the_plan_for_a_random_deadline(scenario: Scenario, p
 
 
 @pytest.mark.long
-@settings(max_examples=15, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=10, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(scenarios(with_spot=True), st.floats(0.0, 1.0), st.booleans())
 def test_the_same_holds_on_spot_markets(scenario: Scenario, part: float, early: bool) -> None:
     """To within the error of a curve, least shares on spot included."""

@@ -100,7 +100,7 @@ NIGHTS = {**OWN, "stock": 1, "available": nightly(0, 10, 24)}
 
 
 @pytest.mark.long
-@settings(max_examples=30, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=20, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(THREE, [{**OWN, "stock": 1}], {})  # each run is rounded up to a minute of its own
 @example(THREE, [{**OWN, "stock": 1}, RENTED], {})
 @example(THREE, [{"gpu": "A100-80GB", "gpus": 1, "stock": 1, "buy": BUY}, RENTED], {})  # bought, it is idle nowhere
