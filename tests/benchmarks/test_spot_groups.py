@@ -42,13 +42,17 @@ def test_random_groups_are_different_and_halves_are_used_once_each() -> None:
 
 
 @pytest.mark.long
-def test_sixty_made_groups_meet_the_targets() -> None:
-    """Each half known once and used once: planned is never above the one path or the best-known zone, or late."""
-    rows = judge_groups([(4, made_group(number)) for number in range(60)], JOBS[2:3])
-    assert [row["n"] for row in rows] == [120] * 4
-    assert all(met for _, met in group_targets("made", rows)), group_text("made", rows)
+def test_made_groups_meet_the_targets_within_their_errors() -> None:
+    """Each half known once and used once: planned is never late, nor above the one path or the best-known zone.
+
+    A third of the groups of the benchmark, which judges sixty: here a mean may lie twice its error above another.
+    """
+    rows = judge_groups([(4, made_group(number)) for number in range(20)], JOBS[2:3])
+    assert [row["n"] for row in rows] == [40] * 4
     for row in rows:
-        percent = row["percent_of_on_demand"]
+        percent, error = row["percent_of_on_demand"], row["planned_minus_sticky"][1]
+        assert percent["planned"] <= min(percent["sticky"], percent["best known"]) + 2 * error
+        assert row["late"] == 0
         assert percent["optimum"] <= min(percent.values()) + 1e-9
         assert percent["planned"] < percent["mean zone"]
     assert "planned" in group_text("made", rows)[1]
