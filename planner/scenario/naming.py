@@ -122,7 +122,7 @@ class _Resolution:
         self.names, self.complain = names, complain
 
     def listed(self, kind: Kind, words: Any, path: Place) -> tuple[list[Any], set[str]]:
-        """Return the names that a word or a list of words means, and those of them that stand for a group.
+        """Return the names that a word or a list of words means, and those of them that are names of a group.
 
         What is no word stays in its place: validation says what is wrong with it.
         """

@@ -216,7 +216,7 @@ def test_an_unknown_name_is_refused_with_at_most_three_others(key: str) -> None:
 
 @pytest.mark.parametrize("key", [one for one in RIGHT if one != "limits.quota"])  # keys of a mapping are words
 def test_what_is_no_word_is_a_fault_of_its_place(key: str) -> None:
-    """Alone, in a list beside a word, in `allow` and `forbid`: the fault of validation, and nothing else breaks."""
+    """Alone, in a list with a word, in `allow` and `forbid`: the fault of validation, and nothing else breaks."""
     word = next(iter(RIGHT[key][1]))
     for odd in ([], {}, [word], {"a": [word]}, None, 5):
         for value in (odd, [odd], [word, odd], {"allow": [word, odd], "forbid": [odd, word]}, {"allow": [[odd]]}):

@@ -53,6 +53,7 @@ def loss_frontier(
     count = max(2, min(points, MOST_POINTS))
     budgets = [most * LEAST_SHARE ** (step / (count - 1)) for step in range(count)]
     found: list[LossPoint] = []
+    missed: list[float] = []
     for budget in budgets:
         near = best_of(alternatives, budget, slack=0.0)
         if not near:
@@ -60,6 +61,7 @@ def loss_frontier(
         best = near[0]
         plan = solve_prepared(best.alternative.prepared(best.tokens), options)
         if not plan.jobs:  # a policy on spot that a rounding of its dollars moved over the budget
+            missed.append(budget)
             continue
         found.append(
             LossPoint(
@@ -81,8 +83,20 @@ def loss_frontier(
         solved=sum(len(one.costs) for one in alternatives),
         seconds=perf_counter() - started,
         as_of=(options.as_of or datetime.date.today()).isoformat(),
-        notes=(SPREAD_NOTE, "the cost stays within the budget at its confidence; hours are expected values"),
+        notes=(
+            *note_on_missed(missed),
+            SPREAD_NOTE,
+            "the cost stays within the budget at its confidence; hours are expected values",
+        ),
     )
+
+
+def note_on_missed(budgets: list[float]) -> tuple[str, ...]:
+    """Return a note on the budgets whose best model has no plan; none where all have one."""
+    if not budgets:
+        return ()
+    dollars = ", ".join(f"${one:,.2f}" for one in sorted(budgets))
+    return (f"no point for {dollars}: the plan found there costs more at the confidence of the budget",)
 
 
 def _undominated(points: list[LossPoint]) -> list[LossPoint]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 RUNS = 2048
 """Runs that are drawn: the share of them below a quantile of 0.9 errs by 0.7 points (standard error)."""
 LUCK_TICKS, MOST_LUCK_TICKS = 64, 640
-"""Ticks of the pass, more where the market changes faster: with 256 the mean dollars of drawn runs differ by 0.2 %."""
+"""Ticks of the pass, more where the market changes faster: with 256 mean dollars differ by 0.3 %."""
 LUCK_POINTS = 64
 """Points of its slack axis."""
 DRAWN_CHANGES, OTHER_RUN = 128, 613

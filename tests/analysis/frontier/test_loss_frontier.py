@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.analysis.frontier.loss import loss_frontier
+from planner.analysis.frontier.loss import loss_frontier, note_on_missed
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
 from planner.report.choices.model import render_loss_frontier
@@ -60,3 +60,10 @@ def test_a_frontier_of_loss_needs_a_budget_and_a_model_to_choose(text: str) -> N
         text = text.replace("kind: pretrain", "kind: pretrain\n    deadline: 1d")
     with pytest.raises(ScenarioError, match=r"objective|limits\.budget_usd"):
         loss_frontier(parse_scenario(text))
+
+
+def test_a_budget_without_a_point_is_named() -> None:
+    """Not only left out: whoever asked for it sees that it has no plan."""
+    assert note_on_missed([]) == ()
+    (note,) = note_on_missed([400.0, 12.5])
+    assert note.startswith("no point for $12.50, $400.00:")
