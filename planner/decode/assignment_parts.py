@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from planner.candidates.spot.odds import Cases, cases_of_runs, told_of_runs
+from planner.candidates.spot.odds import Cases, cases_of_runs, draw_dollars, told_of_runs
 from planner.decode.bill import FIXED_ITEMS, build_bill
 from planner.estimates.billing import break_even_hours, required_use_share
 from planner.estimates.uncertainty import interval
@@ -43,7 +43,8 @@ def build_costs(
     hours: Cases = ()
     late = math.fsum(line.usd for line in late_lines)
     if chosen.spot is not None:
-        late, cases = chosen.policy_costs(chosen.spot).told(chosen.candidates.run_hours.budget_confidence)
+        (usd,) = draw_dollars([chosen.policy_costs(chosen.spot)])
+        late, cases = told_of_runs(usd, chosen.candidates.run_hours.budget_confidence)
     elif alone is not None:
         drawn_hours, usd = alone.draw()
         usd = usd + math.fsum(line.usd for line in late_lines if line.item == "rounded up")

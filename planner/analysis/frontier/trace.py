@@ -12,6 +12,7 @@ import numpy as np
 from planner.analysis.frontier.envelope_sum import Breakpoint, LinearPiece, RowChoice, sum_envelopes
 from planner.analysis.frontier.joint_frontier import CommonDeadlines, JointProgram, SolverLimitError, satisfies_limits
 from planner.analysis.frontier.lower_envelope import build_segments, find_knee, lower_envelope
+from planner.candidates.spot.odds import draw_dollars
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.probability import budget_probability
@@ -213,18 +214,23 @@ class FrontierTracer:
             keys = _keys_on_curves(one, (each[index] for each in planned if each))
             points = policies.best_points(keys)
             policies.rules([(run, states, at.hours) for (run, states, _), at in zip(keys, points, strict=True)])
+            chosen = [self._chosen(index, one, each[index]) for each in planned if each]
+            draw_dollars([each.policy_costs(each.spot) for each in chosen if each.spot is not None])
 
     def plans(self, screened: Sequence[ScreenedCandidates], choices: Sequence[RowChoice]) -> tuple[Assignment, ...]:
         """Return the plan of each job in full, without the alternatives that `solve` adds."""
         return tuple(self._plan(index, screened[index], choice) for index, choice in enumerate(choices))
 
     def _plan(self, index: int, screened: ScreenedCandidates, choice: RowChoice) -> Assignment:
-        one = self.prepared
-        chosen = ChosenCandidate.of(one.candidates[index], screened, one.market, choice.row, choice.share)
+        one, chosen = self.prepared, self._chosen(index, screened, choice)
         key = (index, chosen.row, chosen.share, chosen.rounded, chosen.spot)
         if key not in self._decoded:
             self._decoded[key] = build_assignment(chosen, one.scenario.limits, one.library, self.as_of)
         return self._decoded[key]
+
+    def _chosen(self, index: int, screened: ScreenedCandidates, choice: RowChoice) -> ChosenCandidate:
+        one = self.prepared
+        return ChosenCandidate.of(one.candidates[index], screened, one.market, choice.row, choice.share)
 
     def _segment(self, screened: Sequence[ScreenedCandidates], one: LinearPiece) -> Segment:
         return Segment(
@@ -243,10 +249,7 @@ class FrontierTracer:
     def _leg(self, index: int, screened: ScreenedCandidates, old: RowChoice, new: RowChoice) -> SegmentJob:
         table, market, candidates = screened.table, self.prepared.market, self.prepared.candidates[index]
         place = int(table.offer[old.row])
-        shares = [
-            ChosenCandidate.of(candidates, screened, market, one.row, one.share).share if screened.pieces else one.share
-            for one in (old, new)
-        ]
+        shares = [self._chosen(index, screened, one).share if screened.pieces else one.share for one in (old, new)]
         return SegmentJob(
             name=candidates.job.name,
             provider=market.offers[place].provider,

@@ -17,7 +17,7 @@ import numpy as np
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.spot.choices import SpotChoice, SpotPiece
-from planner.candidates.spot.odds import PolicyCosts, SpotOnlyCosts
+from planner.candidates.spot.odds import PolicyCosts, SpotOnlyCosts, draw_dollars
 from planner.candidates.spot.rows import ALL, SearchTarget, SpotRows
 from planner.scenario.inference import InferenceJob
 from planner.spot.policy.curve_pieces import CurvePiece
@@ -95,8 +95,11 @@ class SpotCandidates(SpotRows):
         if not self.target.has_budget or not math.isfinite(value):
             return super().late_value(row, value)
         run, states, guaranteed = self._key(row)
-        drawn = _policy_usd(self._costs(row, run, states, guaranteed), self.candidates.run_hours.budget_confidence)
-        return drawn + float(self.worth[row])
+        return self._late_usd([self._costs(row, run, states, guaranteed)])[0] + float(self.worth[row])
+
+    def _late_usd(self, costs: Sequence[PolicyCosts]) -> list[float]:
+        """Return the dollars that jobs on policies stay within at the confidence of the budget."""
+        return [quantile(usd, self.candidates.run_hours.budget_confidence) for usd in draw_dollars(costs)]
 
     def _costs(self, row: int, run: SpotRun, states: SpotStates, guaranteed_hours: float) -> PolicyCosts:
         fixed = float(self.table.fixed_usd[row])
@@ -267,20 +270,13 @@ class SpotCandidates(SpotRows):
         mean = late_usd[points, 0] + fixed_usd[points]
         drawn = np.argsort(mean, kind="stable")[:DRAWN_POLICIES]
         ratios = np.ones(len(points))
-        for at in drawn.tolist():
-            row, one = int(which[points[at]]), found[int(points[at])]
-            costs = self._costs(row, one.run, one.states, float(one.ends[0][0]))
-            ratios[at] = _policy_usd(costs, self.candidates.run_hours.budget_confidence) / mean[at]
+        these = [(int(which[at]), found[at]) for at in points[drawn].tolist()]
+        costs = [self._costs(row, one.run, one.states, float(one.ends[0][0])) for row, one in these]
+        ratios[drawn] = np.array(self._late_usd(costs)) / mean[drawn]
         others = np.ones(len(points), dtype=bool)
         others[drawn] = False
         ratios[others] = max(1.0, float(ratios[drawn].max(initial=1.0)))
         return np.asarray((ratios * mean - fixed_usd[points])[:, None] + np.zeros(2))
-
-
-@lru_cache(maxsize=1024)  # a solve screens the same policies under several limits
-def _policy_usd(costs: PolicyCosts, confidence: float) -> float:
-    """Return the dollars that a job on a policy stays within with this probability."""
-    return costs.usd_at(confidence)
 
 
 class FoundPolicies(NamedTuple):

@@ -15,14 +15,22 @@ import numpy as np
 from planner.estimates.uncertainty import confidence_factor
 from planner.hazards import LUCKS, SPEEDS
 from planner.records import record
-from planner.spot.policy.luck import RUNS, draw_luck, quantile, speed_ranks
+from planner.spot.policy.luck import RUNS, LuckRequest, draw_lucks, quantile, speed_ranks
 from planner.spot.policy.spot_only import spot_only_hours
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.arrays import Floats
     from planner.spot.market.states import SpotStates
+    from planner.spot.policy.luck import Luck
     from planner.spot.policy.run import SpotRun
 
+
+MOST_KNOWN = 1024
+"""Policies whose dollars are kept, 16 KB each."""
+_DRAWN: dict[PolicyCosts, Floats] = {}
+"""Dollars of the policies that were drawn last, the oldest first."""
 
 Cases = tuple[tuple[float, ...], ...]
 """Equally likely figures: a row for each speed, from fast to slow, in it by size."""
@@ -43,21 +51,43 @@ class PolicyCosts:
     storage_usd_per_hour: float
     fixed_usd: float
 
-    def draw(self, stream: int = 0) -> Floats:
-        """Return the dollars (runs,) of runs by rising speed error, on the markets of a stream."""
-        slow = np.asarray(confidence_factor(self.sigma, speed_ranks()), dtype=float)
+    @property
+    def slow(self) -> Floats:
+        """Return the hours of each run over the expected ones (runs,), by rising speed error."""
+        return np.asarray(confidence_factor(self.sigma, speed_ranks()), dtype=float)
+
+    def request(self) -> LuckRequest:
+        """Return the runs whose luck the dollars depend on."""
+        slow = self.slow
         longer = slow * self.stretch
         deadlines = np.minimum(longer * self.guaranteed_hours, self.late_hours - slow * self.outside_hours)
-        luck = draw_luck(self.run, self.states, longer * self.run.work_hours, deadlines, stream)
-        return self.fixed_usd + slow * self.outside_usd + luck.usd(self.run, self.storage_usd_per_hour)
+        return LuckRequest(self.run, self.states, longer * self.run.work_hours, deadlines)
+
+    def usd_of(self, luck: Luck) -> Floats:
+        """Return the dollars (runs,) of runs that had this luck."""
+        return self.fixed_usd + self.slow * self.outside_usd + luck.usd(self.run, self.storage_usd_per_hour)
 
     def usd_at(self, confidence: float) -> float:
         """Return the dollars that the job stays within with this probability."""
-        return quantile(self.draw(), confidence)
+        return quantile(draw_dollars([self])[0], confidence)
 
-    def told(self, confidence: float) -> tuple[float, Cases]:
-        """Return these dollars, and those in equally likely cases as a plan states them: `usd_of_runs`."""
-        return told_of_runs(self.draw(), confidence)
+
+def draw_dollars(costs: Sequence[PolicyCosts]) -> list[Floats]:
+    """Return the dollars (runs,) of each, of runs by rising speed error, all on the same markets.
+
+    What was drawn lately is known: a solve compares the same policies under several limits and then tells one of them.
+    Many are drawn in a third of the time of one after the other.
+    """
+    missing = [one for one in dict.fromkeys(costs) if one not in _DRAWN]
+    lucks = draw_lucks([one.request() for one in missing])
+    found = {one: one.usd_of(luck) for one, luck in zip(missing, lucks, strict=True)}
+    found.update((one, _DRAWN[one]) for one in costs if one in _DRAWN)
+    for one, usd in found.items():
+        _DRAWN.pop(one, None)
+        _DRAWN[one] = usd
+    while len(_DRAWN) > MOST_KNOWN:
+        del _DRAWN[next(iter(_DRAWN))]
+    return [found[one] for one in costs]
 
 
 @record(frozen=True)

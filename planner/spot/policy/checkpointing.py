@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.estimates.preemption import young_interval
+from planner.records import record
 from planner.spot.policy.run import ROUNDING_HOURS
 
 if TYPE_CHECKING:
-    from planner.arrays import Floats
+    from collections.abc import Sequence
+
+    from planner.arrays import Flags, Floats, Integers
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.run import SpotRun
 
 WARNED_INTERVAL_HOURS = 1.0
 """Least work between checkpoints where the notice is long enough for a last one: these guard against other faults."""
+
+NEVER_HOURS = 1e18
+"""Hours that no run takes."""
 
 
 def checkpoint_interval(
@@ -78,17 +84,39 @@ def mean_lost_hours(run: SpotRun, rate: float) -> float:
     return in_flight + math.exp(-rate * write) * lost
 
 
-def work_in(run: SpotRun, busy: Floats) -> tuple[Floats, Floats]:
-    """Return the work done in hours (n,) after a start, and what is kept of it when machines are lost then.
+@record(frozen=True)
+class Checkpoints:
+    """When runs write checkpoints; arrays (n,) that go with the runs."""
 
-    A checkpoint after each interval stalls the work and is safe when it is written.
-    """
-    if run.interval_hours == 0 or math.isinf(run.interval_hours):
-        return busy, busy if run.last_checkpoint or run.interval_hours == 0 else np.zeros_like(busy)
-    cycle = run.interval_hours + run.stall_hours
-    number = np.floor(busy / cycle + ROUNDING_HOURS)
-    done = number * run.interval_hours + np.minimum(busy - number * cycle, run.interval_hours)
-    if run.last_checkpoint:
-        return done, done
-    written = np.floor((busy - run.write_hours) / cycle + ROUNDING_HOURS)
-    return done, np.maximum(written, 0.0) * run.interval_hours
+    interval: Floats  # hours of work between two; inf: none is written, 0: each hour is safe as it is done
+    stall: Floats  # hours
+    write: Floats  # hours
+    has_last: Flags  # whether the notice is long enough for a last one
+
+    @classmethod
+    def of(cls, runs: Sequence[SpotRun]) -> Checkpoints:
+        """Return those of some runs."""
+        rows = [(run.interval_hours, run.stall_hours, run.write_hours, run.last_checkpoint) for run in runs]
+        interval, stall, write, has_last = (np.array(one) for one in zip(*rows, strict=True))
+        return cls(interval, stall, write, has_last)
+
+    def of_runs(self, which: Integers) -> Checkpoints:
+        """Return those of the runs at some places (n,)."""
+        return Checkpoints(self.interval[which], self.stall[which], self.write[which], self.has_last[which])
+
+    def work_in(self, busy: Floats) -> tuple[Floats, Floats]:
+        """Return the work done in hours (n, ...) after a start, and what is kept of it when machines are lost then.
+
+        A checkpoint after each interval stalls the work and is safe when it is written.
+        """
+        interval = np.minimum(self.interval, NEVER_HOURS)
+        cycle = np.where(interval > 0, interval + self.stall, 1.0)
+        number = np.floor(busy / cycle + ROUNDING_HOURS)
+        done = np.where(interval > 0, number * interval + np.minimum(busy - number * cycle, interval), busy)
+        written = np.maximum(np.floor((busy - self.write) / cycle + ROUNDING_HOURS), 0.0)
+        return done, np.where(self.has_last | (interval == 0), done, written * interval)
+
+
+def work_in(run: SpotRun, busy: Floats) -> tuple[Floats, Floats]:
+    """Return the work done in hours of any shape after a start of a run, and what is kept of it: see `Checkpoints`."""
+    return Checkpoints.of([run]).work_in(busy)

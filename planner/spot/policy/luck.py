@@ -15,19 +15,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.records import record
 from planner.spot.policy.backward_induction import BackwardInduction, FollowedInduction
-from planner.spot.policy.checkpointing import progress_on_spot, work_in
+from planner.spot.policy.checkpointing import Checkpoints, progress_on_spot
 from planner.spot.policy.discretisation import CurveRequest, build_chain_for
 from planner.spot.policy.markov_chain import DOLLARS
 from planner.spot.policy.run import ROUNDING_HOURS, Action
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from planner.arrays import Flags, Floats, Integers
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.markov_chain import MarkovChain
@@ -39,6 +43,8 @@ LUCK_TICKS, MOST_LUCK_TICKS = 64, 640
 """Ticks of the pass, more where the market changes faster: with 256 mean dollars differ by 0.3 %."""
 LUCK_POINTS = 64
 """Points of its slack axis."""
+DRAWN_TOGETHER = 16
+"""Requests that are played at once."""
 DRAWN_CHANGES, OTHER_RUN = 128, 613
 """Changes of a market that are drawn for each run; the next ones are those of the run so many numbers further."""
 LOOKED_AT_EVERY_HOURS = 1 / 12
@@ -47,7 +53,7 @@ SPEED_RANK_BOUNDS = (0.025, 0.975)
 """Ranks between which speeds are drawn: the data do not show how far the tails of the estimate reach."""
 
 RUN_ARRAYS = (
-    *("left", "slack", "running", "number", "until_asked", "since_start"),
+    *("left", "slack", "running", "number", "of", "until_asked", "since_start"),
     *("market", "changes", "until_older", "owed"),
 )
 """Arrays of `_Runs` about runs that go on."""
@@ -89,48 +95,75 @@ def quantile(values: Floats, probability: float) -> float:
     return float(ordered[min(max(int(np.ceil(probability * len(ordered) - 1e-9)) - 1, 0), len(ordered) - 1)])
 
 
-def draw_luck(run: SpotRun, states: SpotStates, work_hours: Floats, deadlines: Floats, stream: int = 0) -> Luck:
-    """Return what becomes of runs of some work (RUNS,) that must end by deadlines (RUNS,), under the best policy.
+@record(frozen=True)
+class LuckRequest:
+    """Runs of some work (RUNS,) that must end by deadlines (RUNS,), under the best policy for what an hour is worth.
 
-    Parameters
-    ----------
-    run
-        What an hour is worth to the policy; its own work counts for nothing here.
-    stream
-        Which markets are drawn: those of one stream are the same for all runs, two streams are independent.
+    The work of `run` itself counts for nothing here.
     """
-    horizon = max(float(deadlines.max()), float(run.restart_hours) * 2 + 1e-3)
-    request = CurveRequest(run, states, horizon)
-    ticks = int(min(max(LUCK_TICKS, np.ceil(request.resolving_ticks - ROUNDING_HOURS)), MOST_LUCK_TICKS))
-    chain = build_chain_for([_of_all_slack(request, work_hours, deadlines)], ticks, LUCK_POINTS)
-    return _Runs(run, states, chain, _actions(chain, ticks), work_hours, deadlines).play(stream)
+
+    run: SpotRun
+    states: SpotStates
+    work_hours: Floats
+    deadlines: Floats
+
+    @cached_property
+    def curve(self) -> CurveRequest:
+        """Return the request of the pass: to the latest deadline, and of the largest slack of the runs."""
+        horizon = max(float(self.deadlines.max()), float(self.run.restart_hours) * 2 + 1e-3)
+        most = max(float(np.max(self.deadlines - self.work_hours)), 1e-6)
+        work = max(horizon - most, 1e-6)
+        return CurveRequest(replace(self.run, work_hours=work), self.states, horizon)
+
+    @property
+    def kind(self) -> tuple[int, int, int, bool]:
+        """Return the ticks of the pass and the shape of the market: requests of one kind are drawn together."""
+        resolving, up, down = self.curve.resolving_ticks, self.states.up, self.states.down
+        ticks = int(min(max(LUCK_TICKS, np.ceil(resolving - ROUNDING_HOURS)), MOST_LUCK_TICKS))
+        return ticks, len(up.rates), len(down.rates), self.states.instant > 0
 
 
-def _of_all_slack(request: CurveRequest, work_hours: Floats, deadlines: Floats) -> CurveRequest:
-    """Return the request whose slack axis reaches to the largest slack of the runs."""
-    most = max(float(np.max(deadlines - work_hours)), 1e-6)
-    work = max(request.guaranteed_hours - most, 1e-6)
-    return CurveRequest(replace(request.run, work_hours=work), request.states, request.guaranteed_hours)
+def draw_luck(run: SpotRun, states: SpotStates, work_hours: Floats, deadlines: Floats, stream: int = 0) -> Luck:
+    """Return what becomes of the runs of one request."""
+    return draw_lucks([LuckRequest(run, states, work_hours, deadlines)], stream)[0]
 
 
-def _actions(chain: MarkovChain, ticks: int) -> Integers:
-    """Return the best action at each time left and slack in each state, (ticks, 2M + U, points)."""
+def draw_lucks(requests: Sequence[LuckRequest], stream: int = 0) -> list[Luck]:
+    """Return what becomes of the runs of each request.
+
+    `stream` says which markets are drawn: those of one stream are the same for all runs, two streams are independent.
+    Requests of one kind are played together, which takes a third of the time and changes no figure.
+    """
+    kinds: dict[tuple[int, int, int, bool], list[int]] = {}
+    for place, request in enumerate(requests):
+        kinds.setdefault(request.kind, []).append(place)
+    found: dict[int, Luck] = {}
+    for (ticks, *_), places in kinds.items():
+        for first in range(0, len(places), DRAWN_TOGETHER):
+            block = places[first : first + DRAWN_TOGETHER]
+            asked = [requests[place] for place in block]
+            chain = build_chain_for([one.curve for one in asked], ticks, LUCK_POINTS)
+            found.update(zip(block, _Runs(asked, chain, _actions(chain, ticks)).play(stream), strict=True))
+    return [found[place] for place in range(len(requests))]
+
+
+def _actions(chain: MarkovChain, ticks: int) -> NDArray[np.int8]:
+    """Return the best action of each run (b) at each time left and slack in each state, (b, ticks, 2M + U, points)."""
     induction = FollowedInduction if chain.mix.shape[2] > 2 * chain.states + 2 * chain.ups else BackwardInduction
-    backward, points, m, ups = induction(chain, counts=DOLLARS), chain.slack.shape[1], chain.states, chain.ups
-    found = np.empty((ticks, 2 * m + ups, points), dtype=np.int64)
-    axis = chain.slack[0]
+    backward, (count, points), m, ups = induction(chain, counts=DOLLARS), chain.slack.shape, chain.states, chain.ups
+    found = np.empty((count, ticks, 2 * m + ups, points), dtype=np.int8)
     for number in range(ticks):
         moment = backward.step()
-        idle = moment.idle[0]
-        width = idle.shape[1]
-        rows = found[number]
-        rows[:m, :width] = idle
-        rows[m : 2 * m, :width] = np.where(moment.leaves_demand[0], idle, Action.ON_DEMAND)
-        rows[2 * m :, :width] = np.where(moment.leaves_spot[0], idle[:ups], Action.SPOT)
+        idle = moment.idle
+        width = idle.shape[2]
+        rows = found[:, number]
+        rows[:, :m, :width] = idle
+        rows[:, m : 2 * m, :width] = np.where(moment.leaves_demand, idle, Action.ON_DEMAND)
+        rows[:, 2 * m :, :width] = np.where(moment.leaves_spot, idle[:, :ups], Action.SPOT)
         # Where no work is left there is no action: a run between such a point and one with work does as at the latter.
-        left = float(moment.hours_left[0])
-        last = max(int(np.searchsorted(axis[:width], left - ROUNDING_HOURS)) - 1, 0)
-        rows[:, last + 1 :] = rows[:, last : last + 1]
+        with_work = chain.slack[:, :width] < moment.hours_left[:, None] - ROUNDING_HOURS
+        for one, last in zip(rows, np.maximum(with_work.sum(axis=1) - 1, 0).tolist(), strict=True):
+            one[:, last + 1 :] = one[:, last : last + 1]
     return found
 
 
@@ -147,54 +180,55 @@ def _draws(stream: int) -> tuple[Floats, Floats, Floats]:
 
 
 class _Runs:
-    """The state of all runs; every array has the shape (runs,).
+    """The state of all runs of some requests, one request after the other; every array has the shape (runs,).
 
     A run goes on to the next moment at which it acts or its market changes, so that up-times and outages are as long
     as they are drawn: in whole ticks they would vary less, and so would the dollars. It acts after each tick, at once
     where its machines are lost, and where it next looks at a market that changed.
     """
 
-    def __init__(
-        self,
-        run: SpotRun,
-        states: SpotStates,
-        chain: MarkovChain,
-        actions: Integers,
-        work_hours: Floats,
-        deadlines: Floats,
-    ) -> None:
-        self.run, self.chain, self.actions, self.states = run, chain, actions, states
-        self.tick, self.ups = float(chain.tick[0]), chain.ups
-        m, progress = chain.states, progress_on_spot(run)
-        axis = chain.slack[0]
-        self.middles = (axis[1:] + axis[:-1]) / 2
+    def __init__(self, requests: Sequence[LuckRequest], chain: MarkovChain, actions: NDArray[np.int8]) -> None:
+        self.chain, self.actions, runs = chain, actions, [one.run for one in requests]
+        self.tick, self.ups, m = chain.tick, chain.ups, chain.states
+        self.middles = (chain.slack[:, 1:] + chain.slack[:, :-1]) / 2
         # By action: waiting, spot, on demand.
         self.offset = np.array([0, 2 * m, m])
-        self.debt = np.array([0.0, run.restart_hours * progress, run.restart_hours])
-        self.drain = np.array([1.0, 1 - progress, 0.0])
-        both = (states.up, states.down)
-        self.rate = np.concatenate([ages.rates for ages in both])
-        self.width = np.concatenate([np.diff(ages.begins, append=math.inf) for ages in both])
-        self.left, self.slack = deadlines.astype(float).copy(), deadlines - work_hours
-        count = len(deadlines)
+        self.restart, self.progress = chain.restart.ravel(), np.array([progress_on_spot(run) for run in runs])
+        none = np.zeros(len(runs))
+        self.debt = np.stack([none, self.restart * self.progress, self.restart], axis=1)
+        self.drain = np.stack([none + 1, 1 - self.progress, none], axis=1)
+        self.hop, self.checkpoints = np.array([run.hop_hours for run in runs]), Checkpoints.of(runs)
+        self.instant = np.array([one.states.instant for one in requests])
+        markets = [(one.states.up, one.states.down) for one in requests]
+        self.rate = np.array([np.concatenate([ages.rates for ages in both]) for both in markets])
+        self.width = np.array(
+            [np.concatenate([np.diff(ages.begins, append=math.inf) for ages in both]) for both in markets]
+        )
+        self.left = np.concatenate([one.deadlines for one in requests]).astype(float)
+        self.slack = self.left - np.concatenate([one.work_hours for one in requests])
+        count = len(self.left)
         self.running, self.number = np.zeros(count, dtype=np.int64), np.arange(count)
+        self.of = self.number // RUNS  # the request of each run
         self.until_asked, self.since_start = np.zeros(count), np.zeros(count)
         self.hours, self.paid, self.interruptions = np.zeros(count), np.zeros((3, count)), np.zeros(count)
 
-    def play(self, stream: int) -> Luck:
+    def play(self, stream: int) -> list[Luck]:
         """Let all runs come to their end, on the markets of a stream."""
         first, self.amounts, self.places = _draws(stream)
-        self.market = np.minimum(np.searchsorted(np.cumsum(self.chain.first[0]), first), self.chain.states - 1)
+        chances, last = np.cumsum(self.chain.first, axis=1), self.chain.states - 1
+        begun = [np.minimum(np.searchsorted(chance, first), last) for chance in chances]
+        self.market = np.concatenate(begun)
         self.changes = np.zeros(len(self.number), dtype=np.int64)
-        self.until_older = self.width[self.market] - _age_in_band(
-            self.rate[self.market], self.width[self.market], self.places[0]
-        )
-        self.owed = self.amounts[0].copy()
+        width = self.width[self.of, self.market]
+        place = np.tile(self.places[0], len(begun))
+        self.until_older = width - _age_in_band(self.rate[self.of, self.market], width, place)
+        self.owed = np.tile(self.amounts[0], len(begun))
         with np.errstate(divide="ignore", invalid="ignore"):  # a state of rate 0 does not end, waiting does no work
             while len(self.number):
                 self._act()
                 self._advance()
-        return Luck(self.hours, self.paid[Action.SPOT], self.paid[Action.ON_DEMAND], self.interruptions)
+        arrays = (self.hours, self.paid[Action.SPOT], self.paid[Action.ON_DEMAND], self.interruptions)
+        return [Luck(*each) for each in zip(*(one.reshape(-1, RUNS) for one in arrays), strict=True)]
 
     def _drawn(self, numbers: Floats, at: Integers) -> Floats:
         """Return the numbers of runs (n,) for their next change; once all are taken, those of another run."""
@@ -204,24 +238,32 @@ class _Runs:
     def _act(self) -> None:
         """Start and stop machines as the policy says, where it is asked."""
         asked = np.flatnonzero(self.until_asked <= ROUNDING_HOURS)
-        self.until_asked[asked] = self.tick
-        tick = np.clip(np.rint(self.left[asked] / self.tick).astype(np.int64) - 1, 0, len(self.actions) - 1)
-        row = self.market[asked] + self.offset[self.running[asked]]
-        action = self.actions[tick, row, np.searchsorted(self.middles, self.slack[asked])]
-        starts = action != self.running[asked]
-        self.slack[asked] -= np.where(starts, self.debt[action], 0.0)
+        of, running, slack = self.of[asked], self.running[asked], self.slack[asked]
+        tick = self.tick[of]
+        self.until_asked[asked] = tick
+        at = np.clip(np.rint(self.left[asked] / tick).astype(np.int64) - 1, 0, self.actions.shape[1] - 1)
+        action = self.actions[of, at, self.market[asked] + self.offset[running], self._points(of, slack)]
+        starts = action != running
+        self.slack[asked] = slack - np.where(starts, self.debt[of, action], 0.0)
         self.since_start[asked[starts]] = 0.0
         self.running[asked] = action
 
+    def _points(self, of: Integers, slack: Floats) -> Integers:
+        """Return the nearest points of slack (n,) on the axes of the requests that runs are of, in rising order."""
+        bounds = np.searchsorted(of, np.arange(len(self.middles) + 1)).tolist()
+        ranges = zip(self.middles, bounds, bounds[1:], strict=False)
+        return np.concatenate([np.searchsorted(axis, slack[begin:end]) for axis, begin, end in ranges])
+
     def _advance(self) -> None:
         """Let time pass up to the next event: the end of a run, a change of its market, the next tick."""
-        running, number, rate = self.running, self.number, self.rate[self.market]
+        running, number, rate = self.running, self.number, self.rate[self.of, self.market]
+        drain = self.drain[self.of, running]
         # Work that waits does not end, not even where rounding leaves a little less than none of it.
-        until_end = np.maximum(self.left - self.slack, 0.0) / (1 - self.drain[running])
+        until_end = np.maximum(self.left - self.slack, 0.0) / (1 - drain)
         until_end[running == Action.WAIT] = np.inf
         until_change = self.owed / rate
         spent = np.minimum(np.minimum(until_end, until_change), np.minimum(self.until_older, self.until_asked))
-        self.slack -= self.drain[running] * spent
+        self.slack -= drain * spent
         self.hours[number] += spent
         self.paid[running, number] += spent
         for left in (self.left, self.until_older, self.until_asked):
@@ -239,22 +281,23 @@ class _Runs:
         changed = np.flatnonzero(ends | (self.until_older <= ROUNDING_HOURS))
         ended = np.flatnonzero(ends)
         self.changes[ended] += 1
-        place = self._drawn(self.places, changed)
-        goes_down = (self.market < self.ups)[changed] & (place >= self.states.instant)
+        place, of = self._drawn(self.places, changed), self.of[changed]
+        goes_down = (self.market < self.ups)[changed] & (place >= self.instant[of])
         self.market[changed] = np.where(ends[changed], np.where(goes_down, self.ups, 0), self.market[changed] + 1)
         self.owed[ended] = self._drawn(self.amounts, ended)
-        self.until_older[changed] = self.width[self.market[changed]]
+        self.until_older[changed] = self.width[of, self.market[changed]]
         self.until_asked[changed] = np.minimum(self.until_asked[changed], LOOKED_AT_EVERY_HOURS * place)
-        self.slack[lost] -= self._lost_work(self.since_start[lost])
+        self.slack[lost] -= self._lost_work(self.of[lost], self.since_start[lost])
         self.interruptions[self.number[lost]] += 1
         self.running[lost], self.until_asked[lost] = Action.WAIT, 0.0
 
-    def _lost_work(self, paid_hours: Floats) -> Floats:
+    def _lost_work(self, of: Integers, paid_hours: Floats) -> Floats:
         """Return the slack that a loss takes so many paid hours after a start: what was charged is not all spent."""
-        busy = np.maximum(paid_hours - self.run.restart_hours, 0.0)
-        unspent = np.maximum(self.run.restart_hours - paid_hours, 0.0)
-        progress = progress_on_spot(self.run)
-        return (busy - unspent) * progress - work_in(self.run, busy)[1] + self.run.hop_hours
+        restart = self.restart[of]
+        busy = np.maximum(paid_hours - restart, 0.0)
+        unspent = np.maximum(restart - paid_hours, 0.0)
+        kept = self.checkpoints.of_runs(of).work_in(busy)[1]
+        return np.asarray((busy - unspent) * self.progress[of] - kept + self.hop[of])
 
     def _drop(self, kept: Flags) -> None:
         """Leave out the runs that have ended."""

@@ -9,7 +9,7 @@ import pytest
 
 from planner.results.odds import probability_of, share_within
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.luck import RUNS, draw_luck, quantile
+from planner.spot.policy.luck import RUNS, LuckRequest, draw_luck, draw_lucks, quantile
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.spot_only import spot_only_hours
@@ -69,6 +69,22 @@ def test_streams_are_independent_and_one_stream_is_the_same() -> None:
     one, again, other = (draw_luck(RUN, MARKET, same(8.0), same(11.0), stream).usd(RUN, 0.0) for stream in (0, 0, 1))
     assert (one == again).all()
     assert abs(np.corrcoef(one, other)[0, 1]) < 0.1
+
+
+def test_requests_that_are_drawn_together_have_the_luck_of_each_alone() -> None:
+    """Other runs, prices, checkpoints and guarantees on markets of one shape, and one of another, in any order."""
+    other = SpotStates(Ages((0.0, 1.5), (0.4, 0.1)), Ages((0.0, 1.0), (0.5, 0.3)), instant=0.3)
+    wakeful = SpotRun(8.0, 0.3, 0.02, 0.5, 1.2, 3.0, write_hours=0.1, hop_hours=0.05, hop_usd=0.4)
+    unsaved = SpotRun(3.0, 0.0, 0.0, math.inf, 0.5, 2.0)
+    requests = [
+        LuckRequest(run, market, same(run.work_hours) * np.linspace(0.8, 1.2, RUNS), same(hours))
+        for market in (MARKET, other)
+        for run, hours in ((RUN, 11.0), (wakeful, 14.0), (unsaved, 9.0), (RUN, 16.0))
+    ]
+    for request, luck in zip(requests, draw_lucks(requests), strict=True):
+        alone = draw_luck(request.run, request.states, request.work_hours, request.deadlines)
+        for name in ("hours", "spot_hours", "on_demand_hours", "interruptions"):
+            assert getattr(luck, name) == pytest.approx(getattr(alone, name), rel=1e-12)
 
 
 def test_spot_alone_by_hand() -> None:
