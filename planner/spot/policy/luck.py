@@ -221,7 +221,8 @@ class _Runs:
         self.changes = np.zeros(len(self.number), dtype=np.int64)
         width = self.width[self.of, self.market]
         place = np.tile(self.places[0], len(begun))
-        self.until_older = width - _age_in_band(self.rate[self.of, self.market], width, place)
+        bounded = np.where(np.isfinite(width), width, 0.0)  # the last band has no end to wait for
+        self.until_older = width - age_in_band(self.rate[self.of, self.market], bounded, place)
         self.owed = np.tile(self.amounts[0], len(begun))
         with np.errstate(divide="ignore", invalid="ignore"):  # a state of rate 0 does not end, waiting does no work
             while len(self.number):
@@ -305,9 +306,11 @@ class _Runs:
             setattr(self, name, getattr(self, name)[kept])
 
 
-def _age_in_band(rate: Floats, width: Floats, place: Floats) -> Floats:
-    """Return ages (n,) within a band at a random moment: as likely as a duration is to reach them; 0 in the last."""
-    ends = np.where(np.isfinite(width), width, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(rate > 0, -np.log1p(place * np.expm1(-rate * ends)) / rate, place * ends)
+def age_in_band(rate: Floats, width: Floats, place: Floats) -> Floats:
+    """Return how long ago (n,) a duration entered its band at a random moment; `place` (n,) is drawn from 0 to 1.
+
+    An age is as likely as a duration is to reach it.
+    """
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        found = np.where(rate > 0, -np.log1p(place * np.expm1(-rate * width)) / rate, place * width)
     return np.asarray(found)

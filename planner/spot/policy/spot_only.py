@@ -16,7 +16,7 @@ import numpy as np
 
 from planner.spot.market.sampling import durations
 from planner.spot.policy.checkpointing import work_in
-from planner.spot.policy.luck import LOOKED_AT_EVERY_HOURS, RUNS, even_numbers
+from planner.spot.policy.luck import LOOKED_AT_EVERY_HOURS, RUNS, age_in_band, even_numbers
 from planner.spot.policy.run import ROUNDING_HOURS
 
 if TYPE_CHECKING:
@@ -130,6 +130,4 @@ def _rest(begins: tuple[float, ...], rates: tuple[float, ...], rng: np.random.Ge
     band = np.searchsorted(np.cumsum(weights) / sum(weights), which, side="right")
     band = np.minimum(band, len(rates) - 1)
     leaves, widths = np.asarray(rates)[band], np.asarray(ends)[band] - np.asarray(begins)[band]
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        inside = np.where(leaves > 0, -np.log1p(-share * -np.expm1(-leaves * widths)) / leaves, share * widths)
-    return np.asarray(np.asarray(begins)[band] + inside)
+    return np.asarray(np.asarray(begins)[band] + age_in_band(leaves, widths, share))
