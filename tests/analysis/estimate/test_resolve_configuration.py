@@ -62,6 +62,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"framework": "torchtune", "gpus": 2, "sharding": "zero2"}, "sharding", "zero3"),
     ({"framework": "unsloth", "gpus": 2}, "gpus", "one GPU"),
     ({"gpus": 2, "weight_bits": 8, "sharding": "zero3"}, "", "8-bit (LLM.int8) weights cannot be sharded"),
+    ({"gpus": 2, "weight_bits": 4, "quant": "gptq", "sharding": "zero3"}, "", "GPTQ weights load whole on every card"),
     ({"framework": "torchtitan"}, "", "trains no LoRA adapters"),
     ({"tensor_parallel": 2}, "tensor_parallel", "do not fit into a machine of 1"),
     ({"gpus": 4, "pipeline_parallel": 3}, "gpus", "not a multiple of 3"),
