@@ -33,7 +33,7 @@ from tests.helpers.tampered_plans import tampered
 
 GRID = 0.01
 """Relative: two markets are computed on two grids, which may differ by so much (see tests of curves)."""
-FEW = settings(derandomize=True, max_examples=6, deadline=None)
+FEW = settings(derandomize=True, max_examples=3, deadline=None)
 
 AVAILABILITIES = st.sampled_from([0.4, 0.6, 0.8, 0.95])
 UP_HOURS = st.sampled_from([0.7, 2.0, 6.0])

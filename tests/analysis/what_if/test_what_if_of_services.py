@@ -26,6 +26,7 @@ def plan() -> Plan:
     return solve(desk())
 
 
+@pytest.mark.long
 def test_settings_that_are_valid_together_alone_have_no_effect_of_each(plan: Plan) -> None:
     """Requests in flight in place of those a second: either alone is a contradiction, and both are compared."""
     settings = ["jobs.desk.load.per_second=null", "jobs.desk.load.concurrent=60"]
@@ -59,7 +60,7 @@ def test_the_first_line_says_what_the_dollars_buy() -> None:
     assert "more a month" in text and "buys" in text and "per token instead of" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_settings_share_the_difference() -> None:
     """The shares of both add up to the whole."""
     found = what_if(desk(), ["jobs.desk.load.per_second=30", "jobs.desk.replicas.min=4"])
@@ -68,7 +69,7 @@ def test_two_settings_share_the_difference() -> None:
     assert render_what_if(found).count("of the +$") == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_changes_and_no_plan_are_said() -> None:
     """A limit that binds nothing changes nothing; one that nothing keeps says what could."""
     same = what_if(desk(), ["limits.max_gpus=500"])

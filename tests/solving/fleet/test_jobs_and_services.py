@@ -52,7 +52,7 @@ def test_the_bill_is_the_sum_and_the_service_starts_when_the_job_has_ended(plan:
     assert Plan.model_validate(json.loads(json.dumps(plan.model_dump(mode="json", by_alias=True)))) == plan
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_audit_sees_what_the_sum_hides(plan: Plan) -> None:
     """A service that starts earlier, dollars moved from one to the other, a plan that ends before the service."""
     scenario, library = both(), read_library(["llama-3.1-8b"])
