@@ -101,7 +101,7 @@ def test_the_json_has_the_agreed_shape() -> None:
     assert json.loads(json.dumps(answer(), allow_nan=False)) == answer()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_stricter_reading_of_pairs_stands_below_the_letter() -> None:
     """It leaves pairs out and adds none; the text shows both, each with its number."""
     rows = read_measurements(TABLE)

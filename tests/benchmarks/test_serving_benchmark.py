@@ -98,7 +98,7 @@ def test_fleets_of_hours_pay_their_starts_or_stay() -> None:
     assert with_starts(fleet([2.0, 1.0, 2.0], [1.0], [1.0], [1.5]), hours) == 6.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_mixture_has_the_capacity_of_a_service_and_less_than_its_sizes_alone_where_they_share_a_machine() -> None:
     """The same mixture as the job's gives the job's capacity; at the sum of sizes alone too many answers are late."""
     one = case(1.0, "day", MARKETS["on demand"], sizes=True)

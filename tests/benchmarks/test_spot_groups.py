@@ -14,7 +14,7 @@ from benchmarks.spot.guarded import guarded_usd
 from planner.spot.replay.offline_optimum import optimum_of_zones_usd
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_made_zones_fail_together_as_recorded_ones_do() -> None:
     """Zones of a region correlate at 0.43, and any of four is up 94 to 97 % of the time (recorded: 0.94)."""
     groups = [made_group(number) for number in range(20)]

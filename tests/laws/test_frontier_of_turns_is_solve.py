@@ -74,7 +74,7 @@ def offers(draw: st.DrawFn, number: int, with_spot: bool) -> dict[str, Any]:
 
 @st.composite
 def scenarios(draw: st.DrawFn, with_spot: bool) -> Scenario:
-    """Two or three jobs that share GPUs, a quota, a budget or a stock; two small ones where offers have a spot market."""
+    """Two or three jobs that share GPUs, a quota, a budget or a stock; two small ones where there is spot."""
     most = 2 if with_spot else 3
     sold = [draw(offers(number, with_spot)) for number in range(draw(st.integers(1, most)))]
     tokens = [round(draw(st.floats(5e6, 3e7 if with_spot else 1e8))) for _ in range(draw(st.integers(2, most)))]
