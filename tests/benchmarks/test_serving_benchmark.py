@@ -27,7 +27,7 @@ def test_routing_sends_each_size_where_it_is_cheap() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0.3, 4.0), st.floats(0.3, 4.0), st.floats(0.2, 3.0)), min_size=1, max_size=3),
     st.floats(0.2, 6.0),
@@ -60,7 +60,7 @@ RATES = st.lists(st.floats(0.8, 3.0), min_size=3, max_size=3)
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.lists(RATES, min_size=3, max_size=3),
     st.lists(st.floats(0.2, 3.0), min_size=3, max_size=3),

@@ -306,6 +306,7 @@ def test_telling_points_keep_both_ends_and_the_knee() -> None:
         assert kept == sorted(kept)
 
 
+@pytest.mark.long
 def test_a_notebook_shows_a_line_per_breakpoint() -> None:
     """An escaped table, no script."""
     found = traced("quickstart")

@@ -118,7 +118,7 @@ def test_nothing_is_added_to_observed_hours_and_all_figures_follow_from_them() -
 
 
 @pytest.mark.long
-@settings(derandomize=True, max_examples=12, deadline=None)
+@settings(derandomize=True, max_examples=6, deadline=None)
 @given(hours=st.floats(6, 700), price=st.floats(0.01, 100))
 def test_an_observed_run_costs_its_hours_at_the_price_of_the_offer(hours: float, price: float) -> None:
     """Dollars are hours times price for any of both, in the table that the program is built from."""

@@ -123,7 +123,7 @@ CHAIN = BOTH.replace("after: {job: tune, lag: 2h}", "after: second").replace(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_service_after_the_last_job_of_a_chain_stands_next_to_none() -> None:
     """The service waits for the second job and with it for the first one, so that both may use every GPU."""
     scenario = parse_scenario(CHAIN, set_=("jobs.chat.load.per_second=4", "limits.max_gpus=8"))

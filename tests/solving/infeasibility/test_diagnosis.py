@@ -251,6 +251,7 @@ jobs:
     assert solved(length, round(change.change_to + 0.01, 2)).status == "infeasible"
 
 
+@pytest.mark.long
 def test_a_relaxation_asks_for_no_more_budget_than_its_plan_needs() -> None:
     """On spot a policy costs less than the mix of markets that the elastic program knows."""
     plan = solve(read_scenario(frozen_scenarios()["infeasible"]), OPTIONS)
