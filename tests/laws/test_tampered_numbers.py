@@ -16,7 +16,7 @@ from tests.helpers.stage_scenarios import library, read
 from tests.helpers.tampered_plans import Path, audited_leaves, with_value
 from tests.laws.test_pairs_of_options import FACTORS, OPTIONS, Row, scenario_data
 
-PLANS = 4
+PLANS = 3
 
 
 def drawn_plans(seed: int, count: int) -> list[tuple[Scenario, Plan]]:

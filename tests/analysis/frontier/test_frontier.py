@@ -218,10 +218,12 @@ def test_one_curve_per_method_shows_what_is_not_allowed_too() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "by"), [("quickstart", "gpu"), ("seven-b-billion-tokens", "provider")])
-def test_curves_lie_on_or_above_the_frontier_and_touch_it(name: str, by: str) -> None:
+@pytest.mark.parametrize("by", ["gpu", "provider"])
+def test_curves_lie_on_or_above_the_frontier_and_touch_it(by: Any) -> None:
     """The frontier is the least of its curves: every point of it lies on one, within the error of straight segments."""
-    found = traced(name, by=by)
+    scenario = scenario_of("quickstart")
+    found = frontier(scenario.model_copy(update={"offers": scenario.offers[::40]}), OPTIONS, library(), by=by)
+    assert len(found.points) > 2 and len(found.curves) > 2
     for curve in found.curves:
         for point in curve.points:
             assert {getattr(job, by) for job in point.jobs} == {curve.label}
