@@ -236,8 +236,6 @@ def test_the_longest_run_binds_like_any_other_limit() -> None:
     slow = {"work": {"tokens": 3e10}}
     for asked in ({}, {"max_hours": 400.0}):
         scenario = change_scenario(scenario_of(job=slow, **asked), ["solve.ties=0"])
-        offers = tuple(one.model_copy(update={"spot_usd_per_hour": None}) for one in scenario.offers)
-        scenario = scenario.model_copy(update={"offers": offers})
         told, plan = explain(scenario, library=library()), solved(scenario)
         saved = cost(plan) - cost(solved(scenario, "limits.max_hours=100000"))
         assert saved > 1
