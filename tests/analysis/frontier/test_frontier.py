@@ -267,7 +267,7 @@ def test_a_deadline_that_hides_something_cheaper_says_what_and_how_to_see_it() -
 @pytest.mark.long
 def test_a_longest_run_that_hides_something_cheaper_is_named_where_it_cuts_first() -> None:
     """Under `max_hours` the deadline is not what limits the frontier."""
-    settings = "jobs.0.deadline=12h", "limits.max_hours=9", NO_SPOT
+    settings = "jobs.0.deadline=12h", "limits.max_hours=9"
     found = traced("seven-b-billion-tokens", *settings)
     (beyond,) = found.beyond
     assert beyond.limit == "limits.max_hours"
