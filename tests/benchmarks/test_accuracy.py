@@ -71,7 +71,8 @@ def test_a_share_below_its_target_is_told_with_the_verdict(tmp_path: Path, capsy
     """Rows of a card that nobody knows stay complete: no speed is predicted, and the first lines say so."""
     lines = TABLE.read_text(encoding="utf-8").splitlines()
     with TABLE.open(encoding="utf-8", newline="") as stream:
-        rows = [{**cells, "gpu": "FOO-9000"} for cells in csv.DictReader(stream)]
+        known = list(csv.DictReader(stream))[::4]
+    rows = [{**cells, "gpu": "FOO-9000"} for cells in known]
     table = tmp_path / "unknown.csv"
     with table.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, lines[0].split(","))
@@ -79,7 +80,8 @@ def test_a_share_below_its_target_is_told_with_the_verdict(tmp_path: Path, capsy
         writer.writerows(rows)
     assert accuracy.main([str(table), "--brief"]) == 0
     text = capsys.readouterr().out
-    assert f"(0 of {answer()['throughput']['n_complete']})" in text
+    complete = accuracy.report(read_measurements(TABLE)[::4], read_library())["throughput"]["n_complete"]
+    assert complete > 30 and f"(0 of {complete})" in text
     assert "memory 100.0 (95) met, throughput 0.0 (95) missed." in text.splitlines()[2]
     assert max(map(len, text.splitlines())) <= 80
 
@@ -99,7 +101,7 @@ def test_the_json_has_the_agreed_shape() -> None:
     assert json.loads(json.dumps(answer(), allow_nan=False)) == answer()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_stricter_reading_of_pairs_stands_below_the_letter() -> None:
     """It leaves pairs out and adds none; the text shows both, each with its number."""
     rows = read_measurements(TABLE)
@@ -201,12 +203,9 @@ def test_a_bad_table_ends_with_2_and_one_message(tmp_path: Path, capsys: pytest.
     assert "none.csv" in out.err
 
 
-@pytest.mark.long
-def test_brief_is_the_beginning_and_the_baselines(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.slow
+def test_brief_is_the_beginning_and_the_baselines() -> None:
     """The headlines read the same in both; groups and skipped rows are left to the whole report."""
-    assert accuracy.main([str(TABLE)]) == 0
-    whole = capsys.readouterr().out
-    assert accuracy.main([str(TABLE), "--brief"]) == 0
-    brief = capsys.readouterr().out
+    whole, brief = (text_of(answer(), TABLE.name, only_headlines) for only_headlines in (False, True))
     assert all(part in whole for part in brief.strip().split("\n\n"))
     assert "not stated" not in brief and len(brief) < len(whole) / 2

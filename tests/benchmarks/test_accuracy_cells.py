@@ -41,7 +41,7 @@ def predictor() -> Predictor:
 
 
 @pytest.mark.slow
-@settings(derandomize=True, max_examples=400, deadline=None)
+@settings(derandomize=True, max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(COLUMNS), st.sampled_from(WORDS) | st.text(max_size=8), max_size=4))
 def test_any_cells_give_a_figure_or_a_reason(cells: dict[str, str]) -> None:
     """Figures are finite and positive; a measured figure without a prediction has its reason counted."""

@@ -27,7 +27,7 @@ def test_routing_sends_each_size_where_it_is_cheap() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0.3, 4.0), st.floats(0.3, 4.0), st.floats(0.2, 3.0)), min_size=1, max_size=3),
     st.floats(0.2, 6.0),
@@ -60,7 +60,7 @@ RATES = st.lists(st.floats(0.8, 3.0), min_size=3, max_size=3)
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.lists(RATES, min_size=3, max_size=3),
     st.lists(st.floats(0.2, 3.0), min_size=3, max_size=3),
@@ -98,7 +98,7 @@ def test_fleets_of_hours_pay_their_starts_or_stay() -> None:
     assert with_starts(fleet([2.0, 1.0, 2.0], [1.0], [1.0], [1.5]), hours) == 6.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_mixture_has_the_capacity_of_a_service_and_less_than_its_sizes_alone_where_they_share_a_machine() -> None:
     """The same mixture as the job's gives the job's capacity; at the sum of sizes alone too many answers are late."""
     one = case(1.0, "day", MARKETS["on demand"], sizes=True)

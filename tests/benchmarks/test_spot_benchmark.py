@@ -79,7 +79,7 @@ def test_a_gang_loses_machines_with_its_fleet_and_gets_them_back_first() -> None
     assert one[:, 5].mean() == pytest.approx(2 / 4, abs=0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_recorded_markets_are_judged_and_what_cannot_be_is_told(tmp_path: Path) -> None:
     """A zone of one machine gives a table, a trace that is too short a reason."""
     turns = np.random.default_rng(2).random(2400) < 0.15

@@ -14,7 +14,7 @@ from benchmarks.spot.guarded import guarded_usd
 from planner.spot.replay.offline_optimum import optimum_of_zones_usd
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_made_zones_fail_together_as_recorded_ones_do() -> None:
     """Zones of a region correlate at 0.43, and any of four is up 94 to 97 % of the time (recorded: 0.94)."""
     groups = [made_group(number) for number in range(20)]
@@ -93,7 +93,7 @@ def test_the_guarded_optimum_keeps_a_restart_in_reserve() -> None:
     assert guarded_usd(run, np.zeros_like(up), 0.25, 3.0) == pytest.approx([2.25])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_bound_is_below_the_optimum_and_planned_is_not_below_the_guarded_one() -> None:
     """On two made groups; what any policy can close is less than all."""
     groups = [(4, made_group(number)) for number in range(2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from statistics import NormalDist
 
@@ -30,6 +31,13 @@ from planner.estimates.uncertainty import MemorySpread
 from planner.library.reading import read_library
 
 SCATTER = Scatter(between=0.2, within=0.1)
+
+
+@cache
+def predicted(as_unknown: bool = False) -> list[Prediction]:
+    """The rows of the validation table, with their own frameworks or as those of a stranger."""
+    table = read_measurements(Path(__file__).parents[2] / "benchmarks" / "validation.csv")
+    return list(Predictor(read_library()).predict(table, as_unknown=as_unknown))
 
 
 def measured(error: float, owner: str = "some") -> Prediction:
@@ -142,9 +150,8 @@ def test_no_group_decides_the_spread_of_a_new_one_alone() -> None:
 def test_the_margin_of_an_unknown_framework_needs_no_verdicts() -> None:
     """Runs that ran or failed somewhere change nothing: publishers print what ran."""
     library, evidence = read_library(), Evidence(of_sources=True)
-    table = read_measurements(Path(__file__).parents[2] / "benchmarks" / "validation.csv")
-    rows = [p for p in Predictor(library).predict(table, as_unknown=True) if p.peak is not None]
-    known = [p for p in Predictor(library).predict(table) if p.peak is not None]
+    rows = [p for p in predicted(as_unknown=True) if p.peak is not None]
+    known = [p for p in predicted() if p.peak is not None]
     either = [upper_sigmas(known, [], some, library, evidence) for some in (rows, [*rows, judged(-0.5), judged(1.0)])]
     assert either[0]["unknown"] == either[1]["unknown"]
 
@@ -152,8 +159,7 @@ def test_the_margin_of_an_unknown_framework_needs_no_verdicts() -> None:
 def test_what_is_less_well_known_is_never_more_certain() -> None:
     """InternEvo as a stranger, llm-foundry by its verdicts alone, and small runs that decide little."""
     library = read_library()
-    table = read_measurements(Path(__file__).parents[2] / "benchmarks" / "validation.csv")
-    rows = [p for p in Predictor(library).predict(table) if p.peak is not None or has_verdict(p)]
+    rows = [p for p in predicted() if p.peak is not None or has_verdict(p)]
     strange = [p for p in rows if p.row.text("framework") in ("internevo", "llm-foundry")]
     known = [p for p in rows if p not in strange]
     forgotten = Predictor(library).predict([p.row for p in strange], as_unknown=True)
@@ -165,8 +171,7 @@ def test_what_is_less_well_known_is_never_more_certain() -> None:
 def test_runs_that_leave_their_card_empty_decide_no_margin() -> None:
     """Thirty runs that took five times their estimate: they count where they fill their card, else not."""
     library = read_library()
-    table = read_measurements(Path(__file__).parents[2] / "benchmarks" / "validation.csv")
-    rows = [p for p in Predictor(library).predict(table) if p.peak is not None or has_verdict(p)]
+    rows = [p for p in predicted() if p.peak is not None or has_verdict(p)]
     one = next(p for p in rows if p.peak is not None and p.row.text("framework") == "hf")
     assert one.peak is not None
     off = replace(one, peak=replace(one.peak, measured=5.0 * one.peak.predicted))

@@ -80,7 +80,7 @@ def test_images_prepared_elsewhere_still_arrive() -> None:
     assert next(line.usd for line in found.bill if line.item == "transfer in") > 20.0
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=30, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([None, 1.5, 2.0, 3.0]))
 def test_what_gangs_are_rented_for_is_all_work_and_all_waiting(count: int, at_once: int, halving: float | None) -> None:
     """Gang by gang or in all; the first gang is rented as long as the longest chain."""

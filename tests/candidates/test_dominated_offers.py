@@ -134,7 +134,7 @@ def on_all_offers(scenario: Scenario) -> ResolvedPlan | None:
 
 
 @pytest.mark.long
-@settings(derandomize=True, max_examples=40, deadline=None, database=None)
+@settings(derandomize=True, max_examples=15, deadline=None, database=None)
 @given(small_markets(), st.randoms(use_true_random=False))
 def test_the_optimum_is_that_of_all_offers_in_any_order(scenario: Scenario, chance: Any) -> None:
     """Stock, quota, regions, commitments, billing steps, fees and policies on spot change nothing."""

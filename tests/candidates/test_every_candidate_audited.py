@@ -20,7 +20,7 @@ from planner.results.ways.considered import CandidateCounts
 from planner.scenario.scenario import Scenario
 
 AS_OF = datetime.date(2026, 1, 1)
-SAMPLE = 40
+SAMPLE = 12
 
 SCENARIO = """
 name: many-ways

@@ -20,7 +20,7 @@ from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 from planner.solving.solve import solve
 
-QUIET = settings(max_examples=60, deadline=None, derandomize=True)
+QUIET = settings(max_examples=30, deadline=None, derandomize=True)
 MEANS = st.floats(1.0, 200_000.0)
 
 

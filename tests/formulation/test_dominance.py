@@ -126,7 +126,7 @@ def replaces(table: CandidateTable, question: SharedLimits, c: int, other: int) 
 
 
 @pytest.mark.slow
-@settings(derandomize=True, max_examples=100, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 @given(small_cases(objective=None, step=2.0))
 def test_the_fast_answer_is_the_definition(case: tuple[CandidateTable, SharedLimits]) -> None:
     """Coarse tables, full of equals and of domination in both directions."""

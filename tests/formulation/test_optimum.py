@@ -34,7 +34,7 @@ def check(table: CandidateTable, question: SharedLimits, solver: str) -> None:
 
 
 @pytest.mark.slow
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 @given(small_cases(objective=None))
 def test_highs_finds_what_trying_everything_finds(case: tuple[CandidateTable, SharedLimits]) -> None:
     """Budget, stock, quota, GPUs and shares in any mix."""
@@ -42,7 +42,7 @@ def test_highs_finds_what_trying_everything_finds(case: tuple[CandidateTable, Sh
 
 
 @pytest.mark.slow
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 @given(small_cases(objective=None))
 def test_cbc_finds_what_trying_everything_finds(case: tuple[CandidateTable, SharedLimits]) -> None:
     """The same through another solver and another package."""
@@ -50,7 +50,7 @@ def test_cbc_finds_what_trying_everything_finds(case: tuple[CandidateTable, Shar
 
 
 @pytest.mark.slow
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 @given(small_cases(objective=None))
 def test_passes_keep_every_limit_and_the_optimum(case: tuple[CandidateTable, SharedLimits]) -> None:
     """The plan after all passes, recomputed from the table alone, fits and is as good as the optimum."""
@@ -81,7 +81,7 @@ def test_passes_keep_every_limit_and_the_optimum(case: tuple[CandidateTable, Sha
 
 
 @pytest.mark.long
-@settings(derandomize=True, max_examples=80, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 @given(small_cases(objective=None, step=0.5))
 def test_dominance_never_changes_the_optimum(case: tuple[CandidateTable, SharedLimits]) -> None:
     """Trying everything finds the same least objective with and without dominated candidates."""

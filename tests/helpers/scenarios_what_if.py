@@ -15,7 +15,7 @@ from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
-LAWS = settings(derandomize=True, max_examples=12, deadline=None)
+LAWS = settings(derandomize=True, max_examples=6, deadline=None)
 
 SMALL = """\
 name: small
@@ -56,5 +56,6 @@ def small(text: str = SMALL) -> Scenario:
     return parse_scenario(text)
 
 
+@cache
 def solved(*changes: str, text: str = SMALL) -> Plan:
     return solve(change_scenario(small(text), changes), OPTIONS, library())

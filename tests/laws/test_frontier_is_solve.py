@@ -141,7 +141,7 @@ def cost_of_solving(scenario: Scenario, hours: float) -> float:
 
 
 @pytest.mark.long
-@settings(max_examples=60, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=20, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(STEEP, 0.2, True)
 @example(MOSTLY_STARTS, 0.67, True)
 @example(BILLED_FOR_AN_HOUR, 0.9, False)
@@ -176,7 +176,7 @@ def least_shares(draw: st.DrawFn) -> Scenario:
     }
     spot = {"usd_per_hour": usd, "spot_usd_per_hour": round(usd * draw(st.floats(0.2, 0.9)), 3), "spot": market}
     sold.append({"provider": "p9", "gpu": draw(st.sampled_from(["H100-80GB", "L40S"])), "gpus": 2, **spot})
-    return scenario_of(round(draw(st.floats(5e6, 2e8))), sold, draw(st.sampled_from([0.05, 0.3, 0.7, 0.95])))
+    return scenario_of(round(draw(st.floats(5e6, 5e7))), sold, draw(st.sampled_from([0.05, 0.3, 0.7, 0.95])))
 
 
 MOST_ON_SPOT = scenario_of(
@@ -193,9 +193,8 @@ MOST_ON_SPOT = scenario_of(
 
 
 @pytest.mark.long
-@settings(max_examples=12, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=4, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(MOST_ON_SPOT, 0.02, False)
-@example(MOST_ON_SPOT, 0.2, True)
 @given(least_shares(), st.floats(0.0, 1.0), st.booleans())
 def test_a_least_share_on_spot_has_one_cost_that_never_rises_with_time(
     scenario: Scenario, part: float, early: bool
@@ -217,7 +216,7 @@ def test_a_least_share_on_spot_has_one_cost_that_never_rises_with_time(
 
 
 @pytest.mark.long
-@settings(max_examples=30, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=12, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(BILLED_FOR_AN_HOUR, 4.0)
 @given(scenarios(), st.floats(0.5, 48.0))
 def test_a_plan_costs_no_more_than_the_best_of_each_offer_alone(scenario: Scenario, hours: float) -> None:

@@ -89,7 +89,7 @@ def test_every_batch_and_model_is_tried(job: dict[str, Any], limits: dict[str, A
 
 
 @pytest.mark.long
-@settings(max_examples=10, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=5, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(st.sampled_from([OPEN_BATCH, OPEN_MODEL]), st.floats(1.0, 30.0), st.sampled_from([None, 100, 1000]))
 def test_a_slightly_smaller_change_has_no_plan(job: dict[str, Any], hours: float, budget: float | None) -> None:
     """Whatever limits the job."""

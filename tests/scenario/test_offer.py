@@ -89,7 +89,7 @@ def test_an_own_machine_costs_power_and_wear() -> None:
 watts, dollars = st.floats(1, 1e5), st.floats(0, 1e5)
 
 
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(watts, st.floats(0, 10), dollars, st.floats(1, 1e6))
 def test_the_hour_of_an_own_machine_is_the_sum_of_its_parts(w: float, kwh: float, bought: float, hours: float) -> None:
     """Power and wear make up the price to the last digit, and either alone never exceeds it."""
@@ -108,7 +108,7 @@ def test_what_was_bought_long_ago_costs_power_alone() -> None:
     assert offer(T4, own={"power_watts": 200, "usd_per_kwh": 0.5}).usd_per_hour == pytest.approx(0.1)
 
 
-@settings(max_examples=40, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(st.sampled_from(MONTHS), dollars, st.floats(0.001, 100))
 def test_a_commitment_costs_its_parts(months: int, upfront: float, price: float) -> None:
     """Upfront and every hour of the term, and per hour never less than the hourly price."""
@@ -133,7 +133,7 @@ def test_a_service_takes_architectures_by_any_of_their_names() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=25, derandomize=True, deadline=None)
 @given(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=6), st.sampled_from(["", "x"]))
 def test_every_way_to_pay_survives_being_written_down(names: list[str], instance: str) -> None:
     """Text, plain data and object say the same; what is derived is not written, and labels stay apart."""

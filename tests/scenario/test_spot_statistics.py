@@ -120,7 +120,7 @@ def test_statistics_of_several_machines_are_brought_to_one() -> None:
     assert always.availability == 1 and always.mean_outage_hours == 0
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 @given(
     widths=st.lists(st.floats(0.01, 10), max_size=3),
     rates=st.lists(st.floats(0.01, 20), min_size=4, max_size=4),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from functools import cache
 
 import pytest
 
@@ -38,6 +39,7 @@ def asked(*settings: str) -> Scenario:
     return parse_scenario(SCENARIO, set_=settings)
 
 
+@cache
 def solved(*settings: str) -> Plan:
     return solve(asked(*settings), OPTIONS, LIBRARY)
 

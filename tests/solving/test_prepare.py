@@ -81,7 +81,7 @@ def test_each_change_is_answered_as_from_scratch(setting: str) -> None:
 
 
 @pytest.mark.long
-@settings(derandomize=True, max_examples=12, deadline=None)
+@settings(derandomize=True, max_examples=5, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(SETTINGS), max_size=3), min_size=2, max_size=3))
 def test_a_chain_of_changes_is_answered_as_from_scratch(chain: list[list[str]]) -> None:
     """Reuse of reuse is as good: the last of several questions is answered as if it stood alone."""

@@ -28,7 +28,7 @@ TINY = "tinyllama-1.1b"
 SLACK = 1e-6
 """Relative room for the solver's tolerance."""
 
-few = settings(max_examples=12, derandomize=True, deadline=None, database=None)
+few = settings(max_examples=6, derandomize=True, deadline=None, database=None)
 Data = dict[str, Any]
 
 SINGLE_JOB_AT_COST = (
@@ -84,10 +84,10 @@ def offers(draw: st.DrawFn, hourly: bool = True) -> Data:
 
 @st.composite
 def questions(draw: st.DrawFn, hourly: bool = True) -> Data:
-    """One small job on six to ten offers of three providers."""
+    """One small job on four to six offers of three providers."""
     hours = draw(st.floats(2.0, 40.0).map(lambda value: round(value, 1)))
     job = {"name": "job", "architecture": TINY, "work": {"tokens": draw(st.sampled_from((5e6, 3e7, 1e8)))}}
-    market = draw(st.lists(offers(hourly), min_size=6, max_size=10))
+    market = draw(st.lists(offers(hourly), min_size=4, max_size=6))
     return {"name": "law", "offers": market, "jobs": [{**job, "deadline": f"{hours}h"}]}
 
 
@@ -149,7 +149,7 @@ def test_a_bigger_budget_never_costs_more(data: Data, factor: float, more: float
 
 @pytest.mark.long
 @few
-@given(questions(), st.integers(0, 5), st.floats(0.1, 0.99))
+@given(questions(), st.integers(0, 3), st.floats(0.1, 0.99))
 def test_a_lower_price_never_costs_more(data: Data, which: int, factor: float) -> None:
     """Both prices of one offer fall by the same share, so the same hours cost less."""
     offer = data["offers"][which]
@@ -213,7 +213,7 @@ def test_names_and_order_change_no_cost(data: Data, seed: int) -> None:
 def test_the_order_of_the_price_list_changes_no_word(name: str) -> None:
     """Between equal plans, and equal near misses, names decide."""
     scenario, texts = read_scenario(name), set()
-    for seed in range(3):
+    for seed in range(2 if name == "infeasible" else 3):
         offers = list(scenario.offers)
         random.Random(seed).shuffle(offers)
         plan = solve(scenario.model_copy(update={"offers": tuple(offers)}), SolveOptions(as_of=AS_OF))
@@ -223,7 +223,7 @@ def test_the_order_of_the_price_list_changes_no_word(name: str) -> None:
 
 @pytest.mark.long
 @few
-@given(questions(), st.integers(0, 5))
+@given(questions(), st.integers(0, 3))
 def test_spot_at_the_price_on_demand_earns_no_discount(data: Data, which: int) -> None:
     """An offer whose two prices are equal costs what it costs without a spot market."""
     offer = {**data["offers"][which], "usd_per_hour": 0.01, "spot_usd_per_hour": 0.01}
@@ -263,20 +263,27 @@ def test_limits_over_all_jobs_bind() -> None:
     assert sum(job.instances for job in plan.jobs if job.gpu == "RTX4090") <= 1
 
 
+@functools.cache
+def least_cost() -> float:
+    """Dollars of the three jobs, from the solver that all others are compared with."""
+    return cost(three_jobs())
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("solver", ["cbc", "scip", "cp-sat"])
 @pytest.mark.parametrize("objective", ["cost", "time"])
-def test_the_solvers_agree(solver: str, objective: str) -> None:
+def test_the_solvers_agree(objective: str) -> None:
     """Four solvers find the same optimum under budget, cap, stock and quota; all but the grid solver prove it."""
     cheapest = solved(three_jobs()).cost_at_confidence  # what a budget is compared with
     assert cheapest is not None
     data = {**three_jobs(budget_usd=round(cheapest * 1.1, 4)), "objective": objective}
-    ours, theirs = solved(data), solved(data, solver=solver)
+    ours = solved(data)
     assert ours.status == "optimal" and ours.objective is not None
-    # CP-SAT counts in whole units of a grid.
-    assert theirs.objective == pytest.approx(ours.objective, rel=1e-4 if solver == "cp-sat" else SLACK)
-    assert theirs.solver == solver
-    assert theirs.status in (("optimal", "feasible") if solver == "cp-sat" else ("optimal",))
+    for solver in ("cbc", "scip", "cp-sat"):
+        theirs = solved(data, solver=solver)
+        # CP-SAT counts in whole units of a grid.
+        assert theirs.objective == pytest.approx(ours.objective, rel=1e-4 if solver == "cp-sat" else SLACK), solver
+        assert theirs.solver == solver
+        assert theirs.status in (("optimal", "feasible") if solver == "cp-sat" else ("optimal",))
 
 
 @pytest.mark.long
@@ -294,38 +301,38 @@ def test_a_budget_slows_the_fastest_plan() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("solver", ["highs", "cbc", "scip", "cp-sat"])
-def test_the_solvers_agree_that_nothing_is_affordable(solver: str) -> None:
+def test_the_solvers_agree_that_nothing_is_affordable() -> None:
     """A hundredth of the cheapest plan buys nothing, whoever is asked, and the answer says why."""
-    data = three_jobs(budget_usd=round(cost(three_jobs()) / 100, 6))
-    plan = solved(data, solver=solver)
-    assert plan.status == "infeasible"
-    assert plan.objective is None and plan.infeasible is not None
+    data = three_jobs(budget_usd=round(least_cost() / 100, 6))
+    for solver in ("highs", "cbc", "scip", "cp-sat"):
+        plan = solved(data, solver=solver)
+        assert plan.status == "infeasible", solver
+        assert plan.objective is None and plan.infeasible is not None
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("gap", [0.0, 0.3])
-def test_a_gap_is_reported_as_reached_and_holds(gap: float) -> None:
+def test_a_gap_is_reported_as_reached_and_holds() -> None:
     """The bound is below the true optimum, and the plan within the gap that was asked for."""
-    best = cost(three_jobs())
-    plan = solved(three_jobs(), gap=gap)
-    assert plan.objective is not None and plan.bound is not None and plan.gap is not None
-    assert plan.gap <= gap + SLACK
-    assert at_most(plan.bound, best) and at_most(best, plan.objective)
-    assert plan.objective <= best * (1 + gap) / (1 - gap) * (1 + SLACK)
-    assert plan.status == "optimal"
+    best = least_cost()
+    for gap in (0.0, 0.3):
+        plan = solved(three_jobs(), gap=gap)
+        assert plan.objective is not None and plan.bound is not None and plan.gap is not None
+        assert plan.gap <= gap + SLACK
+        assert at_most(plan.bound, best) and at_most(best, plan.objective)
+        assert plan.objective <= best * (1 + gap) / (1 - gap) * (1 + SLACK)
+        assert plan.status == "optimal"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("solver", ["highs", "cbc", "scip", "cp-sat"])
-def test_a_tiny_time_limit_never_claims_what_it_did_not_prove(solver: str) -> None:
+def test_a_tiny_time_limit_never_claims_what_it_did_not_prove() -> None:
     """Stopped at once a solver has a proven optimum, some plan, or none, and names which; never "infeasible"."""
-    best = cost(three_jobs())
-    plan = solved(three_jobs(), solver=solver, time_limit_seconds=1e-6)
-    assert plan.status in ("optimal", "feasible", "no_plan")
-    if plan.status == "no_plan":
-        assert plan.objective is None and not plan.jobs and plan.infeasible is None
-    else:
-        assert plan.objective is not None and at_most(best, plan.objective)
-    if plan.status == "optimal":
-        assert plan.objective == pytest.approx(best, rel=1e-4)
+    best = least_cost()
+    for solver in ("highs", "cbc", "scip", "cp-sat"):
+        plan = solved(three_jobs(), solver=solver, time_limit_seconds=1e-6)
+        assert plan.status in ("optimal", "feasible", "no_plan"), solver
+        if plan.status == "no_plan":
+            assert plan.objective is None and not plan.jobs and plan.infeasible is None
+        else:
+            assert plan.objective is not None and at_most(best, plan.objective)
+        if plan.status == "optimal":
+            assert plan.objective == pytest.approx(best, rel=1e-4)

@@ -19,7 +19,7 @@ from planner.results.estimate import Estimate
 from planner.units import GB, GIB
 from tests.helpers.estimate_cases import MEMORY, SPEED, golden, library, told
 
-QUIET = settings(derandomize=True, max_examples=30, deadline=None)
+QUIET = settings(derandomize=True, max_examples=12, deadline=None)
 
 
 @pytest.mark.parametrize("case", MEMORY)

@@ -11,12 +11,13 @@ from planner.loading.scenario_file import read_scenario
 
 @pytest.mark.long
 def test_a_quota_and_the_deadlines_bind() -> None:
-    """Without the quota all twelve runs cost 40 dollars; without one deadline one run more does."""
-    found = explain(read_scenario("team-quota"))
+    """Six runs under half the quota: without it all of them cost 40 dollars; without one deadline one run more does."""
+    scenario = read_scenario("team-quota", ["limits.quota.cheap=4"])
+    found = explain(scenario.model_copy(update={"jobs": scenario.jobs[:6]}))
     savings = {one.limit: one.saving_usd for one in found.binding}
-    assert found.cost_usd == pytest.approx(560.0)
-    assert savings.pop("limits.quota.cheap") == pytest.approx(80.0)
-    assert savings == {f"deadline of run-{number:02d}": pytest.approx(20.0) for number in range(1, 13)}
+    assert found.cost_usd == pytest.approx(280.0)
+    assert savings.pop("limits.quota.cheap") == pytest.approx(40.0)
+    assert savings == {f"deadline of run-{number:02d}": pytest.approx(20.0) for number in range(1, 7)}
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from planner.solving.solve import solve
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 BASE = "llama-3.2-1b"
-few = settings(max_examples=12, derandomize=True, deadline=None, database=None)
+few = settings(max_examples=6, derandomize=True, deadline=None, database=None)
 
 MARKET = [
     {"provider": "a", "region": "east", "gpu": "RTX4090", "gpus": 1, "usd_per_hour": 0.4, "spot_usd_per_hour": 0.2},

@@ -23,7 +23,7 @@ from planner.analysis.frontier.lower_envelope import (
 from planner.candidate_table import CandidateTable
 from tests.helpers.candidate_tables import make_table, random_table
 
-LAW = settings(max_examples=120, deadline=None, derandomize=True)
+LAW = settings(max_examples=40, deadline=None, derandomize=True)
 GRID = np.linspace(0.0, 1.0, 41)
 
 tables = st.builds(

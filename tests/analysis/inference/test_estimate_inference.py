@@ -61,14 +61,14 @@ def test_market_price_is_found_and_named() -> None:
     assert prices.usd_per_gpu_hour > 0 and "shipped market" in prices.basis
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(prefix=st.integers(0, 900))
 def test_a_prefix_never_makes_it_slower(prefix: int) -> None:
     """Tokens that all requests share are computed once."""
     assert estimate(prefix=prefix).requests_per_second >= estimate().requests_per_second * (1 - 1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(output=st.integers(1, 2000), more=st.integers(0, 2000))
 def test_longer_outputs_never_cost_less(output: int, more: int) -> None:
     """A thousand requests cost at least as much with longer outputs."""

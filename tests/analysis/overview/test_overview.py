@@ -12,10 +12,11 @@ from planner.analysis.overview.overview import overview
 from planner.catalogs.price_book import update_book
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.offer import Offer
+from planner.solving.solve import solve
 from tests.helpers.reports import OPTIONS, SMALL, small_overview, small_scenario
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_analyses_are_of_the_same_plan() -> None:
     """Frontier, reasons, sensitivity and replays start from the plan."""
     found = small_overview()
@@ -30,7 +31,7 @@ def test_analyses_are_of_the_same_plan() -> None:
 @pytest.mark.slow
 def test_only_what_is_wanted_is_computed() -> None:
     """What is not asked for is named with that reason; a given plan is shown as it is."""
-    plan = small_overview().plan
+    plan = solve(small_scenario(), OPTIONS)
     found = overview(small_scenario(), plan, options=OPTIONS, wanted=("prices",))
     assert found.plan is plan or found.plan == plan
     assert found.of_file and found.frontier is None

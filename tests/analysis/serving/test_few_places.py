@@ -47,7 +47,7 @@ def test_predicted_latency_is_that_of_a_simulated_replica(
     assert float(np.mean(met.first <= 10.0)) >= SHARE - 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_more_places_and_more_time_never_lower_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     """From one place to 64, and from half a second to the first token to 100 s."""
     rates = []

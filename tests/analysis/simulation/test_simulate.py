@@ -334,7 +334,7 @@ def test_machines_that_stand_in_for_one_another_are_reported(tmp_path: Path) -> 
 FLAGS = st.lists(st.integers(0, 3), min_size=13, max_size=40)
 
 
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(derandomize=True, max_examples=15, deadline=None)
 @given(several=st.lists(FLAGS, min_size=1, max_size=3), runs=st.integers(1, 9))
 def test_windows_are_parts_of_the_traces(several: list[list[int]], runs: int) -> None:
     """Each window stands in its trace, no two are the same while there are enough, ages count from the last change."""
@@ -358,7 +358,7 @@ def test_windows_are_parts_of_the_traces(several: list[list[int]], runs: int) ->
         assert len(set(windows.chosen.tolist())) == runs
 
 
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(derandomize=True, max_examples=15, deadline=None)
 @given(slow=st.floats(0.5, 2.0), more=st.floats(1.0, 2.0))
 def test_slower_runs_have_more_hours_but_never_beyond_the_deadline(slow: float, more: float) -> None:
     """In proportion to their length, as guaranteed, and no longer than what is left of the deadline."""
@@ -370,7 +370,7 @@ def test_slower_runs_have_more_hours_but_never_beyond_the_deadline(slow: float, 
     assert usd[1] >= usd[0] > one.fixed_usd
 
 
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(derandomize=True, max_examples=15, deadline=None)
 @given(values=st.lists(st.floats(0.1, 1e4), min_size=1, max_size=200))
 def test_a_histogram_counts_every_run_once(values: list[float]) -> None:
     """The tails are in its ends, and equal values make one bin."""

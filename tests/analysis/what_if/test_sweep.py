@@ -79,7 +79,7 @@ def shipped(name: str) -> tuple[dict[tuple[str, ...], tuple[float, float, float,
     return cells, [list(axis.values) for axis in answer.axes]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cost_grows_faster_than_the_size_of_the_network_beyond_one_card() -> None:
     """Article 1: with the A100 as base, cost grows non-linearly with size; steps only add more of the same."""
     cells, (sizes, steps) = shipped("sensitivity-size")

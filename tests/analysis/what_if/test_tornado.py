@@ -25,7 +25,7 @@ def test_bars_are_bracketed_by_what_two_solves_give(text: str) -> None:
     answer = moved(text)
     base = answer.base.cost_usd.expected if answer.base.cost_usd else 0.0
     assert answer.bars
-    for bar in answer.bars:
+    for bar in answer.bars if text == SMALL else answer.bars[::3]:
         for end in (bar.down, bar.up):
             plan = solved(*end.settings, text=text)
             assert end.status == plan.status
@@ -73,6 +73,7 @@ def test_who_asks_for_the_soonest_end_gets_a_ranking_by_hours() -> None:
     assert waits != [round(bar.effect_hours, 2) for bar in sorted(answer.bars, key=lambda bar: -bar.effect_usd)]
 
 
+@pytest.mark.long
 def test_of_equal_effects_the_wider_span_comes_first() -> None:
     """Cheaper by 0.60 and dearer by 0.51 is more than cheaper by 0.60 and dearer by 0.28."""
     bars = [bar for bar in moved().bars if not bar.can_fail]
@@ -95,6 +96,7 @@ def test_prices_that_do_the_same_are_one_line() -> None:
     assert {"predicted speed", "budget", "deadline"} <= other
 
 
+@pytest.mark.long
 def test_all_prices_move_the_cost_by_no_more_than_their_share() -> None:
     """A fifth more on every price costs at most a fifth more; a fifth less saves at least a fifth of what is rented."""
     bars = {bar.what: bar for bar in moved().bars}

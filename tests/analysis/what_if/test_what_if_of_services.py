@@ -26,6 +26,7 @@ def plan() -> Plan:
     return solve(desk())
 
 
+@pytest.mark.long
 def test_settings_that_are_valid_together_alone_have_no_effect_of_each(plan: Plan) -> None:
     """Requests in flight in place of those a second: either alone is a contradiction, and both are compared."""
     settings = ["jobs.desk.load.per_second=null", "jobs.desk.load.concurrent=60"]
@@ -59,7 +60,7 @@ def test_the_first_line_says_what_the_dollars_buy() -> None:
     assert "more a month" in text and "buys" in text and "per token instead of" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_settings_share_the_difference() -> None:
     """The shares of both add up to the whole."""
     found = what_if(desk(), ["jobs.desk.load.per_second=30", "jobs.desk.replicas.min=4"])
@@ -68,7 +69,7 @@ def test_two_settings_share_the_difference() -> None:
     assert render_what_if(found).count("of the +$") == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_changes_and_no_plan_are_said() -> None:
     """A limit that binds nothing changes nothing; one that nothing keeps says what could."""
     same = what_if(desk(), ["limits.max_gpus=500"])
@@ -92,7 +93,7 @@ def test_a_sweep_has_the_dollars_of_a_month_and_replicas_of_every_value() -> Non
 @pytest.mark.long
 def test_a_tornado_moves_load_latency_and_prices() -> None:
     """Load, the time per token and the prices of the fleet have bars of their own."""
-    found = tornado(desk())
+    found = tornado(desk("limits.gpus.allow=[L40S, H100-80GB]"))
     paths = {bar.path for bar in found.bars}
     assert {"jobs.desk.load.per_second", "jobs.desk.latency.tpot", "jobs.desk.replicas.min"} <= paths
     more = next(bar for bar in found.bars if bar.path == "jobs.desk.load.per_second")

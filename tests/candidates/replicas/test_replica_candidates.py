@@ -64,7 +64,7 @@ def cost(**changes: Any) -> float:
 
 
 @pytest.mark.long
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(2_000, 50_000), st.integers(50, 2_000), st.integers(2, 400), st.integers(2, 20), st.booleans())
 def test_more_work_and_less_time_never_cost_less(
     requests: int, prompt: int, answer: int, deadline: int, has_spot: bool

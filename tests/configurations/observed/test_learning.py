@@ -88,7 +88,7 @@ def test_a_run_is_compared_with_what_estimate_says_of_the_same_configuration() -
     assert predicted(run) == pytest.approx(told.tokens_per_second)
 
 
-@settings(derandomize=True, max_examples=10, deadline=None)
+@settings(derandomize=True, max_examples=5, deadline=None)
 @given(factor=st.floats(0.25, 1.9))
 def test_one_run_moves_every_way_by_two_thirds_of_its_surprise(factor: float) -> None:
     """ln of the speed by ln(measured / predicted) times 1 / 1.5, on all hardware and for all methods but its own."""
@@ -318,7 +318,7 @@ def test_a_peak_as_predicted_changes_no_memory() -> None:
     assert solved(peaked(gib))[1].memory_factor == pytest.approx(1.0)
 
 
-@settings(derandomize=True, max_examples=8, deadline=None)
+@settings(derandomize=True, max_examples=5, deadline=None)
 @given(gib=st.floats(7, 11.25), kind=st.sampled_from(["allocated", "reserved", "device"]))
 def test_no_estimate_lies_below_a_peak_of_its_own_configuration(gib: float, kind: str) -> None:
     """Nor is a configuration refused that was seen to run on this card."""
@@ -471,7 +471,7 @@ RUNS = (
 
 
 @pytest.mark.long
-@settings(derandomize=True, max_examples=10, deadline=None)
+@settings(derandomize=True, max_examples=5, deadline=None)
 @given(st.lists(st.sampled_from(RUNS), min_size=2, max_size=4))
 def test_a_chain_of_changes_around_observations_is_answered_as_from_scratch(chain: list[str]) -> None:
     """What is reused between questions never brings along what an earlier run taught."""

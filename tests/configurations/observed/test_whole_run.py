@@ -16,6 +16,7 @@ from planner.audit.audit import audit
 from planner.candidate_table import ON_DEMAND, SPOT
 from planner.candidates.job_candidates import JobCandidates
 from planner.library.reading import read_library
+from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario, read_scenario
 from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import Scenario, SolveOptions
@@ -52,9 +53,15 @@ def article(*set_: str) -> Assignment:
     return job
 
 
+@cache
+def library() -> Library:
+    return read_library(["llama-2-7b"])
+
+
+@cache
 def solved(*set_: str) -> tuple[Plan, Assignment]:
     plan = solve(asked(*set_), OPTIONS)
-    assert audit(plan, asked(*set_), read_library(["llama-2-7b"])) == []
+    assert audit(plan, asked(*set_), library()) == []
     return plan, plan.jobs[0]
 
 
@@ -111,7 +118,7 @@ def test_nothing_is_added_to_observed_hours_and_all_figures_follow_from_them() -
 
 
 @pytest.mark.long
-@settings(derandomize=True, max_examples=12, deadline=None)
+@settings(derandomize=True, max_examples=6, deadline=None)
 @given(hours=st.floats(6, 700), price=st.floats(0.01, 100))
 def test_an_observed_run_costs_its_hours_at_the_price_of_the_offer(hours: float, price: float) -> None:
     """Dollars are hours times price for any of both, in the table that the program is built from."""
@@ -240,7 +247,7 @@ def test_the_audit_finds_a_tampered_observed_plan(what: str) -> None:
     for key, value in TAMPERED[what].items():
         data[key] = {**data[key], **value} if isinstance(value, dict) else value
     changed = plan.model_copy(update={"jobs": (Assignment.model_validate(data),)})
-    found = {one.what for one in audit(changed, asked(SEEN), read_library(["llama-2-7b"]))}
+    found = {one.what for one in audit(changed, asked(SEEN), library())}
     assert what in found
 
 
@@ -248,7 +255,7 @@ def test_the_audit_finds_a_tampered_observed_plan(what: str) -> None:
 def test_an_observed_plan_does_not_pass_for_one_of_a_scenario_without_the_observation() -> None:
     """Hours that nobody saw are an estimate, and this is another one."""
     plan, _ = solved(SEEN)
-    assert audit(plan, asked(), read_library(["llama-2-7b"]))
+    assert audit(plan, asked(), library())
 
 
 def test_a_method_that_nobody_observed_there_is_not_called_beyond_the_limits() -> None:

@@ -28,7 +28,7 @@ lengths = st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 900), st.integ
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(lengths, st.integers(0, 1), st.integers(1, 300))
 def test_the_mean_of_a_batch_is_that_of_its_requests(rows: list, prefix: int, flight: int) -> None:
     """Class by class with the formula for one length, weighted by count: the same to rounding."""

@@ -27,7 +27,7 @@ from tests.helpers.memory_cases import (
     network,
 )
 
-LAWS = settings(derandomize=True, max_examples=80, deadline=None)
+LAWS = settings(derandomize=True, max_examples=30, deadline=None)
 NEVER_LESS = 1.0 - 1e-12  # rounding of a different order of sums
 
 

@@ -16,7 +16,7 @@ from tests.helpers.time_cases import CHECKPOINTING, Case, case_of, golden_cases,
 
 GOLDEN = golden_cases()
 PROFILES = ("hf", "hf_plus", "eager", "tuned", "compiled", "fused", "megatron")
-QUIET = settings(derandomize=True, max_examples=60, deadline=None)
+QUIET = settings(derandomize=True, max_examples=25, deadline=None)
 SLACK = 1e-9
 
 

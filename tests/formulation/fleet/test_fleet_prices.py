@@ -30,7 +30,7 @@ def test_neighbours_differ_by_one_machine_or_one_exchange() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(small_fleets(), st.integers(0, 2**32 - 1))
 def test_the_bound_holds_at_any_multipliers(problem: FleetProblem, seed: int) -> None:
     """Each hour's least dollars at prices of any multipliers add up to no more than the least fleet costs."""

@@ -84,7 +84,7 @@ def test_no_pair_of_models_and_tokens_is_better(usd: float) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(st.floats(8, 40), st.floats(1.0, 3.0))
 def test_more_money_never_means_a_higher_sum_of_losses(usd: float, factor: float) -> None:
     """Up to what the search leaves unproven, whatever the budget is."""

@@ -52,7 +52,7 @@ def test_the_bill_is_the_sum_and_the_service_starts_when_the_job_has_ended(plan:
     assert Plan.model_validate(json.loads(json.dumps(plan.model_dump(mode="json", by_alias=True)))) == plan
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_audit_sees_what_the_sum_hides(plan: Plan) -> None:
     """A service that starts earlier, dollars moved from one to the other, a plan that ends before the service."""
     scenario, library = both(), read_library(["llama-3.1-8b"])
@@ -123,7 +123,7 @@ CHAIN = BOTH.replace("after: {job: tune, lag: 2h}", "after: second").replace(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_service_after_the_last_job_of_a_chain_stands_next_to_none() -> None:
     """The service waits for the second job and with it for the first one, so that both may use every GPU."""
     scenario = parse_scenario(CHAIN, set_=("jobs.chat.load.per_second=4", "limits.max_gpus=8"))

@@ -72,7 +72,7 @@ def test_services_that_share_nothing_finite_cost_what_each_costs_alone() -> None
 
 @pytest.mark.long
 @given(st.integers(0, 3), st.lists(st.integers(0, 4).map(float), min_size=6, max_size=6))
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_a_shared_stock_costs_what_brute_force_finds_or_says_the_gap(stock: int, load: list[float]) -> None:
     """Never below the least of all pairs of fleets, never below the sum, and the bound is below the least."""
     loads = ([max(load[0], 1.0), *load[1:3]], [max(load[3], 1.0), *load[4:]])

@@ -77,21 +77,19 @@ def test_the_order_of_the_jobs_changes_nothing(shared: Plan) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("limit", "what"),
-    [
-        (STOCK, "stock of one/any/1x-h100-80gb"),
-        ("limits.max_gpus=1", "gpus"),
-        ("limits.quota={one: 1}", "quota of one"),
-        ("limits.max_usd_per_hour=4", "usd_per_hour"),
-    ],
-)
-def test_the_audit_adds_up_what_services_take_of_a_limit_in_each_hour(plan: Plan, limit: str, what: str) -> None:
+def test_the_audit_adds_up_what_services_take_of_a_limit_in_each_hour(plan: Plan) -> None:
     """A plan that is sound without the limit is refused with it, in the name of no single service."""
     library = read_library([one.architecture for one in plan.services])
     assert audit(plan, two(), library) == []
-    found = [one for one in audit(plan, two(limit), library) if not one.job]
-    assert found and all(what in one.what and one.what.startswith("services.hour ") for one in found)
+    limits = {
+        STOCK: "stock of one/any/1x-h100-80gb",
+        "limits.max_gpus=1": "gpus",
+        "limits.quota={one: 1}": "quota of one",
+        "limits.max_usd_per_hour=4": "usd_per_hour",
+    }
+    for limit, what in limits.items():
+        found = [one for one in audit(plan, two(limit), library) if not one.job]
+        assert found and all(what in one.what and one.what.startswith("services.hour ") for one in found), limit
 
 
 @pytest.mark.slow

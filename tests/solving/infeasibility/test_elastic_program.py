@@ -22,7 +22,7 @@ from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, 
 from planner.solving.prepare import prepare
 
 TINY = "tinyllama-1.1b"
-few = settings(max_examples=10, derandomize=True, deadline=None, database=None)
+few = settings(max_examples=6, derandomize=True, deadline=None, database=None)
 Data = dict[str, Any]
 
 MARKET = [

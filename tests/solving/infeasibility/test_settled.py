@@ -85,7 +85,9 @@ def ways(scenario: Scenario) -> list[list[Relaxation]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", INFEASIBLE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * name.startswith("deadline")) for name in INFEASIBLE]
+)
 def test_the_plan_of_a_relaxation_is_what_solve_makes_of_its_settings(name: str) -> None:
     """Whether the jobs then run side by side or take turns; the text names the same dollars."""
     text = INFEASIBLE[name]

@@ -107,7 +107,7 @@ def enumerate_best(problem: Timetable) -> int | None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(problems())
 def test_agrees_with_every_order_and_mode(problem: Timetable) -> None:
     """The program finds the least cost that enumeration finds, and a schedule that keeps every rule."""
@@ -123,7 +123,7 @@ def test_agrees_with_every_order_and_mode(problem: Timetable) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(problems(), st.data())
 def test_relaxing_never_costs_more(problem: Timetable, data: st.DataObject) -> None:
     """A later deadline, another machine, a dropped precedence never cost more; the order of the tasks is free."""
@@ -154,7 +154,7 @@ def test_relaxing_never_costs_more(problem: Timetable, data: st.DataObject) -> N
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(problems())
 def test_the_linear_program_never_exceeds_the_optimum(problem: Timetable) -> None:
     """Both bounds hold: the linear program's is at most the optimum that the search proves."""
@@ -173,7 +173,7 @@ def test_the_linear_program_never_exceeds_the_optimum(problem: Timetable) -> Non
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(problems(), st.sampled_from(ORDERS))
 def test_greedy_timetables_keep_every_rule(problem: Timetable, order: str) -> None:
     """What the greedy places is feasible, so it is never cheaper than the program."""
@@ -255,7 +255,7 @@ def test_the_least_lateness_under_budgets_by_month_is_proven_at_once() -> None:
     assert result.objective == 400 * 79 * 60
 
 
-@settings(max_examples=100)
+@settings(max_examples=20)
 @given(
     tasks=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9), st.integers(0, 30)), min_size=1, max_size=4),
     ends=st.lists(st.integers(1, 30), min_size=1, max_size=3, unique=True),

@@ -38,7 +38,7 @@ def problems_with_lots(draw: st.DrawFn) -> Timetable:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(problems_with_lots())
 def test_what_is_left_out_is_in_no_optimum(problem: Timetable) -> None:
     """The optimum stays with every rule: by prices, by modes that hold nothing, by reduced costs."""
@@ -59,7 +59,7 @@ def test_what_is_left_out_is_in_no_optimum(problem: Timetable) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(problems_with_lots())
 def test_the_search_proves_what_one_program_proves(problem: Timetable) -> None:
     """With and without a known timetable the answer is that of the whole program, an impossible one included."""

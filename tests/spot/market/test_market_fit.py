@@ -124,9 +124,9 @@ def test_poisson_intervals_are_those_of_tables(ends: int, low: float, high: floa
 
 
 def test_fits_keep_the_recorded_availability() -> None:
-    """Of 30 short records, whose ends lose more of long outages; a prior draws old outages towards it."""
+    """Of 12 short records, whose ends lose more of long outages; a prior draws old outages towards it."""
     usual = Ages((0.0, 0.5), (1.2, 0.8))
-    for seed in range(30):
+    for seed in range(12):
         one = trace(seed, 150, heavy=True)
         for prior in (None, usual):
             fit = fit_market([one], prior_outage=prior)

@@ -104,7 +104,7 @@ def test_a_plain_recursion_agrees() -> None:
 
 
 @given(RUNS, MARKETS, st.floats(1.0, 2.5))
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(derandomize=True, max_examples=12, deadline=None)
 def test_more_time_never_costs_more_and_on_demand_bounds_it(run: SpotRun, market: SpotStates, factor: float) -> None:
     """The curve begins with on-demand arithmetic, exact, and never rises; hours and dollars belong together."""
     curve = cost_curve(run, market, factor * run.work_hours + run.restart_hours, ticks=80, points=24)
@@ -122,7 +122,7 @@ def test_more_time_never_costs_more_and_on_demand_bounds_it(run: SpotRun, market
 
 
 @given(RUNS, MARKETS, st.floats(1.05, 2.5), st.floats(0.1, 10.0))
-@settings(derandomize=True, max_examples=15, deadline=None)
+@settings(derandomize=True, max_examples=12, deadline=None)
 def test_another_unit_of_time_changes_nothing_else(
     run: SpotRun, market: SpotStates, factor: float, scale: float
 ) -> None:
@@ -151,7 +151,7 @@ def test_another_unit_of_time_changes_nothing_else(
 
 @pytest.mark.long
 @given(RUNS, MARKETS, st.floats(1.1, 2.5), st.floats(1.0, 3.0), st.booleans())
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(derandomize=True, max_examples=12, deadline=None)
 def test_a_worse_market_never_costs_less(
     run: SpotRun, market: SpotStates, factor: float, worse: float, taken: bool
 ) -> None:
@@ -227,7 +227,7 @@ def test_the_usual_grid_is_fine_enough(factor: float) -> None:
 
 
 @given(st.lists(st.tuples(RUNS, MARKETS, st.floats(1.02, 3.0)), min_size=1, max_size=3))
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(derandomize=True, max_examples=12, deadline=None)
 def test_dollars_alone_are_those_of_all_counts(cases: list[tuple[SpotRun, SpotStates, float]]) -> None:
     """The short pass of a search and the long pass of a plan find the same dollars at every time."""
     asked = [
@@ -240,7 +240,7 @@ def test_dollars_alone_are_those_of_all_counts(cases: list[tuple[SpotRun, SpotSt
 
 @pytest.mark.long
 @given(RUNS, MARKETS, st.floats(1.05, 4.0))
-@settings(derandomize=True, max_examples=25, deadline=None)
+@settings(derandomize=True, max_examples=12, deadline=None)
 def test_a_frontier_and_a_plan_tell_one_cost(run: SpotRun, market: SpotStates, factor: float) -> None:
     """Anywhere on a piece the policy for exactly that time costs what the line says; at its ends exactly."""
     cache, hours = PolicyCache(), factor * run.work_hours + 2 * run.restart_hours
@@ -256,7 +256,7 @@ def test_a_frontier_and_a_plan_tell_one_cost(run: SpotRun, market: SpotStates, f
 
 @pytest.mark.long
 @given(RUNS, MARKETS, st.floats(1.05, 4.0), st.floats(0.0, 1.0))
-@settings(derandomize=True, max_examples=25, deadline=None)
+@settings(derandomize=True, max_examples=12, deadline=None)
 def test_no_time_is_missed_by_the_pieces(run: SpotRun, market: SpotStates, factor: float, part: float) -> None:
     """At any time the pieces up to it cost no more than the best policy for exactly that time, or on demand."""
     cache, longest = PolicyCache(), factor * run.work_hours + 2 * run.restart_hours

@@ -61,7 +61,7 @@ def runs(draw: st.DrawFn) -> tuple[SpotRun, float, float]:
 
 @pytest.mark.slow
 @given(runs(), st.integers(0, 10_000), st.sampled_from([0.02, 0.2, 0.5]))
-@settings(derandomize=True, max_examples=80, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 def test_no_path_of_a_market_breaks_the_deadline(case: tuple[SpotRun, float, float], seed: int, turning: float) -> None:
     """Whatever the market does, and however wrong its statistics were: on-demand machines bring the run home."""
     run, hours, tick = case
@@ -104,7 +104,7 @@ def reckless(run: SpotRun, hours: float, tick: float) -> SwitchingPolicy:
 
 @pytest.mark.slow
 @given(runs())
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 def test_the_guard_alone_keeps_the_deadline(case: tuple[SpotRun, float, float]) -> None:
     """Down for any time, up for any time, then gone for ever, or back and forth: a reckless table is held in check."""
     run, hours, tick = case

@@ -55,7 +55,7 @@ def test_a_time_without_slack_for_a_start_on_spot_has_no_policy() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(works, restarts, shares, st.floats(1.0, 100.0), st.floats(0.1, 5.0), st.sampled_from([1, 2, 4]), st.data())
 def test_no_pass_finds_less_than_the_bound(
     work: float, restart: float, share: float, up: float, outage: float, zones: int, data: st.DataObject

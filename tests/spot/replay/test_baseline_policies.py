@@ -26,7 +26,7 @@ def asked(policy: Policy, done: float, elapsed: float, up: bool, running: int, d
 
 
 @pytest.mark.long
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(derandomize=True, max_examples=50, deadline=None)
 @given(runs(), paths(), st.sampled_from([7.5, 9.3, 14.0]))
 def test_no_rule_with_a_safety_net_is_ever_late(run: SpotRun, up: Flags, deadline: float) -> None:
     """Whatever the market does, wherever there was time for two restarts, a lost interval and a tick at the start."""

@@ -75,7 +75,7 @@ def test_without_on_demand_only_the_market_counts() -> None:
 
 
 @pytest.mark.long
-@settings(derandomize=True, max_examples=120, deadline=None)
+@settings(derandomize=True, max_examples=30, deadline=None)
 @given(runs(), paths(), st.sampled_from([7.5, 10.0, 14.25]), st.sampled_from([1.0, 0.9]))
 def test_no_policy_beats_it(run: SpotRun, up: Flags, deadline: float, slowness: float) -> None:
     """Of all runs that met the deadline, under any policy, none cost less on the same path."""
@@ -93,7 +93,7 @@ def test_no_policy_beats_it(run: SpotRun, up: Flags, deadline: float, slowness: 
         assert (result.usd[result.met] >= least[result.met] - 1e-6).all()
 
 
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(derandomize=True, max_examples=30, deadline=None)
 @given(paths(), st.sampled_from([4.0, 7.0]), st.sampled_from([0.0, 0.25, 0.5]), st.sampled_from([0.0, 0.1]))
 def test_the_bound_lies_just_below_the_exact_optimum(up: Flags, work: float, restart: float, standing: float) -> None:
     """Never above, and below by no more than three starts are worth: the mixtures that it counts differ by that."""

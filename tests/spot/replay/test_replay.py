@@ -123,7 +123,7 @@ def test_bad_paths_and_policies_are_refused() -> None:
 
 
 @pytest.mark.long
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(derandomize=True, max_examples=50, deadline=None)
 @given(runs(), paths(), st.sampled_from([6.0, 9.3, 14.0]))
 def test_event_by_event_gives_the_same(run: SpotRun, up: Flags, deadline: float) -> None:
     """A replay of one run with a while loop agrees in every figure, whatever the policy does."""
@@ -135,7 +135,7 @@ def test_event_by_event_gives_the_same(run: SpotRun, up: Flags, deadline: float)
                 assert getattr(fast, name)[number] == pytest.approx(value, abs=1e-6), name
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=50, deadline=None)
 @given(runs(), paths(), st.sampled_from([0.7, 1.0, 1.3]))
 def test_nothing_is_lost_in_the_books(run: SpotRun, up: Flags, slowness: float) -> None:
     """Paid hours are progress and waste, all hours are paid or waited, dollars lie between all spot and all dear."""
