@@ -14,7 +14,7 @@ from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, read
 
-OPTIONS = SolveOptions(as_of=AS_OF, time_limit_seconds=5)
+OPTIONS = SolveOptions(as_of=AS_OF, time_limit_seconds=20)
 VERY_LATE = "150d"
 """Later than any of the drawn timetables may have to end."""
 OWN = {"gpu": "A100-80GB", "gpus": 1, "own": {"power_watts": 500, "usd_per_kwh": 0.3}}
