@@ -99,7 +99,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, folder: Pat
 @pytest.mark.long
 def test_a_job_and_a_service_are_reported_together(folder: Path) -> None:
     """The first line is that of solve, in 80 columns; the page has the dollars of both, and their bills."""
-    plan = with_job()
+    plan = with_job("quickstart")
     (folder / "both.json").write_text(json_text(plan.model_dump(mode="json", by_alias=True)), encoding="utf-8")
     result = planner("report", "both.json", "-o", "r.html", *QUICK, *AS_OF)
     assert result.exit_code == 0, result.output
