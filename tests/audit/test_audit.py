@@ -106,7 +106,7 @@ def test_a_plan_read_back_from_its_json_stands() -> None:
     assert audit(again, scenario(), library()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_changed_value_is_found() -> None:
     """A plan in which any single audited value was changed is refused by its types or by the audit.
 

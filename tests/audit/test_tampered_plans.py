@@ -120,8 +120,8 @@ def places() -> list[tuple[str, Path]]:
     return spread(found, [name_of(path) for _, path in found], every=3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(one, marks=pytest.mark.long) for one in QUESTIONS])
+@pytest.mark.long
+@pytest.mark.parametrize("name", QUESTIONS)
 def test_every_changed_value_is_found(name: str) -> None:
     """A plan in which any single value was changed is refused by its types or by the audit."""
     tried = [path for question, path in places() if question == name]
