@@ -99,7 +99,7 @@ def test_points_on_spot_only_offers_are_marked_as_solve_calls_them(tmp_path: Pat
 @pytest.mark.long
 def test_by_shows_a_line_per_curve(scenario: str) -> None:
     """Methods by name."""
-    result = ask(scenario, "--by", "method")
+    result = ask(scenario, "--by", "method", "--set", "limits.spot=false")
     assert result.exit_code == 0
     assert "fastest" in result.output
     assert "QLoRA" in result.output

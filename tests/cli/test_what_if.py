@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from planner.cli import main
 
 AS_OF = ("--as-of", "2026-11-21")
+NO_SPOT = ("--set", "limits.spot=false")
 SCENARIO = """\
 name: small
 jobs:
@@ -91,9 +92,9 @@ def test_ranges_of_the_scenario_are_gone_through_where_nothing_is_asked(small: s
 @pytest.mark.long
 def test_tornado_as_bars_and_as_json(small: str) -> None:
     """The largest effect is in the first line."""
-    shown = run(small, "--tornado")
+    shown = run(small, "--tornado", *NO_SPOT)
     assert shown.exit_code == 0 and "largest effect: " in shown.stdout.splitlines()[0]
-    found = json.loads(run(small, "--tornado", "--by", "0.1", "--json").stdout)
+    found = json.loads(run(small, "--tornado", "--by", "0.1", "--json", *NO_SPOT).stdout)
     assert found["by"] == 0.1 and {"what", "down", "up", "effect_usd"} <= set(found["bars"][0])
     infeasible = run(small, "--tornado", "--set", "jobs.bot.deadline=1m")
     assert infeasible.exit_code == 3 and "infeasible" in infeasible.stdout
@@ -156,6 +157,6 @@ def test_the_same_question_gives_the_same_picture(small: str, tmp_path: Path) ->
 def test_a_page_holds_the_picture_and_the_text(small: str, tmp_path: Path) -> None:
     """Nothing comes from elsewhere."""
     path = tmp_path / "page.html"
-    assert run(small, "--tornado", "--plot", str(path)).exit_code == 0
+    assert run(small, "--tornado", "--plot", str(path), *NO_SPOT).exit_code == 0
     page = path.read_text(encoding="utf-8")
     assert "<svg" in page and "largest effect" in page and "src=" not in page
