@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "1",
         *AS_OF,
     ),
-    "policy.json": ("simulate", "small.yaml", "--runs", "20", "--policy", "policy.json", *AS_OF),
+    "policy.json": ("simulate", "spot-heavy", "--runs", "20", "--policy", "policy.json", *AS_OF),
     "entry.yaml": ("calibrate", "steps.csv", *ESTIMATED, "-o", "entry.yaml"),
     "market.yaml": ("market", "fit", "trace.json", "-o", "market.yaml"),
     "exports": ("export", "plan.json", "--to", "trl", "-o", "exports"),

@@ -31,7 +31,7 @@ def planner(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_is_written(folder: Path) -> None:
     """The file is a page with the plan, and the terminal says how large it is."""
     result = planner("report", "s.yaml", "-o", "r.html", *QUICK, *AS_OF)
@@ -41,7 +41,7 @@ def test_the_page_is_written(folder: Path) -> None:
     assert result.output.splitlines()[-1].startswith("r.html: written, ")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_plan_of_a_file_is_reported_as_it_is(folder: Path) -> None:
     """A plan that solve wrote is shown without solving; settings would change nothing of it and are refused."""
     assert planner("solve", "s.yaml", "-o", "plan.json", *AS_OF).exit_code == 0
