@@ -382,6 +382,7 @@ def test_prepaid_hours_cost_what_the_discount_leaves() -> None:
     assert by_term[3] == pytest.approx(0.137 * 0.7 * 2190, abs=0.005)
 
 
+@pytest.mark.long
 def test_nobody_changes_what_was_parsed_once() -> None:
     """A plan and a changed scenario leave the data of the shipped files as they were, for who reads them next."""
     path = data_folder("scenarios") / "inventory" / "market.yaml"
