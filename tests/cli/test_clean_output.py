@@ -14,7 +14,10 @@ RUN = "from planner.cli import main; main()"
 @pytest.mark.long
 @pytest.mark.parametrize(
     "question",
-    [("frontier", "three-jobs-one-budget"), ("what-if", "three-jobs-one-budget", "--vary", "limits.max_gpus=2:8:3")],
+    [
+        ("frontier", "three-jobs-one-budget", "--points", "3"),
+        ("what-if", "three-jobs-one-budget", "--vary", "limits.max_gpus=4:8:4"),
+    ],
 )
 def test_standard_output_of_several_jobs_is_one_document(question: tuple[str, ...]) -> None:
     """In a process of its own, because native code writes past Python's standard output."""

@@ -11,16 +11,24 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
+from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.results.plan_parts import Part
 from planner.results.simulation import Simulation
+from planner.scenario.scenario import Scenario
 from planner.scenario.serving.together import services_alone, without_services
 from planner.solving.solve import solve
-from tests.solving.fleet.test_jobs_and_services import BOTH, both
+from tests.solving.fleet.test_jobs_and_services import BOTH
 
 AS_OF = ("--as-of", "2026-11-24")
-FILE = BOTH.replace("per_second: 30", "per_second: 4") + "limits: {budget_usd: 3000}\n"
-"""A job, and the service that waits for it, on one budget that suffices."""
+WITH_SPOT = BOTH.replace("per_second: 30", "per_second: 4") + "limits: {budget_usd: 3000}\n"
+FILE = "".join(line for line in WITH_SPOT.splitlines(keepends=True) if not line.startswith("    spot"))
+"""A job, and the service that waits for it, on one budget that suffices, without machines on spot."""
+
+
+def both(*settings: str) -> Scenario:
+    """Return the scenario with settings applied."""
+    return parse_scenario(FILE, set_=settings)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +62,7 @@ def lines_of(*arguments: str) -> list[str]:
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     """The plan of both."""
-    return solve(both("limits.budget_usd=3000"))
+    return solve(both())
 
 
 def _usd(plan: Plan) -> float:
@@ -121,7 +129,7 @@ def test_each_relaxation_is_what_its_setting_gives(scenario: str, plan: Plan) ->
 @pytest.mark.slow
 def test_why_not_asks_about_the_job_or_service_that_it_names(scenario: str) -> None:
     """Each has its own keys, and a query without a job, or with an unknown one, is refused in one line."""
-    job = answer("explain", scenario, "--why-not", "job=tune,gpu=H100-80GB")
+    job = answer("explain", scenario, "--why-not", "job=tune,gpu=L40S")
     service = answer("explain", scenario, "--why-not", "job=chat,gpu=L40S")
     assert job["why_not"]["status"] == "possible" and service["why_not"]["status"] in ("chosen", "possible", "beyond")
     for query, what in (("gpu=L40S", "is missing"), ("job=nobody,gpu=L40S", "unknown job 'nobody'")):
@@ -143,7 +151,7 @@ def test_the_frontier_of_the_jobs_is_theirs_alone_on_what_the_service_leaves(sce
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_frontier_of_the_service_keeps_the_budget_of_both(scenario: str, plan: Plan) -> None:
     """Its point at the asked limit is its plan; a tight budget leaves no point above it."""
     month = plan.services[0].fleet.usd_per_month
@@ -160,21 +168,23 @@ def test_the_frontier_of_the_service_keeps_the_budget_of_both(scenario: str, pla
 
 
 @pytest.mark.long
-def test_simulate_has_the_figures_of_either_alone(scenario: str, plan: Plan) -> None:
+def test_simulate_has_the_figures_of_either_alone(tmp_path: Path) -> None:
     """The same seed gives the job the same runs, and the service the same requests, as in scenarios of their own."""
     from planner.analysis.serving.simulate import simulate_service
     from planner.analysis.simulation.simulate import simulate
 
-    found = answer("simulate", scenario, "--runs", "60")
-    one = both("limits.budget_usd=3000")
-    usd = plan.services[0].cost_usd
-    job = simulate(without_services(one, usd), runs=60)
-    service = simulate_service(services_alone(one), runs=60)
+    path = tmp_path / "spot.yaml"
+    path.write_text(WITH_SPOT, encoding="utf-8")
+    found = answer("simulate", str(path), "--runs", "20")
+    one = parse_scenario(WITH_SPOT)
+    usd = solve(one).services[0].cost_usd
+    job = simulate(without_services(one, usd), runs=20)
+    service = simulate_service(services_alone(one), runs=20)
     assert isinstance(job, Simulation) and job.cost_usd is not None
     assert found["services_usd"] == pytest.approx(usd)
     assert found["cost_usd"]["mean"] == pytest.approx(job.cost_usd.mean)
     assert found["services"] == _plain(service)["services"] and found["jobs"] == _plain(job)["jobs"]
-    text = "\n".join(lines_of("simulate", scenario, "--runs", "60"))
+    text = "\n".join(lines_of("simulate", str(path), "--runs", "20"))
     assert f"the service below costs ${usd:,.2f}" in " ".join(text.split()) and "Poisson arrivals" in text
 
 

@@ -101,8 +101,8 @@ def test_plots_are_drawn_whole(question: Path, tmp_path: Path, suffix: str) -> N
     assert run(question, "--runs", 200, "--plot", file).exit_code == 0
     first = file.read_bytes()
     assert len(first) > 5000
-    assert run(question, "--runs", 200, "--plot", file).exit_code == 0
     if suffix == "svg":
+        assert run(question, "--runs", 200, "--plot", file).exit_code == 0
         assert file.read_bytes() == first and b"One replay" in first and b"guard" in first
     assert run(question, "--runs", 200, "--set", "limits={spot_share: {max: 0}}", "--plot", file).exit_code == 0
     assert file.read_bytes() != first and (suffix == "png" or b"One replay" not in file.read_bytes())

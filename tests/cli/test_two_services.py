@@ -26,7 +26,7 @@ def planner(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_solve_check_and_export_have_both(file: str, tmp_path: Path) -> None:
     """A plan file with two fleets is checked, and each service has a folder of its own."""
     plan = tmp_path / "plan.json"
@@ -39,7 +39,7 @@ def test_solve_check_and_export_have_both(file: str, tmp_path: Path) -> None:
     assert {"desk", "night"} <= {one.name for one in out.iterdir()}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_if_says_what_changed_of_each(file: str) -> None:
     """A looser latency of one leaves the dollars of the other."""
     found = planner("what-if", file, "--set", "jobs.desk.latency.tpot=60ms", "--json", *AS_OF)

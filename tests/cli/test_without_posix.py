@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from planner.cli import main
 from tests.helpers import run_logs
 from tests.helpers.catalogs import skypilot_row, write_skypilot
+from tests.helpers.scenarios_what_if import SMALL
 
 pytestmark = pytest.mark.slow
 
@@ -29,13 +30,13 @@ LLAMA = {
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     # what is written: the command that writes it, in the order in which one needs the other
-    "plan.json": ("solve", "quickstart", "-o", "plan.json", *AS_OF),
-    "timetable.svg": ("solve", "three-jobs-one-budget", "--plot", "timetable.svg", *AS_OF),
-    "frontier.svg": ("frontier", "quickstart", "--plot", "frontier.svg", *AS_OF),
-    "tornado.svg": ("what-if", "quickstart", "--tornado", "--plot", "tornado.svg", *AS_OF),
+    "plan.json": ("solve", "small.yaml", "-o", "plan.json", *AS_OF),
+    "timetable.svg": ("solve", "queue-two-own-4090", "--plot", "timetable.svg", *AS_OF),
+    "frontier.svg": ("frontier", "small.yaml", "--plot", "frontier.svg", *AS_OF),
+    "tornado.svg": ("what-if", "small.yaml", "--tornado", "--plot", "tornado.svg", *AS_OF),
     "sweep.csv": (
         "sweep",
-        "quickstart",
+        "small.yaml",
         "--vary",
         "limits.budget_usd=[4, 5]",
         "-o",
@@ -49,7 +50,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "market.yaml": ("market", "fit", "trace.json", "-o", "market.yaml"),
     "exports": ("export", "plan.json", "--to", "trl", "-o", "exports"),
     "tracked.json": ("track", "plan.json", "run.log", "--replan", "-o", "tracked.json"),
-    "report.html": ("report", "plan.json", "-o", "report.html"),
+    "report.html": ("report", "plan.json", "-o", "report.html", "--runs", "20", "--without", "tornado"),
     "scenario.yaml": ("init", "--model", "llama-3.1-8b", "--tokens", "2e6", "-o", "scenario.yaml", "--force"),
     "prices": ("prices", "update", "--offline", "aws/vms.csv", "--date", "2026-11-20"),
     "offers.yaml": ("offers", "import", "aws/vms.csv", "-o", "offers.yaml"),
@@ -60,6 +61,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The inputs of the commands, on a system that lacks those calls."""
+    (tmp_path / "small.yaml").write_text(SMALL)
     (tmp_path / "steps.csv").write_text("step,seconds\n" + "".join(f"{n},{80 + n % 3}\n" for n in range(20)))
     (tmp_path / "run.log").write_text(run_logs.torchtitan(range(10, 301, 10), 28.0))
     trace = {"metadata": {"gap_seconds": 1800}, "data": ([1] * 3 + [0] * 2 + [1] * 9 + [0] * 2) * 20}

@@ -12,7 +12,7 @@ import pytest
 from planner.cli import exit_codes as exits
 from planner.library.reading import data_folder
 from planner.scenario.scenario import scenario_schema
-from tests.helpers.documents import DOCUMENTS, FENCE, Block, all_blocks, blocks, read_document, run, working_in
+from tests.helpers.documents import DOCUMENTS, FENCE, HEAD, Block, all_blocks, blocks, read_document, run, working_in
 from tests.helpers.equations import TABLE, known_equations, shown_equations
 from tests.helpers.frozen_data import FROZEN_MARKET, ROOT
 from tests.helpers.record import PICTURES, recorded
@@ -29,18 +29,53 @@ def _by_document(kind: str) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("block", _by_document("console"))
-def test_commands_print_what_is_shown(block: Block, tmp_path: Path) -> None:
+def _together() -> list[Any]:
+    """Return the console blocks as parameters, those that show the same command next to one another in one of them."""
+    groups: list[tuple[Block, ...]] = []
+    for block in all_blocks("console"):
+        commands = _repeatable(block)
+        same = [group for group in groups if any(commands & _repeatable(one) for one in group)]
+        groups = [group for group in groups if group not in same] + [(*(one for group in same for one in group), block)]
+    return [
+        pytest.param(
+            group,
+            id=" and ".join(block.name for block in group),
+            marks=pytest.mark.slow if any(block.document == "README.md" for block in group) else pytest.mark.long,
+        )
+        for group in groups
+    ]
+
+
+def _repeatable(block: Block) -> set[str]:
+    """Return the commands of a block, without `| head`, that neither read nor write a file of its folder."""
+    commands = {HEAD.sub("", command) for command, _ in block.sessions}
+    return {one for one in commands if one.startswith("planner ") and not re.search(r"\.\w+\b| -o | update ", one)}
+
+
+@pytest.mark.parametrize("group", _together())
+def test_commands_print_what_is_shown(group: tuple[Block, ...], tmp_path: Path) -> None:
     """Every command in a document succeeds; where output is shown, it is this output.
 
-    When the output has changed for a good reason: `python -m tests.helpers.record sessions`.
+    A command that several documents show runs once. When the output has changed for a good reason:
+    `python -m tests.helpers.record sessions`.
     """
-    with working_in(block.document, tmp_path):
-        for command, shown in block.sessions:
-            code, output, messages = run(command)
-            assert code == 0, f"{command}\n{messages}"
-            if shown.strip():
-                assert output.strip() == shown.strip(), command
+    printed: dict[str, str] = {}
+    for number, block in enumerate(group):
+        (tmp_path / str(number)).mkdir()
+        with working_in(block.document, tmp_path / str(number)):
+            for command, shown in block.sessions:
+                whole, head = HEAD.sub("", command), HEAD.search(command)
+                if whole not in printed:
+                    code, output, messages = run(whole)
+                    assert code == 0, f"{command}\n{messages}"
+                    if whole in _repeatable(block):
+                        printed[whole] = output
+                else:
+                    output = printed[whole]
+                if head:
+                    output = "".join(output.splitlines(keepends=True)[: int(head[1])])
+                if shown.strip():
+                    assert output.strip() == shown.strip(), command
 
 
 @pytest.mark.parametrize("block", _by_document("python"))

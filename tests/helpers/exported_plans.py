@@ -48,15 +48,15 @@ SETTINGS: dict[str, tuple[str, tuple[str, ...]]] = {
 INSTALL = "pip install --extra-index-url https://download.pytorch.org/whl/cu128 torch==2.11.0"
 """How the packages of a run on an A5000 are installed."""
 WISHES = Wishes(dataset="my/data")
-LABEL, SYNTHETIC = "jobs.label-2m-documents", "jobs.synthetic-data-70b"
+LABEL = "jobs.label-2m-documents"
 ON_AWS = ("limits.providers=[aws]", "limits.gpus=[H100-80GB, H200]")
 GENERATION: dict[str, tuple[str, tuple[str, ...]]] = {
     "spot": ("label-2m-documents", ON_AWS),
-    "merged": ("label-2m-documents", (*ON_AWS, f"{LABEL}.adapter={{rank: 16, merged: true}}")),
-    "served": ("label-2m-documents", (*ON_AWS, f"{LABEL}.adapter={{rank: 48, served: 3}}")),
+    "merged": ("label-2m-documents", (*ON_AWS, "limits.spot=false", f"{LABEL}.adapter={{rank: 16, merged: true}}")),
+    "served": ("label-2m-documents", (*ON_AWS, "limits.spot=false", f"{LABEL}.adapter={{rank: 48, served: 3}}")),
     "sglang": (
-        "synthetic-data-70b",
-        (*ON_AWS, f"{SYNTHETIC}.techniques={{engine: sglang, weight_bits: 8, kv_bits: 8}}"),
+        "label-2m-documents",
+        (*ON_AWS, "limits.spot=false", f"{LABEL}.techniques={{engine: sglang, weight_bits: 8, kv_bits: 8}}"),
     ),
 }
 """The same of plans of generation."""

@@ -85,9 +85,9 @@ def plan(*kinds: FleetKind, **job: Any) -> Plan:
     return _other().model_copy(update={"scenario": "s", "jobs": (), "services": (service,), "inputs": inputs})
 
 
-def with_job() -> Plan:
-    """Return a plan of a run on spot and of the service, in one scenario."""
-    trained, served = solved("spot"), plan()
+def with_job(trained_as: str = "spot") -> Plan:
+    """Return a plan of a run (`SETTINGS` of exported plans; default: on spot) and of the service, in one scenario."""
+    trained, served = solved(trained_as), plan()
     assert trained.inputs is not None and served.inputs is not None
     jobs = [*trained.inputs.scenario["jobs"], *served.inputs.scenario["jobs"]]
     scenario = {**trained.inputs.scenario, "jobs": jobs}

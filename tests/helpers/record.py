@@ -27,8 +27,8 @@ from tests.helpers.page_picture import PAGE_PICTURE, draw_page
 
 PICTURES = {
     "docs/frontier.svg": "planner frontier seven-b-billion-tokens --as-of 2026-11-21 --plot picture.svg",
-    "docs/pictures/by-gpu.svg": "planner frontier quickstart --by gpu --as-of 2026-11-21 --plot picture.svg",
-    "docs/pictures/loss.svg": "planner frontier loss-frontier --as-of 2026-11-21 --plot picture.svg",
+    "docs/pictures/by-method.svg": "planner frontier quickstart-any --by method --as-of 2026-11-21 --plot picture.svg",
+    "docs/pictures/loss.svg": "planner frontier loss-frontier --points 6 --as-of 2026-11-21 --plot picture.svg",
     "docs/pictures/bills.svg": (
         "planner what-if quickstart --set jobs.quickstart.deadline=3h --as-of 2026-11-21 --plot picture.svg"
     ),
@@ -39,9 +39,12 @@ PICTURES = {
         "planner what-if quickstart --vary jobs.quickstart.deadline=2h:14h:4h --vary limits.budget_usd=3:6:1"
         " --as-of 2026-11-21 --plot picture.svg"
     ),
-    "docs/pictures/tornado.svg": "planner what-if quickstart --tornado --as-of 2026-11-21 --plot picture.svg",
+    "docs/pictures/tornado.svg": (
+        "planner what-if quickstart --set 'limits.gpus.allow=[A5000, RTX3090, RTX4090]' --tornado"
+        " --as-of 2026-11-21 --plot picture.svg"
+    ),
     "docs/pictures/timetable.svg": "planner solve queue-two-own-4090 --as-of 2026-11-21 --plot picture.svg",
-    "docs/pictures/fleet.svg": "planner solve serve-office-hours --as-of 2026-11-21 --plot picture.svg",
+    "docs/pictures/fleet.svg": "planner solve serve-office-hours --as-of 2026-11-24 --plot picture.svg",
     "docs/replay.svg": "planner simulate spot-heavy --runs 2000 --as-of 2026-06-01 --plot picture.svg",
 }
 """Pictures of the documents, and the commands that draw them."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, TypeVar
 
 from planner.results.plan import Plan
 
@@ -29,6 +30,7 @@ UNAUDITED = {
 """What a plan says beside how the jobs are run; everything else must be found when changed."""
 
 Path = tuple[str | int, ...]
+Place = TypeVar("Place")
 
 
 def leaves(data: Any, path: Path = ()) -> Iterator[Path]:
@@ -43,13 +45,25 @@ def leaves(data: Any, path: Path = ()) -> Iterator[Path]:
         yield path
 
 
+def name_of(path: Path) -> str:
+    """The keys of a path, which values at several places of a plan share."""
+    return ".".join(part for part in path if isinstance(part, str))
+
+
 def audited_leaves(plan: Plan, unaudited: Collection[str] = tuple(UNAUDITED)) -> list[Path]:
     """Paths of every single value that an audit of the plan has to hold against something."""
+    return [path for path in leaves(plan.model_dump()) if not name_of(path).startswith(tuple(unaudited))]
 
-    def name(path: Path) -> str:
-        return ".".join(part for part in path if isinstance(part, str))
 
-    return [path for path in leaves(plan.model_dump()) if not name(path).startswith(tuple(unaudited))]
+def spread(places: Sequence[Place], names: Sequence[str], every: int) -> list[Place]:
+    """One in `every` of the places that share a name, at least one of each; names begin at different ones."""
+    kept, seen = [], dict[str, int]()
+    counts, first = Counter(names), {name: at for at, name in enumerate(dict.fromkeys(names))}
+    for place, name in zip(places, names, strict=True):
+        number = seen[name] = seen.get(name, -1) + 1
+        if (number - first[name]) % min(every, counts[name]) == 0:
+            kept.append(place)
+    return kept
 
 
 def other(value: Any, today: str = "") -> Any:

@@ -84,7 +84,7 @@ def test_garbage_raises_nothing_but_scenario_errors(text: str) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True, deadline=None)
 @given(st.data())
 def test_a_good_scenario_with_one_value_replaced_is_read_or_refused(data: st.DataObject) -> None:
     """Any value in any place is understood or told, never a crash."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import datetime
 import re
 import statistics
@@ -383,12 +382,13 @@ def test_prepaid_hours_cost_what_the_discount_leaves() -> None:
     assert by_term[3] == pytest.approx(0.137 * 0.7 * 2190, abs=0.005)
 
 
+@pytest.mark.long
 def test_nobody_changes_what_was_parsed_once() -> None:
     """A plan and a changed scenario leave the data of the shipped files as they were, for who reads them next."""
     path = data_folder("scenarios") / "inventory" / "market.yaml"
     cards = sorted((data_folder("models") / "gpus").glob("*.yaml"))
-    kept = copy.deepcopy([read_shipped(one).data for one in (path, *cards)])
+    kept = repr([read_shipped(one).data for one in (path, *cards)])
     solve(
         read_scenario("quickstart", ["limits.budget_usd=50", "adjust=[{match: {gpu: A5000}, usd_per_hour_factor: 2}]"])
     )
-    assert [read_shipped(one).data for one in (path, *cards)] == kept
+    assert repr([read_shipped(one).data for one in (path, *cards)]) == kept

@@ -1,78 +1,22 @@
-"""What a reader can compute from the text of a plan agrees with what it says, and no word is cut."""
+"""What a reader can compute from the text of a plan agrees with what it says, and no word is cut.
+
+`tests/end_to_end/test_shipped_scenarios.py` reads the plan of every shipped scenario.
+"""
 
 from __future__ import annotations
 
 import math
-import re
-from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.loading.scenario_file import read_scenario
 from planner.report import format as words
 from planner.report.bill import bill_line, rounding
-from planner.report.plan import render
 from planner.results.plan_parts import BillItem
-from planner.scenario.scenario import SolveOptions
-from planner.solving.solve import solve
-from tests.helpers.frozen_data import frozen_scenarios
+from tests.helpers.shown_arithmetic import agrees, number
 
-FACTORS = re.compile(r"(?P<amount>\d[\d,.]*) (?P<unit>[^$]*?) x \$(?P<rate>\d[\d,.]*)\b.*? (?P<usd>-?\d[\d,.]*)$")
-BATCH = re.compile(r"micro-batch (\d+) x (\d+) steps?(?: x ([\d,]+) (?:GPUs|chips|groups))?.*= ([\d,]+) ")
 UNITS = ("h", "machine hours", "GB-month", "M tokens")
-
-
-@cache
-def text_of(name: str) -> str:
-    """Return the plan of a shipped scenario as text."""
-    return render(solve(read_scenario(frozen_scenarios()[name]), SolveOptions()))
-
-
-def number(text: str) -> float:
-    """Return a shown figure."""
-    return float(text.replace(",", ""))
-
-
-def agrees(line: str) -> bool:
-    """Return whether the factors of a line of the bill multiply to its dollars, to the digits shown."""
-    found = FACTORS.search(line)
-    if found is None:
-        return True
-    minutes = 60.0 if found["unit"] == "min" else 1.0
-    product = number(found["amount"]) * number(found["rate"]) / minutes
-    return words.usd(product) == words.usd(number(found["usd"]))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", sorted(frozen_scenarios()))
-def test_the_products_of_a_shipped_plan_multiply(name: str) -> None:
-    """A quantity times its rate is the amount beside it, micro-batches make up the batch, and 80 columns suffice."""
-    text = text_of(name)
-    assert [line for line in text.splitlines() if not agrees(line)] == []
-    for micro, steps, ranks, batch in BATCH.findall(text):
-        assert int(micro) * int(steps) * number(ranks or "1") == number(batch)
-    assert max(map(len, text.splitlines())) <= words.WIDTH
-
-
-def lacking(text: str) -> float:
-    """Return what the lines of a bill lack of their total, to the cent; 0 where a plan shows no bill of one job."""
-    lines = text.splitlines()
-    first = next((at for at, line in enumerate(lines) if line.startswith("  Bill ")), None)
-    if first is None:
-        return 0.0
-    last = next(at for at in range(first, len(lines)) if lines[at][11:].startswith("total "))
-    shown = [number(line.split()[-1]) for line in lines[first : last + 1] if "not included" not in line and line[66:]]
-    return round(shown[-1] - sum(shown[:-1]), 2)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", sorted(frozen_scenarios()))
-def test_the_lines_of_a_shipped_bill_add_up_to_its_total(name: str) -> None:
-    """Every line is shown in whole cents; a line of rounding, or of the smaller items, makes up for it."""
-    text = text_of(name)
-    assert lacking(text) == 0 or "jobs, " in text.splitlines()[0]
 
 
 @settings(derandomize=True, max_examples=200)

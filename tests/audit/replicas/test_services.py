@@ -32,7 +32,7 @@ jobs:
     architecture: llama-3.1-8b
     load:
       per_second: 30
-      profile: [1, 1, 1, 1, 1, 1, 2, 4, 8, 10, 10, 10, 9, 9, 10, 10, 9, 8, 5, 4, 3, 2, 1, 1]
+      profile: [1, 1, 1, 1, 1, 1, 1, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 1, 1, 1, 1, 1, 1]
       lengths: [{input_tokens: 300, output_tokens: 80, count: 3}, {input_tokens: 2000, output_tokens: 250, count: 2}]
     latency: {ttft: 1s, tpot: 40ms, share: 0.95}
     replicas: {min: 2}

@@ -21,7 +21,9 @@ QUICK = ("--without", "tornado", "--without", "reasons", "--runs", "50")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "s.yaml").write_text(json.dumps(SMALL), encoding="utf-8")
+    (job,) = SMALL["jobs"]  # type: ignore[misc]
+    quick = {**SMALL, "jobs": [{**job, "work": {"tokens": "20M"}, "deadline": "4h"}]}  # type: ignore[dict-item]
+    (tmp_path / "s.yaml").write_text(json.dumps(quick), encoding="utf-8")
     return tmp_path
 
 
@@ -29,7 +31,7 @@ def planner(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_is_written(folder: Path) -> None:
     """The file is a page with the plan, and the terminal says how large it is."""
     result = planner("report", "s.yaml", "-o", "r.html", *QUICK, *AS_OF)
@@ -39,7 +41,7 @@ def test_the_page_is_written(folder: Path) -> None:
     assert result.output.splitlines()[-1].startswith("r.html: written, ")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_plan_of_a_file_is_reported_as_it_is(folder: Path) -> None:
     """A plan that solve wrote is shown without solving; settings would change nothing of it and are refused."""
     assert planner("solve", "s.yaml", "-o", "plan.json", *AS_OF).exit_code == 0
@@ -97,7 +99,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, folder: Pat
 @pytest.mark.long
 def test_a_job_and_a_service_are_reported_together(folder: Path) -> None:
     """The first line is that of solve, in 80 columns; the page has the dollars of both, and their bills."""
-    plan = with_job()
+    plan = with_job("quickstart")
     (folder / "both.json").write_text(json_text(plan.model_dump(mode="json", by_alias=True)), encoding="utf-8")
     result = planner("report", "both.json", "-o", "r.html", *QUICK, *AS_OF)
     assert result.exit_code == 0, result.output

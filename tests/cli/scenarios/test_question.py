@@ -39,7 +39,12 @@ def test_the_line_that_saves_a_question_writes_a_file_with_the_same_plan(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    [["frontier"], ["explain"], ["explain", "--why-not", "gpu=RTX3090"], ["what-if", "--set", "limits.budget_usd=2"]],
+    [
+        ["frontier"],
+        pytest.param(["explain"], marks=pytest.mark.long),
+        ["explain", "--why-not", "gpu=RTX3090"],
+        ["what-if", "--set", "limits.budget_usd=2"],
+    ],
 )
 def test_other_commands_take_a_question_too(command: list[str]) -> None:
     """Their text ends with the line that saves it, their JSON is one document."""

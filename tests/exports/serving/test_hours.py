@@ -55,7 +55,7 @@ def test_a_start_longer_than_a_gap_keeps_the_machines() -> None:
     assert changes([2] * 10 + [1] + [2] * 13, 1.5) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(by_hour=st.one_of(DAYS, WEEKS), start_hours=st.floats(0.0, 2.5))
 def test_cron_orders_every_machine_early_enough_and_none_longer_than_needed(
     by_hour: list[int], start_hours: float
@@ -75,7 +75,7 @@ def test_cron_orders_every_machine_early_enough_and_none_longer_than_needed(
             assert now == ordered_at(by_hour, lead, minute) >= by_hour[minute // 60]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(by_hour=DAYS)
 def test_no_line_of_cron_fires_at_another_minute(by_hour: list[int]) -> None:
     """As often in a day as the number changes."""

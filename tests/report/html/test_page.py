@@ -56,7 +56,7 @@ def data_of(page: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_names_are_text() -> None:
     """A job named like a script adds no element: the page has its own two scripts, no handler and no inline style."""
     page = Page(small_page())
@@ -66,7 +66,7 @@ def test_names_are_text() -> None:
     assert not any(key.startswith("on") or key == "style" for _, attributes in page.elements for key in attributes)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_comes_from_elsewhere() -> None:
     """No element names a file or a host; links go to places of the page."""
     page = Page(small_page())
@@ -76,7 +76,7 @@ def test_nothing_comes_from_elsewhere() -> None:
     assert all(str(target)[1:] in anchors for target in named)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_policy_admits_this_style_and_this_script_alone() -> None:
     """The hashes of the policy are those of the texts; everything else is refused."""
     page = Page(small_page())
@@ -88,7 +88,7 @@ def test_the_policy_admits_this_style_and_this_script_alone() -> None:
     assert "default-src 'none'" in str(policy) and "unsafe" not in str(policy)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ids_are_unique_and_pictures_have_words() -> None:
     """Every picture has a title and a description; no id is used twice."""
     page = Page(small_page())
@@ -98,7 +98,7 @@ def test_ids_are_unique_and_pictures_have_words() -> None:
     assert pictures and all(set(str(a["aria-labelledby"]).split()) <= set(ids) for a in pictures)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_chart_has_its_table() -> None:
     """Each figure has rows, as wide as its header, and the page shows them all."""
     groups = groups_of(small_overview())
@@ -111,7 +111,7 @@ def test_every_chart_has_its_table() -> None:
     assert len(Page(small_page()).all("tbody")) == len(figures)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_slider_has_the_frontier() -> None:
     """The figures behind the slider are those of the frontier: along a slope the bill adds up to the cost."""
     found = small_overview().frontier
@@ -182,7 +182,7 @@ def test_many_jobs_stay_within_the_size() -> None:
     assert "plan.json is left out for its size" in page and "more rows are left out" in page
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_equal_plans_of_breakpoints_are_stored_once() -> None:
     """The block stores each configuration and each bill once, so that hundreds of breakpoints stay small."""
     found = small_overview().frontier

@@ -94,8 +94,14 @@ def test_every_drawable_type_has_a_result_here() -> None:
     assert set(RESULTS) == {"Plan", *(one.__name__ for one in (*DRAWN, *SCENES))}
 
 
+HEAVY = {"Tornado", "Simulation", "ServiceSimulation", "ServiceFrontier", "CalibrationResult"}
+"""Results that take over 2 s."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=pytest.mark.long) if one in HEAVY else one for one in RESULTS]
+)
 def test_a_result_is_a_picture_in_a_notebook_and_as_a_file(name: str, tmp_path: Path) -> None:
     """SVG that is well formed, has words in it, and equals the file's; PNG too."""
     result = RESULTS[name](tmp_path)
