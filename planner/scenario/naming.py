@@ -220,13 +220,28 @@ class _Resolution:
         return jobs if all(a is b for a, b in zip(jobs, changed, strict=True)) else changed
 
 
-def limits_without_unoffered(limits: dict[str, Any], offers: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return limits, as plain data, without the names that none of the offers has.
+def without_unoffered(data: dict[str, Any], offers: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return a scenario, as plain data, without the names in limits and price rules that none of the offers has.
 
-    They were read with more offers, of which these are left: what a name ruled out or in is no offer any more. A list
-    of what is allowed of which nothing is left stays.
+    It was read with more offers, of which these are left: what a name ruled out or in is no offer any more. A list of
+    what is allowed of which nothing is left stays.
     """
-    names, found = OfferedNames(offers), dict(limits)
+    names, changes = OfferedNames(offers), dict[str, Any]()
+    if limits := data.get("limits"):
+        changes["limits"] = _limits_without_unoffered(limits, names)
+    if rules := data.get("adjust"):
+        changes["adjust"] = [rule for rule in rules if _matches_any(rule.get("match") or {}, names)]
+    return {**data, **changes}
+
+
+def _matches_any(match: dict[str, Any], names: OfferedNames) -> bool:
+    """Return whether each word of a price rule, or one of each list of words, means an offer."""
+    asked = [(kind, [word] if isinstance(word, str) else word) for kind in MATCHED if (word := match.get(kind))]
+    return all(any(names.meant(kind, word) for word in words) for kind, words in asked)
+
+
+def _limits_without_unoffered(limits: dict[str, Any], names: OfferedNames) -> dict[str, Any]:
+    found = dict(limits)
     for key, kind in LISTED.items():
         rule = limits.get(key)
         if isinstance(rule, (list, tuple)):

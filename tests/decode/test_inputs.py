@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
+from planner.documents.strict_yaml import read_document
 from planner.loading.scenario_file import parse_scenario
 from planner.solving.solve import CHANGED_DEFAULTS_NOTE, solve
 
@@ -60,6 +61,27 @@ def test_a_plan_is_checked_without_its_files(plan_file: Path) -> None:
     document["jobs"][0]["cost_usd"] *= 0.5
     plan_file.write_text(json.dumps(document), encoding="utf-8")
     assert run("check", "plan.json").exit_code == 3
+
+
+def test_names_of_offers_that_a_plan_leaves_out_are_no_fault(plan_file: Path) -> None:
+    """Limits and price rules name every provider of the list; the plan carries one of them."""
+    limits = {
+        "providers": {"allow": ["p", "r"]},
+        "regions": {"forbid": ["b"]},
+        "quota": {"p": 4, "r": 8},
+        "gpus": {"forbid": ["H200"]},
+    }
+    rules = [
+        {"match": {"provider": "r"}, "usd_per_hour_factor": 2},
+        {"match": {"instance": "x"}, "usd_per_hour_factor": 2},
+    ]
+    document = json.loads(json.dumps({"limits": limits, "adjust": rules}))
+    scenario = {**read_document(plan_file.parent / "s.yaml").data, **document}
+    (plan_file.parent / "named.json").write_text(json.dumps(scenario), encoding="utf-8")
+    assert run("solve", "named.json", "-o", "named-plan.json").exit_code == 0
+    carried = json.loads((plan_file.parent / "named-plan.json").read_text(encoding="utf-8"))["inputs"]["offers"]
+    assert {one["provider"] for one in carried} == {"p"}
+    assert run("check", "named-plan.json").exit_code == 0
 
 
 def test_a_plan_of_the_former_format_is_read_and_needs_its_scenario(plan_file: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from planner.audit.audit import audit
-from planner.cli.plans.plan_file import scenario_of
+from planner.cli.plans.plan_file import decided_scenario_of
 from planner.documents.strict_yaml import read_document
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario, shipped_scenarios
@@ -39,11 +39,6 @@ HEAVY = {
     *("frameworks-long-context", "spot-zones", "spot-waiting", "bill-aws-adapter"),
 }
 """Scenarios that take about 2 s and more to solve."""
-CARRIED = {"own-or-api", "two-fallbacks", "export-gguf", "tune-then-label"}
-"""Scenarios whose plans are audited once more from what they carry.
-
-Services by the token, further ways, machines of other stages, several jobs.
-"""
 SOLVED_TWICE = (
     # one of each structure: jobs on one market and on spot, a pool of offers, several jobs and limits, other measures
     *("quickstart", "spot-heavy", "three-jobs-one-budget", "value-of-time"),
@@ -74,8 +69,8 @@ def test_scenario_gives_the_recorded_plan_which_passes_the_audit_and_adds_up(nam
     assert scenario.description and "\n" not in scenario.description
     _check_record(plan, EXPECTED[name])
     assert audit(plan, scenario, _library(scenario)) == []
-    if name in CARRIED:  # with every offer that it rents, and every one that it names
-        carried = scenario_of(plan, "plan.json")
+    if plan.inputs is not None and plan.jobs:  # with every offer that it rents, and every one that it names
+        carried = decided_scenario_of(plan, "plan.json")
         assert audit(plan, carried, _library(carried)) == []
     text = render(plan)
     check_shown_arithmetic(text)

@@ -16,7 +16,7 @@ from planner.library.techniques import read_techniques
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan_parts import Spread, describe_machines
 from planner.results.tracking import Choice
-from planner.scenario.naming import limits_without_unoffered
+from planner.scenario.naming import without_unoffered
 from planner.scenario.observed_run import Measured
 from planner.scenario.offer import offer_data, offer_labels
 from planner.scenario.ownership.horizon import with_offers
@@ -157,8 +157,7 @@ def _move(
 
 
 def _read(data: dict[str, Any], offers: Sequence[dict[str, Any]]) -> Scenario:
-    if "limits" in data:
-        data = {**data, "limits": limits_without_unoffered(data["limits"], offers)}
+    data = without_unoffered(data, offers)
     return parse_scenario(json.dumps(with_offers(data, offers)), file=str(data["name"]))
 
 

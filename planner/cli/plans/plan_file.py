@@ -96,6 +96,7 @@ def scenario_of(plan: Plan, path: str) -> Scenario:
 
     from planner.errors import Fault, ScenarioError
     from planner.loading.scenario_file import parse_scenario
+    from planner.scenario.naming import without_unoffered
     from planner.scenario.ownership.horizon import with_offers
 
     if plan.inputs is None and plan.status in ("infeasible", "no_plan"):
@@ -105,6 +106,7 @@ def scenario_of(plan: Plan, path: str) -> Scenario:
         fix = "name the scenario: planner check PLAN SCENARIO"
         raise ScenarioError([Fault(path, 0, "inputs", "the plan does not carry its scenario", fix)])
     data = {key: value for key, value in plan.inputs.scenario.items() if key != "inventory"}
+    data = without_unoffered(data, plan.inputs.offers)  # a plan carries no more offers than it may take
     return parse_scenario(json.dumps(with_offers(data, plan.inputs.offers)), file=path)
 
 
