@@ -71,12 +71,8 @@ def test_names_of_offers_that_a_plan_leaves_out_are_no_fault(plan_file: Path) ->
         "quota": {"p": 4, "r": 8},
         "gpus": {"forbid": ["H200"]},
     }
-    rules = [
-        {"match": {"provider": "r"}, "usd_per_hour_factor": 2},
-        {"match": {"instance": "x"}, "usd_per_hour_factor": 2},
-    ]
-    document = json.loads(json.dumps({"limits": limits, "adjust": rules}))
-    scenario = {**read_document(plan_file.parent / "s.yaml").data, **document}
+    rules = [{"match": match, "usd_per_hour_factor": 2} for match in ({"provider": "r"}, {"instance": "x"})]
+    scenario = {**read_document(plan_file.parent / "s.yaml").data, "limits": limits, "adjust": rules}
     (plan_file.parent / "named.json").write_text(json.dumps(scenario), encoding="utf-8")
     assert run("solve", "named.json", "-o", "named-plan.json").exit_code == 0
     carried = json.loads((plan_file.parent / "named-plan.json").read_text(encoding="utf-8"))["inputs"]["offers"]
