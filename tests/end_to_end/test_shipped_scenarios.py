@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from planner.audit.audit import audit
-from planner.cli.plans.plan_file import decided_scenario_of
+from planner.cli.plans.plan_file import scenario_of
 from planner.documents.strict_yaml import read_document
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario, shipped_scenarios
@@ -70,7 +70,7 @@ def test_scenario_gives_the_recorded_plan_which_passes_the_audit_and_adds_up(nam
     _check_record(plan, EXPECTED[name])
     assert audit(plan, scenario, _library(scenario)) == []
     if plan.inputs is not None and plan.jobs:  # with every offer that it rents, and every one that it names
-        carried = decided_scenario_of(plan, "plan.json")
+        carried = scenario_of(plan, "plan.json")
         assert audit(plan, carried, _library(carried)) == []
     text = render(plan)
     check_shown_arithmetic(text)
