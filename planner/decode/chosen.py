@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.spot.candidates import policy_costs, spot_only_costs, spot_only_rows
+from planner.candidates.spot.odds import late_dollars
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class ChosenCandidate:
         more_usd = spot.point.usd - price * spot.point.finish_hours - before.point.usd
         late_usd = self.figures.late_usd + more_usd * h.budget_factor
         if math.isfinite(late_room_usd):
-            late = self.policy_costs(spot).usd_at(self.candidates.run_hours.budget_confidence)
+            (late,) = late_dollars([self.policy_costs(spot)], self.candidates.run_hours.budget_confidence)
             if late > float(self.figures.late_cost_usd(self.share)[0]) + late_room_usd:
                 return self
             late_usd = np.full_like(late_usd, late - float(self.figures.fixed_usd[0]))

@@ -14,7 +14,7 @@ SUBJECTS = {
 
 
 def test_every_subject_has_its_scenario_and_every_worked_line_is_understood() -> None:
-    """A figure by hand for each; a line that the pattern misses would be compared by nobody.
+    """A figure by hand for each; a line that the pattern misses would not be compared.
 
     `test_shipped_scenarios.py` solves each and compares.
     """

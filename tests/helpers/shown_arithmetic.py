@@ -37,7 +37,7 @@ def lacking(text: str) -> float:
 
 
 def check_shown_arithmetic(text: str) -> None:
-    """Check a plan as text: a quantity times its rate is the amount beside it, and micro-batches make up the batch.
+    """Check a plan as text: a quantity times its rate is the amount on its line, and micro-batches make up the batch.
 
     Every line of the bill is in whole cents; a line of rounding, or of the smaller items, makes up for it. 80 columns
     suffice.

@@ -17,7 +17,7 @@ import numpy as np
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.spot.choices import SpotChoice, SpotPiece
-from planner.candidates.spot.odds import PolicyCosts, SpotOnlyCosts, draw_dollars
+from planner.candidates.spot.odds import PolicyCosts, SpotOnlyCosts, late_dollars
 from planner.candidates.spot.rows import ALL, SearchTarget, SpotRows
 from planner.scenario.inference import InferenceJob
 from planner.spot.policy.curve_pieces import CurvePiece
@@ -95,11 +95,8 @@ class SpotCandidates(SpotRows):
         if not self.target.has_budget or not math.isfinite(value):
             return super().late_value(row, value)
         run, states, guaranteed = self._key(row)
-        return self._late_usd([self._costs(row, run, states, guaranteed)])[0] + float(self.worth[row])
-
-    def _late_usd(self, costs: Sequence[PolicyCosts]) -> list[float]:
-        """Return the dollars that jobs on policies stay within at the confidence of the budget."""
-        return [quantile(usd, self.candidates.run_hours.budget_confidence) for usd in draw_dollars(costs)]
+        costs, confidence = self._costs(row, run, states, guaranteed), self.candidates.run_hours.budget_confidence
+        return late_dollars([costs], confidence)[0] + float(self.worth[row])
 
     def _costs(self, row: int, run: SpotRun, states: SpotStates, guaranteed_hours: float) -> PolicyCosts:
         fixed = float(self.table.fixed_usd[row])
@@ -272,7 +269,7 @@ class SpotCandidates(SpotRows):
         ratios = np.ones(len(points))
         these = [(int(which[at]), found[at]) for at in points[drawn].tolist()]
         costs = [self._costs(row, one.run, one.states, float(one.ends[0][0])) for row, one in these]
-        ratios[drawn] = np.array(self._late_usd(costs)) / mean[drawn]
+        ratios[drawn] = np.array(late_dollars(costs, self.candidates.run_hours.budget_confidence)) / mean[drawn]
         others = np.ones(len(points), dtype=bool)
         others[drawn] = False
         ratios[others] = max(1.0, float(ratios[drawn].max(initial=1.0)))

@@ -77,7 +77,7 @@ def some(count: int, of: int) -> list[int]:
 @pytest.mark.long
 @pytest.mark.parametrize("name", ONE_JOB)
 def test_solve_with_a_breakpoint_as_deadline_costs_what_the_frontier_says(name: str) -> None:
-    """Two methods, one figure, and a hair less time costs more; each point could be rented as it stands."""
+    """Two methods, one figure, and slightly less time costs more; each point could be rented."""
     found, scenario = traced(name), scenario_of(name)
     dollars = scenario_of(name, DOLLARS)
     assert found.exact
