@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.cost_curve import Curve, count_tables, curve_at
-from planner.spot.policy.discretisation import CurveRequest, check_run
+from planner.spot.policy.discretisation import CurveRequest, Grid, check_run
 from planner.spot.policy.run import Action, Policy, SpotRun
 
 TICK = 0.25
@@ -146,5 +146,5 @@ def cost_curve(run: SpotRun, states: SpotStates, longest_hours: float, ticks: in
     """The curve of one run up to one time on a grid of the test's choice, a point per tick."""
     check_run(run, longest_hours)
     request = CurveRequest(run, states, longest_hours)
-    (table,) = count_tables([request], max(ticks, math.ceil(request.part.resolving_ticks)), points)
+    (table,) = count_tables([request], Grid(max(ticks, math.ceil(request.part.resolving_ticks)), points))
     return curve_at(table, table.hours())

@@ -116,7 +116,7 @@ class SpotCandidates(SpotRows):
 
         It is a point of `pieces`, which do not depend on the time: more of it never costs more.
         """
-        whole = spans_up_to(run, longest_useful_hours(run))
+        whole = spans_up_to(run, states, longest_useful_hours(run, states))
         pieces = self._allowed_pieces(run, states, [span for span in whole if span[0] < guarantee])
         ends = [one for piece in pieces for one in zip(piece.hours, piece.usd, strict=True) if one[0] <= guarantee]
         if not ends:
@@ -135,7 +135,7 @@ class SpotCandidates(SpotRows):
         beginning, nothing in the part matters.
         """
         run, states, longest = self._key(row)
-        spans = spans_up_to(run, longest)
+        spans = spans_up_to(run, states, longest)
         first, last = np.asarray(spans, dtype=float).reshape(-1, 2).T
         edges = np.linspace(first, last, SPAN_PARTS + 1, axis=1)
         begin, end = edges[:, :-1], edges[:, 1:]
@@ -220,7 +220,7 @@ class SpotCandidates(SpotRows):
     def _key(self, row: int) -> tuple[SpotRun, SpotStates, float]:
         """Return the run of a row, its market, and the hours that its policy may take."""
         run, states = self.run_of(row)
-        return run, states, min(float(self.guarantee[row]), longest_useful_hours(run))
+        return run, states, min(float(self.guarantee[row]), longest_useful_hours(run, states))
 
     def _allowed(self, point: CurvePoint) -> bool:
         """Return whether the point uses spot, within the bounds on its share."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.records import record
 from planner.spot.policy.backward_induction import TIE_FACTOR, BackwardInduction
-from planner.spot.policy.discretisation import CurveRequest, build_chain_for
+from planner.spot.policy.discretisation import CurveRequest, Grid, build_chain_for
 from planner.spot.policy.markov_chain import (
     ALL_COUNTS,
     COUNTS,
@@ -89,21 +89,21 @@ class Curve:
         return CurvePoint(**{field.name: float(getattr(self, field.name)[index]) for field in fields(CurvePoint)})
 
 
-def count_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> list[StartTable]:
+def count_tables(requests: Sequence[CurveRequest], grid: Grid) -> list[StartTable]:
     """Return all counts (ticks, slack, COUNTS) of the best policy of each run, by one backward pass for all of them."""
-    return _tables(requests, ticks, points, ALL_COUNTS)
+    return _tables(requests, grid, ALL_COUNTS)
 
 
-def figure_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> list[StartTable]:
+def figure_tables(requests: Sequence[CurveRequest], grid: Grid) -> list[StartTable]:
     """Return the `FIGURES` among the counts, in less time; shapes (ticks, slack, figures)."""
-    return _tables(requests, ticks, points, FIGURES)
+    return _tables(requests, grid, FIGURES)
 
 
-def _tables(requests: Sequence[CurveRequest], ticks: int, points: int, counts: slice) -> list[StartTable]:
-    chain = build_chain_for([request.part for request in requests], ticks, points)
-    record = StartRecord(requests, chain, ticks)
+def _tables(requests: Sequence[CurveRequest], grid: Grid, counts: slice) -> list[StartTable]:
+    chain = build_chain_for([request.part for request in requests], grid)
+    record = StartRecord(requests, chain, grid.ticks)
     backward = BackwardInduction(chain, record.width, counts)
-    for _ in range(ticks):
+    for _ in range(grid.ticks):
         record.add(backward.step().counts)
     idle = record.values
     if counts == ALL_COUNTS:

@@ -28,7 +28,7 @@ import numpy as np
 from planner.records import record
 from planner.spot.policy.checkpointing import max_lost_hours, progress_on_spot
 from planner.spot.policy.deadline_guard import required_slack
-from planner.spot.policy.discretisation import SLACK_POINTS, build_chain_for, slack_axis
+from planner.spot.policy.discretisation import build_chain_for, slack_axis
 from planner.spot.policy.markov_chain import DOLLARS, USD, mean_lost_work, transition_probabilities
 from planner.spot.policy.run import ROUNDING_HOURS
 from planner.spot.policy.start_table import StartRecord, StartTable
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Floats
     from planner.spot.market.states import SpotStates
-    from planner.spot.policy.discretisation import CurveRequest
+    from planner.spot.policy.discretisation import CurveRequest, Grid
     from planner.spot.policy.markov_chain import MarkovChain
     from planner.spot.policy.run import SpotRun
 
@@ -89,26 +89,26 @@ class DollarInduction(StretchedPass):
         self.settle()
 
 
-def usd_tables(requests: Sequence[CurveRequest], ticks: int, points: int) -> list[StartTable]:
+def usd_tables(requests: Sequence[CurveRequest], grid: Grid) -> list[StartTable]:
     """Return the least mean dollars (ticks, slack) of each run, for every guaranteed time up to its own."""
-    chain = build_chain_for([request.part for request in requests], ticks, points)
-    record = StartRecord(requests, chain, ticks)
+    chain = build_chain_for([request.part for request in requests], grid)
+    record = StartRecord(requests, chain, grid.ticks)
     induction = DollarInduction(chain, record.width)
-    for _ in range(ticks):
+    for _ in range(grid.ticks):
         induction.step()
         record.add(induction.values)
     usd: Floats = np.einsum("bm,tkbms->kbts", chain.first, record.values)[0]
     return record.tables(usd)
 
 
-def usd_bound(request: CurveRequest, ticks: int, guaranteed_hours: float) -> float:
+def usd_bound(request: CurveRequest, grid: Grid, guaranteed_hours: float) -> float:
     """Return dollars below which no policy on spot within a guaranteed time stays, on the grid of `usd_tables`.
 
     inf where the time allows no start on spot.
     `request` has the horizon of the pass, which is no less than the guaranteed time. 2 h of work at 1 $/h on spot that
     nothing interrupts, and a start of 0.1 h: 2.1 dollars, less the margin.
     """
-    return DollarBound.of(request, ticks).within(guaranteed_hours)
+    return DollarBound.of(request, grid).within(guaranteed_hours)
 
 
 @record(frozen=True)
@@ -123,14 +123,14 @@ class DollarBound:
     cell: float  # hours from there to the next point of slack
 
     @classmethod
-    def of(cls, request: CurveRequest, ticks: int) -> DollarBound:
+    def of(cls, request: CurveRequest, grid: Grid) -> DollarBound:
         """Return the bound of a request, whose hours are the horizon of the pass."""
-        run, states, tick = request.part.run, request.states, request.part.guaranteed_hours / ticks
+        run, states, tick = request.part.run, request.states, request.part.guaranteed_hours / grid.ticks
         per_hour = _least_usd_per_hour(run, states, tick)
         start = run.restart_hours * progress_on_spot(run)
         least = per_hour * run.work_hours + run.spot_usd_per_hour * run.restart_hours
         least += run.standing_usd_per_hour * (run.work_hours + start)
-        return cls(request, tick, per_hour, least, *_useless_slack(request.part, tick))
+        return cls(request, tick, per_hour, least, *_useless_slack(request.part, grid))
 
     @cached_property
     def beyond(self) -> Floats:
@@ -158,12 +158,12 @@ class DollarBound:
         return BOUND_MARGIN * parts * min(self.least_usd + beyond, run.on_demand_usd)
 
 
-def _useless_slack(part: CurveRequest, tick: float) -> tuple[float, float]:
+def _useless_slack(part: CurveRequest, grid: Grid) -> tuple[float, float]:
     """Return the last point of slack at which no start on spot is allowed, and the hours to the next point."""
-    run = part.run
+    run, tick = part.run, part.guaranteed_hours / grid.ticks
     stalls = tick * (1 - progress_on_spot(run))
     *_, needed = required_slack(run.restart_hours, max_lost_hours(run) + run.hop_hours, stalls, tick)
-    axis = slack_axis(part, SLACK_POINTS)
+    axis = slack_axis(part, grid)
     last = max(int(np.searchsorted(axis, needed - ROUNDING_HOURS)) - 1, 0)
     return float(axis[last]), float(axis[min(last + 1, len(axis) - 1)] - axis[last])
 

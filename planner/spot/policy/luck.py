@@ -23,7 +23,7 @@ import numpy as np
 from planner.records import record
 from planner.spot.policy.backward_induction import BackwardInduction, FollowedInduction
 from planner.spot.policy.checkpointing import Checkpoints, progress_on_spot
-from planner.spot.policy.discretisation import CurveRequest, build_chain_for
+from planner.spot.policy.discretisation import CurveRequest, Fineness, Grid, build_chain_for, grid_of
 from planner.spot.policy.markov_chain import DOLLARS
 from planner.spot.policy.run import ROUNDING_HOURS, Action
 
@@ -39,10 +39,8 @@ if TYPE_CHECKING:
 
 RUNS = 2048
 """Runs that are drawn: the share of them below a quantile of 0.9 errs by 0.7 points (standard error)."""
-LUCK_TICKS, MOST_LUCK_TICKS = 64, 640
-"""Ticks of the pass, more where the market changes faster: with 256 mean dollars differ by 0.3 %."""
-LUCK_POINTS = 64
-"""Points of its slack axis."""
+LUCK_FINENESS = Fineness(64, 64, points=64, most_ticks=640)
+"""Of the pass: with 256 ticks mean dollars differ by 0.3 %."""
 DRAWN_TOGETHER = 16
 """Requests that are played at once."""
 DRAWN_CHANGES, OTHER_RUN = 128, 613
@@ -116,11 +114,10 @@ class LuckRequest:
         return CurveRequest(replace(self.run, work_hours=work), self.states, horizon)
 
     @property
-    def kind(self) -> tuple[int, int, int, bool]:
-        """Return the ticks of the pass and the shape of the market: requests of one kind are drawn together."""
-        resolving, up, down = self.curve.resolving_ticks, self.states.up, self.states.down
-        ticks = int(min(max(LUCK_TICKS, np.ceil(resolving - ROUNDING_HOURS)), MOST_LUCK_TICKS))
-        return ticks, len(up.rates), len(down.rates), self.states.instant > 0
+    def kind(self) -> tuple[Grid, int, int, bool]:
+        """Return the grid of the pass and the shape of the market: requests of one kind are drawn together."""
+        grid, up, down = grid_of(self.curve, LUCK_FINENESS), self.states.up, self.states.down
+        return grid, len(up.rates), len(down.rates), self.states.instant > 0
 
 
 def draw_luck(run: SpotRun, states: SpotStates, work_hours: Floats, deadlines: Floats, stream: int = 0) -> Luck:
@@ -134,16 +131,16 @@ def draw_lucks(requests: Sequence[LuckRequest], stream: int = 0) -> list[Luck]:
     `stream` says which markets are drawn: those of one stream are the same for all runs, two streams are independent.
     Requests of one kind are played together, which takes two fifths of the time and changes no figure.
     """
-    kinds: dict[tuple[int, int, int, bool], list[int]] = {}
+    kinds: dict[tuple[Grid, int, int, bool], list[int]] = {}
     for place, request in enumerate(requests):
         kinds.setdefault(request.kind, []).append(place)
     found: dict[int, Luck] = {}
-    for (ticks, *_), places in kinds.items():
+    for (grid, *_), places in kinds.items():
         for first in range(0, len(places), DRAWN_TOGETHER):
             block = places[first : first + DRAWN_TOGETHER]
             asked = [requests[place] for place in block]
-            chain = build_chain_for([one.curve for one in asked], ticks, LUCK_POINTS)
-            found.update(zip(block, _Runs(asked, chain, _actions(chain, ticks)).play(stream), strict=True))
+            chain = build_chain_for([one.curve for one in asked], grid)
+            found.update(zip(block, _Runs(asked, chain, _actions(chain, grid.ticks)).play(stream), strict=True))
     return [found[place] for place in range(len(requests))]
 
 

@@ -6,7 +6,6 @@ and a frontier over all of them tell one cost.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,7 +14,7 @@ import numpy as np
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.cost_curve import CurvePoint, best_point, count_tables, figure_tables
 from planner.spot.policy.curve_pieces import JUST_AFTER, CurvePiece, straight_pieces
-from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, check_run
+from planner.spot.policy.discretisation import CurveRequest, Fineness, Grid, check_run, grid_of
 from planner.spot.policy.least_cost import DollarBound, usd_tables
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import WaitingRule, pass_of, policies_of_pass, waiting_rule
@@ -27,16 +26,20 @@ if TYPE_CHECKING:
     from planner.spot.policy.start_table import StartTable
     from planner.spot.policy.switching_policy import SwitchingPolicy
 
-GRID_TICKS = 256
-"""Ticks of a horizon: within half a percent of a grid many times finer (see tests)."""
+FINENESS = Fineness(256, 181)
+"""Mostly within half a percent of a grid many times finer
+(see tests). Where a run mostly fails on its market, and on demand costs thrice as much, within three percent."""
 RUNS_PER_PASS = 8
 """Runs that are computed together: their arrays stay in the processor's cache."""
 FIRST_SLACK = 1 / 16
 """Slack of the shortest horizon over the work; each further one has twice as much."""
 SAME_TIME = 1e-6
 """Relative: a time this close after the end of a horizon is its end, so that rounding leads to no other grid."""
-MAX_DOUBLINGS = 7
-"""Slack beyond 8 times the work saves almost nothing more: the longest horizon serves all times beyond it."""
+LONGEST_SLACK = 8.0
+"""Slack beyond so many times the work, or so many mean outages with a lost start, saves little more: the longest horizon
+serves all times beyond it. Work that is short against the outages can wait for a long up-time."""
+MOST_WORKS = 64.0
+"""The longest slack in works: a pass for more would take seconds, and work of minutes costs cents."""
 NOTICEABLE_SAVING = 3e-3
 """Relative: the grid of a curve errs by as much."""
 
@@ -54,28 +57,33 @@ Span = tuple[float, float]
 """Guaranteed times after the first, up to the second, that one horizon answers."""
 
 
-def horizon_of(run: SpotRun, guaranteed_hours: float) -> float:
-    """Return the horizon of a guaranteed time: work + restart + work/16 x 2^i, the first that reaches it."""
-    needed = run.work_hours + run.restart_hours
+def horizon_of(run: SpotRun, states: SpotStates, guaranteed_hours: float) -> float:
+    """Return the horizon of a guaranteed time: work + restart + work/16 x 2^i, the first that reaches it.
+
+    The last one is `longest_useful_hours`. 0.5 h of work, a restart of 0.1 h and outages of 4.6 h on average have the
+    horizons 0.63125, 0.6625, 0.725 h and so on up to 32.6 h, which are 64 works and the start.
+    """
+    needed, longest = run.work_hours + run.restart_hours, longest_useful_hours(run, states)
     slack = FIRST_SLACK * run.work_hours
-    for _ in range(MAX_DOUBLINGS):
-        if needed + slack >= guaranteed_hours * (1 - SAME_TIME):
-            break
+    while needed + slack < min(guaranteed_hours * (1 - SAME_TIME), longest):
         slack *= 2
-    return needed + slack
+    return min(needed + slack, longest)
 
 
-def longest_useful_hours(run: SpotRun) -> float:
-    """Return the longest horizon: more time saves almost nothing."""
-    return horizon_of(run, math.inf)
+def longest_useful_hours(run: SpotRun, states: SpotStates) -> float:
+    """Return the longest horizon: more time saves little."""
+    # A start that is lost takes slack, too: up to the up-time, and no more than the work.
+    attempt = states.down.mean() + min(states.up.mean(), run.work_hours)
+    by_outages = min(LONGEST_SLACK * attempt, MOST_WORKS * run.work_hours)
+    return run.work_hours + run.restart_hours + max(LONGEST_SLACK * run.work_hours, by_outages)
 
 
-def spans_up_to(run: SpotRun, longest_hours: float) -> list[Span]:
+def spans_up_to(run: SpotRun, states: SpotStates, longest_hours: float) -> list[Span]:
     """Return the guaranteed times that each horizon answers, up to `longest_hours`; none where nothing is left."""
     spans = []
     begin = run.work_hours + run.restart_hours
     while begin * JUST_AFTER < longest_hours:
-        end = horizon_of(run, begin * JUST_AFTER)
+        end = horizon_of(run, states, begin * JUST_AFTER)
         if end <= begin * JUST_AFTER:  # the longest horizon
             break
         spans.append((begin, min(end, longest_hours)))
@@ -105,13 +113,13 @@ class PolicyCache:
             horizon = _horizon_key(*key)
             if horizon not in self._of_horizon:
                 request = CurveRequest(*horizon)
-                self._of_horizon[horizon] = DollarBound.of(request, tick_count_of(request))
+                self._of_horizon[horizon] = DollarBound.of(request, pass_grid(request))
             self._bounds[key] = self._of_horizon[horizon].within(hours)
         return self._bounds[key]
 
     def least_usd(self, keys: Sequence[Key]) -> Floats:
         """Return the dollars of the best policy of each (run, market, hours); inf where there is no slack for one."""
-        tables = _look_up(self._usd, [_horizon_key(*key) for key in keys], usd_tables, tick_count_of)
+        tables = _look_up(self._usd, [_horizon_key(*key) for key in keys], usd_tables, pass_grid)
         usd = [float(table.at(np.array([hours]))[0]) for table, (_, _, hours) in zip(tables, keys, strict=True)]
         enough = [hours - run.work_hours > run.restart_hours * (1 + 1e-9) for run, _, hours in keys]
         return np.where(enough, usd, np.inf)
@@ -123,7 +131,7 @@ class PolicyCache:
         """
         for run, _, hours in keys:
             check_run(run, hours)
-        tables = _look_up(self._counts, [_horizon_key(*key) for key in keys], count_tables, tick_count_of)
+        tables = _look_up(self._counts, [_horizon_key(*key) for key in keys], count_tables, pass_grid)
         return [best_point(table, hours) for table, (_, _, hours) in zip(tables, keys, strict=True)]
 
     def figures(self, keys: Sequence[Key]) -> list[CurvePoint]:
@@ -135,7 +143,7 @@ class PolicyCache:
             check_run(run, hours)
         at = [_horizon_key(*key) for key in keys]
         known = {**self._figures, **{key: self._counts[key] for key in at if key in self._counts}}
-        tables = _look_up(known, at, figure_tables, tick_count_of)
+        tables = _look_up(known, at, figure_tables, pass_grid)
         self._figures = known
         return [best_point(table, hours) for table, (_, _, hours) in zip(tables, keys, strict=True)]
 
@@ -148,7 +156,7 @@ class PolicyCache:
         found = self.figures(keys)
         before: dict[int, Key] = {}
         for place, (run, states, hours) in enumerate(keys):
-            spans, table = spans_up_to(run, hours), self._figures[_horizon_key(run, states, hours)]
+            spans, table = spans_up_to(run, states, hours), self._figures[_horizon_key(run, states, hours)]
             if len(spans) > 1 and found[place].usd > best_point(table, spans[-2][1]).usd * (1 - CLOSE_GRIDS):
                 before[place] = run, states, spans[-2][1]
         for place, point in zip(before, self.figures(list(before.values())), strict=True):
@@ -174,7 +182,7 @@ class PolicyCache:
     ) -> list[list[tuple[Floats, Floats]]]:
         """Return the ticks in each span of each run on a market, and the dollars of the best policy within them."""
         keys = [[_horizon_key(run, states, end) for _, end in spans] for run, states, spans in asked]
-        _look_up(self._usd, [one for several in keys for one in several], usd_tables, tick_count_of)
+        _look_up(self._usd, [one for several in keys for one in several], usd_tables, pass_grid)
         found = []
         for (_, _, spans), several in zip(asked, keys, strict=True):
             tables = [self._usd[key] for key in several]
@@ -184,7 +192,7 @@ class PolicyCache:
 
     def pieces(self, run: SpotRun, states: SpotStates, spans: Sequence[Span]) -> list[CurvePiece]:
         """Return the curve of a run in some spans as straight pieces, by rising hours."""
-        tables = _look_up(self._usd, [_horizon_key(run, states, end) for _, end in spans], usd_tables, tick_count_of)
+        tables = _look_up(self._usd, [_horizon_key(run, states, end) for _, end in spans], usd_tables, pass_grid)
         return [piece for table, span in zip(tables, spans, strict=True) for piece in straight_pieces(table, *span)]
 
     def close_points(self, run: SpotRun, states: SpotStates, pieces: Sequence[CurvePiece]) -> list[CurvePoint]:
@@ -194,13 +202,13 @@ class PolicyCache:
 
 
 def _horizon_key(run: SpotRun, states: SpotStates, hours: float) -> Key:
-    return run, states, horizon_of(run, hours)
+    return run, states, horizon_of(run, states, hours)
 
 
 def _look_up(
     known: dict[Key, Found],
     keys: Sequence[Key],
-    compute: Callable[[list[CurveRequest], Kind, int], list[Found]],
+    compute: Callable[[list[CurveRequest], Kind], list[Found]],
     kind_of: Callable[[CurveRequest], Kind],
 ) -> list[Found]:
     """Return what is known of (run, market, hours); the unknown is computed together, in blocks of one kind of pass."""
@@ -210,16 +218,10 @@ def _look_up(
     for kind, missing in by_kind.items():
         for first in range(0, len(missing), RUNS_PER_PASS):
             block = missing[first : first + RUNS_PER_PASS]
-            known.update(zip(block, compute([CurveRequest(*key) for key in block], kind, SLACK_POINTS), strict=True))
+            known.update(zip(block, compute([CurveRequest(*key) for key in block], kind), strict=True))
     return [known[key] for key in keys]
 
 
-def tick_count_of(request: CurveRequest) -> int:
-    """Return the ticks of a pass: `GRID_TICKS` times the first power of sqrt(2) that resolves its market's states.
-
-    They depend on the request alone: runs that are computed together must not move each other's figures.
-    """
-    ticks = float(GRID_TICKS)
-    while ticks < request.part.resolving_ticks * (1 - 1e-9):
-        ticks *= math.sqrt(2)
-    return round(ticks)
+def pass_grid(request: CurveRequest) -> Grid:
+    """Return the grid on which a request is computed."""
+    return grid_of(request.part, FINENESS)

@@ -11,7 +11,7 @@ import numpy as np
 from planner.records import record
 from planner.spot.policy.backward_induction import BackwardInduction, FollowedInduction, TimeSlice
 from planner.spot.policy.deadline_guard import DeadlineGuard
-from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest, build_chain_for, check_run
+from planner.spot.policy.discretisation import CurveRequest, Fineness, Grid, build_chain_for, check_run, grid_of
 from planner.spot.policy.markov_chain import DOLLARS
 from planner.spot.policy.run import ROUNDING_HOURS, Action, SpotRun
 
@@ -99,25 +99,24 @@ def best_policy(
     guaranteed_hours: float,
     tick_hours: float = 1 / 12,
     ticks: int = POLICY_TICKS,
-    points: int = SLACK_POINTS,
     only_starts: bool = False,
 ) -> SwitchingPolicy:
     """Return the policy of least mean cost among those that end within `guaranteed_hours` on every path.
 
     `tick_hours`: how often it will be asked, besides whenever machines are taken; the guard reserves that much.
-    `ticks` of time, no shorter than that, and `points` of slack are the grid. `only_starts`: the table has the rows
+    The grid has `ticks`, no shorter than that, more where `grid_of` says so. `only_starts`: the table has the rows
     alone that say when a run with nothing rented takes a machine of a market that is up. ValueError as `check_run`
     raises it.
     """
     check_run(run, guaranteed_hours)
     request = CurveRequest(run, states, guaranteed_hours)
-    return policies_of_pass([request], pass_of(request, ticks, tick_hours), points, tick_hours, only_starts)[0]
+    return policies_of_pass([request], pass_of(request, ticks, tick_hours), tick_hours, only_starts)[0]
 
 
 class PolicyPass(NamedTuple):
     """What runs have in common whose policies one pass finds."""
 
-    ticks: int  # 0 where the time allows on demand only
+    grid: Grid | None  # none where the time allows on demand only
     bands: tuple[int, int]  # of the up-time and of outages
     zones: bool
 
@@ -125,34 +124,29 @@ class PolicyPass(NamedTuple):
 def pass_of(request: CurveRequest, ticks: int = POLICY_TICKS, tick_hours: float = 0.0) -> PolicyPass:
     """Return the pass that finds the policy of a request that is asked every `tick_hours`, 0 for at any moment.
 
-    Its ticks are `ticks`, more where the market changes faster, fewer where the policy is asked less often. A tick of
-    waiting is longer than the table says where it is asked less often: slack of 0.67 h that lasts for another look in
-    0.01 h, and then a start that needs 0.6 h, does not last for one in 0.05 h and another.
+    Its grid is that of `ticks` (`grid_of`), with fewer where the policy is asked less often. A tick of waiting is longer
+    than the table says where it is asked less often: slack of 0.67 h that lasts for another look in 0.01 h, and then a
+    start that needs 0.6 h, does not last for one in 0.05 h and another.
     """
     part, states = request.part, request.states
     has_slack = part.slack_hours > part.run.restart_hours + 1e-6 * request.guaranteed_hours
-    if tick_hours > 0:
-        ticks = max(1, min(ticks, math.floor(part.guaranteed_hours / tick_hours + ROUNDING_HOURS)))
-    steps = max(ticks, math.ceil(part.resolving_ticks - ROUNDING_HOURS)) if has_slack else 0
-    return PolicyPass(steps, (len(states.up.rates), len(states.down.rates)), bool(states.instant))
+    asked = math.floor(part.guaranteed_hours / tick_hours + ROUNDING_HOURS) if tick_hours > 0 else math.inf
+    grid = grid_of(part, Fineness(ticks, ticks), max(asked, 1)) if has_slack else None
+    return PolicyPass(grid, (len(states.up.rates), len(states.down.rates)), bool(states.instant))
 
 
 def policies_of_pass(
-    requests: Sequence[CurveRequest],
-    alike: PolicyPass,
-    points: int = SLACK_POINTS,
-    tick_hours: float = 1 / 12,
-    only_starts: bool = False,
+    requests: Sequence[CurveRequest], alike: PolicyPass, tick_hours: float = 1 / 12, only_starts: bool = False
 ) -> list[SwitchingPolicy]:
     """Return the policies of requests that have one pass (`pass_of`) in common, as `best_policy` says of one."""
-    steps, (ups, downs), zones = alike
+    grid, (ups, downs), zones = alike
     bands = [*((True, band) for band in range(ups)), *((False, band) for band in range(downs))]
     keys = [(up, band, running) for running in (Action.WAIT, Action.ON_DEMAND) for up, band in bands]
     keys += [(True, band, Action.SPOT) for band in range(ups)]
     keys = keys[:ups] if only_starts else keys
     found: list[list[tuple[float, list[Row]]]] = [[] for _ in requests]
-    if steps:
-        chain = build_chain_for([request.part for request in requests], steps, points)
+    if grid:
+        steps, chain = grid.ticks, build_chain_for([request.part for request in requests], grid)
         induction = FollowedInduction if zones else BackwardInduction
         backward = induction(chain, counts=DOLLARS)  # actions are compared in dollars alone
         every = max(1, steps // MAX_TABLE_ROWS)

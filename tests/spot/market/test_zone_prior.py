@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zone_prior import any_zone_availability, states_of_zones
 from planner.spot.policy.cost_curve import best_point, count_tables
-from planner.spot.policy.discretisation import CurveRequest
+from planner.spot.policy.discretisation import CurveRequest, Grid
 from planner.spot.policy.run import SpotRun
 
 ALONE = SpotStates(Ages((0.0, 1.0), (0.8, 0.15)), Ages((0.0, 0.5), (1.5, 0.4)))
@@ -22,7 +22,7 @@ HOURS = (26.0, 36.0)
 
 def usd(*cases: tuple[SpotRun, SpotStates], hours: float) -> list[float]:
     """Return the least mean cost of each run on its market."""
-    tables = count_tables([CurveRequest(run, states, hours) for run, states in cases], 256, 96)
+    tables = count_tables([CurveRequest(run, states, hours) for run, states in cases], Grid(256, 96))
     return [min(best_point(table, hours).usd, run.on_demand_usd) for table, (run, _) in zip(tables, cases, strict=True)]
 
 

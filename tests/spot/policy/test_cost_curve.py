@@ -15,10 +15,10 @@ from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.backward_induction import BackwardInduction
 from planner.spot.policy.cost_curve import CurvePoint, count_tables
 from planner.spot.policy.curve_pieces import CURVE_ERROR
-from planner.spot.policy.discretisation import CurveRequest, slack_points
+from planner.spot.policy.discretisation import CurveRequest, Grid, slack_points
 from planner.spot.policy.least_cost import usd_tables
 from planner.spot.policy.markov_chain import USD, build_markov_chain
-from planner.spot.policy.policy_cache import PolicyCache, spans_up_to
+from planner.spot.policy.policy_cache import PolicyCache, horizon_of, longest_useful_hours, spans_up_to
 from planner.spot.policy.run import SpotRun
 from tests.helpers.spot_cases import cost_curve
 
@@ -59,14 +59,15 @@ def test_one_tick_of_work_by_hand() -> None:
     assert point.wasted_hours == 0.0
 
 
+@pytest.mark.parametrize("tick", [1.0, 0.0298, 0.03])
 @pytest.mark.parametrize(("restart", "most"), [(0.0, 1.0), (0.1, 3.0), (0.6, 0.61), (1 / 3, 7.1)])
-def test_an_axis_ends_exactly_at_its_last_point(restart: float, most: float) -> None:
+def test_an_axis_ends_exactly_at_its_last_point(restart: float, most: float, tick: float) -> None:
     """Where all work is done: a bit before it some work would seem to be left. Its shares are multiples of 2^-40."""
-    axis = slack_points(restart, most, 96)
+    axis = slack_points(restart, most, 96, tick)
     assert axis[0] == 0.0
     assert axis[-1] == most
     assert (np.diff(axis) > 0).all()
-    shares = slack_points(0.0, 1.0, 96) * 2.0**40
+    shares = slack_points(0.0, 1.0, 96, 1.0) * 2.0**40
     assert (shares == np.rint(shares)).all()
 
 
@@ -226,6 +227,57 @@ def test_the_usual_grid_is_fine_enough(factor: float) -> None:
     assert point.usd == pytest.approx(planned(RUN, hours).usd, rel=1e-9)
 
 
+def finer_usd(run: SpotRun, market: SpotStates, hours: float, ticks_per_work: int = 60) -> float:
+    """Dollars on even cells that are as long as a tick."""
+    ticks = math.ceil(ticks_per_work * hours / run.work_hours)
+    cells = round(ticks * (hours - run.work_hours - run.restart_hours) / hours)
+    points = cells + 1 + (run.restart_hours > 0)
+    return float(usd_tables([CurveRequest(run, market, hours)], Grid(ticks, points))[0].at(np.array([hours]))[0])
+
+
+SHORT_RUNS = st.builds(
+    lambda run, work: replace(run, work_hours=work, stall_hours=min(run.stall_hours, run.interval_hours / 20)),
+    RUNS,
+    st.floats(0.1, 3.0),
+)
+
+
+@pytest.mark.long
+@given(SHORT_RUNS, MARKETS)
+@settings(derandomize=True, max_examples=8, deadline=None)
+def test_long_waits_of_short_work_are_priced_on_a_grid_that_is_fine_enough(run: SpotRun, market: SpotStates) -> None:
+    """Up to 64 works of slack, a percent of a much finer grid: waiting tick by tick adds up no errors."""
+    found = PolicyCache()
+    hours = longest_useful_hours(run, market)
+    for time in (hours, horizon_of(run, market, hours / 3)):
+        assert found.least_usd([(run, market, time)])[0] == pytest.approx(finer_usd(run, market, time), rel=0.012)
+
+
+@pytest.mark.long
+@given(SHORT_RUNS, MARKETS)
+@settings(derandomize=True, max_examples=8, deadline=None)
+def test_more_time_than_the_longest_horizon_saves_little(run: SpotRun, market: SpotStates) -> None:
+    """Twice as much slack: three percent at most."""
+    longest = longest_useful_hours(run, market)
+    more = 2 * longest - run.work_hours - run.restart_hours
+    usd = PolicyCache().least_usd([(run, market, longest)])[0]
+    assert min(usd, run.on_demand_usd) <= 1.03 * min(finer_usd(run, market, more, 25), run.on_demand_usd)
+
+
+def test_short_work_waits_out_a_long_outage() -> None:
+    """A quarter of an hour at 1 $/h on spot or 30 on demand, on a market that is down for 4 h in 44, e^-t/4 thereafter.
+
+    With 2 h of slack 1/11 e^-0.5 of the work is on demand: 0.25 (1 + 29 x 0.055) = 0.65 dollars; with 16 h, which are
+    64 works, 1/11 e^-4: 0.26 dollars.
+    """
+    run = SpotRun(0.25, 0.0, 0.0, math.inf, 1.0, 30.0, last_checkpoint=True)
+    market = SpotStates(Ages((0.0,), (1 / 40,)), Ages((0.0,), (1 / 4,)))
+    assert longest_useful_hours(run, market) == 16.25
+    little, much = PolicyCache().least_usd([(run, market, 2.25), (run, market, 16.25)])
+    assert little == pytest.approx(0.25 * (1 + 29 / 11 * math.exp(-0.5)), rel=0.02)
+    assert much == pytest.approx(0.25 * (1 + 29 / 11 * math.exp(-4)), rel=0.02)
+
+
 @given(st.lists(st.tuples(RUNS, MARKETS, st.floats(1.02, 3.0)), min_size=1, max_size=3))
 @settings(derandomize=True, max_examples=12, deadline=None)
 def test_dollars_alone_are_those_of_all_counts(cases: list[tuple[SpotRun, SpotStates, float]]) -> None:
@@ -233,7 +285,7 @@ def test_dollars_alone_are_those_of_all_counts(cases: list[tuple[SpotRun, SpotSt
     asked = [
         CurveRequest(run, market, factor * run.work_hours + 1.01 * run.restart_hours) for run, market, factor in cases
     ]
-    for short, long in zip(usd_tables(asked, 60, 32), count_tables(asked, 60, 32), strict=True):
+    for short, long in zip(usd_tables(asked, Grid(60, 32)), count_tables(asked, Grid(60, 32)), strict=True):
         assert short.at(short.hours()) == pytest.approx(long.at(long.hours())[:, USD], rel=1e-5)
         assert short.values[-1] == pytest.approx(long.values[-1, :, USD], rel=1e-5)
 
@@ -244,7 +296,7 @@ def test_dollars_alone_are_those_of_all_counts(cases: list[tuple[SpotRun, SpotSt
 def test_a_frontier_and_a_plan_tell_one_cost(run: SpotRun, market: SpotStates, factor: float) -> None:
     """Anywhere on a piece the policy for exactly that time costs what the line says; at its ends exactly."""
     cache, hours = PolicyCache(), factor * run.work_hours + 2 * run.restart_hours
-    pieces = cache.pieces(run, market, spans_up_to(run, hours))
+    pieces = cache.pieces(run, market, spans_up_to(run, market, hours))
     shares = np.array([0.0, 0.1, 0.5, 0.8, 1.0])
     for piece in pieces:
         times = np.interp(shares, (0, 1), piece.hours).tolist()
@@ -262,7 +314,7 @@ def test_no_time_is_missed_by_the_pieces(run: SpotRun, market: SpotStates, facto
     cache, longest = PolicyCache(), factor * run.work_hours + 2 * run.restart_hours
     needed = run.work_hours + run.restart_hours
     hours = needed * (1 + 1e-6) + part * (longest - needed)
-    pieces = cache.pieces(run, market, spans_up_to(run, longest))
+    pieces = cache.pieces(run, market, spans_up_to(run, market, longest))
     told = [float(np.interp(hours, piece.hours, piece.usd)) for piece in pieces if piece.hours[0] <= hours]
     (exact,) = cache.best_points([(run, market, hours)])
     assert min([run.on_demand_usd, *told]) <= exact.usd * (1 + CURVE_ERROR + 1e-6)

@@ -65,7 +65,7 @@ def runs(draw: st.DrawFn) -> tuple[SpotRun, float, float]:
 def test_no_path_of_a_market_breaks_the_deadline(case: tuple[SpotRun, float, float], seed: int, turning: float) -> None:
     """Whatever the market does, and however wrong its statistics were: on-demand machines bring the run home."""
     run, hours, tick = case
-    policy = best_policy(run, MARKET, hours, tick, ticks=48, points=24)
+    policy = best_policy(run, MARKET, hours, tick, ticks=48)
     rng = np.random.default_rng(seed)
     turns = rng.random((20, math.ceil(hours / tick) + 1)) < turning
     up = np.logical_xor.accumulate(turns, axis=1)
@@ -219,7 +219,7 @@ def test_the_guard_by_hand() -> None:
 def test_a_very_long_run_is_guarded_as_well() -> None:
     """Three months of work: the table ends earlier, and its last row serves in proportion."""
     run = replace(RUN, work_hours=2000.0)
-    policy = best_policy(run, MARKET, 2200.0, 0.5, ticks=48, points=24)
+    policy = best_policy(run, MARKET, 2200.0, 0.5, ticks=48)
     assert policy.hours_left[-1] < 2200.0
     up = np.logical_xor.accumulate(np.random.default_rng(5).random((5, 4402)) < 0.2, axis=1)
     found = replay(policy, run, up, 0.5, 2200.0)

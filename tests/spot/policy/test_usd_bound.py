@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zone_prior import states_of_zones
-from planner.spot.policy.discretisation import SLACK_POINTS, CurveRequest
+from planner.spot.policy.discretisation import CurveRequest, Grid
 from planner.spot.policy.least_cost import BOUND_MARGIN, usd_bound, usd_tables
-from planner.spot.policy.policy_cache import PolicyCache, horizon_of, tick_count_of
+from planner.spot.policy.policy_cache import PolicyCache, horizon_of, pass_grid
 from planner.spot.policy.run import SpotRun
 
 SHAPE = DurationShape(0.2, 0.5, 0.4)
@@ -24,11 +24,13 @@ ENDLESS = SpotStates(Ages((0.0,), (0.0,)), Ages((0.0,), (1.0,)))
 works, restarts = st.floats(0.2, 50.0), st.floats(0.01, 0.4)
 shares = st.floats(0.12, 1.0)
 
+GRID = Grid(256, 96)
+
 
 def test_work_that_nothing_interrupts_costs_its_hours_and_a_start() -> None:
     """2 h of work at 1 $/h and a start of 0.1 h: 2.1 dollars, less the margin."""
     run = SpotRun(2.0, 0.1, 0.0, math.inf, 1.0, 10.0)
-    assert usd_bound(CurveRequest(run, ENDLESS, 18.1), 256, 18.1) == pytest.approx(2.1 * BOUND_MARGIN)
+    assert usd_bound(CurveRequest(run, ENDLESS, 18.1), GRID, 18.1) == pytest.approx(2.1 * BOUND_MARGIN)
 
 
 def test_an_outage_that_outlasts_the_slack_is_paid_on_demand() -> None:
@@ -40,8 +42,8 @@ def test_an_outage_that_outlasts_the_slack_is_paid_on_demand() -> None:
     states = SpotStates(Ages((0.0,), (1.0,)), Ages((0.0,), (1.0,)))
     run = SpotRun(2.0, 0.1, 0.0, math.inf, 1.0, 100.0, last_checkpoint=True)
     request = CurveRequest(run, states, 4.0)
-    in_time = usd_bound(request, 256, 4.0)
-    least = usd_bound(CurveRequest(run, replace(states, down=Ages((0.0,), (1e9,))), 4.0), 256, 4.0)
+    in_time = usd_bound(request, GRID, 4.0)
+    least = usd_bound(CurveRequest(run, replace(states, down=Ages((0.0,), (1e9,))), 4.0), GRID, 4.0)
     outage, start = 0.5 * (math.exp(-1.8) - math.exp(-3.8)) * 99, 0.5 * math.exp(-1.8) * 99 * 0.1
     assert in_time - least == pytest.approx(outage + start, rel=0.06)
 
@@ -50,8 +52,8 @@ def test_a_time_without_slack_for_a_start_on_spot_has_no_policy() -> None:
     """A start on spot of 0.1 h must leave another on demand: 2.15 h for 2 h of work allow on demand only."""
     run = SpotRun(2.0, 0.1, 0.0, math.inf, 1.0, 10.0, last_checkpoint=True)
     request = CurveRequest(run, ENDLESS, 2.6)
-    assert usd_bound(request, 256, 2.15) == math.inf
-    assert usd_bound(request, 256, 2.5) < run.on_demand_usd
+    assert usd_bound(request, GRID, 2.15) == math.inf
+    assert usd_bound(request, GRID, 2.5) < run.on_demand_usd
 
 
 @pytest.mark.slow
@@ -71,11 +73,11 @@ def test_no_pass_finds_less_than_the_bound(
         write_hours=data.draw(st.sampled_from([0.0, 0.05])),
         hop_usd=data.draw(st.sampled_from([0.0, 0.5, 3.0])),
     )
-    hours = share * horizon_of(run, math.inf)
+    hours = share * horizon_of(run, states, math.inf)
     assume(hours > (work + restart) * 1.001)
-    request = CurveRequest(run, states, horizon_of(run, hours))
-    ticks = tick_count_of(request)
-    least = float(usd_tables([request], ticks, SLACK_POINTS)[0].at(np.array([hours]))[0])
-    bound = usd_bound(request, ticks, hours)
+    request = CurveRequest(run, states, horizon_of(run, states, hours))
+    grid = pass_grid(request)
+    least = float(usd_tables([request], grid)[0].at(np.array([hours]))[0])
+    bound = usd_bound(request, grid, hours)
     assert min(bound, BOUND_MARGIN * run.on_demand_usd) <= least
     assert PolicyCache().usd_bound(run, states, hours) == bound

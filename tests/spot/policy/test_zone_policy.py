@@ -11,7 +11,7 @@ import pytest
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.cost_curve import best_point, count_tables
-from planner.spot.policy.discretisation import CurveRequest, build_chain_for
+from planner.spot.policy.discretisation import CurveRequest, Grid, build_chain_for
 from planner.spot.policy.least_cost import usd_tables
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import best_policy
@@ -26,7 +26,7 @@ RUN = SpotRun(24.0, 0.2, 0.0, 0.0, 0.3, 1.0, last_checkpoint=True)
 def test_a_higher_chance_of_another_zone_never_costs_more(run: SpotRun, hours: float) -> None:
     """In expectation under the model, from none to almost always, at tight and loose deadlines."""
     requests = [CurveRequest(run, replace(STATES, instant=chance), hours) for chance in (0.0, 0.3, 0.6, 0.9, 0.99)]
-    usd = [best_point(table, hours).usd for table in count_tables(requests, 256, 96)]
+    usd = [best_point(table, hours).usd for table in count_tables(requests, Grid(256, 96))]
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(usd))
     assert usd[-1] < 0.98 * usd[0]
 
@@ -34,7 +34,7 @@ def test_a_higher_chance_of_another_zone_never_costs_more(run: SpotRun, hours: f
 def test_dollars_alone_are_those_of_the_full_pass() -> None:
     """Both inductions follow the same chain, with and without other zones in one batch."""
     requests = [CurveRequest(RUN, replace(STATES, instant=chance), 30.0) for chance in (0.0, 0.5)]
-    full, alone = count_tables(requests, 200, 64), usd_tables(requests, 200, 64)
+    full, alone = count_tables(requests, Grid(200, 64)), usd_tables(requests, Grid(200, 64))
     for one, other in zip(full, alone, strict=True):
         assert float(other.at(np.array([30.0]))[0]) == pytest.approx(best_point(one, 30.0).usd, rel=1e-6)
 
@@ -43,9 +43,9 @@ def test_a_market_of_one_zone_is_the_same_beside_a_group() -> None:
     """The rows of other zones have no chance there."""
     alone = CurveRequest(RUN, STATES, 30.0)
     beside = [alone, CurveRequest(RUN, replace(STATES, instant=0.5), 30.0)]
-    first = best_point(count_tables([alone], 200, 64)[0], 30.0).usd
-    assert best_point(count_tables(beside, 200, 64)[0], 30.0).usd == pytest.approx(first, rel=1e-12)
-    chain = build_chain_for(beside, 10, 16)
+    first = best_point(count_tables([alone], Grid(200, 64))[0], 30.0).usd
+    assert best_point(count_tables(beside, Grid(200, 64))[0], 30.0).usd == pytest.approx(first, rel=1e-12)
+    chain = build_chain_for(beside, Grid(10, 16))
     assert chain.mix.sum(axis=2) == pytest.approx(1.0)
 
 
@@ -54,7 +54,7 @@ def test_a_market_of_one_zone_is_the_same_beside_a_group() -> None:
 def test_replays_cost_what_the_model_says_and_are_in_time(hours: float) -> None:
     """Sampled groups: mean cost within 3 % of the curve, every deadline met, interruptions within 10 %."""
     states = replace(STATES, instant=0.6)
-    point = best_point(count_tables([CurveRequest(RUN, states, hours)], 400, 96)[0], hours)
+    point = best_point(count_tables([CurveRequest(RUN, states, hours)], Grid(400, 96))[0], hours)
     tick = 1 / 30
     paths = sample_states(states, 3000, round(hours / tick), tick, np.random.default_rng(4))
     found = replay(best_policy(RUN, states, hours, tick), RUN, paths.up, tick, hours, age_hours=paths.age_hours)
