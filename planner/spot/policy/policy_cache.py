@@ -36,8 +36,8 @@ FIRST_SLACK = 1 / 16
 SAME_TIME = 1e-6
 """Relative: a time this close after the end of a horizon is its end, so that rounding leads to no other grid."""
 LONGEST_SLACK = 8.0
-"""Slack beyond so many times the work, or so many mean outages with a lost start, saves little more: the longest horizon
-serves all times beyond it. Work that is short against the outages can wait for a long up-time."""
+"""Slack beyond so many times the work, or so many mean outages with a lost start, saves little more: the longest
+horizon serves all times beyond it. Work that is short against the outages can wait for a long up-time."""
 MOST_WORKS = 64.0
 """The longest slack in works: a pass for more would take seconds, and work of minutes costs cents."""
 NOTICEABLE_SAVING = 3e-3

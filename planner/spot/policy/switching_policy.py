@@ -124,9 +124,9 @@ class PolicyPass(NamedTuple):
 def pass_of(request: CurveRequest, ticks: int = POLICY_TICKS, tick_hours: float = 0.0) -> PolicyPass:
     """Return the pass that finds the policy of a request that is asked every `tick_hours`, 0 for at any moment.
 
-    Its grid is that of `ticks` (`grid_of`), with fewer where the policy is asked less often. A tick of waiting is longer
-    than the table says where it is asked less often: slack of 0.67 h that lasts for another look in 0.01 h, and then a
-    start that needs 0.6 h, does not last for one in 0.05 h and another.
+    Its grid is that of `ticks` (`grid_of`), with fewer where the policy is asked less often. A tick of waiting is
+    longer than the table says where it is asked less often: slack of 0.67 h that lasts for another look in 0.01 h, and
+    then a start that needs 0.6 h, does not last for one in 0.05 h and another.
     """
     part, states = request.part, request.states
     has_slack = part.slack_hours > part.run.restart_hours + 1e-6 * request.guaranteed_hours
