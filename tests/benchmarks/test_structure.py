@@ -8,12 +8,12 @@ import pytest
 
 from benchmarks.structure import (
     aliases_modules,
+    asks_for_a_kind,
     import_graph,
     longest_chain,
     names_a_service,
     package_graph,
     read,
-    asks_for_a_kind,
     typed_for_ours,
 )
 
