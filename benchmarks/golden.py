@@ -1,10 +1,15 @@
-"""Record the JSON of many commands, and compare a later state of the code with the record.
+"""Record what many commands answer and write, and compare a later state of the code with the record.
 
     python -m benchmarks.golden record RECORD.json
     python -m benchmarks.golden compare RECORD.json [--subset] [--match TEXT]
 
-A refactoring must change no number, key, identifier or exit code. Prose (notes, warnings and the like) is
-compared by the number of its entries, so that sentences can be rewritten freely.
+A refactoring must change no number, key, identifier or exit code, and no byte of an exported file. Prose (notes,
+warnings and the like) is compared by the number of its entries, so that sentences can be rewritten freely.
+
+A record has sessions: command lines that run one after the other in an empty folder, each on what those before it
+wrote. There is one for every shipped scenario, with each command that takes one (solve, check of the plan, export of
+all its files, track and calibrate with a log of ten steps, explain, simulate, what-if, frontier), and one for the file
+of each tool, which is exported, read and planned again.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import io
 import json
 import math
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -23,19 +29,7 @@ from typing import Any
 AS_OF = ("--as-of", "2026-11-21")
 SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
 
-ASKED = (
-    "quickstart",
-    "budget-bound",
-    "infeasible",
-    "seven-b-billion-tokens",
-    "spot-heavy",
-    "thirteen-b-tight-deadline",
-    "three-jobs-one-budget",
-    "whole-job/bill-aws-adapter",
-)
-"""Scenarios that the slower commands run on: one per kind of answer."""
-
-SUBSET = ("quickstart", "infeasible", "spot-heavy", "three-jobs-one-budget", "whole-job/bill-aws-adapter")
+SUBSET = ("quickstart", "infeasible", "spot-heavy", "three-jobs-one-budget", "bill-aws-adapter")
 """Scenarios whose `solve` is enough to check a pure move."""
 
 CHANGES = (
@@ -54,6 +48,21 @@ ESTIMATES = (
     ("--architecture", "qwen2.5-7b", "--gpu", "RTX4090", "--packing", "padded", "--tokens-per-sample", "300"),
     ("--architecture", "llama-3-8b", "--gpu", "T4", "--weight-bits", "8", "--lora-targets", "qv"),
 )
+
+TOOLS = {
+    "trl": "sft.yaml",
+    "axolotl": "axolotl.yml",
+    "llamafactory": "llamafactory.yaml",
+    "deepspeed": "ds_config.json",
+    "accelerate": "accelerate.yaml",
+    "unsloth": "",
+    "litgpt": "",
+}
+"""Tools that files are exported for, and the file of each that `solve --from` reads again, if it does."""
+
+LOG_FILE = "log.csv"
+LOG = "step,seconds\n" + "".join(f"{step},{25 + step % 3}\n" for step in range(1, 11))
+"""A log of ten steps; what it says of a plan is no sense, but the same nonsense after a refactoring."""
 
 PROSE = frozenset(
     {
@@ -80,52 +89,95 @@ RELATIVE = 1e-9
 """Numbers may differ by this share: sums in another order round differently."""
 
 
-def calls(subset: bool = False) -> Iterator[tuple[str, ...]]:
-    """Yield the command lines of a record."""
-    names = sorted(
-        str(path.relative_to(SCENARIOS).with_suffix(""))
-        for path in SCENARIOS.rglob("*.yaml")
-        if "inventory" not in path.parts
-    )
-    for name in SUBSET if subset else names:
-        yield ("solve", _file(name), *AS_OF)
+Line = tuple[str, ...]
+Session = tuple[str, tuple[Line, ...]]
+
+
+def sessions(subset: bool = False) -> Iterator[Session]:
+    """Yield the name and the command lines of each session."""
+    paths = [path for path in SCENARIOS.rglob("*.yaml") if "inventory" not in path.parts]
     if subset:
+        yield from ((name, (("solve", name, *AS_OF, "--json"),)) for name in SUBSET)
         return
-    for name in ASKED:
-        yield ("frontier", _file(name), *AS_OF)
-        yield ("explain", _file(name), *AS_OF)
-        yield ("simulate", _file(name), "--runs", "2000", *AS_OF)
-        for change in CHANGES:
-            settings = [part for setting in change for part in ("--set", setting)]
-            yield ("what-if", _file(name), *settings, *AS_OF)
-    for arguments in ESTIMATES:
-        yield ("estimate", *arguments, *AS_OF)
+    for path in sorted(paths):
+        yield path.stem, tuple(_of_scenario(path.stem))
+    for tool, file in TOOLS.items():
+        chosen = ("--set", f"jobs.quickstart.framework=[{tool}]") if not file else ()
+        alone = ("--set", "jobs.quickstart.techniques.sharding=[none]") if not file else ()
+        yield f"files of {tool}", tuple(_of_tool(tool, file, (*chosen, *alone)))
+    yield "estimates", tuple(("estimate", *arguments, *AS_OF, "--json") for arguments in ESTIMATES)
 
 
-def _file(name: str) -> str:
-    return str((SCENARIOS / f"{name}.yaml").relative_to(SCENARIOS.parent))
+def _of_tool(tool: str, file: str, settings: Line) -> Iterator[Line]:
+    """Yield a solve whose plan the tool can run, its export, and a plan for the exported file."""
+    yield ("solve", "quickstart", *settings, *AS_OF, "-o", "plan.json", "--json")
+    yield ("export", "plan.json", "--to", tool, "--dataset", "my/data", "-o", tool)
+    if file:
+        work = ("--model", "llama-3.1-8b", "--tokens", "20M") if tool in {"deepspeed", "accelerate"} else ()
+        yield ("solve", "--from", f"{tool}/{file}", *work, "--deadline", "2d", *AS_OF, "--json")
 
 
-def answer(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return exit code and JSON document of one command line, run in this process."""
+def _of_scenario(name: str) -> Iterator[Line]:
+    """Yield every command that takes a scenario or its plan."""
+    yield ("solve", name, *AS_OF, "-o", "plan.json", "--json")
+    yield ("check", "plan.json", name, "--json")
+    yield ("export", "plan.json", "--all", "--dataset", "my/data", "-o", "files")
+    yield ("track", "plan.json", LOG_FILE, *AS_OF, "--json")
+    yield ("calibrate", LOG_FILE, "--gpu", "A100-80GB", "--scenario", name, *AS_OF, "--json")
+    yield ("explain", name, *AS_OF, "--json")
+    yield ("simulate", name, "--runs", "500", *AS_OF, "--json")
+    for change in CHANGES:
+        settings = [part for setting in change for part in ("--set", setting)]
+        yield ("what-if", name, *settings, *AS_OF, "--json")
+    yield ("frontier", name, *AS_OF, "--json")
+
+
+def answer(session: Session) -> dict[str, Any]:
+    """Return what each command line of a session answers, by name and command line."""
+    name, lines = session
+    found = {}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path(LOG_FILE).write_text(LOG)
+        written: dict[str, str] = _files()
+        for line in lines:
+            found[f"{name}: {' '.join(line)}"] = one = _run(line)
+            files = _files()
+            one["files"] = {name: text for name, text in files.items() if written.get(name) != text}
+            written = files
+    return found
+
+
+def _run(line: Line) -> dict[str, Any]:
+    """Return exit code and JSON document of one command line, or how many lines it printed."""
     from planner.cli import main
 
     printed, messages = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(messages):
         try:
-            main([*arguments, "--json"])
+            main([*line])
             code: object = 0
         except SystemExit as end:
             code = end.code
     text = printed.getvalue()
-    return {"exit": code, "json": json.loads(text) if text else None}
+    found: dict[str, Any] = {"exit": code}
+    if "--json" in line:
+        return found | {"json": json.loads(text) if text else None}
+    return found | {"lines": len(text.splitlines())}
 
 
-def answers(wanted: Sequence[tuple[str, ...]], processes: int) -> dict[str, Any]:
-    """Return the answers of command lines, by command line."""
+def _files() -> dict[str, str]:
+    """Return the texts of the files in the present folder, but for plans, which are compared as they are printed."""
+    paths = [path for path in Path().rglob("*") if path.is_file() and path.name != "plan.json"]
+    return {str(path): path.read_text(encoding="utf-8") for path in sorted(paths)}
+
+
+def answers(wanted: Sequence[Session], processes: int) -> dict[str, Any]:
+    """Return the answers of sessions, by command line."""
     with ProcessPoolExecutor(processes) as pool:
-        found = pool.map(answer, wanted)
-        return {" ".join(arguments): one for arguments, one in zip(wanted, found, strict=True)}
+        found: dict[str, Any] = {}
+        for one in pool.map(answer, wanted):
+            found.update(one)
+        return found
 
 
 def differences(recorded: Any, now: Any, path: str = "", prose: bool = False) -> Iterator[str]:
@@ -173,9 +225,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("record", type=Path, help="the JSON file of the record")
     parser.add_argument("--subset", action="store_true", help="compare `solve` of five scenarios only")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--match", default="", help="compare only command lines that hold this text")
+    parser.add_argument("--match", default="", help="only sessions whose name holds this text")
     given = parser.parse_args(arguments)
-    now = answers([line for line in calls(given.subset) if given.match in " ".join(line)], given.processes)
+    wanted = [session for session in sessions(given.subset) if given.match in session[0]]
+    now = answers(wanted, given.processes)
     if given.task == "record":
         given.record.write_text(json.dumps(now, indent=1, ensure_ascii=False), encoding="utf-8")
         print(f"{len(now)} answers recorded in {given.record}")
