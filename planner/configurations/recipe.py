@@ -311,6 +311,12 @@ def expand_paged(job: Job, recipes: Sequence[Recipe], library: Library) -> list[
     return [one for one in found if library.techniques.values.offload.values[one.offload].technique is None]
 
 
+def optimizer_notes(recipe: Recipe, library: Library) -> list[str]:
+    """Return what a plan or an estimate says of an optimizer whose states are sharded with the weights."""
+    note = library.techniques.values.optimizer.values[recipe.optimizer].sharded
+    return [note] if note and recipe.zero_stage == 3 else []
+
+
 def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> tuple[str, ...]:
     """Return how weights of so many bits are quantised: as asked where there is a choice, else the table's own."""
     values = library.techniques.values
