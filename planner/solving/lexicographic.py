@@ -65,8 +65,8 @@ class Cap:
 
 
 COST = Goal("cost", cost_objective, 0.005)  # $: half a cent
-PREFERENCE = Goal("preference", preference_objective, 0.1)  # whole numbers
-MACHINES = Goal("machines", machines_objective, 0.1)  # whole numbers
+PREFERENCE_GOAL = Goal("preference", preference_objective, 0.1)  # whole numbers
+MACHINES_GOAL = Goal("machines", machines_objective, 0.1)  # whole numbers
 HOURS_GOAL = Goal("hours", hours_objective, 1e-3)  # h: a few seconds, more than the tolerance of solvers
 LAST = Goal("last", time_objective, 0.001)  # h
 LOSSINESS = Goal("lossiness", lossiness_objective, 0.1)  # whole numbers
@@ -80,8 +80,8 @@ def no_ties(_: float) -> float:
 
 
 GOALS = {
-    "cost": (COST, PREFERENCE, MACHINES, HOURS_GOAL, LOSSINESS, MEMORY, NAME_ORDER),
-    "time": (LAST, COST, PREFERENCE, MACHINES, LOSSINESS, MEMORY, NAME_ORDER),
+    "cost": (COST, PREFERENCE_GOAL, MACHINES_GOAL, HOURS_GOAL, LOSSINESS, MEMORY, NAME_ORDER),
+    "time": (LAST, COST, PREFERENCE_GOAL, MACHINES_GOAL, LOSSINESS, MEMORY, NAME_ORDER),
 }
 """The passes, in order, for each objective."""
 SHARE_GOALS = {"cost": HOURS_GOAL, "time": COST}
