@@ -105,6 +105,7 @@ class LexicographicSolution:
     rows: Integers  # (jobs,)
     spot_share: Floats  # (jobs,)
     strict_rows: Integers  # (jobs,) of the first pass
+    strict_share: Floats  # (jobs,)
 
 
 def solve_lexicographic(
@@ -121,12 +122,12 @@ def solve_lexicographic(
     first = run(build_program(VariableLayout(narrowed, shared)))
     if not first.has_solution:
         nothing = np.zeros(0, dtype=np.int64)
-        return LexicographicSolution(first, nothing, np.zeros(0), nothing)
+        return LexicographicSolution(first, nothing, np.zeros(0), nothing, np.zeros(0))
     columns = VariableLayout(narrowed, shared)
     strict_rows = rows = columns.chosen(first.values)
-    shares = columns.spot_share(first.values, rows)
+    strict_shares = shares = columns.spot_share(first.values, rows)
     if not breaks_ties:
-        return LexicographicSolution(first, rows, _snap_shares(narrowed, rows, shares), rows)
+        return LexicographicSolution(first, rows, _snap_shares(narrowed, rows, shares), rows, shares)
     strict, share_goal = GOALS[shared.objective][0], SHARE_GOALS[shared.objective]
     goal = _with_ties(strict, first.objective, ties)
     # Near ties choose between candidates, each at its cheapest share: dollars are not spent on a faster share.
@@ -150,7 +151,7 @@ def solve_lexicographic(
         caps.append(Cap(goal, _cap(goal, result)))
     if is_near and first.is_proven:
         shares = _cheapest_shares(table, shared, rows, run, shares)
-    return LexicographicSolution(first, rows, _snap_shares(table, rows, shares), strict_rows)
+    return LexicographicSolution(first, rows, _snap_shares(table, rows, shares), strict_rows, strict_shares)
 
 
 def _is_decided(columns: VariableLayout, goal: Goal) -> bool:

@@ -39,7 +39,7 @@ from planner.solving.lossy_techniques import find_lossy
 from planner.solving.optimise import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.scoring import CandidateObjective
-from planner.solving.sharing import fits_side_by_side, may_take_turns
+from planner.solving.sharing import best_side_by_side, may_take_turns
 
 if TYPE_CHECKING:
     from planner.configurations.recipe import Recipe
@@ -130,8 +130,9 @@ def _solve_alone(prepared: PreparedScenario, options: SolveOptions, started: flo
     free = has_candidates and may_take_turns(prepared)
     if free and prepared.scenario.needs_timetable:
         return solve_over_time(prepared, options, started, explains)
-    solved = optimise(prepared, options, side_by_side=not free) if has_candidates else None
-    if free and solved and not (solved.rows and fits_side_by_side(prepared, solved.chosen, solved.shares)):
+    best = best_side_by_side if free else optimise
+    solved = best(prepared, options) if has_candidates else None
+    if free and solved is None:
         return solve_over_time(prepared, options, started, explains)
     plan = _plan(prepared, solved, options, perf_counter() - started, explains)
     return _audited(plan, prepared.scenario, prepared.library, options)

@@ -156,3 +156,14 @@ def test_of_equal_timetables_that_of_better_ranks_is_taken() -> None:
         )
         found = solve_schedule(problem, SolveOptions()).schedule
         assert found is not None and [found.mode(problem, 0).rank, found.mode(problem, 1).rank] == expected
+
+
+def test_jobs_that_a_tie_would_put_on_one_machine_do_not_wait_for_it() -> None:
+    """Both prefer the own machine by half a percent: one takes it, the other rents, and none takes turns for a tie."""
+    own = {**PLAIN, "provider": "home", "own": OWN, "usd_per_hour": None, "stock": None}
+    dear, cheap = (usd_of(planned(one)) for one in (own, PLAIN))
+    asked = scenario(own, {**PLAIN, "usd_per_hour": 0.5 * 0.995 * dear / cheap})
+    both = asked.model_copy(update={"jobs": (*asked.jobs, asked.jobs[0].model_copy(update={"name": "second"}))})
+    plan = solve(both, OPTIONS)
+    assert sorted(one.provider for one in plan.jobs) == ["home", "plain"] and not plan.is_timetable
+    assert plan.tie_decided_by == "own"
