@@ -50,8 +50,8 @@ def best_side_by_side(prepared: PreparedScenario, options: SolveOptions) -> Opti
         return None
     if fits_side_by_side(prepared, solved.chosen, solved.shares):
         return solved
-    strict = solved.table.rows(solved.choice.strict_rows)
-    return optimise(prepared, options) if fits_side_by_side(prepared, strict, solved.choice.strict_share) else None
+    strict, shares = solved.table.rows(solved.choice.strict_rows), solved.choice.strict_share.tolist()
+    return optimise(prepared, options) if fits_side_by_side(prepared, strict, shares) else None
 
 
 def fits_side_by_side(prepared: PreparedScenario, chosen: CandidateTable, shares: Sequence[float]) -> bool:
