@@ -22,7 +22,7 @@ ON_DEMAND, SPOT = 0, 1
 
 @record(frozen=True)
 class CandidateTable:
-    """Columns of shape (n,), or (n, 2) per market, or (n, T) with a column per 0/1 technique.
+    """Columns of shape (n,), or (n, 2) per market, (n, T) with a column per 0/1 technique, (n, 4) for ties.
 
     The columns are the symbols of the equations in `planner.formulation.constraints`; index c is a row.
     The per-market columns of a market that a candidate does not have hold nan.
@@ -51,6 +51,7 @@ class CandidateTable:
     share_high: Floats
     uses: Flags  # (n, T), in the order of `names` in models/techniques/values.yaml
     penalty_usd: Floats  # sum of the penalties of the techniques in use
+    tie_steps: Integers  # (n, 4), less is better: the order in `planner.candidates.preference`, before machines
     lossiness: Integers  # how much the techniques in use may change what is learnt; breaks ties, 0 for nothing
     fit_gib: Floats
     usable_gib: Floats
@@ -69,6 +70,15 @@ class CandidateTable:
     def run_gpus(self) -> Integers:
         """Return the GPUs (n,) of one node group."""
         return self.gpus // self.node_groups
+
+    @property
+    def preference(self) -> Integers:
+        """Return a number (n,) by which ties are decided before machines and hours; less is better.
+
+        No sum over the jobs of a later step outweighs one of an earlier step: each is at most 2.
+        """
+        base = 2 * len(self.jobs) + 1
+        return self.tie_steps @ base ** np.arange(3, -1, -1)
 
     def hours(self, spot_share: Floats | float) -> Floats:
         """Return the expected hours (n,) at a spot share."""

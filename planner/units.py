@@ -24,3 +24,8 @@ MONTH_HOURS = 730.0
 def round_digits(value: float, digits: int = 4) -> float:
     """Round to `digits` digits, so that a figure that is pasted is the one that is used."""
     return float(f"{value:.{digits}g}")
+
+
+def figure_text(value: float) -> str:
+    """Return a figure with four digits, or all of those before its point: `812.4`, `1,024`, `127,000`; no exponent."""
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:,.4g}"

@@ -100,9 +100,10 @@ def _batch(context: AuditContext) -> Iterator[Broken]:
         yield "tensor * pipeline * context parallel", f"a divisor of {plan.gpus}", degrees
         return
     yield from at_most("tensor parallel", plan.gpus_per_instance, asked.tensor_parallel)
-    ranks, experts = plan.gpus // degrees * asked.context_parallel, context.architecture.experts
-    if asked.expert_parallel > 1 and (ranks % asked.expert_parallel or not experts or experts % asked.expert_parallel):
-        yield "expert parallel", f"a divisor of {ranks} ranks and {experts} experts", asked.expert_parallel
+    # Experts are cut by tensor parallelism too, or whole on each GPU: the weaker condition is that of the second.
+    stage, experts = plan.gpus // asked.pipeline_parallel, context.architecture.experts
+    if asked.expert_parallel > 1 and (stage % asked.expert_parallel or not experts or experts % asked.expert_parallel):
+        yield "expert parallel", f"a divisor of {stage} GPUs and {experts} experts", asked.expert_parallel
     if min(asked.micro_batch, asked.accumulation_steps) < 1:
         yield "micro batch and accumulation", "at least 1", asked.micro_batch
     product = asked.micro_batch * asked.accumulation_steps * (plan.gpus // degrees)

@@ -158,6 +158,7 @@ def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Float
         run.exposure_hours(np.arange(len(ways))),
         run.saved_bytes,
         ~run.observed,
+        run.evidence,
     )
     begins_again = [not one.resumes for one in ways.recipes]  # after a loss, so that spot is no choice
     sizes = run.trained_gb, run.export_gb, run.kept_gb, run.adapts, run.latent_gb

@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.candidate_table import CandidateTable
 from planner.candidates.offer_terms import data_egress_usd_per_gb, data_transfer_seconds, download_rate
+from planner.candidates.preference import Evidence, offer_steps, tie_steps
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.grid import evaluated_tokens
@@ -108,6 +109,7 @@ class ManagedServiceCandidates:
             share_high=zeros,
             uses=uses,
             penalty_usd=uses @ job.techniques.penalties_usd,
+            tie_steps=tie_steps(offer_steps([market.offers[place] for place in self.offer]), no_gpus + Evidence.PRIOR),
             lossiness=np.zeros(count, dtype=np.int64),
             fit_gib=zeros,
             usable_gib=zeros,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.offer_terms import SpotMarket, disk_rate, download_rate
+from planner.candidates.preference import offer_steps
 from planner.candidates.shipping.export_work import export_columns
 from planner.records import record
 from planner.units import HOUR, MONTH_HOURS
@@ -47,6 +48,7 @@ class OfferColumns:
     committed_hours: Floats  # prepaid machine hours that are left; inf where that is no limit
     export_seconds: Floats  # (2, offers): merging and quantising what full training, or adapters, leave
     lacks_export_memory: Flags  # (2, offers): known to have too little memory for that
+    tie_steps: Integers  # (offers, 3): what ties are decided by, see `planner.candidates.preference`
 
     @classmethod
     def of(cls, market: Market, job: Job, spot: Sequence[SpotMarket], library: Library) -> OfferColumns:
@@ -83,6 +85,7 @@ class OfferColumns:
             committed_hours=column([o.committed_hours for o in offers], np.inf),
             export_seconds=export_seconds,
             lacks_export_memory=lacks_export_memory,
+            tie_steps=offer_steps(offers),
         )
 
     def differ_in_prices_alone(self, other: OfferColumns) -> bool:

@@ -24,6 +24,7 @@ import numpy as np
 from planner.arrays import distinct
 from planner.candidate_table import ON_DEMAND, CandidateTable
 from planner.candidates.machine_candidates import MachineCandidates
+from planner.candidates.preference import tie_steps
 from planner.configurations.configuration_table import technique_uses
 from planner.units import MONTH_HOURS
 
@@ -104,6 +105,7 @@ def price_machines(machines: MachineCandidates, hours: RowHours, market: Market,
         share_high=np.where(no_spot, 0.0, 1.0),
         uses=uses.take(of_row, axis=0),
         penalty_usd=(uses @ np.asarray(machines.job.techniques.penalties_usd))[of_row],
+        tie_steps=tie_steps(columns.tie_steps[machines.offer], machines.run_hours.evidence[machines.configuration]),
         lossiness=ways.lossiness[machines.recipe],
         fit_gib=ways.fit_gib[machines.configuration],
         usable_gib=ways.usable_gib[machines.configuration],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.candidates.preference import training_evidence
 from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
 from planner.configurations.grid import evaluated_tokens
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
@@ -65,6 +66,7 @@ class RunHours:
     reload_hours: Floats  # loads of the model between trials
     reload_share: float  # loads of all node groups over those of the longest chain
     observed: Flags  # hours are those of an observed run, including its start
+    evidence: Integers  # what the speed rests on, see `planner.candidates.preference`
     step_seconds: Floats  # no faster than storage feeds them
     load_seconds: Floats
     sigma: Floats
@@ -273,6 +275,7 @@ def compute_run_hours(
         reload_hours=np.where(observed, 0.0, times.load_seconds / HOUR * trials.reloads_wall),
         reload_share=trials.reloads / trials.reloads_wall if trials.reloads_wall else 1.0,
         observed=observed,
+        evidence=training_evidence(physics, library),
         step_seconds=times.step_seconds,
         load_seconds=times.load_seconds,
         sigma=sigma,

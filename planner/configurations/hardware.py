@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.estimates.inputs import Hardware
+from planner.estimates.inputs import Hardware, Layout
 from planner.units import GB, GIB, TERA
 
 if TYPE_CHECKING:
@@ -104,6 +104,15 @@ def chip_notes(gpu: GpuSpec, method: str, precision: str, chips: int) -> list[st
     if chip.hosts_of(chips) > 1:
         notes.append(f"the slice has {chip.hosts_of(chips)} hosts and stops when one is lost")
     return notes
+
+
+def expert_notes(tensor: int, pipeline: int, expert: int, gpus: int) -> list[str]:
+    """Return what a plan or an estimate says of experts that tensor parallelism does not divide."""
+    layout = Layout(1, 1, 1, 1, gpus, 1, tensor, pipeline, expert=expert)
+    if layout.expert_tensor == tensor:
+        return []
+    why = f"TP {tensor} x EP {expert} does not divide the {gpus // pipeline} GPUs of a stage"
+    return [f"each expert is whole on its GPU, so set expert tensor parallelism to 1: {why}"]
 
 
 def _attention_efficiency(gpu: GpuSpec, speeds: Calibration) -> float:

@@ -23,8 +23,7 @@ def possible_cells(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, 
     possible = (ranks >= 1) & (ranks == np.floor(ranks)) & (np.broadcast_to(per_rank, shape) == np.floor(per_rank))
     possible &= np.broadcast_to(per_rank, shape) >= 1
     possible &= np.broadcast_to(np.asarray(layout.tensor) <= np.asarray(layout.gpus_per_node), shape)
-    spread = np.asarray(layout.expert)
-    possible &= np.broadcast_to(np.asarray(layout.replicas, dtype=float) % spread == 0, shape)
+    possible &= np.broadcast_to(layout.divides_experts, shape)
     hybrid = np.asarray([[recipe.is_hybrid] for recipe in recipes])
     worthwhile = (gpus > HYBRID_ABOVE_GPUS) & (gpus > np.asarray(layout.gpus_per_node))
     return np.asarray(possible & (~hybrid | worthwhile))

@@ -197,7 +197,14 @@ def best_attention(card: GpuClass, precision: str, library: Library) -> str:
 def find_incompatibility(
     recipe: Recipe, card: GpuClass, library: Library, architecture: Architecture | None = None
 ) -> str | None:
-    """Return why this pair does not work; None where no rule refuses it and the GPU has the precision's peak.
+    """Return the first of the `incompatibilities`; None where there is none."""
+    return next(incompatibilities(recipe, card, library, architecture), None)
+
+
+def incompatibilities(
+    recipe: Recipe, card: GpuClass, library: Library, architecture: Architecture | None = None
+) -> Iterator[str]:
+    """Yield why this pair does not work: the rules that refuse it, and a peak that the GPU lacks.
 
     With an `architecture` also why its published weights are not trained so, or its layers do not divide.
     """
@@ -205,9 +212,9 @@ def find_incompatibility(
         weights = (recipe.method, recipe.weight_bits, recipe.quant, recipe.framework)
         fault = training_refusal(architecture, *weights) or architecture.split_fault(recipe.tensor_parallel)
         if fault is not None:
-            return fault
+            yield fault
     splits = recipe.context_parallel > 1
-    return library.techniques.refusal({**vars(recipe), **vars(card), "splits_sequences": splits})
+    yield from library.techniques.refusals({**vars(recipe), **vars(card), "splits_sequences": splits})
 
 
 def training_faults(job: Job, architecture: Architecture) -> Iterator[Fault]:
@@ -309,6 +316,12 @@ def expand_paged(job: Job, recipes: Sequence[Recipe], library: Library) -> list[
         if recipe.method == "full" and recipe.zero_stage == 0 and (paged := rows[recipe.optimizer].paged_as)
     ]
     return [one for one in found if library.techniques.values.offload.values[one.offload].technique is None]
+
+
+def optimizer_notes(recipe: Recipe, library: Library) -> list[str]:
+    """Return what a plan or an estimate says of an optimizer whose states are sharded with the weights."""
+    note = library.techniques.values.optimizer.values[recipe.optimizer].sharded
+    return [note] if note and recipe.zero_stage == 3 else []
 
 
 def quantisations(bits: int, asked: Sequence[str] | None, library: Library) -> tuple[str, ...]:

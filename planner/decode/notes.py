@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, chip_notes, efficiency_notes
+from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, chip_notes, efficiency_notes, expert_notes
 from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
 from planner.configurations.observed.memory_peaks import memory_setting
-from planner.configurations.recipe import framework_of
+from planner.configurations.recipe import framework_of, optimizer_notes
 from planner.decode.observed_speed import describe_observed_speed
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
@@ -202,6 +202,8 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
         notes.append("link between the GPUs unknown: PCIe assumed; if it is NVLink, say interconnect: nvlink")
     notes += efficiency_notes(library.gpu(machine.gpu), library)
     recipe = chosen.recipe
+    notes += optimizer_notes(recipe, library)
+    notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
     notes = [*chip_notes(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus), *notes]
     if chosen.recipe.precision.startswith("fp8") and library.architecture(chosen.job.architecture).hidden < FP8_HIDDEN:
         notes.append(

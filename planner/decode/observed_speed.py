@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.units import HOUR
+from planner.units import HOUR, figure_text
 
 if TYPE_CHECKING:
     from planner.configurations.observed.comparison import ComparedRun
@@ -25,8 +25,8 @@ def describe_observed_speed(chosen: ChosenCandidate, library: Library) -> list[s
     different = [(_differences(seen, chosen), seen) for seen in learned.timed]
     differences, seen = min(different, key=lambda one: len(one[0]))
     unit = "images" if chosen.candidates.physics.shape.unit == "images" else "tokens"
-    measured = f"measured {seen.run.tokens_per_second or 0.0:,.4g} {unit}/s on {seen.run.gpus} x {seen.run.gpu}"
-    used = f"used {_planned_rate(chosen):,.4g} for this plan"
+    measured = f"measured {figure_text(seen.run.tokens_per_second or 0.0)} {unit}/s on {seen.run.gpus} x {seen.run.gpu}"
+    used = f"used {figure_text(_planned_rate(chosen))} for this plan"
     count = len(learned.timed)
     runs = "1 run" if count == 1 else f"the median of {count} runs"
     batch, sequence = chosen.candidates.batch(chosen.row), chosen.candidates.physics.shape.sequence

@@ -128,6 +128,33 @@ class Layout:
         """Number of GPUs that hold the same weights, or a shard of them each: ranks and parts of sequences."""
         return self.gpus / (self.tensor * self.pipeline)
 
+    @property
+    def expert_tensor(self) -> Numbers:
+        """Number of GPUs that share the matrices of each expert (ETP): those of tensor parallelism, or one.
+
+        Tensor parallelism also divides the experts where EP times it divides the GPUs of a pipeline stage. Else each
+        expert is whole on its GPU, and the tensor-parallel ranks hold different experts ("parallel folding").
+        Sources: Megatron Core, MoE user guide, `--expert-tensor-parallel-size`; arXiv 2504.14960.
+        """
+        if np.all(np.equal(self.expert, 1)):
+            return self.tensor
+        return np.where(self._stage % (self.tensor * self.expert) == 0, self.tensor, 1)
+
+    @property
+    def divides_experts(self) -> Numbers:
+        """Whether the experts can be spread: EP * ETP divides the GPUs of a pipeline stage."""
+        return self._stage % (self.expert * self.expert_tensor) == 0
+
+    @property
+    def expert_shards(self) -> Numbers:
+        """By how many the experts on a GPU are fewer than what tensor parallelism leaves there: EP * ETP / TP."""
+        return self.expert * self.expert_tensor / self.tensor
+
+    @property
+    def _stage(self) -> Numbers:
+        """GPUs of a pipeline stage."""
+        return np.asarray(self.gpus) / self.pipeline
+
 
 @record(frozen=True)
 class States:

@@ -28,7 +28,7 @@ MAX_FRONT = 4000
 """Most members of a front that later candidates are compared with; a pair not compared only keeps more."""
 
 
-def find_undominated(table: CandidateTable, shared: SharedLimits, keeps_lossless: bool = False) -> Flags:
+def find_undominated(table: CandidateTable, shared: SharedLimits, keeps_ties: bool = False) -> Flags:
     """Return a mask (n,) of the candidates that the program needs; dropping the others never changes its optimum.
 
     c dominates c' of the same job if, at every spot share that c' may have, c may have it too and takes no
@@ -38,13 +38,14 @@ def find_undominated(table: CandidateTable, shared: SharedLimits, keeps_lossless
     linear in the share, so comparing it at share 0 and at share 1 is enough (a market that c' does not use counts
     as infinite). This drops more candidates than comparing start and markets one by one. Penalties are compared as
     dollars in the objective: after the filters this is the only effect of techniques on the program. Of two that
-    dominate each other, the less lossy, then the one with more free VRAM, then the first name, stays.
-    With `keeps_lossless` a candidate dominates none that is less lossy: a tie within a slack can then choose that one.
+    dominate each other stays the one that ties prefer, then the less lossy, with more free VRAM, of the first name.
+    With `keeps_ties` a candidate dominates none that ties prefer or that is less lossy: a tie within a slack can then
+    choose that one. Fewer machines are such a preference, too.
     """
     keep = np.zeros(len(table), dtype=bool)
     values = _values(table, shared)
-    if keeps_lossless:
-        values = np.concatenate([values, table.lossiness[None].astype(float)])
+    if keeps_ties:
+        values = np.concatenate([values, np.array([table.preference, table.instances, table.lossiness], dtype=float)])
     score = _score(values)
     fronts: dict[tuple[int, int, int], Integers] = {}
     for (job, offer, provider), members in _groups(table, shared):
@@ -154,11 +155,13 @@ def _remove_dominated(values: Floats, score: Floats, members: Integers, rivals: 
 
 
 def _order(table: CandidateTable, score: Floats, members: Integers) -> Integers:
-    """Return the order of the members: best score, then less lossy, more free VRAM, first name, first row."""
+    """Return the order of the members: best score, what ties prefer, less lossy, more free VRAM, first name and row."""
     names = np.empty(len(table.offers), dtype=np.int64)
     names[np.argsort(np.array(table.offers))] = np.arange(len(table.offers))
     free = table.usable_gib[members] - table.fit_gib[members]
-    return np.lexsort((members, names[table.offer[members]], -free, table.lossiness[members], score[members]))
+    preferred = table.instances[members], table.preference[members]
+    by_name = members, names[table.offer[members]]
+    return np.lexsort((*by_name, -free, table.lossiness[members], *preferred, score[members]))
 
 
 def _ranks(values: Floats) -> NDArray[Any]:

@@ -20,6 +20,22 @@ def cost_objective(columns: VariableLayout) -> Floats:
     return columns.cost_usd() + penalty + columns.shared.value_of_time_usd_per_hour * columns.hours()
 
 
+def preference_objective(columns: VariableLayout) -> Floats:
+    """Return what ties are decided by before machines and hours, summed over the jobs.
+
+    sum_c preference[c]*choose[c]
+    """
+    return columns.vector(columns.table.preference.astype(float))
+
+
+def machines_objective(columns: VariableLayout) -> Floats:
+    """Return the machines, summed over the jobs.
+
+    sum_c instances[c]*choose[c]
+    """
+    return columns.vector(columns.table.instances.astype(float))
+
+
 def hours_objective(columns: VariableLayout) -> Floats:
     """Return the hours at the requested confidence, summed over the jobs.
 

@@ -90,10 +90,14 @@ class Attention(Value):
 
 
 class Optimizer(Value):
-    """Whether the states are managed pages; `paged_as` names the same update in pages."""
+    """Whether the states are managed pages; `paged_as` names the same update in pages.
+
+    `sharded` is what a plan says where the states are sharded with the weights.
+    """
 
     paged: bool = False
     paged_as: str | None = None
+    sharded: str = ""
 
 
 class Offload(Value):

@@ -92,16 +92,17 @@ class TechniqueTable(Row):
         """Return how a precision computes; KeyError for an unknown one."""
         return self.values.compute[self.values.precision.values[precision].compute]
 
-    def refusal(self, facts: Mapping[str, Any]) -> str | None:
-        """Return why a recipe does not work on a GPU; `facts` holds the fields of both, and `framework`."""
+    def refusals(self, facts: Mapping[str, Any]) -> Iterator[str]:
+        """Yield why a recipe does not work on a GPU; `facts` holds the fields of both, and `framework`."""
         profile = self.frameworks[facts["framework"]]
         if facts["splits_sequences"] and not profile.context_parallel:
-            return "this framework has no context parallelism here"
+            yield "this framework has no context parallelism here"
         if facts["expert_parallel"] > 1 and not profile.expert_parallel:
-            return "this framework has no expert parallelism here"
-        reason = next((reason for when, reason in self._rules_left(facts) if holds(when, facts)), None)
-        missing = None if reason else self.compute(facts["precision"]).missing_peak(facts["peaks"])
-        return f"precision {facts['precision']}: the GPU has no {missing}" if missing else reason
+            yield "this framework has no expert parallelism here"
+        yield from (reason for when, reason in self._rules_left(facts) if holds(when, facts))
+        missing = self.compute(facts["precision"]).missing_peak(facts["peaks"])
+        if missing:
+            yield f"precision {facts['precision']}: the GPU has no {missing}"
 
     def _rules_left(self, facts: Mapping[str, Any]) -> list[tuple[Condition, str]]:
         """Return conditions and reasons of the rules that the framework and the card of a recipe leave open.

@@ -223,13 +223,24 @@ def scope(plan: Plan) -> list[str]:
     return words.wrap_lines(among + left, line_room(), 2) + near_tie(plan)
 
 
+LEAST_COST_IS = {
+    "own": "but not on an own machine",
+    "host": "but on a private host",
+    "evidence": "but its speed was measured less",
+    "stock": "but of unknown stock",
+    "machines": "but on more machines",
+    "hours": "which takes longer",
+    "rounding": "but rounds more",
+}
+"""Why the plan of least cost is not the one that a near tie prefers, by the step that decides."""
+
+
 def near_tie(plan: Plan) -> list[str]:
-    """Return the least cost where the plan costs a near tie more, and ends earlier for it."""
+    """Return the least cost where the plan costs a near tie more, and what the plan has in return."""
     least = plan.least_cost_usd
     if least is None or plan.cost_usd is None or words.usd(least) == words.usd(plan.cost_usd.expected):
         return []
     has_loss = any(job.model is not None and job.model.loss is not None for job in plan.jobs)
     of = " of this run" if has_loss else ""
-    return words.wrap_lines(
-        f"least cost{of} {words.usd(least)}, which takes longer: --set solve.ties=0", line_room(), 2
-    )
+    what = LEAST_COST_IS[plan.tie_decided_by or "hours"]
+    return words.wrap_lines(f"least cost{of} {words.usd(least)}, {what}: --set solve.ties=0", line_room(), 2)

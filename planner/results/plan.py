@@ -234,6 +234,10 @@ class Inputs(Part):
     versions: dict[str, str]
 
 
+TieStep = Literal["own", "host", "evidence", "stock", "machines", "hours", "rounding"]
+"""A step of a near tie, in their order, see `planner.candidates.preference`."""
+
+
 class Plan(Part):
     """The result of `solve`."""
 
@@ -256,6 +260,8 @@ class Plan(Part):
     jobs: tuple[Assignment, ...] = ()
     least_cost_usd: float | None = None
     """Dollars of the strict optimum, than which a plan may cost a near tie more. None if not only dollars count."""
+    tie_decided_by: TieStep | None = None
+    """What a plan that costs more than that has in return, the first step of a near tie in which the two differ."""
     faster: tuple[Option, ...] = ()
     """The least cost of plans that end in half and in a quarter of the hours, by candidates within the limits."""
     price_age_days: int | None = None

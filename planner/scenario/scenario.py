@@ -127,7 +127,7 @@ Now = Annotated[str, BeforeValidator(_now, json_schema_input_type=str)]
 
 
 NEAR_TIE_SHARE = 0.01
-"""Share of the least cost that is not worth an hour's wait; no fixed cents, which are much of a small plan."""
+"""Share of the least cost that decides nothing; no fixed cents, which are much of a small plan."""
 
 MOST_ABOVE_LEAST = 0.015
 """Share of the least cost that a near tie and less waiting for spot machines may cost together."""
@@ -238,7 +238,7 @@ class Scenario(_ScenarioBase, defer_build=False):
         return not strict and self.objective == "cost"
 
     def near_tie_usd(self, least_usd: float) -> float:
-        """Return by how much a plan may cost more than the least cost if it ends earlier than all others that near.
+        """Return by how much a plan may cost more than the least cost if the order of ties prefers it.
 
         Nothing where the scenario itself says what an hour is worth.
         """

@@ -37,12 +37,15 @@ class SearchLimits:
     hint: Schedule | None = None
     least: int | None = None  # a lower bound on the objective that is proven elsewhere
     most: int | None = None  # the objective must not be above it: the value of an earlier pass
+    by_rank: bool = False  # with `most`: the sum of the ranks of the modes is minimised
+    most_rank: int | None = None  # with `most`: that sum must not be above it
 
 
 def solve_timetable(problem: Timetable, limits: SearchLimits | None = None) -> TimetableResult:
     """Return the best timetable that CP-SAT finds.
 
-    With `limits.most` the objective is bounded by it and the sum of the ends is minimised, tasks in their order.
+    With `limits.most` the objective is bounded by it and the ranks of modes or the sum of the ends is minimised, tasks
+    in their order.
     """
     try:
         from ortools.sat.python import cp_model
@@ -52,7 +55,7 @@ def solve_timetable(problem: Timetable, limits: SearchLimits | None = None) -> T
     if any(not task.modes for task in problem.tasks):
         return TimetableResult(Termination.INFEASIBLE, 0.0, None, None, 0.0)
     built = TimetableModel(problem, cp_model)
-    built.minimise(limits.most, limits.least)
+    built.minimise(limits.most, limits.least, limits.by_rank, limits.most_rank)
     if limits.hint is not None:
         built.hint(limits.hint)
     solver = cp_model.CpSolver()

@@ -212,10 +212,13 @@ class TimetableModel:
             count = self.problem.resources[row.resource].capacity if bought is None else bought
             self.model.add(used <= row.minutes * count)
 
-    def minimise(self, most: int | None, least: int | None = None) -> None:
+    def minimise(
+        self, most: int | None, least: int | None = None, by_rank: bool = False, most_rank: int | None = None
+    ) -> None:
         """Set the objective; with `most` bound it and minimise the ends instead, an earlier task before a later.
 
-        `least` is a bound that is known already: the search stops when a plan reaches it.
+        `least` is a bound that is known already: the search stops when a plan reaches it. With `by_rank` the sum of
+        the ranks of the modes is minimised instead of the ends, and `most_rank` bounds it.
         """
         if self.problem.objective == "last":
             objective: Any = self.model.new_int_var(0, self.problem.horizon, "last")
@@ -229,6 +232,11 @@ class TimetableModel:
             self.model.minimize(objective)
             return
         self.model.add(objective <= most)
+        if by_rank:
+            self.model.minimize(self._sum_over_modes(lambda mode: mode.rank))
+            return
+        if most_rank is not None:
+            self.model.add(self._sum_over_modes(lambda mode: mode.rank) <= most_rank)
         count = len(self.end)
         ends = sum((2 * count - index) * end for index, end in enumerate(self.end))
         # Of equal ends the first task has the cheapest mode: one timetable is the best, whoever searches.

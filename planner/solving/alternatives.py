@@ -224,9 +224,10 @@ def _best_alternatives_of_job(plan: ResolvedPlan, job: int) -> Iterator[Alternat
             if is_chosen[rows].any():  # the plan itself, not an alternative within half a cent of it
                 best.append((False, current.score, str(name), int(rows[is_chosen[rows]][0])))
                 continue
-            # As in the passes of a solve: within the slack of the best the second goal decides, then what rounds.
+            # As in the passes of a solve: within the slack of the best the order of ties decides, then what rounds.
             near = rows[score[rows] <= np.min(score[rows]) + slack]
-            row = int(near[np.lexsort((score[near], table.lossiness[near], second[near], ~allowed[near]))[0]])
+            of_ties = second[near], table.instances[near], table.preference[near]
+            row = int(near[np.lexsort((score[near], table.lossiness[near], *of_ties, ~allowed[near]))[0]])
             if math.isfinite(score[row]):
                 best.append((True, float(score[row]), str(name), row))
         for is_other, value_of_row, name, row in sorted(best):

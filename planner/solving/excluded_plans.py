@@ -61,7 +61,7 @@ def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[O
 def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, share: float) -> tuple[Option, ...]:
     """Return the best plan of the same framework and GPU that only the confidence of memory excludes, if it is cheaper.
 
-    Where its setting gives another plan, a faster one within a near tie, nothing is returned.
+    Where its setting gives another plan, which a near tie prefers, nothing is returned.
     `chosen` is the row of the job's screened table that the plan uses, at the spot share `share`.
     """
     candidates, limits, library = prepared.candidates[job], prepared.scenario.limits, prepared.library
@@ -91,7 +91,8 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
     sure = math.floor(chance * 100) / 100
     setting = f"{setting_path(f'jobs.{one.job.name}.confidence.memory', prepared.scenario)}={sure:g}"
     figures = figures_of(screened.table, best, float(shares[best]), prepared.market)
-    if _ends_earlier(prepared, (table, screened.table), float(value[best]), figures["hours"]):
+    least = screened.table, best, float(shares[best])
+    if _loses_tie(prepared, (table, screened.table), float(value[best]), least):
         return ()
     note = f"fits with {sure * 100:.0f} %: --set {setting}"
     return (
@@ -104,12 +105,20 @@ def find_riskier(prepared: PreparedScenario, job: int, gpu: str, chosen: int, sh
     )
 
 
-def _ends_earlier(prepared: PreparedScenario, tables: Sequence[CandidateTable], usd: float, hours: float) -> bool:
-    """Return whether a candidate that costs a near tie more ends earlier: a plan would take it."""
+def _loses_tie(
+    prepared: PreparedScenario, tables: Sequence[CandidateTable], usd: float, row: tuple[CandidateTable, int, float]
+) -> bool:
+    """Return whether a near tie prefers another candidate of some tables to a row at its spot share, of least cost."""
     objective, most = CandidateObjective.of(prepared.scenario), usd + prepared.scenario.near_tie_usd(usd)
+
+    def rank(table: CandidateTable, which: int, share: float) -> tuple[int, int, float]:
+        hours = table.rows(np.asarray([which])).hours(share)[0]
+        return int(table.preference[which]), int(table.instances[which]), float(hours)
+
+    own = rank(*row)
     for table in tables if not objective.by_time else ():
         value, share = objective.best(table)
-        if np.any((value <= most) & (table.hours(share) < hours)):
+        if any(rank(table, near, float(share[near])) < own for near in np.flatnonzero(value <= most).tolist()):
             return True
     return False
 

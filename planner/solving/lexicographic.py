@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,8 +23,10 @@ from planner.formulation.objective import (
     cost_objective,
     hours_objective,
     lossiness_objective,
+    machines_objective,
     memory_objective,
     name_objective,
+    preference_objective,
     time_objective,
 )
 from planner.formulation.program import Program, single_row
@@ -31,13 +34,15 @@ from planner.formulation.variables import VariableLayout
 from planner.records import record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.arrays import Floats, Integers
     from planner.candidate_table import CandidateTable
     from planner.formulation.shared_limits import SharedLimits
     from planner.solvers.base import SolveResult
 
 Ties = Callable[[float], float]
-"""Dollars above a least cost within which the faster plan is taken."""
+"""Dollars above a least cost within which the order of ties decides, see `planner.candidates.preference`."""
 Run = Callable[[Program], "SolveResult"]
 """What runs a program: the solver, its limits and its gap are chosen by the caller."""
 
@@ -51,7 +56,17 @@ class Goal:
     slack: float
 
 
+@record(frozen=True)
+class Cap:
+    """What a goal may be at most in later passes."""
+
+    goal: Goal
+    most: float
+
+
 COST = Goal("cost", cost_objective, 0.005)  # $: half a cent
+PREFERENCE_GOAL = Goal("preference", preference_objective, 0.1)  # whole numbers
+MACHINES_GOAL = Goal("machines", machines_objective, 0.1)  # whole numbers
 HOURS_GOAL = Goal("hours", hours_objective, 1e-3)  # h: a few seconds, more than the tolerance of solvers
 LAST = Goal("last", time_objective, 0.001)  # h
 LOSSINESS = Goal("lossiness", lossiness_objective, 0.1)  # whole numbers
@@ -64,13 +79,16 @@ def no_ties(_: float) -> float:
     return 0.0
 
 
-GOALS = {"cost": (COST, HOURS_GOAL, LOSSINESS, MEMORY, NAME_ORDER), "time": (LAST, COST, LOSSINESS, MEMORY, NAME_ORDER)}
-"""The passes, in order, for each objective; the second one also fixes the spot shares."""
+GOALS = {
+    "cost": (COST, PREFERENCE_GOAL, MACHINES_GOAL, HOURS_GOAL, LOSSINESS, MEMORY, NAME_ORDER),
+    "time": (LAST, COST, PREFERENCE_GOAL, MACHINES_GOAL, LOSSINESS, MEMORY, NAME_ORDER),
+}
+"""The passes, in order, for each objective."""
+SHARE_GOALS = {"cost": HOURS_GOAL, "time": COST}
+"""The goal whose pass fixes the spot shares, too: the last one that depends on them."""
 
 STRICT_SHARE, LEAST_SLACK_USD = 1e-6, 2e-6
 """Share of the least cost that a strict optimum may be above it, and the dollars that solvers miss a row by."""
-
-SHARE_PASS = 1
 
 BOUND_TOLERANCE = 1e-6
 """How far above a cap a candidate is kept: the feasibility tolerance of solvers."""
@@ -86,51 +104,63 @@ class LexicographicSolution:
     first: SolveResult
     rows: Integers  # (jobs,)
     spot_share: Floats  # (jobs,)
+    strict_rows: Integers  # (jobs,) of the first pass
+    strict_share: Floats  # (jobs,)
 
 
 def solve_lexicographic(
     table: CandidateTable, shared: SharedLimits, run: Run, ties: Ties = no_ties, breaks_ties: bool = True
 ) -> LexicographicSolution:
-    """Return the plan of least objective; within a tie, least hours, least lossy, most free VRAM, first name.
+    """Return the plan of least objective; within a tie the one that comes first in the order of `GOALS`.
 
     A tie is half a cent, or more dollars if `ties` says so: the objective of the first pass stays the strict one.
     With objective `time`: the least last finish; within 0.001 h of it the least cost, then as above. A first pass
-    without a proven optimum is followed by the second only: breaking ties means nothing then. Without `breaks_ties`
-    the first pass is the only one.
+    without a proven optimum is followed by the one that fixes the spot shares only: breaking ties means nothing then.
+    Without `breaks_ties` the first pass is the only one.
     """
-    goals = GOALS[shared.objective]
     narrowed = _fix_cheapest_shares(table, shared)
     first = run(build_program(VariableLayout(narrowed, shared)))
     if not first.has_solution:
-        return LexicographicSolution(first, np.zeros(0, dtype=np.int64), np.zeros(0))
+        nothing = np.zeros(0, dtype=np.int64)
+        return LexicographicSolution(first, nothing, np.zeros(0), nothing, np.zeros(0))
     columns = VariableLayout(narrowed, shared)
-    rows = columns.chosen(first.values)
-    shares = columns.spot_share(first.values, rows)
+    strict_rows = rows = columns.chosen(first.values)
+    strict_shares = shares = columns.spot_share(first.values, rows)
     if not breaks_ties:
-        return LexicographicSolution(first, rows, _snap_shares(narrowed, rows, shares))
-    strict, goals = goals, (_with_ties(goals[0], first.objective, ties), *goals[1:])
+        return LexicographicSolution(first, rows, _snap_shares(narrowed, rows, shares), rows, shares)
+    strict, share_goal = GOALS[shared.objective][0], SHARE_GOALS[shared.objective]
+    goal = _with_ties(strict, first.objective, ties)
     # Near ties choose between candidates, each at its cheapest share: dollars are not spent on a faster share.
-    is_near = goals[0].slack > strict[0].slack
+    is_near = goal.slack > strict.slack
     pool = narrowed if is_near else table
-    result, kept, caps = first, np.arange(len(pool)), [_cap(goals[0], first)]
-    for position in range(1, len(goals)):
-        decided = len(kept) == len(pool.jobs) or not (first.is_proven and result.is_proven)
-        if position > SHARE_PASS and decided:
-            break
-        kept = kept[_feasible_under_caps(VariableLayout(pool.rows(kept), shared), goals, caps)]
+    caps, result, kept, has_shares = [Cap(goal, _cap(goal, first))], first, np.arange(len(pool)), False
+    for goal in GOALS[shared.objective][1:]:
+        kept = kept[_feasible_under_caps(VariableLayout(pool.rows(kept), shared), caps)]
         columns = VariableLayout(pool.rows(kept), shared)
-        result = run(_pass(columns, goals, caps, position))
+        decided = not (first.is_proven and result.is_proven) or _is_decided(columns, goal)
+        if decided and goal is not share_goal:
+            continue
+        result = run(_pass(columns, goal, caps))
         if not result.has_solution:  # only a limit or numerical trouble can do that: keep the present rows
             break
         before, rows = rows, kept[columns.chosen(result.values)]
-        if position == SHARE_PASS:
-            shares = columns.spot_share(result.values, columns.chosen(result.values))
-        elif not np.array_equal(before, rows):
-            shares = _settle_shares(pool, shared, goals, caps, rows, run)
-        caps.append(_cap(goals[position], result))
+        if goal is share_goal:
+            shares, has_shares = columns.spot_share(result.values, columns.chosen(result.values)), True
+        elif has_shares and not np.array_equal(before, rows):
+            shares = _settle_shares(pool, shared, share_goal, caps, rows, run)
+        caps.append(Cap(goal, _cap(goal, result)))
     if is_near and first.is_proven:
-        shares = _cheapest_shares(table, shared, strict, rows, run, shares)
-    return LexicographicSolution(first, rows, _snap_shares(table, rows, shares))
+        shares = _cheapest_shares(table, shared, rows, run, shares)
+    return LexicographicSolution(first, rows, _snap_shares(table, rows, shares), strict_rows, strict_shares)
+
+
+def _is_decided(columns: VariableLayout, goal: Goal) -> bool:
+    """Return whether a goal that no spot share changes is the same for every choice that is left."""
+    values, job = goal.coefficients(columns)[columns.choose], columns.table.job
+    least, most = np.full(len(columns.table.jobs), np.inf), np.full(len(columns.table.jobs), -np.inf)
+    np.minimum.at(least, job, values)
+    np.maximum.at(most, job, values)
+    return bool(np.all(most <= least))
 
 
 def _with_ties(goal: Goal, reached: float | None, ties: Ties) -> Goal:
@@ -172,11 +202,10 @@ def _cap(goal: Goal, result: SolveResult) -> float:
     return result.objective + goal.slack
 
 
-def _pass(columns: VariableLayout, goals: tuple[Goal, ...], caps: list[float], position: int) -> Program:
-    """Return the program that minimises one goal under the caps of the earlier ones."""
-    program = build_program(columns).minimising(goals[position].coefficients(columns))
-    earlier = zip(goals[:position], caps[:position], strict=True)
-    rows = [single_row(f"cap_{goal.name}", goal.coefficients(columns), upper=cap) for goal, cap in earlier]
+def _pass(columns: VariableLayout, goal: Goal, caps: Sequence[Cap]) -> Program:
+    """Return the program that minimises a goal under the caps of the earlier ones."""
+    program = build_program(columns).minimising(goal.coefficients(columns))
+    rows = [single_row(f"cap_{one.goal.name}", one.goal.coefficients(columns), upper=one.most) for one in caps]
     return program.with_rows(*rows)
 
 
@@ -194,11 +223,12 @@ def _fix_cheapest_shares(table: CandidateTable, shared: SharedLimits) -> Candida
     return replace(table, share_low=share, share_high=share)
 
 
-def _feasible_under_caps(columns: VariableLayout, goals: tuple[Goal, ...], caps: list[float]) -> Integers:
+def _feasible_under_caps(columns: VariableLayout, caps: Sequence[Cap]) -> Integers:
     """Return the candidates that keep the caps if all other jobs are at their own best."""
     table = columns.table
     keep = np.ones(len(table), dtype=bool)
-    for goal, cap in zip(goals[: len(caps)], caps, strict=True):
+    for one in caps:
+        goal, cap = one.goal, one.most
         if goal is LAST:
             finish = np.minimum(table.late_hours(table.share_low), table.late_hours(table.share_high))
             keep &= finish <= cap + BOUND_TOLERANCE
@@ -211,17 +241,16 @@ def _feasible_under_caps(columns: VariableLayout, goals: tuple[Goal, ...], caps:
 
 
 def _settle_shares(
-    table: CandidateTable, shared: SharedLimits, goals: tuple[Goal, ...], caps: list[float], rows: Integers, run: Run
+    table: CandidateTable, shared: SharedLimits, share_goal: Goal, caps: Sequence[Cap], rows: Integers, run: Run
 ) -> Floats:
-    """Return spot shares of chosen rows by the second pass alone, without its own cap."""
+    """Return spot shares of chosen rows by the pass that fixes them, without its own cap and later ones."""
+    earlier = list(takewhile(lambda cap: cap.goal is not share_goal, caps))
     columns = VariableLayout(table.rows(rows), shared)
-    result = run(_pass(columns, goals, caps, SHARE_PASS))
+    result = run(_pass(columns, share_goal, earlier))
     return columns.spot_share(result.values, np.arange(len(rows)))
 
 
-def _cheapest_shares(
-    table: CandidateTable, shared: SharedLimits, goals: tuple[Goal, ...], rows: Integers, run: Run, known: Floats
-) -> Floats:
+def _cheapest_shares(table: CandidateTable, shared: SharedLimits, rows: Integers, run: Run, known: Floats) -> Floats:
     """Return spot shares of chosen rows: of least objective, and within its own small slack of least hours.
 
     `known` shares stay where a limit of the solver leaves no others.
@@ -229,7 +258,8 @@ def _cheapest_shares(
     result = run(build_program(VariableLayout(table.rows(rows), shared)))
     if not result.has_solution:
         return known
-    return _settle_shares(table, shared, goals, [_cap(goals[0], result)], rows, run)
+    strict = GOALS[shared.objective][0]
+    return _settle_shares(table, shared, SHARE_GOALS[shared.objective], [Cap(strict, _cap(strict, result))], rows, run)
 
 
 def _snap_shares(table: CandidateTable, rows: Integers, shares: Floats) -> Floats:

@@ -85,8 +85,7 @@ def _run(program: Program, options: SolveOptions) -> SolveResult:
 def _needed_rows(table: CandidateTable, shared: SharedLimits, ties: Ties) -> Integers:
     """Return the rows of one job that the program needs."""
     keep = potentially_optimal_rows(table, shared, ties)
-    # Of several jobs only equal candidates are compared by what they round: more rows would take longer.
-    return keep[find_undominated(table.rows(keep), shared, keeps_lossless=len(table.jobs) == 1)]
+    return keep[find_undominated(table.rows(keep), shared, keeps_ties=True)]
 
 
 def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> tuple[float, ...]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.configurations.recipe import Recipe
     from planner.scenario.job import Job
+    from planner.solving.optimise import OptimisedChoice
 
 RESOLVE_TIME_LIMIT_SECONDS = 10.0
 
@@ -114,6 +115,13 @@ def try_solve(
         if options is not None and not first.is_infeasible:
             raise NoPlanError(f"{options.solver} stopped with '{first.termination.value}' before it had a plan")
         return None
+    return resolved(prepared, solved)
+
+
+def resolved(prepared: PreparedScenario, solved: OptimisedChoice) -> ResolvedPlan:
+    """Return a choice with a plan as rows of the uncut tables."""
+    first, screened = solved.choice.first, prepared.screened
+    assert first.objective is not None  # there is a plan
     return ResolvedPlan(
         prepared,
         tuple(int(one.rows[solved.owner[row]]) for one, row in zip(screened, solved.rows, strict=True)),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from planner.candidate_table import CandidateTable
     from planner.scenario.scenario import SolveOptions
+    from planner.solving.optimise import OptimisedChoice
     from planner.solving.prepare import PreparedScenario
 
 
@@ -35,8 +36,22 @@ def takes_turns(prepared: PreparedScenario, options: SolveOptions) -> bool:
         return False
     if prepared.scenario.needs_timetable:
         return True
+    return best_side_by_side(prepared, options) is None
+
+
+def best_side_by_side(prepared: PreparedScenario, options: SolveOptions) -> OptimisedChoice | None:
+    """Return the best choice of jobs that compete, if all can start at once; None where taking turns may be better.
+
+    A near tie may prefer one machine for several jobs. Where the strict optimum keeps what they share, that is no
+    reason to take turns: the order of ties decides within the shared limits then.
+    """
     solved = optimise(prepared, options, side_by_side=False)
-    return not (solved.rows and fits_side_by_side(prepared, solved.chosen, solved.shares))
+    if not solved.rows:
+        return None
+    if fits_side_by_side(prepared, solved.chosen, solved.shares):
+        return solved
+    strict, shares = solved.table.rows(solved.choice.strict_rows), solved.choice.strict_share.tolist()
+    return optimise(prepared, options) if fits_side_by_side(prepared, strict, shares) else None
 
 
 def fits_side_by_side(prepared: PreparedScenario, chosen: CandidateTable, shares: Sequence[float]) -> bool:

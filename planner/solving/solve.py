@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from planner.errors import PlannerError
 from planner.library.quality import facts_on
 from planner.library.reading import read_library
 from planner.library.techniques import read_techniques
-from planner.results.plan import Assignment, Plan, Status, plan_figures
+from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CutSamples, QualityNote
 from planner.results.ways.considered import CandidateCounts, Infeasible
 from planner.scenario.choices.definite import open_job
@@ -39,7 +39,7 @@ from planner.solving.lossy_techniques import find_lossy
 from planner.solving.optimise import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.scoring import CandidateObjective
-from planner.solving.sharing import fits_side_by_side, may_take_turns
+from planner.solving.sharing import best_side_by_side, may_take_turns
 
 if TYPE_CHECKING:
     from planner.configurations.recipe import Recipe
@@ -51,6 +51,8 @@ CHANGED_DEFAULTS_NOTE = (
     "limits.spot_zones: same_zone, interconnect: nvlink of offers are the former ones); schema: 2 hides this"
 )
 """A warning of every plan whose scenario does not say that it expects the present defaults."""
+SAME_HOURS = 1e-3
+"""Hours below which two plans end together, as in the pass for hours of a solve."""
 PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply per job"
 """A warning of every plan with several jobs."""
 
@@ -128,8 +130,9 @@ def _solve_alone(prepared: PreparedScenario, options: SolveOptions, started: flo
     free = has_candidates and may_take_turns(prepared)
     if free and prepared.scenario.needs_timetable:
         return solve_over_time(prepared, options, started, explains)
-    solved = optimise(prepared, options, side_by_side=not free) if has_candidates else None
-    if free and solved and not (solved.rows and fits_side_by_side(prepared, solved.chosen, solved.shares)):
+    best = best_side_by_side if free else optimise
+    solved = best(prepared, options) if has_candidates else None
+    if free and solved is None:
         return solve_over_time(prepared, options, started, explains)
     plan = _plan(prepared, solved, options, perf_counter() - started, explains)
     return _audited(plan, prepared.scenario, prepared.library, options)
@@ -223,6 +226,7 @@ def _plan(
         bound=first.bound if first.gap is not None else None,
         gap=first.gap,
         least_cost_usd=first.objective if scenario.has_plain_dollars else None,
+        tie_decided_by=_tie_decided_by(solved) if scenario.objective_kind == "cost" else None,
         faster=find_faster(prepared, jobs[0].hours.at_confidence) if len(jobs) == 1 else (),
         budget_usd=scenario.limits.budget_usd,
         budget_probability=budget_probability(scenario, jobs),
@@ -230,6 +234,19 @@ def _plan(
         inputs=build_inputs(scenario, jobs, solver_versions()),
         **plan_figures(jobs, budget_confidence=scenario.limits.budget_confidence),
     )
+
+
+def _tie_decided_by(solved: OptimisedChoice) -> TieStep | None:
+    """Return the first step of a tie in which the plan is better than the strict optimum; None where they are one."""
+    chosen, least = np.asarray(solved.rows), solved.choice.strict_rows
+    if np.array_equal(chosen, least):
+        return None
+    table = solved.table
+    fastest = np.minimum(table.late_hours(table.share_low), table.late_hours(table.share_high))
+    columns = (*table.tie_steps.T, table.instances, fastest, table.lossiness)
+    names = get_args(TieStep)
+    less = [one[least].sum() - one[chosen].sum() > SAME_HOURS for one in columns]
+    return next((name for name, is_less in zip(names, less, strict=True) if is_less), None)
 
 
 def _assignment(

@@ -144,11 +144,11 @@ function showPlan(answer, ms) {
   markNow();
 }
 
-// Of plans that cost nearly the same the fastest is chosen: the curve shows the least cost itself.
+// Of plans that cost nearly the same one is preferred for other reasons: the curve shows the least cost itself.
 function tieText(best) {
   if (!shown || !isSame(shown.values, values) || shown.answer.usd === null) return "";
   const more = shown.answer.usd - best.u;
-  return more >= 0.005 ? " The plan costs " + money(more) + " more and ends earlier, a near tie." : "";
+  return more >= 0.005 ? " The plan costs " + money(more) + " more, a near tie." : "";
 }
 
 // What the plan leaves out of the job asked for, right below the headline.

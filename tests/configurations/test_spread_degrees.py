@@ -10,6 +10,7 @@ import pytest
 import planner
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, expand_parallel_degrees
 from planner.errors import ScenarioError
+from planner.estimates.inputs import Layout
 from planner.library.reading import read_library
 from planner.scenario.job import Job
 
@@ -89,6 +90,47 @@ def test_weights_of_spread_experts_by_hand() -> None:
     assert found.vram_gib.parts["weights"] == pytest.approx(by_hand / 2**30, rel=0.001)
 
 
+def test_experts_over_all_gpus_with_attention_over_two_by_hand() -> None:
+    """TP 2 and EP 8 on eight GPUs: 16 experts whole on each, and half of the 1.5e9 other weights (Megatron, ETP 1).
+
+    2 bytes of 1.54e9 / 2 + 28.99e9 / 8 are 8.2 GiB; the optimizer's 12 bytes of 30.5e9 lie over all eight: 42.7 GiB.
+    A rank sends half of the 4,096 tokens to 8 experts each, and attention alone is gathered.
+    """
+    common = {"framework": "megatron", "sharding": "zero1", "sequence_length": 4096, "expert_parallel": 8}
+    found = told("qwen3-30b-a3b", **common, tensor_parallel=2)
+    plain = told("qwen3-30b-a3b", **common)
+    network = LIBRARY.architecture("qwen3-30b-a3b")
+    experts = 48 * 128 * 3 * 2048 * 768
+    by_hand = 2 * ((network.parameters - experts) / 2 + experts / 8)
+    assert found.vram_gib.parts["weights"] == pytest.approx(by_hand / 2**30, rel=0.001)
+    assert found.vram_gib.parts["weights"] == pytest.approx(8.2, abs=0.05)
+    assert found.vram_gib.parts["optimizer"] == pytest.approx(12 * network.parameters / 8 / 2**30, rel=0.001)
+    parts = (one.step_seconds.parts["expert_parallel"] for one in (found, plain))
+    assert next(parts) == pytest.approx(next(parts) / 2)
+    assert any("expert tensor parallelism to 1" in note for note in found.notes)
+    assert not any("expert tensor parallelism" in note for note in plain.notes)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "pipeline", "expert", "gpus", "divides", "own_tensor"),
+    [
+        (2, 1, 8, 8, True, 1),
+        (2, 1, 8, 16, True, 2),
+        (2, 1, 16, 8, False, 1),
+        (4, 2, 4, 16, True, 1),
+        (8, 1, 2, 8, True, 1),
+        (1, 1, 8, 12, False, 1),
+        (4, 1, 2, 8, True, 4),
+    ],
+)
+def test_megatron_needs_ep_times_etp_to_divide_the_gpus_of_a_stage(
+    tensor: int, pipeline: int, expert: int, gpus: int, divides: bool, own_tensor: int
+) -> None:
+    """The degree of tensor parallelism of experts is that of the rest where it can be, else 1."""
+    layout = Layout(1, 1, 1, 1, gpus, 8, tensor, pipeline, expert=expert)
+    assert (bool(layout.divides_experts), int(layout.expert_tensor)) == (divides, own_tensor)
+
+
 @pytest.mark.parametrize("degree", [2, 4, 8])
 @pytest.mark.parametrize("kind", ["expert_parallel", "context_parallel"])
 def test_spreading_takes_less_memory_at_the_same_batch(degree: int, kind: str) -> None:
@@ -104,6 +146,7 @@ def test_spreading_takes_less_memory_at_the_same_batch(degree: int, kind: str) -
     [
         ({"expert_parallel": 2}, "has no experts"),
         ({"architecture": "qwen3-30b-a3b", "expert_parallel": 3}, "do not divide by 3"),
+        ({"architecture": "qwen3-30b-a3b", "expert_parallel": 16}, "128 experts on 8 GPUs do not divide by 16"),
         ({"context_parallel": 3}, "not a multiple of 3"),
         ({"context_parallel": 2, "framework": "litgpt"}, "no context parallelism here"),
         ({"context_parallel": 2, "framework": "hf", "sharding": "ddp"}, "works on FSDP"),

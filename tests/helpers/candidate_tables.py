@@ -59,6 +59,7 @@ def make_table(
         share_high=np.array([r.get("share_high", high[i]) for i, r in enumerate(rows)], dtype=float),
         uses=np.zeros((len(rows), len(read_techniques().values.names)), dtype=bool),
         penalty_usd=column("penalty_usd", 0.0, float),
+        tie_steps=np.array([row.get("tie_steps", (0, 0, 0, 0)) for row in rows], dtype=np.int64).reshape(len(rows), 4),
         lossiness=column("lossiness", 0, np.int64),
         fit_gib=column("fit_gib", 10.0, float),
         usable_gib=column("usable_gib", 20.0, float),
@@ -112,6 +113,7 @@ def random_table(seed: int, rows: int, jobs: int = 1, offers: int = 4, step: flo
         usable_gib=np.full(rows, 20.0),
         rented_h=np.round(draw.uniform(1, 9, rows), 1),
         node_groups=np.ones(rows, dtype=np.int64),
+        tie_steps=np.zeros((rows, 4), dtype=np.int64),
         lossiness=draw.integers(3, size=rows),
     )
 

@@ -92,6 +92,9 @@ class Facts:
         self.quantised = self.lora and t["weight_bits"] < 16
         self.tp, self.pp = t["tensor_parallel"], t["pipeline_parallel"]
         self.cp, self.ep = t.get("context_parallel", 1), t.get("expert_parallel", 1)
+        # Experts are cut by tensor parallelism too where the GPUs of a stage allow it, else each is whole on its GPU.
+        etp = self.tp if setup.gpus / self.pp % (self.tp * self.ep) == 0 else 1
+        self.spread, self.folded = self.ep * etp / self.tp, etp < self.tp
         self.copies = setup.gpus / (self.tp * self.pp)  # that hold the same weights, or a shard of them each
         self.dp = self.copies / self.cp
         self.mb, self.m = t["micro_batch"], t["accumulation_steps"]
@@ -209,7 +212,7 @@ def memory(x: Facts) -> tuple[float, float, float, float]:
     whole = (each * layers * weight + embedding * outer) / x.tp
     # Experts spread over ep ranks are cut over the larger of ep and the ranks that share a state.
     full, mine = not x.lora, x.E * layers / x.L / x.tp
-    lacks = {over: mine / over - mine / max(over, x.ep) for over in {1, s1, s2, s3}}
+    lacks = {over: mine / over - mine / (max(over, x.spread) if over > 1 else x.spread) for over in {1, s1, s2, s3}}
     W, states = whole / s3 - lacks[s3] * weight, (trained / x.tp / s1 - full * lacks[s1]) * optimizer
     each -= lacks[1] * x.tp / layers
     stage -= lacks[1] * x.tp
@@ -374,11 +377,12 @@ def step(x: Facts, sequence: float, away: float) -> float:
         work += max(moved - attention, 0.0) if x.frame["context_parallel"] == "ring" else moved
     if x.ep > 1:
         sent = 2 * tokens * x.routed() * x.h * (1 - 1 / x.ep) / (across if x.ep > s.gpus_per_node else inside)
+        sent /= x.tp if x.folded else 1
         work += k["expert_traffic_factor"] * (4 + 2 * rc) * sent * x.L / x.pp
     if x.tp > 1:
         each = 4 * tokens * x.h * (x.tp - 1) / x.tp / inside + k["tensor_latency_seconds"]
         fused = k["fused_tensor_factor"] if x.frame["kernels"] == "fused" else 1.0
-        work += x.L / x.pp * (4 + 2 * rc) * each * fused
+        work += x.L / x.pp * (4 + 2 * rc) * each * fused / (2 if x.folded else 1)
     reduced = (x.adapters if x.lora else x.row)["reduced"]
     quantised = x.bytes["quantised"][x.quant]["weight"] if x.quantised else 2
     gathered = quantised if x.lora else x.row["gathered"]
@@ -388,7 +392,7 @@ def step(x: Facts, sequence: float, away: float) -> float:
     def exchanged(ranks: float) -> float:
         """Share of all parameters that one rank lacks; of experts 1/ep, which ranks/ep ranks share."""
         of_experts = x.E / x.P
-        return (1 - of_experts) * (1 - 1 / ranks) + of_experts / x.ep * max(1 - x.ep / ranks, 0.0)
+        return (1 - of_experts) * (1 - 1 / ranks) + of_experts / x.spread * max(1 - x.spread / ranks, 0.0)
 
     if x.z == 3:
         ranks, speed = (x.group, inside) if hybrid else (x.copies, group)

@@ -14,9 +14,9 @@ from planner.analysis.estimate.resolve_configuration import (
     processed_tokens,
     resolve_configuration,
 )
-from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, chip_notes, efficiency_notes
+from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, chip_notes, efficiency_notes, expert_notes
 from planner.configurations.memory_margin import margin_text
-from planner.configurations.recipe import framework_of
+from planner.configurations.recipe import framework_of, optimizer_notes
 from planner.configurations.uncertainty import chip_sigma, configuration_sigmas
 from planner.decode.assignment_parts import techniques_of
 from planner.decode.memory_breakdown import as_scalar
@@ -215,6 +215,8 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
     if resolved.recipe.tensor_parallel * resolved.recipe.pipeline_parallel > 1 and not row.parallel:
         notes.append(f"framework {framework} has no tensor or pipeline parallelism: estimated as if it had")
     notes += _host_memory_notes(resolved)
+    notes += optimizer_notes(recipe, library)
+    notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
     if resolved.architecture.experts:
         notes.append("mixture-of-experts estimates are the least accurate: looped and grouped kernels differ fourfold")
     if shape.unit == "images":

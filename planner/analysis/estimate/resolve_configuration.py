@@ -22,6 +22,7 @@ from planner.configurations.recipe import (
 )
 from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.errors import Fault, ScenarioError
+from planner.estimates.inputs import Layout
 from planner.estimates.memory.paging import with_paging
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import StepTime, step_time
@@ -140,11 +141,12 @@ def _machine(asked: Configuration, card: GpuSpec) -> Machine:
 
 def _check_experts(asked: Configuration, architecture: Architecture) -> None:
     """Refuse experts that do not divide over the GPUs that share them, and networks without any."""
-    degree, ranks = asked.expert_parallel, asked.gpus // asked.group * asked.context_parallel
+    degree, stage = asked.expert_parallel, asked.gpus // asked.pipeline_parallel
     if degree > 1 and not architecture.experts:
         raise _fault("expert_parallel", f"{architecture.name} has no experts", "leave it out")
-    if degree > 1 and (architecture.experts % degree or ranks % degree):
-        what = f"{architecture.experts} experts on {ranks} GPUs do not divide by {degree}"
+    layout = Layout(1, 1, 1, 1, asked.gpus, 1, asked.tensor_parallel, asked.pipeline_parallel, expert=degree)
+    if degree > 1 and (architecture.experts % degree or not layout.divides_experts):
+        what = f"{architecture.experts} experts on {stage} GPUs do not divide by {degree}"
         raise _fault("expert_parallel", what, "give a divisor of both")
 
 

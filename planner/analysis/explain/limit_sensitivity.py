@@ -118,7 +118,7 @@ def _note(better: ReportedPlan, plan: ResolvedPlan) -> str:
     if may_cost_less_in_turn(better):
         return "at most: with jobs in turn it may cost less"
     if better.prepared.scenario.has_plain_dollars and better.cost_usd > plan.cost_usd - CENT_USD:
-        return "only the least cost falls: among near ties the faster plan is taken (solve.ties: 0 takes the cheaper)"
+        return "only the least cost falls: among near ties another plan is preferred (solve.ties: 0 takes the cheaper)"
     return ""
 
 

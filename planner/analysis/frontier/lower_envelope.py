@@ -91,7 +91,8 @@ def build_segments(table: CandidateTable, budget_usd: float | None = None) -> Se
     """Return the rows of a table as segments (n,), without shares whose late dollars exceed the budget.
 
     The axis is late hours and expected dollars, penalties left out. Where the slow end is no cheaper, the fast
-    end alone remains. Ties prefer more free VRAM, then the offer's label, then the recipe.
+    end alone remains. Ties go by the order of `planner.candidates.preference`, then more free VRAM, the offer's label
+    and the recipe.
     """
     rows, inside = clip_to_caps(table, budget_usd)
     ends = [
@@ -103,7 +104,8 @@ def build_segments(table: CandidateTable, budget_usd: float | None = None) -> Se
     fast, slow = np.where(swap, ends[1], ends[0]), np.where(swap, ends[0], ends[1])
     slow = np.where(slow[2] < fast[2], slow, fast)
     label = np.argsort(np.argsort(np.asarray(inside.offers), kind="stable"), kind="stable")
-    order = np.lexsort((rows, inside.recipe, label[inside.offer], inside.fit_gib - inside.usable_gib))
+    by_name = rows, inside.recipe, label[inside.offer]
+    order = np.lexsort((*by_name, inside.fit_gib - inside.usable_gib, inside.instances, inside.preference))
     return Segments(rows, fast[0], slow[0], fast[1], slow[1], fast[2], slow[2], rank=np.argsort(order))
 
 

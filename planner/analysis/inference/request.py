@@ -82,8 +82,11 @@ def _division(
     machines = asked.instances or -(-asked.gpus // GPUS_PER_MACHINE)
     if machines > 1:
         what = f"{asked.gpus} GPUs are {machines} machines, and a replica stays within one"
-        each = max(1, asked.gpus // machines)
-        fix = f"estimate one of {each} GPUs, or give --instances 1 for a machine that has {asked.gpus}"
+        most = max(1, asked.gpus // machines)
+        each = max((one for one in divisions(architecture) if one <= most), default=1) if engine.tensor else most
+        fix = f"estimate one of {each} GPU{'s' * (each != 1)}"
+        if not engine.tensor or architecture.split_fault(asked.gpus) is None:
+            fix += f", or give --instances 1 for a machine that has {asked.gpus}"
         faults.append(Fault(WHERE, 0, "gpus", what, fix))
     why = architecture.split_fault(asked.gpus) if engine.tensor else None
     if why is not None and machines == 1:

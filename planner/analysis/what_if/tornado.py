@@ -14,6 +14,7 @@ from planner.records import record
 from planner.results.serving.differences import MILLISECONDS, by_dollars
 from planner.results.what_if import PRICES, Bar, Better, Endpoint, Tornado
 from planner.scenario.serving.job import ServeJob
+from planner.units import figure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -194,7 +195,7 @@ def _estimates(scenario: Scenario, by: float) -> Iterator[Parameter]:
 
 def _factor(what: str, path: str, by: float, down: tuple[str, ...], up: tuple[str, ...]) -> Parameter:
     """Return a parameter whose settings multiply figures by the factors 1 - by and 1 + by."""
-    return Parameter(what, path, "x 1", (f"x {_format_short(1 - by)}", down), (f"x {_format_short(1 + by)}", up))
+    return Parameter(what, path, "x 1", (f"x {figure_text(1 - by)}", down), (f"x {figure_text(1 + by)}", up))
 
 
 def _scaled_parameter(
@@ -212,11 +213,6 @@ def _integer_parameter(what: str, path: str, count: int, by: float, least: int) 
 
 def _parameter(what: str, path: str, base: float, low: float, high: float, unit: str = "") -> Parameter:
     """Return a parameter with its ends as shown and as settings, each with the unit."""
-    shown = [f"{_format_short(value)} {unit}".rstrip() for value in (base, low, high)]
+    shown = [f"{figure_text(value)} {unit}".rstrip() for value in (base, low, high)]
     down, up = ((f"{path}={value!r}{unit}",) for value in (low, high))
     return Parameter(what, path, shown[0], (shown[1], down), (shown[2], up))
-
-
-def _format_short(value: float) -> str:
-    """Return at most four digits, or all of a whole number."""
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"

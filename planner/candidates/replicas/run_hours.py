@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.arrays import distinct_names
+from planner.candidates.preference import Evidence
 from planner.candidates.run_hours import RunHours
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.replicas.adapters import served_priors
@@ -118,6 +119,7 @@ def compute_replica_hours(
         reload_hours=load / HOUR * trials.reloads_wall,
         reload_share=trials.reloads / trials.reloads_wall if trials.reloads_wall else 1.0,
         observed=np.zeros(len(ways), dtype=bool),
+        evidence=_evidence(job, recipes, physics, library),
         step_seconds=step_seconds,
         load_seconds=load,
         sigma=sigma,
@@ -142,6 +144,23 @@ def compute_replica_hours(
         budget_confidence=budget_confidence,
         cycle_hours=hours / rounds,
     )
+
+
+def _evidence(
+    job: InferenceJob, recipes: list[ServingRecipe], physics: JobConfigurations, library: Library
+) -> Integers:
+    """Return what the speed of every configuration (n,) rests on, as numbers of `Evidence`."""
+    ways, coefficients = physics.ways, library.calibrations["inference"].coefficients
+    gpus, place = distinct_names([one.gpu for one in ways.machines])
+
+    def of(recipe: ServingRecipe, gpu: str) -> Evidence:
+        if is_measured(job, recipe, gpu):
+            return Evidence.OWN_RUN
+        priors = prior_parts(coefficients, recipe.framework, recipe.engine.label, gpu, recipe.quant)
+        return Evidence.PRIOR if priors + served_priors(job) else Evidence.PUBLISHED_RUNS
+
+    found = np.asarray([[of(recipe, gpu) for gpu in gpus] for recipe in recipes], dtype=np.int64)
+    return np.asarray(found.reshape(len(recipes), len(gpus))[ways.recipe, place[ways.machine]])
 
 
 def _sigmas(job: InferenceJob, recipe: ServingRecipe, gpu: str, library: Library) -> Sigmas:

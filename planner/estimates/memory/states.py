@@ -144,10 +144,12 @@ def _elsewhere(experts: Numbers, layout: Layout, shards: Numbers) -> Numbers:
     """Return how many of the parameters of `experts` a rank counts less, before they are divided by its `shards`.
 
     Of E experts' parameters over s shards E / s lie on each rank; spread over ep ranks first, E / max(s, ep): no more.
+    Experts that tensor parallelism does not divide may be more than that: E / ep with ep = EP / TP < 1, unsharded.
     """
     if np.all(np.equal(layout.expert, 1)):
         return 0.0
-    return experts * (1.0 - shards / np.maximum(shards, layout.expert))
+    held = np.where(np.greater(shards, 1), np.maximum(shards, layout.expert_shards), layout.expert_shards)
+    return experts * (1.0 - shards / held)
 
 
 def stage_layers(network: Network, pipeline: Numbers) -> Numbers:

@@ -65,6 +65,8 @@ def tensor_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: L
     )
     payload = 4.0 * micro_batch_tokens(layout) * network.hidden * (1.0 - 1.0 / np.asarray(tensor))
     each = payload / bandwidth + coefficients.tensor_latency_seconds
+    # Experts that are whole on their GPUs take the tokens of each rank as they are: attention alone is gathered.
+    collectives = np.where(np.less(layout.expert_tensor, tensor), 0.5, 1.0) * collectives
     return np.greater(tensor, 1) * collectives * each * visible
 
 
@@ -88,13 +90,17 @@ def context_seconds(setup: TimedSetup, reached: Links, attention: Any) -> Any:
 
 
 def expert_seconds(setup: TimedSetup, coefficients: TimeCoefficients, reached: Links) -> Any:
-    """Return the seconds of token exchange between experts of one micro-batch (t_ep)."""
+    """Return the seconds of token exchange between experts of one micro-batch (t_ep).
+
+    Where each expert is whole on its GPU, a tensor-parallel rank sends its own part of the tokens.
+    """
     network, layout = setup.network, setup.layout
     expert = layout.expert
     if not network.experts or np.all(np.equal(expert, 1)):
         return 0.0
     passes = (network.layers / layout.pipeline) * (4.0 + 2.0 * recompute_shares(setup.activations.checkpointing).matmul)
-    sent = 2.0 * micro_batch_tokens(layout) * network.experts_per_token * network.hidden
+    apart = np.where(np.less(layout.expert_tensor, layout.tensor), layout.tensor, 1.0)
+    sent = 2.0 * micro_batch_tokens(layout) * network.experts_per_token * network.hidden / apart
     bandwidth = np.where(np.greater(expert, layout.gpus_per_node), reached.across, reached.inside)
     return coefficients.expert_traffic_factor * passes * sent * (1.0 - 1.0 / np.asarray(expert)) / bandwidth
 
@@ -193,5 +199,6 @@ def _exchanged_share(network: Network, layout: Layout, ranks: Any) -> Any:
     if not network.experts or np.all(np.equal(layout.expert, 1)):
         return whole
     experts = network.expert_parameters / network.parameters
-    apart = np.maximum(1.0 - np.asarray(layout.expert) / ranks, 0.0) / layout.expert
+    spread = np.asarray(layout.expert_shards)
+    apart = np.maximum(1.0 - spread / ranks, 0.0) / spread
     return (1.0 - experts) * whole + experts * apart

@@ -11,6 +11,7 @@ from planner.exports.serving.kinds import PORT
 from planner.library.reading import read_library
 from planner.results.serving.differences import seconds_text
 from planner.scenario.serving.load import DAY
+from planner.units import figure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,8 +111,9 @@ def assumptions(given: GivenService, kind: ServedKind) -> list[str]:
     model = "weights merged with the adapter" if given.asked.adapter and not adapters else adapters
     dtype = f", computed in {has['dtype']}" if kind.has_16_bit_weights else ""
     return [
-        f"Assumed load: {service.input_tokens:,.4g} tokens in, {prompts}; {service.output_tokens:,.4g} out; requests "
-        f"arrive one by one (Poisson), headroom {100 * given.asked.headroom:g} %.",
+        f"Assumed load: {figure_text(service.input_tokens)} tokens in, {prompts}; "
+        f"{figure_text(service.output_tokens)} out; requests arrive one by one (Poisson), "
+        f"headroom {100 * given.asked.headroom:g} %.",
         f"Assumed engine: {made.weight_format} weights{dtype}, {made.kv_bits}-bit KV cache, tensor parallel "
         f"{has['tensor_parallel']}, pipeline parallel {has['pipeline_parallel']}, up to {has['max_num_seqs']} requests "
         f"at once, {has['memory_share']:g} of the memory, prompts in chunks of {has['chunk']:,} tokens, no speculative "

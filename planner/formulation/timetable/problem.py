@@ -41,6 +41,7 @@ class Mode:
     spend: int = 0  # what period budgets count, spread evenly over the minutes
     earliest: int = 0
     latest: int | None = None  # latest start; None: no limit of its own
+    rank: int = 0  # less is better among timetables of equal objective
 
     def may_start(self, minute: int) -> bool:
         """Return whether the mode may start in a minute."""

@@ -121,11 +121,11 @@ def _least_by_mode(problem: Timetable, index: int) -> list[int | None]:
 def _without_worse_than_nothing(problem: Timetable, index: int, alone: list[int | None]) -> tuple[int, ...]:
     """Return the modes of a task that cost no more than its cheapest mode that holds nothing.
 
-    Of equal cost a shorter mode stays: it may end earlier.
+    Of equal cost a mode of better rank stays, and of equal rank a shorter one: it may end earlier.
     """
     task = problem.tasks[index]
     free = [
-        (value, mode.minutes)
+        (value, mode.rank, mode.minutes)
         for mode, value in zip(task.modes, alone, strict=True)
         if value is not None and not (mode.needs or mode.uses or mode.spend)
     ]
@@ -135,7 +135,7 @@ def _without_worse_than_nothing(problem: Timetable, index: int, alone: list[int 
     return tuple(
         place
         for place, (mode, value) in enumerate(zip(task.modes, alone, strict=True))
-        if value is not None and (value < best[0] or (value == best[0] and mode.minutes <= best[1]))
+        if value is not None and (value < best[0] or (value, mode.rank, mode.minutes) <= best)
     )
 
 

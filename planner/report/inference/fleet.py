@@ -14,6 +14,7 @@ from planner.report.plan_sections import old_prices
 from planner.report.serving.strip import strip
 from planner.results.serving.differences import BINDING_WORDS, replicas_text, seconds_text
 from planner.results.serving.together import services_usd, sharing_of
+from planner.units import figure_text
 
 if TYPE_CHECKING:
     from planner.results.plan import Plan
@@ -158,7 +159,7 @@ def _serve(service: Service) -> list[str]:
     """Return model, lengths, load and how long the service runs."""
     fleet = service.fleet
     shared = f", {service.prefix_tokens:,} of them shared" if service.prefix_tokens else ""
-    lengths = f"{service.input_tokens:,.4g} tokens in{shared}, {service.output_tokens:,.4g} out"
+    lengths = f"{figure_text(service.input_tokens)} tokens in{shared}, {figure_text(service.output_tokens)} out"
     least, most = min(fleet.load), max(fleet.load)
     span = words.brief(most)
     if least < most:

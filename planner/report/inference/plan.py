@@ -8,6 +8,7 @@ from planner.library.inference.engines import read_engines
 from planner.report import format as words
 from planner.report.format import line_room
 from planner.results.serving.differences import MILLISECONDS
+from planner.units import figure_text
 
 if TYPE_CHECKING:
     from planner.results.inference import ApiPrice, BulkGeneration
@@ -32,7 +33,7 @@ def engine_words(made: BulkGeneration) -> str:
 def request_words(made: BulkGeneration) -> str:
     """Return the work: requests and their lengths."""
     shared = f", {made.prefix_tokens:,} of them shared" if made.prefix_tokens else ""
-    lengths = f"{made.input_tokens:,.4g} tokens in{shared}, {made.output_tokens:,.4g} out"
+    lengths = f"{figure_text(made.input_tokens)} tokens in{shared}, {figure_text(made.output_tokens)} out"
     return f"{made.requests:,} requests: {lengths}"
 
 

@@ -8,6 +8,7 @@ from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible import render_infeasible
 from planner.results.serving.differences import span
+from planner.units import figure_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,7 @@ def format_value(value: str, number: float | None, unit: str) -> str:
     if abs(number) >= 1e6:
         size, letter = next(pair for pair in ((1e12, "T"), (1e9, "B"), (1e6, "M")) if abs(number) >= pair[0])
         return f"{words.significant(number / size, 4)}{letter}{unit}"
-    text = f"{number:,.0f}" if number == int(number) else f"{number:,.4g}"
+    text = figure_text(number)
     return f"{text} {unit}".strip() if unit in ("h", "d", "m", "min", "s", "w") else f"{text}{unit}"
 
 

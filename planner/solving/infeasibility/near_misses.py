@@ -10,7 +10,7 @@ import numpy as np
 from planner.candidates.screening import screen
 from planner.candidates.spot.candidates import spot_only_costs, spot_only_rows
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
-from planner.configurations.recipe import is_allowed
+from planner.configurations.recipe import UNSHARDED, GpuClass, enumerate_recipes, incompatibilities, is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.decode.probability import deadline_probability
 from planner.library.inference.engines import read_engines
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from planner.candidates.job_candidates import JobCandidates
     from planner.configurations.configuration_table import MemoryShortfall
+    from planner.configurations.grid import Machine
+    from planner.configurations.recipe import Recipe
     from planner.library.schema import Library
     from planner.scenario.job import Job
     from planner.scenario.limits import Limits
@@ -39,6 +41,12 @@ MAX_SHORTFALL_SHARE = 0.5
 """Shortfall over the GPU's memory beyond which a candidate is not near, unless nothing is nearer."""
 MAX_MEMORY_MISSES = 2
 """GPU models that are reported as short of memory, per job."""
+MAX_RULE_MISSES = 2
+"""Rules of techniques that are reported, per job."""
+RECIPES_OF_A_RULE = 2
+"""Refused recipes of a rule that are tried on a machine, those that take least memory."""
+MAX_TRIED_REFUSALS = 60
+"""Refused recipes that are tried, per job: each takes a few milliseconds."""
 MAX_SERVICE_MISSES = 2
 """Services that are reported as not training the model, per job."""
 OFFER_HOURS_STEP = 0.1
@@ -49,15 +57,17 @@ def find_near_misses(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> 
     """Return what comes nearest to the limits, at most a few entries of each kind.
 
     Once: the least over the budget, and what offers have too little of. Per job: the least late, the fewest GPUs,
-    the GPU models shortest of memory, and services that train other models. Of several jobs those with feasible
-    candidates are left out: only what jobs share can be the cause there.
+    what would fit in memory and a rule of techniques refuses, the GPU models shortest of memory, and services that
+    train other models. Of several jobs those with feasible candidates are left out: only what jobs share can be the
+    cause there.
     """
     several = len(prepared.candidates) > 1
     found: list[NearMiss] = []
     for index in range(len(prepared.candidates)):
         if several and len(prepared.screened[index].table):
             continue
-        found += [*_least_late(prepared, index), *_fewest_gpus(prepared, index), *_memory_shortfalls(prepared, index)]
+        found += [*_least_late(prepared, index), *_fewest_gpus(prepared, index)]
+        found += [*_refused_by_rules(prepared, index), *_memory_shortfalls(prepared, index)]
         found += _unsupported_services(prepared, index)
     return (*_least_over_budget(prepared), *_stock_shortfalls(prepared, relaxed), *found)
 
@@ -184,6 +194,73 @@ def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[Ne
             unit="",
             fix=f"offer machines with GPUs{'' if name in taken or by_token else f', or a service that takes {name}'}",
         )
+
+
+def _refused_by_rules(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
+    """Yield what a rule refuses and would fit in memory, where nothing that the job allows fits: one for each rule.
+
+    Each on the fewest GPUs that the limits permit.
+    """
+    one, limits, library = prepared.candidates[index], prepared.scenario.limits, prepared.library
+    offered = prepared.market.permitted(limits)
+    usable = np.asarray([is_allowed(recipe, one.job) for recipe in one.recipes], dtype=bool)[one.table.recipe]
+    if isinstance(one.job, InferenceJob) or np.any(usable & offered[one.table.offer]):
+        return
+    made = (machine for place in np.flatnonzero(offered).tolist() for machine in prepared.market.machines[place])
+    machines = sorted(dict.fromkeys(made), key=lambda machine: machine.gpus)
+    seen, tried = set[str](), 0
+    for machine in machines:
+        if limits.max_gpus is not None and machine.gpus > limits.max_gpus:
+            continue
+        for reason, recipes in _refused_recipes(one, machine, library).items():
+            for recipe in recipes if reason not in seen else ():
+                if tried >= MAX_TRIED_REFUSALS or len(seen) >= MAX_RULE_MISSES:
+                    return
+                tried += 1
+                fix = _without_rule(one, recipe, machine, limits, library)
+                if fix is not None:
+                    seen.add(reason)
+                    yield _rule_miss(one.job, machine, recipe, reason, fix)
+                    break
+
+
+def _without_rule(one: JobCandidates, recipe: Recipe, machine: Machine, limits: Limits, library: Library) -> str | None:
+    """Return what can be said of a recipe that a rule refuses; None where it would not fit in memory either."""
+    if library.techniques.compute(recipe.precision).missing_peak(library.gpu(machine.gpu).peaks):
+        return ""  # without a peak there is no estimate of a recipe
+    setup = (one.job, one.physics.shape, recipe, machine, limits.vram_headroom, library)
+    fits = MemoryEvaluator.of(*setup, learned=one.physics.learned).fits(1, MANY_ACCUMULATION_STEPS)
+    return "it would fit in memory" if fits else None
+
+
+def _rule_miss(job: Job, machine: Machine, recipe: Recipe, reason: str, fix: str) -> NearMiss:
+    """Return the near miss of a recipe on a machine that a rule refuses for a reason."""
+    how = [recipe.method_label, *([recipe.sharding] if recipe.sharding != UNSHARDED else [])]
+    what = f"{machine.gpus:,} x {machine.gpu}, {', '.join(how)}"
+    return NearMiss(job=job.name, what=what, reason=f"refused: {reason}", shortfall=0.0, unit="", fix=fix)
+
+
+def _refused_recipes(one: JobCandidates, machine: Machine, library: Library) -> dict[str, list[Recipe]]:
+    """Return the recipes that the job allows and the fewest rules refuse on a machine, by their reasons.
+
+    Of a reason those that take least memory come first: by what is recomputed, then by what is sharded.
+    """
+    card = GpuClass.of(library.gpu(machine.gpu))
+    allowed = [
+        recipe for recipe in enumerate_recipes(one.job, card, machine.gpus > 1, library) if is_allowed(recipe, one.job)
+    ]
+    reasons = [list(dict.fromkeys(incompatibilities(recipe, card, library, one.architecture))) for recipe in allowed]
+    fewest = min((len(each) for each in reasons if each), default=0)
+    found: dict[str, list[Recipe]] = {}
+    for recipe, each in zip(allowed, reasons, strict=True):
+        if each and len(each) == fewest:
+            found.setdefault("; ".join(each), []).append(recipe)
+    recomputed = list(library.techniques.values.activation_checkpointing.values)  # from nothing to all
+
+    def saves(recipe: Recipe) -> tuple[int, int]:
+        return recomputed.index(recipe.activation_checkpointing), recipe.zero_stage
+
+    return {reason: sorted(each, key=saves, reverse=True)[:RECIPES_OF_A_RULE] for reason, each in found.items()}
 
 
 def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:

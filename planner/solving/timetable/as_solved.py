@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from planner.records import record
 from planner.scenario.scenario import SolveOptions
-from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, try_solve
-from planner.solving.sharing import fits_side_by_side, may_take_turns
+from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
+from planner.solving.sharing import best_side_by_side, may_take_turns
 
 if TYPE_CHECKING:
     from planner.solving.prepare import PreparedScenario
 
 MOST_JOBS = 4
 """Of more jobs a plan side by side is reported as it was found: their best timetable may take many seconds."""
+OPTIONS = SolveOptions(time_limit_seconds=RESOLVE_TIME_LIMIT_SECONDS)
 FACTS: dict[str, Any] = {
     "solver": "cp-sat",
     "seconds": 0.0,
@@ -52,8 +53,7 @@ def may_cost_less_in_turn(plan: ReportedPlan) -> bool:
         return False
     if prepared.scenario.needs_timetable:
         return True
-    free = try_solve(prepared, side_by_side=False)  # no timetable is cheaper
-    return free is None or not fits_side_by_side(prepared, free.chosen, free.shares)
+    return best_side_by_side(prepared, OPTIONS) is None  # else no timetable is cheaper
 
 
 def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
@@ -66,9 +66,9 @@ def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
     if not all(len(one.table) for one in prepared.screened):
         return None
     if not prepared.scenario.needs_timetable:
-        free = try_solve(prepared, side_by_side=False)
-        if free is not None and fits_side_by_side(prepared, free.chosen, free.shares):
-            return free
+        best = best_side_by_side(prepared, OPTIONS)
+        if best is not None:
+            return resolved(prepared, best)
     return _in_turn(prepared)
 
 
@@ -79,7 +79,7 @@ def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     from planner.solving.timetable.plan import timetable_plan
 
     built = build_timetable(prepared)
-    solved = solve_schedule(built.problem, SolveOptions(time_limit_seconds=RESOLVE_TIME_LIMIT_SECONDS))
+    solved = solve_schedule(built.problem, OPTIONS)
     if solved.schedule is None:
         return None
     plan = timetable_plan(prepared, built, solved, SolveOptions(), FACTS | {"scenario": prepared.scenario.name})

@@ -70,8 +70,21 @@ def job_modes(
         for row in _useful_rows(prepared, screened, shared):
             found += _modes_of_row(prepared, screened, int(row), shared, horizon)
     found.sort(key=lambda one: int(one[1].screened.table.lossiness[one[1].row]))  # of equal modes the first stays
+    found = _with_ranks(found)
     kept = undominated_modes([mode for mode, _ in found])
     return JobModes(tuple(found[place][0] for place in kept), tuple(found[place][1] for place in kept))
+
+
+def _with_ranks(found: list[tuple[Mode, ModeSource]]) -> list[tuple[Mode, ModeSource]]:
+    """Return the modes with their place in the order of ties: by preference, then by machines."""
+
+    def key(source: ModeSource) -> tuple[int, int]:
+        table = source.screened.table
+        return int(table.preference[source.row]), int(table.instances[source.row])
+
+    keys = [key(source) for _, source in found]
+    rank = {one: place for place, one in enumerate(sorted(set(keys)))}
+    return [(replace(mode, rank=rank[one]), source) for (mode, source), one in zip(found, keys, strict=True)]
 
 
 def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:
@@ -228,8 +241,11 @@ def undominated_modes(modes: list[Mode]) -> list[int]:
 
     A mode dominates another if it costs, lasts, holds, uses and spends no more, and may start whenever the other may.
     Replacing the other by it at the same start then keeps every rule and raises no cost. Of equal ones the first stays.
+    At equal cost it dominates none of a better rank.
     """
-    order = sorted(range(len(modes)), key=lambda place: (modes[place].cost, modes[place].minutes, place))
+    order = sorted(
+        range(len(modes)), key=lambda place: (modes[place].cost, modes[place].minutes, modes[place].rank, place)
+    )
     kept: list[int] = []
     for place in order:
         if not any(_dominates(modes[other], modes[place]) for other in kept):
@@ -239,6 +255,8 @@ def undominated_modes(modes: list[Mode]) -> list[int]:
 
 def _dominates(one: Mode, other: Mode) -> bool:
     """Return whether `one`, which costs no more, is in nothing worse than `other`."""
+    if one.cost == other.cost and one.rank > other.rank:
+        return False
     if one.minutes > other.minutes or one.spend > other.spend or one.earliest > other.earliest:
         return False
     if one.latest is not None and (other.latest is None or one.latest < other.latest):

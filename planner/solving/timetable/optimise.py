@@ -54,7 +54,7 @@ def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable
 
 
 def _break_ties(search: TimetableSearch, seconds: float, gap: float) -> Schedule:
-    """Return a schedule with the same objective that is cheaper where time was minimised, and ends earlier."""
+    """Return a schedule with the same objective: cheaper where time was minimised, of better ranks, ending earlier."""
     if search.problem.objective == "last":
         assert search.schedule is not None
         problem = ending_by(search.problem, objective_value(search.problem, search.schedule))
@@ -63,8 +63,26 @@ def _break_ties(search: TimetableSearch, seconds: float, gap: float) -> Schedule
     known = search.known
     assert known is not None
     reduced = search.reduced.problem
-    earlier = solve_timetable(reduced, SearchLimits(seconds, hint=known, most=objective_value(reduced, known)))
-    return search.reduced.restored(earlier.schedule or known)
+    most = objective_value(reduced, known)
+    if _may_improve_ranks(reduced, known):
+        ranked = solve_timetable(reduced, SearchLimits(seconds, hint=known, most=most, by_rank=True))
+        known = ranked.schedule or known
+    limits = SearchLimits(seconds, hint=known, most=most, most_rank=_rank(reduced, known))
+    return search.reduced.restored(solve_timetable(reduced, limits).schedule or known)
+
+
+def _rank(problem: Timetable, schedule: Schedule) -> int:
+    """Return the sum of the ranks of the modes of a schedule."""
+    return sum(schedule.mode(problem, index).rank for index in range(len(problem.tasks)))
+
+
+def _may_improve_ranks(problem: Timetable, schedule: Schedule) -> bool:
+    """Return whether a task has a mode of better rank that costs no more: without one a search is not worth it."""
+    return any(
+        other.rank < mode.rank and other.cost <= mode.cost
+        for mode, task in ((schedule.mode(problem, index), one) for index, one in enumerate(problem.tasks))
+        for other in task.modes
+    )
 
 
 def _dollars(problem: Timetable, schedule: Schedule) -> float:
