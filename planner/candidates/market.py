@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.arrays import median
-from planner.candidates.offer_terms import machines_of
+from planner.candidates.offer_terms import HostMemory, host_memory_of, machines_of
 from planner.records import record
 from planner.scenario.limits import AllowForbid, SpotShare
 from planner.scenario.offer import Offer
@@ -165,9 +165,9 @@ def build_market(scenario: Scenario, library: Library) -> Market:
         if card is None:
             machines.append(())
             continue
-        ram_gb = offer.ram_gb if hosts_states else None
-        kind = (card.name, offer.gpus, offer.max_nodes, offer.interconnect, offer.network_gbps, ram_gb)
-        machines.append(made[kind] if kind in made else made.setdefault(kind, machines_of(offer, card, ram_gb)))
+        memory = host_memory_of(offer, card) if hosts_states else HostMemory(None)
+        kind = (card.name, offer.gpus, offer.max_nodes, offer.interconnect, offer.network_gbps, memory)
+        machines.append(made[kind] if kind in made else made.setdefault(kind, machines_of(offer, card, memory)))
     return Market(
         offers,
         tuple(labels[index] for index in keep),

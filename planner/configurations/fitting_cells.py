@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 MANY_ACCUMULATION_STEPS = 64
 """Accumulation steps beyond any pipeline degree."""
 DOES_NOT_FIT = "it does not fit in memory"
-HOST_MEMORY_UNKNOWN = "the offer does not state its host memory (ram_gb), which offloaded states need"
 HOST_MEMORY_SMALL = "offloaded states do not fit in the host memory of the offer"
+HOST_MEMORY_ASSUMED_SMALL = "offloaded states do not fit in the host memory that is assumed of the offer (state ram_gb)"
 
 
 @record(frozen=True)
@@ -154,18 +154,18 @@ class Grid:
     def _with_host_memory(
         self, inputs: TimedSetup, machines: Sequence[Machine], memory: MemoryCoefficients, possible: Flags
     ) -> Flags:
-        """Return the possible cells whose states in host memory are known to have room there; count the others."""
+        """Return the possible cells whose states in host memory have room there; count the others."""
         each = host_bytes(inputs.network, inputs.layout, inputs.states, memory)
         taken = np.multiply(each, inputs.layout.gpus_per_node)
         if not np.any(taken):
             return possible
         ram = np.asarray([np.nan if machine.ram_gb is None else machine.ram_gb * GB for machine in machines])
         taken = np.broadcast_to(taken, possible.shape)
-        unknown = possible & (taken > 0) & np.isnan(ram)
         small = possible & (taken > ram)
-        self.rejected[HOST_MEMORY_UNKNOWN] += int(np.sum(unknown))
-        self.rejected[HOST_MEMORY_SMALL] += int(np.sum(small))
-        return np.asarray(possible & ~unknown & ~small)
+        assumed = small & np.asarray([machine.assumes_ram for machine in machines], dtype=bool)
+        self.rejected[HOST_MEMORY_ASSUMED_SMALL] += int(np.sum(assumed))
+        self.rejected[HOST_MEMORY_SMALL] += int(np.sum(small & ~assumed))
+        return np.asarray(possible & ~small)
 
     def _speeds(
         self, inputs: TimedSetup, lines: Sequence[MemoryLines], micro: Floats, accumulation: Floats, per_rank: Floats
@@ -190,10 +190,7 @@ class Grid:
     def evaluate_paged(
         self, recipes: Sequence[Recipe], machines: Sequence[Machine], found: Configurations
     ) -> Configurations:
-        """Return full training with a paged optimizer on machines of known host memory where no other fits."""
-        known = [machine for machine in machines if machine.ram_gb is not None]
-        if not known:
-            return concatenate_configurations([])
+        """Return full training with a paged optimizer on the machines where no other fits."""
         job, card = self.job, GpuClass.of(self.library.gpu(machines[0].gpu))
         opened = [
             recipe
@@ -202,7 +199,7 @@ class Grid:
         ]
         full = np.asarray([recipe.method == "full" for recipe in found.recipes], dtype=bool)
         quiet = replace(self, rejected=Counter())  # what does not fit in pages was counted without them
-        return quiet.evaluate(opened, _without(known, found.rows(full[found.recipe])))[0]
+        return quiet.evaluate(opened, _without(machines, found.rows(full[found.recipe])))[0]
 
     def evaluate_observed(
         self, recipes: Sequence[Recipe], seen: Sequence[Machine], found: Configurations
