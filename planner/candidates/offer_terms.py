@@ -51,9 +51,9 @@ def interconnect_of(offer: Offer) -> str:
 
 
 class HostMemory(NamedTuple):
-    """The memory of a host in GB, and whether it is that of its class; None where it does not matter."""
+    """The memory of a host in GB, and whether it is that of its class."""
 
-    ram_gb: float | None
+    ram_gb: float
     is_assumed: bool = False
 
 

@@ -38,7 +38,7 @@ class Machine:
     instances: int
     link: str
     network_gbps: float | None
-    ram_gb: float | None = None  # of one instance; None: no job has use for it, or it is no limit
+    ram_gb: float | None = None  # of one instance; None: no limit, as of observed runs
     assumes_ram: bool = False  # that of its class, as the offer does not state it
 
     @property
