@@ -13,6 +13,7 @@ from planner.configurations.network import network_of
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.time.stages import StageCoefficients
 from planner.estimates.trials import trial_work
+from planner.library.machines import typical_ram_gb
 from planner.records import record
 from planner.units import GB
 
@@ -69,7 +70,10 @@ class AuditContext:
         link = offer.interconnect or "pcie"
         network_gbps = offer.network_gbps if instances > 1 else None
         link = "pcie" if offer.gpus == 1 else link
-        return Machine(self.gpu.name, offer.gpus, instances, link, network_gbps, offer.ram_gb)
+        ram_gb, gpu_gib = offer.ram_gb, offer.gpus * self.gpu.vram_gib
+        if ram_gb is None:
+            ram_gb = typical_ram_gb(gpu_gib, offer.is_private_host)
+        return Machine(self.gpu.name, offer.gpus, instances, link, network_gbps, ram_gb, offer.ram_gb is None)
 
     @property
     def prior_hosts(self) -> int:

@@ -10,7 +10,6 @@ from planner.audit.chips import unmeasured
 from planner.audit.comparison import Broken, Tolerance, at_most
 from planner.audit.hours import probability_within
 from planner.audit.odds import budget_odds
-from planner.audit.physics import build_setup
 from planner.audit.shipping.export import is_made, lacking_memory
 from planner.audit.stages import STAGES
 from planner.audit.timetable import gpus_of, idle_hours, machines_of, peak, times_of_plan
@@ -23,8 +22,6 @@ from planner.configurations.recipe import (
     find_incompatibility,
     is_allowed,
 )
-from planner.estimates.memory.host_offload import host_bytes
-from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.time.data_stages import evaluation_bytes
 from planner.results.plan_parts import Hours, Spread
 from planner.scenario.inference import InferenceJob
@@ -123,7 +120,6 @@ def _techniques(context: AuditContext) -> Iterator[Broken]:
             yield what, "one of " + ", ".join(map(str, values)), getattr(recipe, what)
     if recipe.is_hybrid and not (plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1):
         yield "sharding", f"more than {HYBRID_ABOVE_GPUS} GPUs on several machines", recipe.sharding
-    yield from _host_memory(context)
     if plan.spot_share > 0 and not recipe.resumes and not context.observed:
         yield "spot_share", f"0: {recipe.framework} cannot go on with adapters from a checkpoint", plan.spot_share
     reason = find_incompatibility(recipe, card, library, context.architecture)
@@ -188,24 +184,14 @@ def _unfit(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[st
         yield f"{needs:.1f} GB of memory", f"{room:.1f}"
 
 
-def _host_memory(context: AuditContext) -> Iterator[Broken]:
-    """Yield host memory that offloaded states take and the offer does not state; observed runs had it."""
-    plan, batch = context.plan, (context.plan.techniques.micro_batch, context.plan.techniques.accumulation_steps)
-    rows = context.library.techniques.values
-    paged = rows.optimizer.values[context.recipe.optimizer].paged
-    if context.observed or not (paged or rows.offload.values[context.recipe.offload].technique):
-        return
-    inputs = build_setup(context, context.job, context.recipe, context.machine, batch).inputs
-    values = MemoryCoefficients.of(context.library.calibrations["memory"].values)
-    each = float(host_bytes(inputs.network, inputs.layout, inputs.states, values))
-    yield from at_most("host memory in GB", context.offer.ram_gb or 0.0, each * plan.gpus_per_instance / GB)
-
-
 def _memory(context: AuditContext, reference: Assignment, tolerance: Tolerance) -> Iterator[Broken]:
     """Yield where memory is too small, or fits with less than the probability that the job asks for."""
     if context.offer.managed is not None or context.observed:  # an observed run fits by itself
         return
     vram, wanted = reference.vram_gib, context.job.memory_confidence
+    if reference.host_memory is not None:
+        host = reference.host_memory
+        yield from at_most("host memory in GB", host.total_gb, host.taken_gb)
     yield from at_most("VRAM need in GiB", vram.usable, vram.peak, tolerance.gib * vram.usable)
     # What a run was seen to take proves more than a probability can.
     replaced = context.scenario.limits.vram_headroom is not None or context.job.measured

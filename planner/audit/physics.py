@@ -20,6 +20,7 @@ from planner.configurations.observed.memory_peaks import KINDS, memory_setting
 from planner.configurations.recipe import GpuClass, find_incompatibility
 from planner.estimates.inputs import Layout, Stack, TimedSetup
 from planner.estimates.memory.fit import memory_lines
+from planner.estimates.memory.host_offload import host_bytes, with_host_room
 from planner.estimates.memory.paging import with_paging
 from planner.estimates.memory.peak import PHASES, estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
@@ -37,7 +38,7 @@ from planner.estimates.uncertainty import (
 )
 from planner.estimates.work import PACKED_FILL, processed_length, step_count
 from planner.records import record
-from planner.results.plan_parts import ObservedRun, Techniques, Vram
+from planner.results.plan_parts import HostMemory, ObservedRun, Techniques, Vram
 from planner.scenario.choices.definite import token_sigma
 from planner.units import GB, GIB, HOUR
 
@@ -138,7 +139,9 @@ def build_setup(
     parts = recipe_coefficients(recipe, job, context.network, library)
     hardware = hardware_numbers(gpu, machine.link, machine.network_gbps, recipe.precision, library)
     inputs = TimedSetup(context.network, layout, parts.states, parts.activations, parts.stack, parts.kernels, hardware)
-    return TrainingSetup(inputs, work, library)
+    ram_bytes = math.inf if machine.ram_gb is None else machine.ram_gb * GB
+    values = MemoryCoefficients.of(library.calibrations["memory"].values)
+    return TrainingSetup(with_host_room(inputs, ram_bytes, values), work, library)
 
 
 @record(frozen=True)
@@ -188,6 +191,7 @@ def recompute_physics(context: AuditContext) -> RecomputedPhysics:
         reported={
             "fed_by_storage": run is None and fed > computed * (1 + 1e-9),
             "vram_gib": _vram(context, setup, learned, probed),
+            "host_memory": _host_memory(context, setup, learned),
             "observed_runs": runs,
             "speed_factor": factor,
             "memory_factor": probed.scale if probed else 1.0,
@@ -244,14 +248,32 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
     )
 
 
+def _host_memory(context: AuditContext, setup: TrainingSetup, learned: Correction) -> HostMemory | None:
+    """Return what states take of the memory of a machine, stated or assumed; None of an observed run, which had it."""
+    machine = context.machine
+    if context.observed or not context.recipe.uses_host_memory or machine.ram_gb is None:
+        return None
+    values = MemoryCoefficients.of(context.library.calibrations["memory"].values)
+    inputs = with_paging(_as_observed(context, context.recipe, setup, learned), values)
+    each = float(host_bytes(inputs.network, inputs.layout, inputs.states, values))
+    taken_gb = each * machine.gpus_per_instance / GB
+    return HostMemory(taken_gb=taken_gb, total_gb=machine.ram_gb, assumed=machine.assumes_ram) if taken_gb else None
+
+
+def _as_observed(context: AuditContext, recipe: Recipe, setup: TrainingSetup, learned: Correction) -> TimedSetup:
+    """Return the inputs of a recipe, what grows with the batch scaled by observed peaks."""
+    probed = learned.probed.get(memory_setting(recipe, context.machine.gpus))
+    inputs = setup.inputs
+    return inputs if probed is None else replace(inputs, activations=replace(inputs.activations, scale=probed.scale))
+
+
 def _fit(
     context: AuditContext, recipe: Recipe, setup: TrainingSetup, learned: Correction
 ) -> tuple[MemoryEstimate, float]:
     """Return the memory of a recipe on the machines of the plan, and the chance that it fits, corrected by peaks."""
-    inputs, stack = setup.inputs, setup.inputs.stack
+    inputs, stack = _as_observed(context, recipe, setup, learned), setup.inputs.stack
     probed = learned.probed.get(memory_setting(recipe, context.machine.gpus))
     if probed is not None:
-        inputs = replace(inputs, activations=replace(inputs.activations, scale=probed.scale))
         margin = probed.margin_on(context.gpu.name)
         stack = replace(stack, margin=margin, known_margin=probed.known_share * margin, phi=probed.phi)
     if context.scenario.limits.vram_headroom is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.arrays import median
-from planner.candidates.offer_terms import machines_of
+from planner.candidates.offer_terms import host_memory_of, machines_of
 from planner.records import record
 from planner.scenario.limits import AllowForbid, SpotShare
 from planner.scenario.offer import Offer
@@ -157,7 +157,6 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     is_outdated = np.append(is_outdated, [scenario.limits.is_outdated(offer) for _, offer in several]).astype(bool)
     offers = tuple(found[index] for index in keep)
     cards = tuple(library.gpu(offer.card) if offer.rents_gpus else None for offer in offers)
-    hosts_states = any(job.techniques.uses_host_memory for job in scenario.jobs)
     # Thousands of offers rent a few hundred kinds of machine: equal ones are made once.
     made: dict[tuple[object, ...], tuple[Machine, ...]] = {}
     machines: list[tuple[Machine, ...]] = []
@@ -165,9 +164,9 @@ def build_market(scenario: Scenario, library: Library) -> Market:
         if card is None:
             machines.append(())
             continue
-        ram_gb = offer.ram_gb if hosts_states else None
-        kind = (card.name, offer.gpus, offer.max_nodes, offer.interconnect, offer.network_gbps, ram_gb)
-        machines.append(made[kind] if kind in made else made.setdefault(kind, machines_of(offer, card, ram_gb)))
+        memory = host_memory_of(offer, card)  # matters to any job: its alternatives train in full, with pages
+        kind = (card.name, offer.gpus, offer.max_nodes, offer.interconnect, offer.network_gbps, memory)
+        machines.append(made[kind] if kind in made else made.setdefault(kind, machines_of(offer, card, memory)))
     return Market(
         offers,
         tuple(labels[index] for index in keep),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from planner.configurations.grid import Machine
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
 from planner.estimates.time.stages import transfer_seconds
+from planner.library.machines import typical_ram_gb
 from planner.records import record
 from planner.scenario.zones.prices import moves_between_regions
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
@@ -49,11 +50,25 @@ def interconnect_of(offer: Offer) -> str:
     return (offer.interconnect or "pcie") if offer.gpus > 1 else "pcie"
 
 
-def machines_of(offer: Offer, gpu: GpuSpec, ram_gb: float | None = None) -> tuple[Machine, ...]:
-    """Return the machines that an offer can rent: one instance up to `max_nodes`; `ram_gb` where it matters."""
+class HostMemory(NamedTuple):
+    """The memory of a host in GB, and whether it is that of its class."""
+
+    ram_gb: float
+    is_assumed: bool = False
+
+
+def host_memory_of(offer: Offer, gpu: GpuSpec) -> HostMemory:
+    """Return the memory of one instance: as the offer states it, else the typical one of its class."""
+    if offer.ram_gb is not None:
+        return HostMemory(offer.ram_gb)
+    return HostMemory(typical_ram_gb(gpu.vram_gib * offer.gpus, offer.is_private_host), is_assumed=True)
+
+
+def machines_of(offer: Offer, gpu: GpuSpec, memory: HostMemory) -> tuple[Machine, ...]:
+    """Return the machines that an offer can rent: one instance up to `max_nodes`."""
     link = interconnect_of(offer)
     return tuple(
-        Machine(gpu.name, offer.gpus, nodes, link, offer.network_gbps if nodes > 1 else None, ram_gb)
+        Machine(gpu.name, offer.gpus, nodes, link, offer.network_gbps if nodes > 1 else None, *memory)
         for nodes in range(1, offer.max_nodes + 1)
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from planner.catalogs.catalog_rows import CatalogRows, read_rows, whole_gpus
 from planner.errors import Fault
+from planner.units import GB, GIB
 
 if TYPE_CHECKING:
     from planner.catalogs.catalog_rows import Cells
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 NEEDED_COLUMNS = ("instance_name", "location", "price", "gpu_count", "gpu_name", "spot")
 NAMED_COLUMNS = frozenset([*NEEDED_COLUMNS, "gpu_memory", "cpu", "memory", "disk_size", "gpu_vendor", "provider_data"])
 """Columns that tell this catalog from others."""
+GIB_PROVIDERS = frozenset({"aws", "azure", "gcp", "nebius"})
+"""Providers whose column `memory` is in GiB: gpuhunt says GB, and passes on what these state (0.1.34, `providers/`)."""
 
 
 def read_gpuhunt(table: CsvTable, provider: str, matcher: GpuMatcher) -> CatalogRows:
@@ -58,5 +61,12 @@ def _offer(line: int, cells: Cells, provider: str, matcher: GpuMatcher, found: C
         **{"gpu": match.gpu, "gpus": count, "notes": match.note},
         "spot_usd_per_hour" if sold == "true" else "usd_per_hour": found.price(line, cells, "price"),
         "cpu_cores": found.number(line, cells, "cpu") or None,
-        "ram_gb": found.number(line, cells, "memory") or None,
+        "ram_gb": _ram_gb(provider, found.number(line, cells, "memory")),
     }
+
+
+def _ram_gb(provider: str, memory: float | None) -> float | None:
+    """Return memory in GB of 10^9 bytes; None where it is not stated."""
+    if not memory:
+        return None
+    return round(memory * GIB / GB, 1) if provider in GIB_PROVIDERS else memory

@@ -71,6 +71,20 @@ class MemoryShortfall:
     shortfall_gib: float
 
 
+@record(frozen=True)
+class HostShortfall:
+    """A recipe that fits on the GPUs of a machine, whose host has too little memory for its states."""
+
+    recipe: Recipe
+    machine: Machine
+    taken_gb: float
+
+    @property
+    def shortfall_gb(self) -> float:
+        """GB that the host lacks."""
+        return self.taken_gb - (self.machine.ram_gb or 0.0)
+
+
 def concatenate_configurations(pieces: Sequence[Configurations]) -> Configurations:
     """Return one set of columns; the recipes and machines of the pieces are listed one after the other."""
     empty = np.zeros(0)

@@ -14,7 +14,12 @@ from dataclasses import field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from planner.configurations.configuration_table import Configurations, MemoryShortfall, concatenate_configurations
+from planner.configurations.configuration_table import (
+    Configurations,
+    HostShortfall,
+    MemoryShortfall,
+    concatenate_configurations,
+)
 from planner.configurations.fitting_cells import Grid
 from planner.configurations.grid import JobShape, Machine, shape_of
 from planner.configurations.observed.learning import NO_CORRECTION, Correction, learn_correction
@@ -41,6 +46,7 @@ class JobConfigurations:
     rejected: Counter[str]
     learned: Correction = NO_CORRECTION  # from observed runs; step seconds and memory follow it already
     coefficients: Mapping[Recipe, RecipeCoefficients] = field(default_factory=dict)  # of recipes that were tried
+    small_hosts: tuple[HostShortfall, ...] = ()  # the nearest of each machine that only its host's memory leaves out
 
 
 def enumerate_configurations(
@@ -73,9 +79,9 @@ def enumerate_configurations(
         misses += missing
     ways = concatenate_configurations(pieces)
     ways = replace(ways, step_seconds=ways.step_seconds / learned.speed_factors(ways, shape.sequence, library))
-    return JobConfigurations(
-        shape, tuple(machines), apply_observed_hours(ways, job, shape), tuple(misses), rejected, learned, grid.known
-    )
+    observed = apply_observed_hours(ways, job, shape)
+    hosts = tuple(grid.small_hosts)
+    return JobConfigurations(shape, tuple(machines), observed, tuple(misses), rejected, learned, grid.known, hosts)
 
 
 def _grids_of(

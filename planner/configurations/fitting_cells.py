@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.arrays import first_least
-from planner.configurations.configuration_table import Configurations, MemoryShortfall, concatenate_configurations
+from planner.configurations.configuration_table import (
+    Configurations,
+    HostShortfall,
+    MemoryShortfall,
+    concatenate_configurations,
+)
 from planner.configurations.grid import JobShape, Machine, grid_inputs
 from planner.configurations.micro_batch import (
     BatchChooser,
@@ -50,15 +55,16 @@ if TYPE_CHECKING:
 MANY_ACCUMULATION_STEPS = 64
 """Accumulation steps beyond any pipeline degree."""
 DOES_NOT_FIT = "it does not fit in memory"
-HOST_MEMORY_UNKNOWN = "the offer does not state its host memory (ram_gb), which offloaded states need"
 HOST_MEMORY_SMALL = "offloaded states do not fit in the host memory of the offer"
+HOST_MEMORY_ASSUMED_SMALL = "offloaded states do not fit in the host memory that is assumed of the offer (state ram_gb)"
 
 
 @record(frozen=True)
 class Grid:
     """The grids of one job.
 
-    `rejected` counts the cells that are left out; `known` and `shared` are the caches that `grid_inputs` fills.
+    `rejected` counts the cells that are left out, `small_hosts` are the nearest of those that only the memory of the
+    host leaves out; `known` and `shared` are the caches that `grid_inputs` fills.
     """
 
     job: Job
@@ -67,6 +73,7 @@ class Grid:
     headroom: float | None
     learned: Correction
     rejected: Counter[str]
+    small_hosts: list[HostShortfall] = field(default_factory=list)
     known: dict[Recipe, RecipeCoefficients] = field(default_factory=dict)
     shared: dict[object, Any] = field(default_factory=dict)
 
@@ -85,9 +92,9 @@ class Grid:
         per_rank = job.global_batch / np.asarray(inputs.layout.data_parallel, dtype=float)
         possible = possible_cells(recipes, inputs.layout, per_rank, len(machines))
         without_room = ~possible
-        possible = self._with_host_memory(inputs, machines, memory, possible)
         # While accumulating, a first pipeline stage holds as many micro-batches as there are stages: 64 covers all.
         lines = [_lines(inputs, steps, memory) for steps in (1, MANY_ACCUMULATION_STEPS)]
+        possible = self._with_host_memory(inputs, recipes, machines, lines[1], possible)
         micro, accumulation = choose(inputs, lines, per_rank, possible)
         fits = micro > 0
         micro, accumulation, seconds, sequence = self._speeds(inputs, lines, micro, accumulation, per_rank)
@@ -152,20 +159,30 @@ class Grid:
         return several, left_missing
 
     def _with_host_memory(
-        self, inputs: TimedSetup, machines: Sequence[Machine], memory: MemoryCoefficients, possible: Flags
+        self,
+        inputs: TimedSetup,
+        recipes: Sequence[Recipe],
+        machines: Sequence[Machine],
+        lines: MemoryLines,
+        possible: Flags,
     ) -> Flags:
-        """Return the possible cells whose states in host memory are known to have room there; count the others."""
+        """Return the possible cells whose states in host memory have room there; count the others."""
+        memory = MemoryCoefficients.of(self.library.calibrations["memory"].values)
         each = host_bytes(inputs.network, inputs.layout, inputs.states, memory)
         taken = np.multiply(each, inputs.layout.gpus_per_node)
         if not np.any(taken):
             return possible
         ram = np.asarray([np.nan if machine.ram_gb is None else machine.ram_gb * GB for machine in machines])
         taken = np.broadcast_to(taken, possible.shape)
-        unknown = possible & (taken > 0) & np.isnan(ram)
         small = possible & (taken > ram)
-        self.rejected[HOST_MEMORY_UNKNOWN] += int(np.sum(unknown))
-        self.rejected[HOST_MEMORY_SMALL] += int(np.sum(small))
-        return np.asarray(possible & ~unknown & ~small)
+        assumed = small & np.asarray([machine.assumes_ram for machine in machines], dtype=bool)
+        if small.any():
+            usable = np.asarray(inputs.hardware.usable_bytes, dtype=float)
+            on_card = small & np.asarray(lines.need(1.0, usable) <= usable)
+            self.small_hosts.extend(_nearest_hosts(recipes, machines, np.where(on_card, taken, np.inf) / GB))
+        self.rejected[HOST_MEMORY_ASSUMED_SMALL] += int(np.sum(assumed))
+        self.rejected[HOST_MEMORY_SMALL] += int(np.sum(small & ~assumed))
+        return np.asarray(possible & ~small)
 
     def _speeds(
         self, inputs: TimedSetup, lines: Sequence[MemoryLines], micro: Floats, accumulation: Floats, per_rank: Floats
@@ -190,10 +207,7 @@ class Grid:
     def evaluate_paged(
         self, recipes: Sequence[Recipe], machines: Sequence[Machine], found: Configurations
     ) -> Configurations:
-        """Return full training with a paged optimizer on machines of known host memory where no other fits."""
-        known = [machine for machine in machines if machine.ram_gb is not None]
-        if not known:
-            return concatenate_configurations([])
+        """Return full training with a paged optimizer on the machines where no other fits."""
         job, card = self.job, GpuClass.of(self.library.gpu(machines[0].gpu))
         opened = [
             recipe
@@ -201,8 +215,8 @@ class Grid:
             if is_allowed(recipe, job) and find_incompatibility(recipe, card, self.library) is None
         ]
         full = np.asarray([recipe.method == "full" for recipe in found.recipes], dtype=bool)
-        quiet = replace(self, rejected=Counter())  # what does not fit in pages was counted without them
-        return quiet.evaluate(opened, _without(known, found.rows(full[found.recipe])))[0]
+        quiet = replace(self, rejected=Counter(), small_hosts=[])  # what does not fit in pages was counted without them
+        return quiet.evaluate(opened, _without(machines, found.rows(full[found.recipe])))[0]
 
     def evaluate_observed(
         self, recipes: Sequence[Recipe], seen: Sequence[Machine], found: Configurations
@@ -211,12 +225,20 @@ class Grid:
         job = self.job
         allowed = np.asarray([is_allowed(recipe, job) for recipe in found.recipes], dtype=bool)
         left = _without(seen, found.rows(allowed[found.recipe]))
-        unlimited = replace(self, headroom=None, learned=NO_CORRECTION, rejected=Counter())
+        unlimited = replace(self, headroom=None, learned=NO_CORRECTION, rejected=Counter(), small_hosts=[])
         return unlimited.evaluate([one for one in recipes if is_allowed(one, job)], left, choose_smallest_batches)[0]
 
 
 def _lines(inputs: TimedSetup, accumulation: Any, memory: MemoryCoefficients) -> MemoryLines:
     return memory_lines(replace(inputs, layout=replace(inputs.layout, accumulation=accumulation)), memory)
+
+
+def _nearest_hosts(recipes: Sequence[Recipe], machines: Sequence[Machine], taken_gb: Floats) -> Iterator[HostShortfall]:
+    """Yield the recipe that takes least of each host, where one takes too much; (R, H), inf where it is no reason."""
+    least = first_least(taken_gb, axis=0)
+    for h, machine in enumerate(machines):
+        if np.isfinite(taken_gb[least[h], h]):
+            yield HostShortfall(recipes[int(least[h])], machine, float(taken_gb[least[h], h]))
 
 
 def _memory_shortfalls(

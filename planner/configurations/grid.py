@@ -12,8 +12,11 @@ from planner.configurations.hardware import hardware_numbers
 from planner.configurations.lengths import sequence_of
 from planner.configurations.network import network_of
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States, TimedSetup
+from planner.estimates.memory.host_offload import with_host_room
+from planner.estimates.memory.states import MemoryCoefficients
 from planner.estimates.work import PACKED_FILL, cut_share, step_count
 from planner.records import record
+from planner.units import GB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +38,8 @@ class Machine:
     instances: int
     link: str
     network_gbps: float | None
-    ram_gb: float | None = None  # of one instance; None: unknown, or no job has use for it
+    ram_gb: float | None = None  # of one instance; None: no limit, as of observed runs
+    assumes_ram: bool = False  # that of its class, as the offer does not state it
 
     @property
     def gpus(self) -> int:
@@ -136,7 +140,7 @@ def grid_inputs(
         hybrid=column([float(r.is_hybrid) for r in recipes]),
         variable_length=shape.mean_length / shape.longest if job.packing == "padded" else 0.0,
     )
-    return TimedSetup(
+    setup = TimedSetup(
         shape.network,
         layout,
         stack_dataclasses([s.states for s in setups], True),
@@ -145,6 +149,8 @@ def grid_inputs(
         stack_dataclasses([s.kernels for s in setups], True),
         _hardware(recipes, machines, library, shared),
     )
+    memory = MemoryCoefficients.of(library.calibrations["memory"].values)
+    return with_host_room(setup, row([np.nan if m.ram_gb is None else m.ram_gb * GB for m in machines]), memory)
 
 
 def _hardware(

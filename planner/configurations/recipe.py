@@ -77,6 +77,12 @@ class Recipe:
         return self.latents is not None and read_techniques().values.latents.values[self.latents].cached
 
     @property
+    def uses_host_memory(self) -> bool:
+        """Whether states lie in host memory, or may come to lie there."""
+        values = read_techniques().values
+        return bool(values.offload.values[self.offload].technique or values.optimizer.values[self.optimizer].paged)
+
+    @property
     def resumes(self) -> bool:
         """Whether its training can go on from a checkpoint, as it must after the loss of a spot machine."""
         return self.method != "lora" or read_techniques().frameworks[self.framework].resumes_adapters

@@ -25,7 +25,7 @@ from planner.decode.stages.parts import build_data_path, build_export
 from planner.estimates.uncertainty import display_factors, interval
 from planner.results.odds import share_within
 from planner.results.plan import Assignment
-from planner.results.plan_parts import Hours, ObservedRun, SeparateMachine, SpotPlan, Vram
+from planner.results.plan_parts import HostMemory, Hours, ObservedRun, SeparateMachine, SpotPlan, Vram
 from planner.scenario.inference import InferenceJob
 from planner.scenario.limits import may_pause
 from planner.units import HOUR
@@ -169,11 +169,12 @@ def _own_figures(
         vram, generation = build_generation(chosen, limits, library, bill)
         notes = build_generation_notes(chosen, generation, limits, as_of)
         return {"vram_gib": vram, "inference": generation, "notes": notes}
-    vram = _vram(chosen, limits, library)
+    vram, host = _vram(chosen, limits, library), _host_memory(chosen, limits, library)
     if training_hours is not None:
         vram = vram.model_copy(update={"fallback": find_fallback(chosen, training_hours, limits, library)})
     own: dict[str, Any] = {"data_path": build_data_path(chosen), "export": build_export(chosen, library)}
-    return own | {"vram_gib": vram, "notes": build_notes(chosen, vram, limits, library, as_of)}
+    notes = build_notes(chosen, vram, host, limits, library, as_of)
+    return own | {"vram_gib": vram, "host_memory": host, "notes": notes}
 
 
 def _resume_hours(chosen: ChosenCandidate, limits: Limits) -> float:
@@ -233,6 +234,16 @@ def _vram(chosen: ChosenCandidate, limits: Limits, library: Library) -> Vram:
     seen = physics.learned.has_run(recipe, machine, *batch, physics.shape.sequence)
     chance = 1.0 if seen else vram.fit_probability
     return vram.model_copy(update={"peak": max(vram.peak, fit_gib), "fit_probability": chance})
+
+
+def _host_memory(chosen: ChosenCandidate, limits: Limits, library: Library) -> HostMemory | None:
+    """Return what states take of the memory of the host; None where they take none, and of an observed run."""
+    physics, recipe, machine = chosen.candidates.physics, chosen.recipe, chosen.machine
+    if not recipe.uses_host_memory or chosen.candidates.observed[chosen.row]:
+        return None
+    learned = physics.learned
+    probe = MemoryEvaluator.of(chosen.job, physics.shape, recipe, machine, limits.vram_headroom, library, learned)
+    return probe.host_memory(*chosen.candidates.batch(chosen.row), machine)
 
 
 def _build_learned(chosen: ChosenCandidate, library: Library) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from planner.configurations.memory_margin import framework_spread
 from planner.configurations.observed.learning import NO_CORRECTION, Correction
 from planner.estimates.memory.fit import MemoryLines, fit_probability, memory_lines
 from planner.estimates.memory.host_offload import host_bytes
+from planner.estimates.memory.paging import with_paging
 from planner.estimates.memory.peak import PHASES, MemoryEstimate, estimate_memory
 from planner.estimates.memory.states import MemoryCoefficients
 from planner.records import record
-from planner.results.plan_parts import Vram
+from planner.results.plan_parts import HostMemory, Vram
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
@@ -106,12 +107,15 @@ class MemoryEvaluator:
             parts={name: as_scalar(part) / GIB for name, part in estimate.breakdown.items()},
         )
 
-    @property
-    def host_gb(self) -> float:
-        """Return the host memory that offloaded states take on one machine, in GB; 0 where none are offloaded."""
-        inputs = self.inputs
+    def host_memory(self, micro_batch: float, accumulation: float, machine: Machine) -> HostMemory | None:
+        """Return what states take of the memory of a host: offloaded ones, and pages that leave the card, else None."""
+        layout = replace(self._layout(accumulation, None), micro_batch=float(micro_batch))
+        inputs = with_paging(replace(self.inputs, layout=layout), self.coefficients)
         each = host_bytes(inputs.network, inputs.layout, inputs.states, self.coefficients)
-        return as_scalar(each) * as_scalar(inputs.layout.gpus_per_node) / GB
+        taken_gb = as_scalar(each) * as_scalar(inputs.layout.gpus_per_node) / GB
+        if not taken_gb or machine.ram_gb is None:
+            return None
+        return HostMemory(taken_gb=taken_gb, total_gb=machine.ram_gb, assumed=machine.assumes_ram)
 
     @property
     def context_gib(self) -> float:

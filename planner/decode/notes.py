@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.configurations.observed.learning import Correction
     from planner.decode.chosen import ChosenCandidate
     from planner.library.schema import Architecture, Library
-    from planner.results.plan_parts import Vram
+    from planner.results.plan_parts import HostMemory, Vram
     from planner.scenario.job import Job
     from planner.scenario.limits import Limits
     from planner.scenario.offer import Offer
@@ -44,11 +44,12 @@ SPOT_ONLY_NOTE = "spot only: no fallback, so no deadline is guaranteed"
 
 
 def build_notes(
-    chosen: ChosenCandidate, vram: Vram, limits: Limits, library: Library, as_of: datetime.date
+    chosen: ChosenCandidate, vram: Vram, host: HostMemory | None, limits: Limits, library: Library, as_of: datetime.date
 ) -> tuple[str, ...]:
     """Return the notes of one job's plan: what was observed, then memory, speed, market, work and limits."""
     observed = bool(chosen.candidates.observed[chosen.row])
     return (
+        *on_host_memory(host, "and state ram_gb of the offer"),
         *_on_whole_runs(chosen, observed),
         *_on_learning(chosen, library),
         *_on_observed_runs(chosen.candidates.physics.learned),
@@ -185,6 +186,14 @@ def _on_observed_runs(learned: Correction) -> list[str]:
     for unused, why in learned.unused:
         notes.append(f"the run observed on {unused.gpus} x {unused.gpu} is not used: {why}")
     return notes
+
+
+def on_host_memory(host: HostMemory | None, how: str) -> list[str]:
+    """Return a note where the memory of the host is assumed; `how` says where it can be stated."""
+    if host is None or not host.assumed:
+        return []
+    what = f"host memory assumed: {host.total_gb:,.0f} GB, as half of such machines have"
+    return [f"{what}; states need {host.taken_gb:,.0f}: check it, {how}"]
 
 
 def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: Library) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from fnmatch import fnmatchcase
 from functools import cache
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
 from planner.documents.validation import fold
+from planner.units import GB, GIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -110,6 +112,57 @@ def unsold_type(provider: str, instance: str) -> Unsold | None:
         if seller == owner and any(fnmatchcase(name, pattern) for pattern in patterns):
             return unsold
     return None
+
+
+class Host(NamedTuple):
+    """What lies around the GPUs of one machine."""
+
+    cpu_cores: float  # virtual ones
+    ram_gb: float  # GB of 10^9 bytes
+
+
+_TERM = re.compile(r"-(?:reserved|committed|prepaid)-.*")
+"""What a name of a commitment adds to the instance type: `p4d.24xlarge-reserved-12-months`."""
+
+
+class _Hosts(NamedTuple):
+    machines: dict[tuple[str, str], Host]  # by provider and instance type
+    per_gpu: dict[tuple[str, str], Host]  # by provider and GPU: what a pod gets for each
+    typical: dict[str, float]
+
+
+@cache
+def _read_hosts(models: Path) -> _Hosts:
+    file = models / "machines" / "hosts.yaml"
+    table: dict[str, Any] = parse_value(read_text(file), str(file))
+    machines, per_gpu = dict[tuple[str, str], Host](), dict[tuple[str, str], Host]()
+    for row in table["hosts"]:
+        bytes_of_unit = {"GiB": GIB, "GB": GB}[row["unit"]]
+        for key, found in (("machines", machines), ("per_gpu", per_gpu)):
+            for name, (cores, memory) in row.get(key, {}).items():
+                host = Host(float(cores), round(memory * bytes_of_unit / GB, 1))
+                found.update({(provider, name.casefold()): host for provider in row["providers"]})
+    return _Hosts(machines, per_gpu, table["typical"])
+
+
+def known_host(provider: str, instance: str, gpu: str, gpus: int) -> Host | None:
+    """Return cores and memory of an instance type, or of a pod with so many GPUs; None where neither is known."""
+    hosts, owner = _read_hosts(data_folder("models")), provider_name(provider)
+    found = hosts.machines.get((owner, _TERM.sub("", instance.casefold())))
+    if found is None and (each := hosts.per_gpu.get((owner, gpu.casefold()))) is not None:
+        return Host(each.cpu_cores * gpus, each.ram_gb * gpus)
+    return found
+
+
+def typical_ram_gb(gpu_gib: float, is_private: bool) -> float:
+    """Return the GB of memory that a host with so many GiB of GPU memory is taken to have where it states none.
+
+    `is_private`: a host of a marketplace, or one's own.
+
+    Three of four known machines of its class have at least as much: `typical` of `models/machines/hosts.yaml`.
+    """
+    typical = _read_hosts(data_folder("models")).typical
+    return float(math.floor(gpu_gib * GIB / GB * typical["marketplace" if is_private else "cloud"]))
 
 
 class Attached(NamedTuple):

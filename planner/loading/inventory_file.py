@@ -10,7 +10,7 @@ from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, KeyPath
 from planner.documents.validation import validation_complaints
 from planner.errors import Fault
-from planner.library.machines import known_interconnect
+from planner.library.machines import known_host, known_interconnect
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
 from planner.scenario.offer import Offer
@@ -80,20 +80,25 @@ def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> 
     for block in ("billing", "fees"):  # an offer may differ in one fee; spot statistics belong together
         if isinstance(common.get(block), dict) and isinstance(written.get(block), dict):
             filled[block] = {**common[block], **written[block]}
-    return _fill_origin(with_known_link(filled), written, header)
+    return _fill_origin(with_known_machine(filled), written, header)
 
 
-def with_known_link(offer: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of an offer with the link between its GPUs, where it states none and its instance type has one.
+def with_known_machine(offer: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of an offer with what is known of its machine by name, where it does not state it itself.
 
+    These are the link between its GPUs, and the cores and memory of the host.
     The values may be of any type: they are validated afterwards.
     """
-    provider, gpus = offer.get("provider"), offer.get("gpus")
-    if "interconnect" in offer or not offer.get("instance") or not isinstance(provider, str):
+    provider, instance, gpu, gpus = (offer.get(key) for key in ("provider", "instance", "gpu", "gpus"))
+    if not isinstance(provider, str) or not isinstance(gpu, str) or type(gpus) is not int:
         return offer
-    several = isinstance(gpus, int) and gpus > 1
-    link = known_interconnect(provider, str(offer["instance"])) if several else None
-    return {**offer, "interconnect": link} if link else offer
+    name = str(instance or "")
+    known: dict[str, Any] = {}
+    if name and gpus > 1 and (link := known_interconnect(provider, name)):
+        known["interconnect"] = link
+    if (host := known_host(provider, name, gpu, gpus)) is not None:
+        known |= host._asdict()
+    return {**known, **offer} if known else offer
 
 
 def _fill_origin(filled: dict[str, Any], written: dict[str, Any], header: dict[str, Any]) -> dict[str, Any]:

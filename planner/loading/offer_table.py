@@ -19,7 +19,7 @@ from planner.documents.strict_yaml import Document
 from planner.documents.validation import SYNONYMS, suggest_names, validation_complaints
 from planner.errors import Fault
 from planner.library.reading import CardNames
-from planner.loading.inventory_file import date_by_source, mark_price_lag, with_known_link
+from planner.loading.inventory_file import date_by_source, mark_price_lag, with_known_machine
 from planner.scenario.offer import Offer, offer_data
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def read_offer_table(table: CsvTable, faults: list[Fault]) -> tuple[Document, tu
         if card is None and "gpu" in row:
             found.append(Fault(table.file, line, "gpu", f"unknown GPU {row['gpu']!r}", suggestion))
         else:
-            known.append((line, with_known_link(row | ({"gpu": card} if card else {}))))
+            known.append((line, with_known_machine(row | ({"gpu": card} if card else {}))))
     offers = validated_offers(known, table.file, found)
     faults += first_faults(sorted(dict.fromkeys(found)))
     marks = Marks(1, {index: Marks(line) for index, (line, _) in enumerate(rows)})

@@ -114,7 +114,7 @@ def _memory(estimate: Estimate) -> list[str]:
     if free >= 0.05:
         lines.append(draw_bar("free", free, scale, words.gib, "."))
     shown_there = f"; nvidia-smi shows about {words.gib(vram.device_used)} GiB" if vram.fits and is_gpu else ""
-    return [*lines, f"peak in: {vram.phase}{shown_there}"]
+    return [*lines, f"peak in: {vram.phase}{shown_there}", *parts.host_memory(estimate.host_memory)]
 
 
 def _step(estimate: Estimate) -> list[str]:

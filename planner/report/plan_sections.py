@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from planner.results.estimate import Estimate
     from planner.results.inference import BulkGeneration
-    from planner.results.plan_parts import CutSamples, SpotPlan
+    from planner.results.plan_parts import CutSamples, HostMemory, SpotPlan
 
     Run = Assignment | Estimate
     """A type with techniques, a batch, machines and a speed."""
@@ -160,7 +160,16 @@ def memory(job: Assignment) -> list[str]:
         fits = "fits: observed"
         if vram.allocated > vram.peak:  # the estimated parts would contradict the observed peak
             return words.join_parts([*head, fits, f"estimated {words.gib(vram.allocated)} GiB"], "  ", line_room(), 3)
-    return words.join_parts([*head, fits, *shown, f"peak in: {vram.phase}"], "  ", line_room(), 3)
+    lines = words.join_parts([*head, fits, *shown, f"peak in: {vram.phase}"], "  ", line_room(), 3)
+    return [*lines, *host_memory(job.host_memory)]
+
+
+def host_memory(host: HostMemory | None) -> list[str]:
+    """Return what states take of the memory of the host, and whether that is assumed; no line where they take none."""
+    if host is None:
+        return []
+    known = " (assumed)" if host.assumed else ""
+    return [f"host: {words.significant(host.taken_gb)} of {host.total_gb:,.0f} GB per machine{known}"]
 
 
 def rate(job: Run) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from planner.results.html import html_table
-from planner.results.plan_parts import CutSamples, Part, Techniques, Vram
+from planner.results.plan_parts import CutSamples, HostMemory, Part, Techniques, Vram
 
 
 class Capacity(Vram):
@@ -58,6 +58,8 @@ class Estimate(Part):
     global_batch: int
     packing: str
     vram_gib: Capacity
+    host_memory: HostMemory | None = None
+    """None where no states lie in host memory."""
     tokens_per_second: float
     """Real tokens (images) over all GPUs, without padding and unfilled positions."""
     tokens_per_second_low: float

@@ -18,6 +18,7 @@ from planner.results.plan_parts import (
     CommitmentUse,
     Count,
     CutSamples,
+    HostMemory,
     Hours,
     LossyChoice,
     ObservedRun,
@@ -47,6 +48,7 @@ else:  # most plans have none of these
     Service = later("planner.results.serving.fleet", "Service")
 
 NOT_OF_ALL = (
+    "host_memory",
     "inference",
     "purchase",
     "fallbacks",
@@ -80,6 +82,8 @@ class Assignment(Part):
     switch_to_on_demand_at_hours: float | None
     techniques: Techniques
     vram_gib: Vram
+    host_memory: HostMemory | None = None
+    """None where no states lie in host memory."""
     tokens_per_second: float
     tokens_per_second_low: float
     tokens_per_second_high: float

@@ -88,6 +88,15 @@ class Vram(Part):
     fallback: Fallback | None = None
 
 
+class HostMemory(Part):
+    """What states take of the host memory of one machine in GB; pages may come to take so much."""
+
+    taken_gb: float
+    total_gb: float
+    assumed: bool
+    """Whether the total is that of the machine's class, because its offer does not state it."""
+
+
 class BillItem(Part):
     """One line of the bill: `quantity` times `rate_usd` if both are given."""
 

@@ -102,6 +102,11 @@ class Offer(Terms):
         return self.gpu or ""
 
     @property
+    def is_private_host(self) -> bool:
+        """Whether its host is like those of a marketplace: offered there, or one's own."""
+        return self.community or self.own is not None or self.buy is not None
+
+    @property
     def tier(self) -> Tier:
         """What `limits.tiers` knows the offer as."""
         if self.buy is not None:

@@ -136,17 +136,6 @@ class Techniques(StrictModel):
     lora_given: LoraSettings | None = Field(default=None, alias="lora")
 
     @property
-    def uses_host_memory(self) -> bool:
-        """Whether states may lie in host memory, so that the memory of an offer matters."""
-        values = read_techniques().values
-        rows, optimizers = values.offload.values, values.optimizer.values
-        if any(rows[one].optimizer or rows[one].weights for one in self.offload or ()):
-            return True
-        if self.optimizer is not None:
-            return any(optimizers[one].paged for one in self.optimizer)
-        return "full" in (self.method or ("full",))  # whose optimizer may come to be paged
-
-    @property
     def penalties_usd(self) -> tuple[float, ...]:
         """The penalty of each technique with a 0/1 name, in the order of the table; 0 where none is given."""
         return tuple(self.penalty_usd.get(name, 0.0) for name in read_techniques().values.names)

@@ -204,7 +204,6 @@ def _market_inputs(scenario: Scenario) -> tuple[object, ...]:
         scenario.horizon,
         limits_read(limits),
         [needs_separate_machines(job) for job in scenario.jobs],
-        any(job.techniques.uses_host_memory for job in scenario.jobs),
         data_regions,
         has_comparable_prices(scenario),
     )

@@ -209,6 +209,13 @@ def test_both_rows_of_gpuhunt_are_one_offer(tmp_path: Path) -> None:
     assert (offer.usd_per_hour, offer.spot_usd_per_hour, offer.ram_gb) == (1.5, 0.5, 32)
 
 
+def test_memory_of_gpuhunt_is_in_gib_where_its_provider_states_gib(tmp_path: Path) -> None:
+    """32 GiB of AWS are 34.4 GB, as in SkyPilot's catalog; what others call GB is read as GB."""
+    path = str(write_gpuhunt(tmp_path, gpuhunt_row()))
+    found = {name: only(read_catalog(path, provider=name, date=DAY)).ram_gb for name in ("aws", "vast")}
+    assert found == {"aws": 34.4, "vast": 32}
+
+
 def test_gpuhunt_has_rows_on_spot_only_equal_prices_and_machines_without_gpu(tmp_path: Path) -> None:
     """The traps of the other catalog are in this one too."""
     rows = [

@@ -20,7 +20,7 @@ from planner.configurations.recipe import framework_of, optimizer_notes
 from planner.configurations.uncertainty import chip_sigma, configuration_sigmas
 from planner.decode.assignment_parts import techniques_of
 from planner.decode.memory_breakdown import as_scalar
-from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples
+from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
 from planner.documents.source_map import Source
 from planner.errors import Fault, ScenarioError
 from planner.estimates.time.coefficients import TimeCoefficients
@@ -36,7 +36,7 @@ from planner.units import GB, GIB
 if TYPE_CHECKING:
     from planner.estimates.memory.peak import MemoryEstimate
     from planner.library.schema import Architecture, Library
-    from planner.results.plan_parts import CutSamples
+    from planner.results.plan_parts import CutSamples, HostMemory
 
 
 def estimate(
@@ -129,6 +129,7 @@ def _build_estimate(resolved: ResolvedConfiguration, library: Library) -> Estima
         global_batch=job.global_batch,
         packing=job.packing,
         vram_gib=capacity,
+        host_memory=_host_memory(resolved),
         tokens_per_second=rate,
         tokens_per_second_low=rate * low,
         tokens_per_second_high=rate * high,
@@ -176,13 +177,9 @@ def _capacity(resolved: ResolvedConfiguration, memory: MemoryEstimate) -> Capaci
     )
 
 
-def _host_memory_notes(resolved: ResolvedConfiguration) -> list[str]:
-    """Return what offloaded states take in host memory; nothing where there are none."""
-    taken_gb = resolved.memory_evaluator.host_gb
-    known = "" if resolved.machine.ram_gb else "; whether the machine has it is unknown: give --ram-gb"
-    paged = as_scalar(resolved.memory_evaluator.inputs.states.paged_optimizer)
-    take = "paged states may take up to" if paged else "offloaded states take"
-    return [f"{take} {taken_gb:,.0f} GB of host memory per machine{known}"] if taken_gb else []
+def _host_memory(resolved: ResolvedConfiguration) -> HostMemory | None:
+    batch = (resolved.micro_batch, resolved.accumulation)
+    return resolved.memory_evaluator.host_memory(*batch, resolved.machine)
 
 
 def _profile_notes(resolved: ResolvedConfiguration, never_seen: bool) -> list[str]:
@@ -214,7 +211,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
         notes.append(f"bandwidth between machines unknown: {assumed:g} GB/s assumed; set --network-gbps")
     if resolved.recipe.tensor_parallel * resolved.recipe.pipeline_parallel > 1 and not row.parallel:
         notes.append(f"framework {framework} has no tensor or pipeline parallelism: estimated as if it had")
-    notes += _host_memory_notes(resolved)
+    notes += on_host_memory(_host_memory(resolved), "and give --ram-gb")
     notes += optimizer_notes(recipe, library)
     notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
     if resolved.architecture.experts:

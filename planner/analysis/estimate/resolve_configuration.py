@@ -28,6 +28,7 @@ from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.time.step import StepTime, step_time
 from planner.estimates.work import processed_length
 from planner.library.chips import describe_slices
+from planner.library.machines import typical_ram_gb
 from planner.library.releases import held_quant
 from planner.records import record
 from planner.scenario.configuration import WHERE, Configuration
@@ -37,6 +38,7 @@ from planner.scenario.work import Work
 
 if TYPE_CHECKING:
     from planner.library.schema import Architecture, GpuSpec, Library
+    from planner.results.plan_parts import HostMemory
 
 STEPS_PER_STAGE = 8
 """Default micro-batches per further pipeline stage: the bubble then takes a ninth of the step."""
@@ -75,14 +77,12 @@ def resolve_configuration(
     # The first that fits the requested batch, else the one that needs least.
     needs = [0.0 if memory.fits(*batch) else memory.need_gib(*batch) for memory in memories]
     recipe, memory = recipes[needs.index(min(needs))], memories[needs.index(min(needs))]
-    if asked.ram_gb is not None and memory.host_gb > asked.ram_gb:
-        what = f"offloaded or paged states take {memory.host_gb:,.0f} GB of host memory per machine"
-        raise _fault("ram_gb", what, "give a machine with more, or offload less")
     if asked.sharding is None and machine.gpus > 1:
         assumed.append(recipe.sharding)
     ranks = machine.gpus // asked.group
     time = TimeCoefficients.of(library.calibrations["time"].values)
     micro, accumulation = _batch(asked, job, shape, memory, ranks, time)
+    _check_host_memory(memory.host_memory(micro, accumulation, machine))
     if asked.micro_batch is None:
         assumed.append("the best micro-batch that fits" if memory.fits(micro, accumulation) else "micro-batch 1")
     if asked.accumulation_steps is None and asked.global_batch is None and asked.pipeline_parallel > 1:
@@ -136,7 +136,20 @@ def _machine(asked: Configuration, card: GpuSpec) -> Machine:
     usual = "ici" if card.form == "pod" else "nvlink" if card.nvlink_by_default else "pcie"
     link = asked.interconnect or usual
     link = link if each > 1 else "pcie"
-    return Machine(card.name, each, instances, link, asked.network_gbps if instances > 1 else None, asked.ram_gb)
+    ram_gb = asked.ram_gb or typical_ram_gb(each * card.vram_gib, is_private=False)
+    network_gbps = asked.network_gbps if instances > 1 else None
+    return Machine(card.name, each, instances, link, network_gbps, ram_gb, asked.ram_gb is None)
+
+
+def _check_host_memory(host: HostMemory | None) -> None:
+    """Refuse states that do not fit in the host memory of a machine, as `solve` does."""
+    if host is None or host.taken_gb <= host.total_gb:
+        return
+    what, fix = f"offloaded states take {host.taken_gb:,.0f} GB of host memory per machine", "offload less"
+    if host.assumed:
+        assumed = f"more than the {host.total_gb:,.0f} GB that are assumed, as half of such machines have"
+        raise _fault("ram_gb", f"{what}, {assumed}", f"give the memory of the machine if it has more, or {fix}")
+    raise _fault("ram_gb", f"{what}, more than {host.total_gb:,.0f} GB", f"give a machine with more, or {fix}")
 
 
 def _check_experts(asked: Configuration, architecture: Architecture) -> None:

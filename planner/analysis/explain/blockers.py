@@ -20,14 +20,14 @@ from planner.errors import ScenarioError
 from planner.loading.suggestions import suggest_gpus
 from planner.results.explanation import Remedy
 from planner.results.plan_parts import Vram
-from planner.solving.infeasibility.near_misses import longest_fitting_sequence
+from planner.solving.infeasibility.near_misses import describe_small_host, longest_fitting_sequence
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, describe_method, with_settings
 
 if TYPE_CHECKING:
     from planner.arrays import Flags
-    from planner.configurations.configuration_table import MemoryShortfall
+    from planner.configurations.configuration_table import HostShortfall, MemoryShortfall
     from planner.configurations.grid import Machine
     from planner.scenario.job import Job
 
@@ -74,7 +74,9 @@ def find_blockers(prepared: PreparedScenario, query: WhyNotQuery) -> Blockers:
     refused = _refusal(prepared, query, machines)
     if refused:
         return (refused,), None
-    misses, some_fit = _try_machines(prepared, query, machines)
+    misses, hosts, some_fit = _try_machines(prepared, query, machines)
+    if hosts and not some_fit:
+        return (f"{describe_method(hosts[0].recipe)}: {describe_small_host(hosts[0])}",), None
     if misses:
         return _memory(prepared, query, misses[0])
     if some_fit:
@@ -157,14 +159,19 @@ def _no_recipe(query: WhyNotQuery, job: Job, machine: Machine, card: GpuClass, l
 
 def _try_machines(
     prepared: PreparedScenario, query: WhyNotQuery, machines: list[Machine]
-) -> tuple[list[MemoryShortfall], bool]:
-    """Return matching recipes that do not fit in memory, smallest shortfall first, and whether any others fit."""
+) -> tuple[list[MemoryShortfall], list[HostShortfall], bool]:
+    """Return matching recipes that do not fit, on GPUs and on hosts, smallest shortfall first; whether others fit."""
     one, limits = prepared.candidates[query.job], prepared.scenario.limits
     job = pin_techniques(prepared, query)
     made = enumerate_configurations(job, one.architecture, machines, prepared.library, limits.vram_headroom)
     misses = [miss for miss in made.misses if matches_query(miss.recipe, query)]
     some_fit = any(matches_query(made.ways.recipes[index], query) for index in set(made.ways.recipe.tolist()))
-    return sorted(misses, key=lambda miss: miss.shortfall_gib), some_fit
+    hosts = [miss for miss in made.small_hosts if matches_query(miss.recipe, query)]
+    return (
+        sorted(misses, key=lambda miss: miss.shortfall_gib),
+        sorted(hosts, key=lambda miss: miss.shortfall_gb),
+        some_fit,
+    )
 
 
 def _evaluator(prepared: PreparedScenario, query: WhyNotQuery, miss: MemoryShortfall) -> MemoryEvaluator:
@@ -227,7 +234,7 @@ def find_remedies(prepared: PreparedScenario, query: WhyNotQuery, solve: SolveQu
 def _possible_remedies(prepared: PreparedScenario, query: WhyNotQuery) -> Iterator[tuple[str, str, WhyNotQuery]]:
     """Yield change, its setting (empty if the query itself changes), and the query after it."""
     if machines := _machines(prepared, query):
-        misses, _ = _try_machines(prepared, query, machines)
+        misses, _, _ = _try_machines(prepared, query, machines)
         for change, setting in _memory_saving_settings(prepared, query, misses):
             yield change, setting, query
     gpu = query.where.get("gpu")

@@ -1,4 +1,4 @@
-"""Bytes of host memory that states take which lie there between their uses."""
+"""Bytes of host memory that states take which lie there between their uses, and what stays where it has no room."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from planner.estimates.memory.states import static_terms
 
 if TYPE_CHECKING:
-    from planner.estimates.inputs import Layout, Network, Numbers, States
+    from planner.estimates.inputs import Layout, Network, Numbers, States, TimedSetup
     from planner.estimates.memory.states import MemoryCoefficients
 
 HOST_BUFFERS = 1.5
@@ -25,7 +25,8 @@ def host_bytes(network: Network, layout: Layout, states: States, coefficients: M
     """Return the bytes of host memory for one GPU: its shard of the optimizer, with weights offloaded of all states.
 
     Under DeepSpeed its shard of the gradients in fp32, too.
-    Paged states count whole and without buffers: the driver moves pages, and may come to move all of them.
+    Paged states count without buffers, and whole once the card has no room for some of them (`paged_away_bytes`): the
+    driver moves pages, and may come to move all of them. As long as the card holds them all they take none.
     Shape: that of the layout and states, broadcast. 0 where all states stay on the GPU.
     """
     here = static_terms(network, layout, replace(states, host_weights=0, host_optimizer=0), coefficients)
@@ -33,4 +34,18 @@ def host_bytes(network: Network, layout: Layout, states: States, coefficients: M
     optimizer = weights | np.not_equal(states.host_optimizer, 0)
     sums = np.greater(states.bucket_bytes, 0) * (FP32_GRADIENTS * here.optimizer / states.optimizer_bytes)
     moved = optimizer * (here.optimizer + sums) + weights * (here.weights + here.adapters + here.gradients)
-    return HOST_BUFFERS * moved + here.paged
+    return HOST_BUFFERS * moved + np.where(np.greater(states.paged_away_bytes, 0), here.paged, 0.0)
+
+
+def with_host_room(setup: TimedSetup, ram_bytes: Numbers, coefficients: MemoryCoefficients) -> TimedSetup:
+    """Return the setup with paged states that never leave the card where the host cannot hold all of them.
+
+    `ram_bytes` is the memory of one machine, nan where it is no limit; its shape is that of the layout, broadcast.
+    """
+    if not np.any(setup.states.paged_optimizer):
+        return setup
+    paged = static_terms(setup.network, setup.layout, setup.states, coefficients).paged
+    fits = ~np.greater(np.multiply(paged, setup.layout.gpus_per_node), ram_bytes)
+    if np.all(fits):
+        return setup
+    return replace(setup, states=replace(setup.states, paged_optimizer=setup.states.paged_optimizer * fits))

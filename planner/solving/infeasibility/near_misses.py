@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.candidates.job_candidates import JobCandidates
-    from planner.configurations.configuration_table import MemoryShortfall
+    from planner.configurations.configuration_table import HostShortfall, MemoryShortfall
     from planner.configurations.grid import Machine
     from planner.configurations.recipe import Recipe
     from planner.library.schema import Library
@@ -57,9 +57,9 @@ def find_near_misses(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> 
     """Return what comes nearest to the limits, at most a few entries of each kind.
 
     Once: the least over the budget, and what offers have too little of. Per job: the least late, the fewest GPUs,
-    what would fit in memory and a rule of techniques refuses, the GPU models shortest of memory, and services that
-    train other models. Of several jobs those with feasible candidates are left out: only what jobs share can be the
-    cause there.
+    what would fit in memory and a rule of techniques refuses, the GPU models shortest of memory, those whose hosts are,
+    and services that train other models. Of several jobs those with feasible candidates are left out: only what jobs
+    share can be the cause there.
     """
     several = len(prepared.candidates) > 1
     found: list[NearMiss] = []
@@ -68,6 +68,7 @@ def find_near_misses(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> 
             continue
         found += [*_least_late(prepared, index), *_fewest_gpus(prepared, index)]
         found += [*_refused_by_rules(prepared, index), *_memory_shortfalls(prepared, index)]
+        found += _small_hosts(prepared, index)
         found += _unsupported_services(prepared, index)
     return (*_least_over_budget(prepared), *_stock_shortfalls(prepared, relaxed), *found)
 
@@ -293,6 +294,36 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
             unit="GiB",
             fix=_suggest_fix(evaluator, one.job, one.physics.shape.sequence, gpu in fitting),
         )
+
+
+def _small_hosts(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
+    """Yield the GPU models whose hosts lack least memory for the states that an allowed recipe keeps there."""
+    one, limits = prepared.candidates[index], prepared.scenario.limits
+    if isinstance(one.job, InferenceJob):
+        return
+    offers = zip(prepared.market.offers, prepared.market.cards, strict=True)
+    permitted = {card.name for offer, card in offers if card and limits.permits(offer)}
+    best: dict[str, HostShortfall] = {}
+    for miss in sorted(one.physics.small_hosts, key=lambda miss: miss.shortfall_gb):
+        few = limits.max_gpus is None or miss.machine.gpus <= limits.max_gpus
+        if few and miss.machine.gpu in permitted and is_allowed(miss.recipe, one.job):
+            best.setdefault(miss.machine.gpu, miss)
+    for gpu, miss in list(best.items())[:MAX_MEMORY_MISSES]:
+        yield NearMiss(
+            job=one.job.name,
+            what=f"{miss.machine.gpus:,} x {gpu}, {miss.recipe.method_label}",
+            reason=describe_small_host(miss),
+            shortfall=miss.shortfall_gb,
+            unit="GB",
+            fix="state ram_gb of the offer if it has more" if miss.machine.assumes_ram else "",
+        )
+
+
+def describe_small_host(miss: HostShortfall) -> str:
+    """Return why the memory of a host is too small for the states that a recipe keeps there."""
+    how = "assumed" if miss.machine.assumes_ram else "there"
+    takes = f"states in host memory take {miss.taken_gb:,.0f} GB per machine"
+    return f"{takes}, {miss.machine.ram_gb or 0:,.0f} are {how}"
 
 
 def _replica_miss(one: JobCandidates, miss: MemoryShortfall, limits: Limits, library: Library) -> NearMiss:

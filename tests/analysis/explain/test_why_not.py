@@ -249,7 +249,7 @@ def test_what_does_not_fit_says_what_else_was_tried_and_works() -> None:
 
 def test_what_a_job_lists_is_tried_and_what_nothing_tries_is_proposed() -> None:
     """8-bit states are chosen only where a job lists them: else they are the remedy, and the reasons do not deny it."""
-    card = {"provider": "v", "gpu": "V100-16GB", "gpus": 1, "usd_per_hour": 0.3}
+    card = {"provider": "v", "gpu": "V100-16GB", "gpus": 1, "usd_per_hour": 0.3, "ram_gb": 4}  # no room for pages
     job = {"name": "t", "architecture": BASE, "work": {"tokens": 2e7}, "techniques": {"method": "lora"}}
     scenario = parse_scenario(json.dumps({"name": "t", "offers": [card], "jobs": [job]}))
     found = answer("method=full,precision=fp32", scenario)
