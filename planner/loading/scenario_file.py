@@ -18,7 +18,7 @@ from planner.documents.sweep_ranges import check_ranges
 from planner.documents.validation import suggest_names, validation_complaints
 from planner.errors import Fault, InputError, ScenarioError
 from planner.library.reading import CardNames
-from planner.loading.calendar import resolve_dates
+from planner.loading.calendar import offers_by_clock, resolve_dates
 from planner.loading.choices import check_choices
 from planner.loading.defaults import MARKET, fill_names
 from planner.loading.inventories import read_inventory, shipped_purchases
@@ -185,7 +185,7 @@ def _validate(
         inline = validate_offers(resolve_offer_names(written, gpus, source, faults), source, faults)
         data = {**data, "offers": []}  # validated above
         is_complete = is_complete and len(inline) == len(written)
-    offers = mark_price_lag(from_files + inline)
+    offers = mark_price_lag(offers_by_clock(from_files, data.get("now")) + inline)
     names = OfferedNames(offers, is_complete)
     data = resolve_offered(data, names, lambda path, what, fix: faults.append(source.fault(path, what, fix)))
     if offers and all(offer.is_cpu for offer in offers):
