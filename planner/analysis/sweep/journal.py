@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 RESULT_FORMATS = (".csv", ".jsonl")
 MAX_JOURNAL_BYTES = 2**30
-VARIANT_FIGURES = ("status", "cost_usd", "hours", "hours_at_confidence", "machines", "error")
-"""Columns of a CSV file after those of the values."""
+VARIANT_FIGURES = ("status", "cost_usd", "hours", "hours_at_confidence", "machines", "cut_share", "error")
+"""Columns of a CSV file after those of the values; `cut_share` is the greatest share of tokens that a job cuts."""
 
 
 def check_results_file(path: str) -> None:
@@ -126,5 +126,6 @@ def _table(paths: Sequence[str], rows: Iterable[Variant]) -> str:
             + [machines for service in one.services for machines in service.machines]
         )
         figures = (one.cost_usd, one.hours, one.hours_at_confidence)
-        writer.writerow([*one.values, one.status, *figures, machines, one.error])
+        cut = max((each.share for each in one.cut), default=0.0)
+        writer.writerow([*one.values, one.status, *figures, machines, cut, one.error])
     return text.getvalue()
