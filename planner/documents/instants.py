@@ -83,7 +83,7 @@ def zone_of(value: object) -> str:
 def written_zone(value: object) -> str:
     """Return the name of the zone in which an instant is meant: as written, or that of this machine; else empty."""
     zone = _zone_as_written(value)
-    return zone if "/" in zone else "" if zone else _local_zone()
+    return zone if "/" in zone and _is_known(zone) else "" if zone else _local_zone()
 
 
 def users_zone(now: object, dates: Iterable[object]) -> str:
@@ -95,7 +95,7 @@ def users_zone(now: object, dates: Iterable[object]) -> str:
     zones = [_zone_as_written(value) for value in (now, *dates) if is_instant(value)]
     if now is not None and zones and zones[0] in ("Z", "UTC"):
         return ""
-    named = next((zone for zone in zones if "/" in zone), "")
+    named = next((zone for zone in zones if "/" in zone and _is_known(zone)), "")
     return named or (_local_zone() if "" in zones else "")
 
 
@@ -152,14 +152,19 @@ def _local_zone() -> str:
     """Return the name of the zone of this machine where the system tells it; empty for UTC and for none."""
     link = os.environ.get("TZ") or (os.path.realpath("/etc/localtime") if os.name == "posix" else "")
     name = link.removeprefix(":").rpartition("zoneinfo/")[2]
-    if "/" not in name or name.startswith(("Etc/", "/")):
-        return ""
-    try:
-        clock = _zone(name)
-    except (LookupError, ValueError, OSError):
+    if "/" not in name or name.startswith(("Etc/", "/")) or not _is_known(name):
         return ""
     here = datetime.datetime.now().astimezone()
-    return name if here.astimezone(clock).utcoffset() == here.utcoffset() else ""
+    return name if here.astimezone(_zone(name)).utcoffset() == here.utcoffset() else ""
+
+
+def _is_known(zone: str) -> bool:
+    """Return whether the system has a zone of that name."""
+    try:
+        _zone(zone)
+    except (LookupError, ValueError, OSError):
+        return False
+    return True
 
 
 def _zone(name: str) -> datetime.tzinfo:

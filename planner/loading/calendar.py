@@ -179,8 +179,7 @@ def _left_of(
     times = math.floor(-begin / every)  # how often it has begun again
     times -= turn(times)[0] > 0
     times += turn(times + 1)[0] <= 0
-    begin, end = turn(times)
-    following = turn(times + 1)
+    end, following = turn(times)[1], turn(times + 1)
     again = window | {"from": _written(following[0]), "to": _written(following[1])}
     now_open = {key: value for key, value in window.items() if key != "every"} | {"from": "0h", "to": _written(end)}
     return [now_open, again] if end > 0 else [again]

@@ -169,7 +169,7 @@ def check_lengths(data: Any, source: Source, faults: list[Fault]) -> None:
         work = job.get("work") if isinstance(job, dict) else None
         if not isinstance(work, dict) or job.get("packing") == "fixed" or work.get("samples") is None:
             continue
-        if all(work.get(key) is None for key in ("tokens_per_sample", "tokens", "steps", "images")):
+        if all(work.get(key) is None for key in ("tokens_per_sample", "lengths", "tokens", "steps", "images")):
             faults.append(source.fault(("jobs", index, "work"), *UNKNOWN_LENGTH))
 
 

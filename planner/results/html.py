@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a `<table>` with every text escaped; cells that start with a digit or a sign are aligned to the right."""
-    head = "".join(f"<th>{_escape(cell)}</th>" for cell in header)
+    head = "".join(f"<th>{escaped(cell)}</th>" for cell in header)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    return f"<table><caption>{_escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table><caption>{escaped(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def plan_picture(jobs: Sequence[Placed], is_timetable: bool) -> str:
@@ -28,7 +28,8 @@ def dollars(amount: float | None) -> str:
     return "" if amount is None else f"${amount:,.2f}"
 
 
-def _escape(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return text as a part of HTML or SVG: between tags, or in a quoted attribute."""
     import html  # late: its table of names takes a millisecond, and only notebooks show pages
 
     return html.escape(text)
@@ -36,4 +37,4 @@ def _escape(text: str) -> str:
 
 def _cell(text: str) -> str:
     side = ' style="text-align:right"' if text[:1].isdigit() or text[:1] in ("$", "-", "+") else ""
-    return f"<td{side}>{_escape(text)}</td>"
+    return f"<td{side}>{escaped(text)}</td>"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.output import STANDARD_OUTPUT, json_text, show
+from planner.cli.output import STANDARD_OUTPUT, show
 from planner.cli.plans.plan_file import jobs_of, located_in, read_plan, scenario_of
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def export(
     for line in left_out:
         show(line, err=True)
     if everything:
+        from planner.documents.json_file import json_text
+
         texts["plan.json"] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
     if folder is None or folder in STANDARD_OUTPUT:
         if len(texts) > 1:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.options import EXIT_CODES, solve_options
-from planner.cli.output import STANDARD_OUTPUT, json_text, show, silent_matplotlib
+from planner.cli.output import STANDARD_OUTPUT, show, silent_matplotlib
 from planner.cli.plans.plan_file import is_plan, jobs_of, read_plan, scenario_of
 from planner.cli.scenarios.question import asked_scenario
 from planner.cli.terminal import show_progress
@@ -181,6 +181,8 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     if len(names) > 1 and files:
         notes.append(f"the files run {names[0]}; those of another job: planner export plan.json --all --job NAME")
     kept = {name: text for name, text in files.items() if name not in ("README.md", "spot_policy.py", "policy.json")}
+    from planner.documents.json_file import json_text
+
     return {**kept, "plan.json": json_text(plan.model_dump(mode="json", by_alias=True), indent=1) + "\n"}, notes
 
 

@@ -9,7 +9,7 @@ import click
 
 from planner.cli.exit_codes import INFEASIBLE
 from planner.cli.options import finite, json_option, solve_options
-from planner.cli.output import Output, json_text, show
+from planner.cli.output import Output, show
 from planner.cli.plans.plan_file import decided_scenario_of, read_plan
 from planner.errors import InputError
 
@@ -101,4 +101,6 @@ def _refuse_services(plan: Plan, file: str, name: str | None) -> None:
 
 def _plan_text(found: Tracking) -> str:
     plan = found.replan.model_dump(mode="json", by_alias=True) if found.replan else {}
+    from planner.documents.json_file import json_text
+
     return json_text(plan) + "\n"
