@@ -14,7 +14,7 @@ from planner.documents.csv_table import CsvTable, csv_text, first_faults, short_
 from planner.documents.marks import Marks
 from planner.documents.quantities import format_value, parse_date
 from planner.documents.strict_yaml import Document
-from planner.documents.validation import SYNONYMS, suggest_names, validation_complaints
+from planner.documents.validation import SYNONYMS, suggest_names, validate_spelled, validation_complaints
 from planner.errors import Fault
 from planner.library.reading import CardNames
 from planner.loading.inventory_file import date_by_source, mark_price_lag, with_known_link
@@ -79,7 +79,7 @@ def validated_offers(rows: Iterable[tuple[int, Row]], file: str, faults: list[Fa
     seen: dict[tuple[Any, ...], int] = {}
     for line, row in rows:
         try:
-            offer = Offer.model_validate(row)
+            offer = validate_spelled(Offer, row)
         except ValidationError as error:
             for path, what, fix in validation_complaints(error, Offer, row):
                 faults.append(Fault(file, line, ".".join(map(str, path)), what, fix))

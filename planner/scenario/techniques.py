@@ -67,7 +67,9 @@ TargetSet = Literal["all-linear", "attention", "qv"]
 
 
 def _set_or_list(value: object) -> object:
-    if isinstance(value, str) and value not in get_args(TargetSet):
+    if isinstance(value, str) and (name := find_name(value, get_args(TargetSet))) is not None:
+        return name
+    if isinstance(value, str):
         raise validation_error(
             f"{value!r} is not a set of modules", "all-linear, attention, qv, or a list of module names"
         )
@@ -83,8 +85,8 @@ LINEARS = ("q", "k", "v", "o", "gate", "up", "down")
 
 
 def _linear(name: str) -> str:
-    short, known = name.removesuffix("_proj"), read_techniques().linears.names
-    if short in LINEARS:
+    short, known = name.casefold().removesuffix("_proj"), read_techniques().linears.names
+    if name not in known and short in LINEARS:
         return short
     if name not in known:
         raise validation_error(f"{name!r} is not a linear layer for adapters", name_fix(name, (*LINEARS, *known)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import EXIT_CODES, solve_options
+from planner.cli.options import EXIT_CODES, NameOf, solve_options
 from planner.cli.output import STANDARD_OUTPUT, show, silent_matplotlib
 from planner.cli.plans.plan_file import is_plan, jobs_of, read_plan, scenario_of
 from planner.cli.scenarios.question import asked_scenario
@@ -34,11 +34,9 @@ DEFAULT_PATH = "report.html"
 @click.command()
 @asked_scenario
 @click.option("-o", "--output", "path", metavar="FILE", help=f"Where to write [{DEFAULT_PATH}, or FIGURE.FORMAT].")
-@click.option("--without", type=click.Choice(SECTIONS), multiple=True, help="Leave out an analysis; repeatable.")
-@click.option("--figure", type=click.Choice(FIGURE_NAMES), help="Write this figure alone.")
-@click.option(
-    "--format", "kind", type=click.Choice(FIGURE_FORMATS), help="Of a figure [by the name of the file, else svg]."
-)
+@click.option("--without", type=NameOf(SECTIONS), multiple=True, help="Leave out an analysis; repeatable.")
+@click.option("--figure", type=NameOf(FIGURE_NAMES), help="Write this figure alone.")
+@click.option("--format", "kind", type=NameOf(FIGURE_FORMATS), help="Of a figure [by the name of the file, else svg].")
 @click.option(
     "--runs",
     type=click.IntRange(min=1, max=100_000),
