@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.documents.quantities import format_value
 from planner.documents.strict_yaml import KeyPath
-from planner.errors import Fault, InputError
+from planner.errors import Fault, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -172,14 +172,14 @@ def name_fix(word: str, known: Iterable[str], listing: str = "") -> str:
 
 
 def meant_name(word: str, known: Iterable[str], where: str, what: str, listing: str = "") -> str:
-    """Return the known name that a word is, whatever its case and separators; `InputError` with the nearest three.
+    """Return the known name that a word is, whatever its case and separators; `ScenarioError` with the nearest three.
 
     `where` is what the word was given as, such as an option, and `what` says what no name is; `listing` is the command
     that prints all names.
     """
     names = list(known)
     if (found := find_name(word, names)) is None:
-        raise InputError([Fault(where, 0, "", f"{what} {format_value(word)}", name_fix(word, names, listing))])
+        raise ScenarioError([Fault(where, 0, "", f"{what} {format_value(word)}", name_fix(word, names, listing))])
     return found
 
 

@@ -80,7 +80,7 @@ def meant_job(plan: Plan, name: str | None) -> str | None:
     if name is None or (not plan.jobs and not plan.services):
         return name
     names = [*(one.name for one in plan.jobs), *(one.name for one in plan.services)]
-    return meant_name(name, names, "--job", "the plan has no job")
+    return meant_name(name, names, "--job", f"the plan has no {'job' if plan.jobs else 'service'}")
 
 
 def is_plan(path: str) -> bool:
