@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from planner.documents.files import file_name, read_text
 from planner.documents.strict_yaml import short_key
-from planner.errors import Fault, InputError, printable
+from planner.errors import Fault, InputError
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def csv_text(rows: Iterable[Iterable[object]]) -> str:
     """Return rows as the text of a CSV file: the one place where cells are written.
 
     A text that a spreadsheet would compute as a formula begins with an apostrophe, which `parse_csv` takes off again;
-    numbers stay. Signs that a terminal obeys are escapes. None is an empty cell; truth values are `true` and `false`.
+    numbers stay. None is an empty cell; truth values are `true` and `false`.
     """
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows([_cell(one) for one in row] for row in rows)
@@ -62,7 +62,7 @@ def _cell(value: object) -> object:
     try:
         float(value)
     except ValueError:
-        return printable(f"'{value}" if _FORMULA.match(value) else value)
+        return f"'{value}" if _FORMULA.match(value) else value
     return value
 
 

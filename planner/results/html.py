@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from planner.errors import escaped
+
 if TYPE_CHECKING:
     from planner.results.report.sketch import Placed
 
@@ -26,13 +28,6 @@ def plan_picture(jobs: Sequence[Placed], is_timetable: bool) -> str:
 def dollars(amount: float | None) -> str:
     """Return dollars with two decimals; empty for None."""
     return "" if amount is None else f"${amount:,.2f}"
-
-
-def escaped(text: str) -> str:
-    """Return text as a part of HTML or SVG: between tags, or in a quoted attribute."""
-    import html  # late: its table of names takes a millisecond, and only notebooks show pages
-
-    return html.escape(text)
 
 
 def _cell(text: str) -> str:

@@ -86,7 +86,7 @@ LINEARS = ("q", "k", "v", "o", "gate", "up", "down")
 
 def _linear(name: str) -> str:
     short, known = name.casefold().removesuffix("_proj"), read_techniques().linears.names
-    if name not in known and short in LINEARS:
+    if short in LINEARS:
         return short
     if name not in known:
         raise validation_error(f"{name!r} is not a linear layer for adapters", name_fix(name, (*LINEARS, *known)))

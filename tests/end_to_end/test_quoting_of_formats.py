@@ -32,7 +32,7 @@ ROOT = Path(planner.__file__).parent
 WRITERS = {
     # a call that makes text of a format: the only functions that may make it
     "csv.writer": {"documents/csv_table.py:csv_text"},
-    "html.escape": {"results/html.py:escaped"},
+    "html.escape": {"errors.py:escaped"},
     "markupsafe.Markup": {"report/html/page.py:_drawn", "report/html/page.py:_rendered", "web/page.py:render_app"},
     "jinja2.Environment": {"report/html/page.py:_rendered", "web/page.py:render_app"},
     "click.echo": {"cli/output.py:show", "cli/__init__.py:_show_version"},

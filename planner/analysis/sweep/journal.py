@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from planner.documents.csv_table import csv_text
 from planner.documents.files import check_writable, read_text, write_text_atomically
 from planner.documents.json_file import json_text
-from planner.errors import Fault, InputError
+from planner.errors import Fault, InputError, printable
 from planner.results.plan_parts import describe_machines
 from planner.results.sweep import Variant
 
@@ -126,4 +126,4 @@ def _table(paths: Sequence[str], rows: Iterable[Variant]) -> str:
         figures = (one.cost_usd, one.hours, one.hours_at_confidence)
         cut = max((each.share for each in one.cut), default=0.0)
         table.append([*one.values, one.status, *figures, machines, cut, one.error])
-    return csv_text(table)
+    return csv_text([[printable(cell) if isinstance(cell, str) else cell for cell in row] for row in table])

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import write_bytes_atomically
-from planner.errors import Fault, ScenarioError
+from planner.errors import Fault, ScenarioError, escaped
 from planner.report import format as words
-from planner.results.html import escaped
 from planner.results.report.scene import PALETTE, SERIES
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal
 
+from planner.errors import escaped
 from planner.records import record
-from planner.results.html import escaped
 
 PALETTE: Mapping[str, tuple[str, str]] = {
     # role: on white paper, on a dark screen
