@@ -20,6 +20,13 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
 
+def escaped(text: str) -> str:
+    """Return text of unknown origin as a part of HTML or SVG: between tags, or in a quoted attribute."""
+    import html  # late: its table of names takes a millisecond, and few commands write pages
+
+    return html.escape(text)
+
+
 class Fault(NamedTuple):
     """One fault of an input file, shown as `file:line: where: what; fix`.
 

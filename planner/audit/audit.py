@@ -87,7 +87,9 @@ def _cut_samples(plan: Plan, scenario: Scenario, library: Library) -> Iterator[B
             sequence, cut = 0, 0.0
         else:
             sequence = recompute_work(job, library.architecture(job.architecture)).sequence
-            held = padded_length(mean, job.length_cv, 1, sequence) if job.packing == "padded" else min(mean, sequence)
+            table = job.work.sample_lengths
+            is_spread = job.packing == "padded" or bool(table)
+            held = padded_length(mean, job.length_cv, 1, sequence, table) if is_spread else min(mean, sequence)
             cut = max(0.0, 1.0 - float(held) / mean)
         if said is None and cut > NEGLIGIBLE_CUT + _CUT_SLACK:
             yield f"cut of {job.name}", cut, None

@@ -36,7 +36,7 @@ from planner.estimates.uncertainty import (
     memory_spread,
     time_sigmas,
 )
-from planner.estimates.work import PACKED_FILL, processed_length, step_count
+from planner.estimates.work import PACKED_FILL, kept_length, processed_length, step_count
 from planner.records import record
 from planner.results.plan_parts import HostMemory, ObservedRun, Techniques, Vram
 from planner.scenario.choices.definite import token_sigma
@@ -83,7 +83,8 @@ def recompute_work(job: Job, architecture: Architecture) -> Workload:
         steps = float(math.ceil(real / job.global_batch))
     else:
         sequence = sequence_of(job, architecture)
-        mean, longest = min(work.tokens_per_sample or sequence, sequence), float(sequence)
+        mean = kept_length(work.tokens_per_sample or sequence, sequence, work.sample_lengths)
+        longest = float(sequence)
         each = PACKED_FILL * sequence if job.packing == "packed" else mean
         samples = work.samples * work.epochs if work.samples is not None else (work.tokens or 0) / mean
         real = float(work.tokens if work.tokens is not None else samples * mean)
@@ -119,7 +120,9 @@ def build_setup(
 ) -> TrainingSetup:
     """Return a recipe on a machine with its micro-batch and accumulation steps, for the job as it is set up there."""
     library, work, (micro_batch, accumulation) = context.library, recompute_work(job, context.architecture), batch
-    length = processed_length(job.packing, work.sequence, work.mean_length, job.length_cv, micro_batch)
+    length = processed_length(
+        job.packing, work.sequence, work.mean_length, job.length_cv, micro_batch, job.work.sample_lengths
+    )
     gpu = library.gpu(machine.gpu)
     layout = Layout(
         micro_batch=micro_batch,

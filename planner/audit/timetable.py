@@ -113,19 +113,13 @@ def _stretch_in_window(job: Assignment, offer: Offer, start: float, end: float) 
     if end < start - _SLACK:
         yield f"pauses of {job.name}", "in their order", f"{start:g} to {end:g} h"
     if not offer.available or any(
-        window.from_hours + turn - _SLACK <= start and end <= window.to_hours + turn + _SLACK
+        begin - _SLACK <= start and end <= last + _SLACK
         for window in offer.available
-        for turn in ({0.0} if window.every_hours is None else _turns(start, window.from_hours, window.every_hours))
+        for begin, last in window.turns(end)
     ):
         return
     if not _in_joined_windows(start, end, offer):
         yield f"window of {job.offer}", "open from start to end", f"{start:g} to {end:g} h of {job.name}"
-
-
-def _turns(start: float, first: float, every: float) -> set[float]:
-    """Return by how much a window has moved when it may hold a start; the night before the plan starts counts."""
-    turn = math.floor((start + _SLACK - first) / every)
-    return {max(-1, turn + change) * every for change in (-1, 0)}
 
 
 def _in_joined_windows(start: float, end: float, offer: Offer) -> bool:
@@ -134,10 +128,10 @@ def _in_joined_windows(start: float, end: float, offer: Offer) -> bool:
     while at < end - _SLACK:
         reach = max(
             (
-                window.to_hours + turn
+                last
                 for window in offer.available
-                for turn in ({0.0} if window.every_hours is None else _turns(at, window.from_hours, window.every_hours))
-                if window.from_hours + turn <= at + _MINUTE and window.to_hours + turn > at + _SLACK
+                for begin, last in window.turns(end)
+                if begin <= at + _MINUTE and last > at + _SLACK
             ),
             default=at,
         )
@@ -252,21 +246,12 @@ def _open_hours(offer: Offer, last: float) -> float:
     """Return the hours up to a time in which a machine may be used; what windows share counts once."""
     if not offer.available:
         return last
-    times = sorted(
-        (max(0.0, window.from_hours + turn), min(last, window.to_hours + turn))
-        for window in offer.available
-        for turn in ([0.0] if window.every_hours is None else _all_turns(window.from_hours, window.every_hours, last))
-    )
+    times = sorted((max(0.0, start), min(last, end)) for window in offer.available for start, end in window.turns(last))
     hours = reach = 0.0
     for start, end in times:
         hours += max(0.0, end - max(start, reach))
         reach = max(reach, end)
     return hours
-
-
-def _all_turns(first: float, every: float, last: float) -> list[float]:
-    """Return by how much a window moves until a time, the one before the plan starts among them."""
-    return [turn * every for turn in range(-1, max(0, math.ceil((last - first) / every)) + 1)]
 
 
 def lateness_usd(plan: Plan, scenario: Scenario) -> float:

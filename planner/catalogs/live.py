@@ -30,7 +30,7 @@ from planner.catalogs.job_flavors import PROVIDER as JOBS
 from planner.catalogs.job_flavors import flavors_table, plain_flavors
 from planner.documents.csv_table import MAX_CSV_BYTES, CsvTable, parse_csv
 from planner.documents.json_file import parse_json
-from planner.documents.validation import name_fix
+from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, InputError
 from planner.library.machines import provider_name
 from planner.records import record
@@ -84,6 +84,7 @@ def fetch_prices(
     names = [provider_name(name) for name in wanted]
     sources = _Sources() if names and {*names} == {JOBS} else _sources()
     known = sorted({*sources.published, *sources.queried, JOBS})
+    names = [find_name(name, known) or name for name in names]
     names = names or [name for name in known if name != JOBS]  # whose key is not asked for by others
     _check_names(names, known)
     jobs: list[tuple[str, SimpleQueue[Fetched]]] = []

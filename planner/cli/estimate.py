@@ -139,9 +139,10 @@ def _targets(text: str) -> str | list[str]:
     """Return a set by its name, or a list of linear layers."""
     from typing import get_args
 
+    from planner.documents.validation import find_name
     from planner.scenario.techniques import TargetSet
 
-    return text if text in get_args(TargetSet) else [part.strip() for part in text.split(",")]
+    return find_name(text, get_args(TargetSet)) or [part.strip() for part in text.split(",")]
 
 
 def _as_option(fault: Fault) -> Fault:

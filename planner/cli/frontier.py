@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from planner.cli.options import EXIT_CODES, output_options, solve_options
+from planner.cli.options import EXIT_CODES, NameOf, output_options, solve_options
 from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @loaded_question
-@click.option("--by", type=click.Choice(["method", "gpu", "provider"]), help="Show one curve for each of them.")
+@click.option("--by", type=NameOf(["method", "gpu", "provider"]), help="Show one curve for each of them.")
 @click.option("--all", "every", is_flag=True, help="Show every breakpoint, not a selection.")
 @click.option("--job", "name", metavar="NAME", help="Of jobs next to a service: whose frontier (default: the jobs').")
 @output_options
@@ -70,10 +70,11 @@ def _is_of_service(scenario: Scenario, name: str | None) -> bool:
     names = [job.name for job in scenario.jobs]
     if name is None:
         return len(services) == len(names)
-    if not services or name not in names:
-        what = "is for jobs next to a service" if not services else f"no job {name!r}: one of {', '.join(names)}"
-        raise click.UsageError(f"--job: {what}", click.get_current_context())
-    return name in services
+    if not services:
+        raise click.UsageError("--job: is for jobs next to a service", click.get_current_context())
+    from planner.documents.validation import meant_name
+
+    return meant_name(name, names, "--job", "the scenario has no job") in services
 
 
 def _frontier_of_loss(loaded: LoadedScenario, by: Any, output: Output, points: int, options: SolveOptions) -> None:

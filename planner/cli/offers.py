@@ -101,16 +101,13 @@ def _why_none(found: Sequence[Offer], names: frozenset[str] | None, gpu: str | N
 @json_option
 def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
     """Show one; NAME is a label that `offers list` prints."""
-    from planner.documents.validation import suggest_names
+    from planner.documents.validation import meant_name
     from planner.report.catalog import card_text
     from planner.scenario.offer import offer_labels
 
     found = read_market(inventory)
     labelled = dict(zip(offer_labels(found), found, strict=True))
-    if name not in labelled:
-        close = suggest_names(name, labelled)
-        fix = f"did you mean {close}?" if close else "see: planner offers list"
-        raise ScenarioError([Fault(name, 0, "", "unknown offer", fix)])
+    name = meant_name(name, labelled, "offers show", "unknown offer", "planner offers list")
     write_either(as_json, _facts(name, labelled[name]), card_text)
 
 

@@ -33,6 +33,19 @@ set_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
+class NameOf(click.Choice):  # type: ignore[type-arg]
+    """One of some names, in any case and spelling; an unknown one is refused with the nearest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name that is meant; what is none is a usage error."""
+        from planner.documents.validation import find_name, name_fix
+
+        known = [str(one) for one in self.choices]
+        if (name := find_name(value, known)) is None:
+            self.fail(f"{value!r} is unknown; {name_fix(str(value), known)}", param, ctx)
+        return super().convert(name, param, ctx)
+
+
 def _moment(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Refuse what is no day and time, under the name of the option."""
     if value is not None:
@@ -109,7 +122,7 @@ as_of_date = click.option(
     "--as-of", type=Day(), metavar="DATE", help="Date to which the age of prices is counted (default: today)."
 )
 _SOLVER_DEFAULT = "highs"
-_SOLVER = click.option("--solver", type=click.Choice(SOLVERS), default=_SOLVER_DEFAULT, show_default=True)
+_SOLVER = click.option("--solver", type=NameOf(SOLVERS), default=_SOLVER_DEFAULT, show_default=True)
 _STOP = (
     click.option(
         "--gap", type=click.FloatRange(min=0), default=0.0, callback=finite, help="Stop within this share of the bound."

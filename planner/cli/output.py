@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import textwrap
 from typing import TYPE_CHECKING, Any
@@ -168,10 +167,6 @@ def write_either(as_json: bool, document: Any, render: Callable[[Any], str]) -> 
 
 def write_json(document: Any) -> None:
     """Print one JSON document on standard output."""
+    from planner.documents.json_file import json_text
+
     show(json_text(document))
-
-
-def json_text(document: Any, indent: int = 2) -> str:
-    """Return one JSON document."""
-    text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
-    return "\n".join(map(printable, text.split("\n")))

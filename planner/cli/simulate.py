@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.options import EXIT_CODES, loaded_scenario, output_options, solve_options
-from planner.cli.output import json_text, show
+from planner.cli.output import show
 from planner.cli.plans.plan_file import read_plan
 from planner.cli.terminal import show_progress
 
@@ -122,4 +122,6 @@ def _policies_text(scenario: Scenario, found: Simulation) -> str:
     if found.services_usd is not None:
         scenario = without_services(scenario, found.services_usd)
     document = {"scenario": scenario.name, "jobs": policy_tables(scenario, found.plan)}
+    from planner.documents.json_file import json_text
+
     return json_text(document, indent=1) + "\n"

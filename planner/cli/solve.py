@@ -8,7 +8,7 @@ import click
 
 from planner.cli.exit_codes import INFEASIBLE
 from planner.cli.options import EXIT_CODES, clock_setting, json_option, now_option, set_option, solve_options
-from planner.cli.output import Output, json_text, show, write_json
+from planner.cli.output import Output, show, write_json
 from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 
@@ -63,6 +63,8 @@ def _draw(plan: Plan, path: str, caption: Sequence[str]) -> None:
 
 
 def _plan_text(plan: Plan) -> str:
+    from planner.documents.json_file import json_text
+
     return json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
 
 

@@ -193,7 +193,9 @@ class Grid:
         memory = MemoryCoefficients.of(self.library.calibrations["memory"].values)
 
         def seconds_at(batch: Floats | float, steps: Floats) -> tuple[Floats, Floats]:
-            sequence = processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, batch)
+            sequence = processed_length(
+                job.packing, shape.sequence, shape.mean_length, job.length_cv, batch, job.work.sample_lengths
+            )
             layout = replace(inputs.layout, micro_batch=batch, accumulation=steps, sequence=sequence)
             seconds = step_seconds(with_paging(replace(inputs, layout=layout), memory), time)
             shaped = (np.broadcast_to(np.asarray(one, dtype=float), micro.shape) for one in (seconds, sequence))

@@ -14,7 +14,7 @@ from planner.configurations.network import network_of
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States, TimedSetup
 from planner.estimates.memory.host_offload import with_host_room
 from planner.estimates.memory.states import MemoryCoefficients
-from planner.estimates.work import PACKED_FILL, cut_share, step_count
+from planner.estimates.work import PACKED_FILL, cut_share, kept_length, step_count
 from planner.records import record
 from planner.units import GB
 
@@ -69,8 +69,9 @@ def shape_of(job: Job, architecture: Architecture) -> JobShape:
         return _shape_of_images(job, architecture, network)
     sequence = sequence_of(job, architecture)
     work = job.work
-    mean = min(work.tokens_per_sample or sequence, sequence)
-    cut = cut_share(job.packing, work.tokens_per_sample, job.length_cv, sequence) if work.tokens_per_sample else 0.0
+    given, lengths = work.tokens_per_sample, work.sample_lengths
+    mean = kept_length(given or sequence, sequence, lengths)
+    cut = cut_share(job.packing, given, job.length_cv, sequence, lengths) if given else 0.0
     per_batch = job.global_batch * (sequence if job.packing == "packed" else mean)
     if work.steps is not None:
         steps = float(work.steps)

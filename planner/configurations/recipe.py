@@ -126,11 +126,11 @@ class GpuClass:
 
 
 def framework_of(library: Library, name: str) -> FrameworkProfile:
-    """Return a framework's profile; KeyError names the known ones."""
+    """Return a framework's profile, its name in any case and spelling; KeyError names the nearest ones."""
     known = library.techniques.frameworks
-    if name not in known:
-        raise KeyError(f"no framework {name!r}; known: {', '.join(sorted(known))}")
-    return known[name]
+    if name in known:  # nearly always, and in loops
+        return known[name]
+    return library.techniques.framework(name)
 
 
 def frameworks_of(job: Job, library: Library) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def serving_of(
     `division`: GPUs that share each layer, and groups among which the layers are divided.
     """
     table = read_engines()
-    form, profile = table.formats[weights], table.engines.get(engine)
+    form, profile, fitted = table.formats[weights], table.engines.get(engine), table.fitted_as(weights)
     link = "nvlink" if gpu.nvlink_by_default else "pcie" if has_peer_access(gpu) else "host"
     speeds = library.calibrations["gpu_efficiency"]
     peak = _peak_tflops(gpu, form) * TERA * speeds.value(gpu.name)
@@ -122,13 +122,13 @@ def serving_of(
         return name, f"{name}.{engine}"
 
     host = (f"host.{gpu.generation}", f"card.{gpu.name}")
-    kernels = (f"launch.{weights}", f"launch.{engine}.{weights}", f"mixture.{engine if mixed else 'none'}")
+    kernels = (f"launch.{fitted}", f"launch.{engine}.{fitted}", f"mixture.{engine if mixed else 'none'}")
     grouped = f"experts.{'mixture' if mixed else 'none'}"
-    by_format = (f"reading.{weights}", f"reading.{engine}.{weights}")
+    by_format = (f"reading.{fitted}", f"reading.{engine}.{fitted}")
     keys = {
         "bandwidth": (*by_engine("bandwidth"), f"memory.{gpu.name}", *by_format),
         "cache_bandwidth": (*by_engine("cache_bandwidth"), f"memory.{gpu.name}"),
-        "flops": (*by_engine("flops"), f"products.{gpu.name}", f"products.{weights}", grouped),
+        "flops": (*by_engine("flops"), f"products.{gpu.name}", f"products.{fitted}", grouped),
         "attention_flops": (f"attention_flops.{gpu.generation if timed else 'other'}",),
         "link_bytes_per_second": (f"link.{link}",),
         "link_seconds": (f"link_seconds.{link}",),

@@ -97,7 +97,9 @@ class _Run:
     def seconds(self) -> float:
         """Seconds of a step."""
         job, shape = self.chosen.job, self.chosen.candidates.physics.shape
-        sequence = processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, self.micro_batch)
+        sequence = processed_length(
+            job.packing, shape.sequence, shape.mean_length, job.length_cv, self.micro_batch, job.work.sample_lengths
+        )
         inputs = self.evaluator.inputs
         layout = replace(inputs.layout, micro_batch=self.micro_batch, accumulation=self.accumulation, sequence=sequence)
         time = TimeCoefficients.of(self.library.calibrations["time"].values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from planner.errors import Fault, InputError
 from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 MAX_CSV_BYTES = 100 * 2**20
@@ -35,6 +36,40 @@ class CsvTable:
     def position(self, column: str) -> int | None:
         """Return the position of a column, None where the file has none of that name."""
         return self.columns.index(column) if column in self.columns else None
+
+
+_FORMULA = re.compile("'*[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20]")
+"""The beginning of a text that a spreadsheet computes, or that was quoted so that it does not."""
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Return rows as the text of a CSV file: the one place where cells are written.
+
+    A text that a spreadsheet would compute as a formula begins with an apostrophe, which `parse_csv` takes off again;
+    numbers stay. None is an empty cell; truth values are `true` and `false`.
+    """
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([_cell(one) for one in row] for row in rows)
+    return stream.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Return a value as it stands in a cell."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}" if _FORMULA.match(value) else value
+    return value
+
+
+def _read_cell(text: str) -> str:
+    """Return a cell without white space around it and without the apostrophe of `csv_text`."""
+    text = text.strip()
+    return text[1:] if text[:1] == "'" and _FORMULA.match(text) else text
 
 
 def read_csv(path: str | Path) -> CsvTable:
@@ -66,7 +101,7 @@ def parse_csv(text: str, file: str) -> CsvTable:
                 faults.append(Fault(file, line, "", what, fix))
                 break
             else:
-                rows.append((line, tuple(map(str.strip, cells))))
+                rows.append((line, tuple(map(_read_cell, cells))))
     except csv.Error as error:
         what = "ends inside a quoted cell" if "end of data" in str(error) else f"not CSV: {error}"
         faults.append(Fault(file, reader.line_num, "", what, "the file may be cut off; check the quotes near here"))

@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import file_name, read_text
 from planner.documents.strict_yaml import MAX_DIGITS
-from planner.errors import Fault, InputError
+from planner.errors import Fault, InputError, printable
 from planner.records import record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from planner.documents.strict_yaml import KeyPath
+
+
+def json_text(document: Any, indent: int | None = 2) -> str:
+    """Return one JSON document, in which every sign that a terminal obeys is an escape."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
+    return "\n".join(map(printable, text.split("\n")))
+
 
 _LONG = re.compile(rf"\d{{{MAX_DIGITS + 1},}}")
 _DECODER = json.JSONDecoder()

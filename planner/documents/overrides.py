@@ -35,7 +35,7 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> tuple[dict[str, A
     origins: dict[KeyPath, str] = {}
     faults: list[Fault] = []
     for setting in settings:
-        place, equals, text = setting.partition("=")
+        place, equals, text = _partition(setting, data)
         shown = setting_name(setting)
         parts = place.strip().split(".")
         if not equals or not all(parts):
@@ -53,6 +53,28 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> tuple[dict[str, A
         except InputError as error:
             faults.extend(Fault(shown, 0, place, fault.what, fault.fix) for fault in error.faults)
     return data, origins, faults
+
+
+def _partition(setting: str, data: Any) -> tuple[str, str, str]:
+    """Return the path, the sign between, and the value of a setting; names that are known may hold that sign, too."""
+    start, around = 0, data
+    while known := _children(around):
+        rest = setting[start:]
+        name = max((one for one in known if rest.startswith((f"{one}.", f"{one}="))), key=len, default=None)
+        if name is None or rest[len(name)] == "=":
+            start += len(name or "")
+            break
+        start, around = start + len(name) + 1, known[name]
+    place, equals, text = setting[start:].partition("=")
+    return setting[:start] + place, equals, text
+
+
+def _children(around: Any) -> dict[str, Any]:
+    """Return what a path may enter by name: the values of a mapping, and the named items of a list."""
+    if isinstance(around, list):
+        named = ((item.get(key), item) for item in around if isinstance(item, dict) for key in NAMING_KEYS)
+        return {name: item for name, item in named if isinstance(name, str) and name}
+    return {key: value for key, value in around.items() if isinstance(key, str)} if isinstance(around, dict) else {}
 
 
 def setting_name(setting: str) -> str:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from planner.documents.overrides import setting_name
 from planner.documents.strict_yaml import short_key
-from planner.documents.validation import UNKNOWN_KEY, Complaint, validation_complaints
+from planner.documents.validation import UNKNOWN_KEY, Complaint, validate_spelled, validation_complaints
 from planner.errors import Fault, ScenarioError
 from planner.records import record
 
@@ -66,7 +66,7 @@ class Source:
     def validate(self, kind: type[_Model], data: dict[str, Any]) -> _Model:
         """Return the data as a model; `ScenarioError` with every fault."""
         try:
-            return kind.model_validate(data)
+            return validate_spelled(kind, data)
         except ValidationError as error:
             raise ScenarioError(self.faults(validation_complaints(error, kind, data))) from None
 

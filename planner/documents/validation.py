@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.documents.quantities import format_value
 from planner.documents.strict_yaml import KeyPath
+from planner.errors import Fault, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pydantic import BaseModel, ValidationError
 
+_Model = TypeVar("_Model", bound="BaseModel")
 Complaint = tuple[KeyPath, str, str]
 """A place in the data, what is wrong there, and how to fix it."""
 
@@ -88,6 +90,38 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
     return found
 
 
+def validate_spelled(kind: type[_Model], data: Any) -> _Model:
+    """Return data as a model; a word of a short list is read in any case and spelling. `ValidationError` for the rest.
+
+    Only what fails as written is looked at, so that correct data costs nothing.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        spelled = data
+        for detail in error.errors(include_url=False):
+            if detail["type"] == "literal_error" and isinstance(detail["input"], str):
+                allowed = re.findall(r"'([^']*)'", detail.get("ctx", {}).get("expected", ""))
+                name = find_name(detail["input"], allowed)
+                spelled = spelled if name is None else _replaced(spelled, _place(detail["loc"], data), name)
+        if spelled is data:
+            raise
+    return kind.model_validate(spelled)
+
+
+def _replaced(data: Any, path: KeyPath, value: str) -> Any:
+    """Return a copy of data with the text at a place replaced, or the data where no text is there."""
+    if not path:
+        return value if isinstance(data, str) else data
+    if not _holds(data, path[0]):
+        return data
+    copy: Any = dict(data) if isinstance(data, dict) else list(data)
+    copy[path[0]] = _replaced(data[path[0]], path[1:], value)
+    return copy
+
+
 def fold(text: str) -> str:
     """Return the letters and digits of a name in lower case: spellings that differ in nothing else are one name."""
     return re.sub(r"[^a-z0-9]", "", text.casefold())
@@ -135,6 +169,18 @@ def name_fix(word: str, known: Iterable[str], listing: str = "") -> str:
         return f"none is known; see {listing}" if listing else "leave it out: there is none"
     said = f"known: {', '.join(few)}" if len(names) <= MOST_NAMES else f"the nearest are {', '.join(few)}"
     return f"{said}; all: {listing}" if listing and len(names) > MOST_NAMES else said
+
+
+def meant_name(word: str, known: Iterable[str], where: str, what: str, listing: str = "") -> str:
+    """Return the known name that a word is, whatever its case and separators; `ScenarioError` with the nearest three.
+
+    `where` is what the word was given as, such as an option, and `what` says what no name is; `listing` is the command
+    that prints all names.
+    """
+    names = list(known)
+    if (found := find_name(word, names)) is None:
+        raise ScenarioError([Fault(where, 0, "", f"{what} {format_value(word)}", name_fix(word, names, listing))])
+    return found
 
 
 def keys_at(schema: dict[str, Any], path: KeyPath, data: Any = None) -> list[str]:

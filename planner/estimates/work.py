@@ -29,19 +29,32 @@ NEGLIGIBLE_CUT = 0.001
 """Share of the tokens that may lie beyond the end of a sequence without a word: lengths have no last one."""
 
 
-def cut_share(packing: str, mean_length: float, cv: float, sequence: float) -> float:
+Lengths = tuple[tuple[float, int], ...]
+"""A table of lengths: tokens of a sample, and how many samples have so many; empty where there is none."""
+
+
+def cut_share(packing: str, mean_length: float, cv: float, sequence: float, lengths: Lengths = ()) -> float:
     """Return the share of the tokens of the samples that lie beyond `sequence` tokens of theirs.
 
     Padded samples have log-normal lengths with mean `mean_length` and coefficient of variation `cv`. Others count as
     samples of the mean length: packed ones because what one sample lacks another has, and because packers split what
-    is longer than a sequence and drop nothing.
+    is longer than a sequence and drop nothing. With a table of `lengths` each sample is cut alone.
     """
+    if lengths:
+        return max(0.0, 1.0 - kept_length(mean_length, sequence, lengths) / mean_length)
     sigma = math.sqrt(math.log1p(cv * cv)) if packing == "padded" else 0.0
     if sigma < _LEAST_SIGMA:
         return max(0.0, 1.0 - sequence / mean_length)
     place = (math.log(sequence / mean_length) + sigma * sigma / 2.0) / sigma
     beyond = _normal_tail(place - sigma) - sequence / mean_length * _normal_tail(place)
     return min(max(beyond, 0.0), 1.0)
+
+
+def kept_length(mean_length: float, sequence: float, lengths: Lengths) -> float:
+    """Return the mean tokens of a sample that a sequence holds: of each one of the table, or of the mean."""
+    if not lengths:
+        return min(mean_length, sequence)
+    return math.fsum(min(tokens, sequence) * count for tokens, count in lengths) / sum(one[1] for one in lengths)
 
 
 _LEAST_SIGMA = 1e-9
@@ -52,16 +65,19 @@ def _normal_tail(place: float) -> float:
     return 0.5 * math.erfc(place / math.sqrt(2.0))
 
 
-def default_sequence(packing: str, mean_length: float | None, cv: float, context: int) -> int:
+def default_sequence(packing: str, mean_length: float | None, cv: float, context: int, lengths: Lengths = ()) -> int:
     """Return the tokens of a sequence where none are given: the smallest power of two that holds a sample.
 
     `context`, the longest sequence of the model, where that is shorter. A padded sequence holds the longest sample: all
-    but `NEGLIGIBLE_CUT` of the tokens. Without a mean length it is `USUAL_SEQUENCE`.
+    but `NEGLIGIBLE_CUT` of the tokens. With a table of `lengths` it always holds the longest. Without a mean length
+    it is `USUAL_SEQUENCE`.
     """
+    if lengths:
+        mean_length, cv = max(tokens for tokens, _ in lengths), 0.0
     if mean_length is None:
         return min(USUAL_SEQUENCE, context)
     sequence = 1 << max(0, math.ceil(mean_length) - 1).bit_length()
-    while sequence < context and cut_share(packing, mean_length, cv, sequence) >= NEGLIGIBLE_CUT:
+    while not lengths and sequence < context and cut_share(packing, mean_length, cv, sequence) >= NEGLIGIBLE_CUT:
         sequence *= 2
     return min(sequence, context)
 
@@ -79,26 +95,43 @@ def step_count(packing: str, tokens: Numbers, samples: Numbers, sequence: Number
     return np.ceil(np.asarray(samples) / np.asarray(global_batch))
 
 
-def processed_length(packing: str, sequence: Numbers, mean_length: Numbers, cv: Numbers, micro_batch: Numbers) -> Any:
+def processed_length(
+    packing: str, sequence: Numbers, mean_length: Numbers, cv: Numbers, micro_batch: Numbers, lengths: Lengths = ()
+) -> Any:
     """Return the tokens per sequence that the GPUs work on; ValueError for a packing that is not in `PACKINGS`."""
     _check(packing)
     if packing == "padded":
-        return padded_length(mean_length, cv, micro_batch, sequence)
+        return padded_length(mean_length, cv, micro_batch, sequence, lengths)
     return np.asarray(sequence, dtype=float)
 
 
-def padded_length(mean_length: Numbers, cv: Numbers, micro_batch: Numbers, sequence: Numbers) -> Any:
+def padded_length(
+    mean_length: Numbers, cv: Numbers, micro_batch: Numbers, sequence: Numbers, lengths: Lengths = ()
+) -> Any:
     """Return the mean processed length of padded micro-batches: E[longest of `micro_batch` draws, cut at `sequence`].
 
     Lengths are log-normal with mean `mean_length` and coefficient of variation `cv`; 0 means all equal.
-    Grows with the micro-batch: padding makes large micro-batches more expensive per real token.
+    Grows with the micro-batch: padding makes large micro-batches more expensive per real token. A table of `lengths`
+    takes the place of the distribution.
     """
+    if lengths:
+        return _longest_of_table(lengths, micro_batch, sequence)
     if np.size(micro_batch) > 1 and all(np.ndim(value) == 0 for value in (mean_length, cv, sequence)):
         # A grid of thousands of cells holds a dozen micro-batches.
         several, place = np.unique(np.asarray(micro_batch, dtype=float), return_inverse=True)
-        lengths = _padded_length(mean_length, cv, several, sequence)
-        return lengths[place].reshape(np.shape(micro_batch))
+        found = _padded_length(mean_length, cv, several, sequence)
+        return found[place].reshape(np.shape(micro_batch))
     return _padded_length(mean_length, cv, micro_batch, sequence)
+
+
+def _longest_of_table(lengths: Lengths, micro_batch: Numbers, sequence: Numbers) -> Any:
+    """Return the mean of the longest of `micro_batch` draws from a table, each cut at `sequence`."""
+    ordered = sorted(lengths)
+    tokens = np.array([one[0] for one in ordered], dtype=float)
+    share = np.cumsum([one[1] for one in ordered], dtype=float) / sum(one[1] for one in ordered)
+    draws, cap = np.broadcast_arrays(*(np.asarray(value, dtype=float)[..., None] for value in (micro_batch, sequence)))
+    chance = np.diff(np.power(share, draws), axis=-1, prepend=0.0)
+    return np.sum(chance * np.minimum(tokens, cap), axis=-1)
 
 
 def _padded_length(mean_length: Numbers, cv: Numbers, micro_batch: Numbers, sequence: Numbers) -> Any:

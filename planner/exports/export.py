@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
 from planner.exports.cluster import hf_job, kubernetes_job, slurm_script
@@ -47,16 +48,16 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
 
     `InputError` where it is not clear which, or where it runs nothing.
     """
-    names = ", ".join(job.name for job in plan.jobs)
+    names = [job.name for job in plan.jobs]
     if not plan.jobs:
         raise InputError(
             [Fault(file, 0, "jobs", f"nothing to run: the plan is {plan.status}", "export a plan with jobs")]
         )
     if name is None and len(plan.jobs) > 1:
-        raise InputError([Fault(file, 0, "jobs", f"{len(plan.jobs)} jobs", f"choose one with --job: {names}")])
+        fix = f"choose one with --job, such as {' or '.join(names[:MOST_NAMES])}"
+        raise InputError([Fault(file, 0, "jobs", f"{len(plan.jobs)} jobs", fix)])
+    name = name if name is None else meant_name(name, names, "--job", "the plan has no job")
     chosen = [job for job in plan.jobs if name in (None, job.name)]
-    if not chosen:
-        raise InputError([Fault("--job", 0, "", f"the plan has no job {name!r}", f"one of {names}")])
     if not chosen[0].gpus:
         what = "a managed service trains this job itself: there is nothing to launch"
         raise InputError([Fault(file, 0, f"jobs.{chosen[0].name}", what, "forbid the service in limits.providers")])

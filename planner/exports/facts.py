@@ -65,6 +65,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "gpus": job.gpus,
         "gpus_per_instance": job.gpus_per_instance,
         "instances": job.instances,
+        "several_machines": job.instances > 1,
         "sequence_length": job.sequence_length,
         "global_batch": job.global_batch,
         "packing": job.packing,

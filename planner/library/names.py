@@ -145,7 +145,7 @@ def release_name(base: str, published: tuple[str, ...], formats: tuple[str, ...]
     The base itself where it is released so, and for GGUF files of a 4-bit release, which keep its blocks.
     """
     table = read_engines()
-    if not formats or published[0] == format_of_release(formats[0]):
+    if not formats or published[0] == formats[0]:
         return base
     if formats == table.gguf and table.formats[published[0]].bits < 8:
         return base
@@ -155,20 +155,15 @@ def release_name(base: str, published: tuple[str, ...], formats: tuple[str, ...]
 def split_release(name: str, bases: frozenset[str]) -> tuple[str, str] | None:
     """Return base and format of a name that `release_name` made; None for any other."""
     table = read_engines()
-    for form in (*table.formats, *table.lies_as):
+    for form in table.formats:
         base = name.removesuffix(f"-{form}")
         if base != name and base in bases:
             return base, form
     return None
 
 
-def format_of_release(form: str) -> str:
-    """Return the format of the library in which weights lie whose name says another word: awq for gptq."""
-    return read_engines().lies_as.get(form, form)
-
-
 def hosted_name(architecture: str) -> str:
     """Return the name under which services that answer by the token offer a model, whatever format it is read from."""
     table = read_engines()
-    ends = [f"-{one}" for one in (*table.formats, *table.lies_as)]
+    ends = [f"-{one}" for one in table.formats]
     return next((architecture.removesuffix(end) for end in ends if architecture.endswith(end)), architecture)

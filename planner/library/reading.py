@@ -19,7 +19,6 @@ from planner.library.machines import refused_chip
 from planner.library.names import (
     find_architecture,
     find_gpu,
-    format_of_release,
     formats_in_name,
     gpu_group,
     release_name,
@@ -81,7 +80,7 @@ class CardNames:
         """Return the formats in which an architecture is published, that of its release first."""
         split = split_release(card, self.own)
         if split is not None:
-            return (format_of_release(split[1]),)
+            return (split[1],)
         shipped = card in self.own and read_shipped(self.folder / f"{card}.yaml").data.get("published")
         return tuple(shipped or (read_engines().release,))
 

@@ -31,7 +31,9 @@ def servable_formats(engine: Engine, architecture: Architecture) -> tuple[str, .
     Of a release in 16 bits all that the engine loads, of a quantised one those of them that are published.
     """
     if is_16_bit(architecture):
-        return engine.formats
+        table, own = read_engines(), architecture.published
+        kinds = [table.fitted_as(one) for one in engine.formats]  # of two alike the one that can be downloaded is meant
+        return tuple(sorted(engine.formats, key=lambda one: (kinds.index(table.fitted_as(one)), one not in own)))
     return tuple(one for one in architecture.published if one in engine.formats)
 
 
@@ -148,6 +150,6 @@ def _of_groups(wanted: Mapping[str, Any]) -> str | None:
     weights = first["weights"]
     whole, bits = weights.get("type", "int") == "int", weights.get("num_bits")
     if whole:
-        return {4: "awq", 8: "int8" if first.get("input_activations") else "int8-weights"}.get(bits)
+        return {4: "gptq", 8: "int8" if first.get("input_activations") else "int8-weights"}.get(bits)
     four = "mxfp4" if weights.get("group_size") == 32 else "nvfp4"
     return {4: four, 8: "fp8"}.get(bits)

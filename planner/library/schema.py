@@ -12,14 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, S
 from planner.documents.validation import name_fix
 from planner.library.chips import Chip
 from planner.library.inference.engines import read_engines
-from planner.library.names import (
-    find_architecture,
-    find_gpu,
-    format_of_release,
-    formats_in_name,
-    release_name,
-    unusable_format,
-)
+from planner.library.names import find_architecture, find_gpu, formats_in_name, release_name, unusable_format
 from planner.library.technique_rows import PEAK_KEYS, PeakKey
 from planner.library.techniques import TechniqueTable, read_techniques
 
@@ -194,7 +187,7 @@ class Architecture(Card):
     def released_in(self, form: str) -> Self:
         """Return the model of this base whose weights are published in one format: `qwen2.5-7b` in `awq`."""
         gguf = read_engines().gguf
-        formats = gguf if form == gguf[0] else (format_of_release(form),)
+        formats = gguf if form == gguf[0] else (form,)
         more = {"name": f"{self.name}-{form}", "aliases": (), "published": formats, "base": self.name}
         return self.model_copy(update=more)
 

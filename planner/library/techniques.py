@@ -12,7 +12,7 @@ from pydantic import ValidationError, model_validator
 from planner.documents.files import data_folder
 from planner.documents.source_map import Source
 from planner.documents.strict_yaml import read_document
-from planner.documents.validation import validation_complaints
+from planner.documents.validation import find_name, name_fix, validation_complaints
 from planner.errors import Fault, LibraryError
 from planner.library.framework_profile import FrameworkProfile, Frameworks
 from planner.library.technique_rows import (
@@ -56,6 +56,12 @@ class TechniqueTable(Row):
     frameworks: dict[str, FrameworkProfile]
     rules: tuple[Rule, ...]
     linears: Linears
+
+    def framework(self, name: str) -> FrameworkProfile:
+        """Return the profile that a name in any spelling means; KeyError names the nearest ones."""
+        if (found := find_name(name, self.frameworks)) is None:
+            raise KeyError(f"no framework {name!r}; {name_fix(name, sorted(self.frameworks))}")
+        return self.frameworks[found]
 
     def of(self, field: str) -> Technique[Any, Any]:
         """Return the values of one of `TECHNIQUE_FIELDS`."""

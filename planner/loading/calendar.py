@@ -6,11 +6,22 @@ import datetime
 import math
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, ValidationError
 
-from planner.documents.instants import hours_between, is_instant, parse_instant
+from planner.documents.instants import (
+    at_clock,
+    clock_changes,
+    hours_between,
+    is_instant,
+    parse_instant,
+    users_zone,
+    written_in,
+    written_zone,
+    zone_of,
+)
 from planner.documents.overrides import replace_value
 from planner.documents.quantities import format_hours, parse_hours
+from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,6 +29,8 @@ if TYPE_CHECKING:
     from planner.documents.source_map import Source
     from planner.documents.strict_yaml import KeyPath
     from planner.errors import Fault
+    from planner.scenario.offer import Offer
+    from planner.scenario.schedule import ClockChange
 
 MOMENTS = (
     ("jobs", "*", "deadline"),
@@ -40,33 +53,110 @@ BEGUN = ("release", "available")
 def resolve_dates(data: dict[str, Any], source: Source, faults: list[Fault]) -> dict[str, Any]:
     """Return the data with every date as hours from `now`, which is the clock where it is not set.
 
-    The `now` that dates were counted from stays in the data, so that a change of another value moves no date.
+    The `now` that dates were counted from stays in the data, so that a change of another value moves no date. It is
+    written in the zone of the user: its own, or the first that a date names. Windows that return by the day have the
+    changes of the clock of their zone.
     """
     dated = [(path, value) for place in MOMENTS for path, value in _values_at(data, place) if is_instant(value)]
-    if not dated:
+    if not dated and data.get("now") is None:
         return data
     try:
-        now = parse_instant(data["now"]) if data.get("now") is not None else datetime.datetime.now(datetime.UTC)
+        zone = users_zone(data.get("now"), [value for _, value in dated])
+        now = parse_instant(data["now"]) if data.get("now") is not None else _clock(dated[0][1])
     except PydanticCustomError:
         return data  # the validation reports it
-    data = {**data, "now": now.isoformat(sep=" ", timespec="minutes")} if data.get("now") is None else data
+    if zone and zone != zone_of(data.get("now")):
+        data = {**data, "now": written_in(now, zone)}
+    elif data.get("now") is None:
+        data = {**data, "now": now.isoformat(sep=" ", timespec="minutes")}
     moments = {path: _hours_until(value, now, path, source, faults) for path, value in dated}
+    written = dict(dated)
     for path, hours in moments.items():
         data = replace_value(data, path, _written(hours))
-    for place in sorted({path[:3] for path in moments if "available" in path}):
-        windows = data["offers"][place[1]]["available"]
-        left = [part for index, one in enumerate(windows) for part in _left_of(one, (*place, index), moments)]
+    for place, windows in list(_values_at(data, ("offers", "*", "available"))):
+        if not isinstance(windows, list) or not windows:
+            continue
+        left = []
+        for index, one in enumerate(windows):
+            date = written.get((*place, index, "from"))
+            clock = written_zone(date) if date is not None else zone
+            parts = _left_of(one, (*place, index), moments, now, written)
+            left += [_by_clock(part, now, clock, date is not None) for part in parts]
         if not left:
             fix = "give a later one, or set now (--now) to the day on which the job may start"
             faults.append(source.fault(place, "every window is over", fix))
-        data = replace_value(data, place, left)
+        data = data if left == windows else replace_value(data, place, left)
     return data
 
 
-def _left_of(window: Any, place: KeyPath, moments: Mapping[KeyPath, float]) -> list[Any]:
+def offers_by_clock(offers: tuple[Offer, ...], now: object) -> tuple[Offer, ...]:
+    """Return offers of files with the changes of the clock of `now` in windows that return by the day."""
+    if not (zone := zone_of(now)) or not any(offer.available for offer in offers):
+        return offers
+    changes = _changes(parse_instant(now), zone)
+    return tuple(
+        offer.model_copy(
+            update={
+                "available": tuple(
+                    window.with_clock(changes, False)
+                    if window.returns_by_clock() and not window.clock_changes
+                    else window
+                    for window in offer.available
+                )
+            }
+        )
+        if offer.available
+        else offer
+        for offer in offers
+    )
+
+
+def _clock(date: object) -> datetime.datetime:
+    """Return the present minute, with the offset of a date where that has no name of a zone."""
+    now = datetime.datetime.now(datetime.UTC).replace(second=0, microsecond=0)
+    try:
+        return now.astimezone(parse_instant(date).tzinfo)
+    except PydanticCustomError:  # which is reported where the date is read
+        return now
+
+
+def _changes(now: datetime.datetime, zone: str) -> tuple[ClockChange, ...]:
+    """Return the changes of the clock of a zone from `now` on."""
+    from planner.scenario.schedule import ClockChange
+
+    return tuple(
+        ClockChange.model_validate({"at": _written(hours_between(now, at)), "forward_hours": hours})
+        for at, hours in clock_changes(now, zone)
+    )
+
+
+def _by_clock(window: Any, now: datetime.datetime, zone: str, has_dates: bool) -> Any:
+    """Return a window that returns by the day with the changes of its clock; the validation reports what is none."""
+    if not zone or not isinstance(window, dict) or "every" not in window or window.get("clock_changes"):
+        return window
+    from planner.scenario.schedule import Window
+
+    try:
+        read = Window.model_validate(window)
+    except ValidationError:
+        return window
+    changes = _changes(now, zone) if read.returns_by_clock() else ()
+    if not changes:
+        return window
+    return read.with_clock(changes, has_dates).model_dump(by_alias=True, mode="json")
+
+
+def _left_of(
+    window: Any,
+    place: KeyPath,
+    moments: Mapping[KeyPath, float],
+    now: datetime.datetime,
+    written: Mapping[KeyPath, Any],
+) -> list[Any]:
     """Return the parts of a window that lie ahead of `now`.
 
-    At 23:00, of a window from 20:00 to 8:00 that returns every day: 0 h to 9 h, and 21 h to 33 h every 24 h.
+    At 23:00, of a window from 20:00 to 8:00 that returns every day: 0 h to 9 h, and 21 h to 33 h every 24 h. It returns
+    by the clock of its zone.
     """
     begin, end = moments.get((*place, "from"), 0.0), moments.get((*place, "to"), math.inf)
     if begin >= 0 or not begin < end < math.inf:
@@ -75,11 +165,22 @@ def _left_of(window: Any, place: KeyPath, moments: Mapping[KeyPath, float]) -> l
         return [window] if end > 0 else []
     try:
         every = parse_hours(window["every"])
+        dates = [parse_instant(written[(*place, key)]) for key in ("from", "to")]
     except PydanticCustomError:
         return [window]
+    zone = written_zone(written[(*place, "from")]) if every % DAY_HOURS == 0 else ""
+
+    def turn(times: int) -> tuple[float, float]:
+        if not zone:
+            return begin + times * every, end + times * every
+        first, last = (hours_between(now, at_clock(one, times * every / DAY_HOURS, zone)) for one in dates)
+        return first, last
+
     times = math.floor(-begin / every)  # how often it has begun again
-    begin, end = begin + times * every, end + times * every
-    again = window | {"from": _written(begin + every), "to": _written(end + every)}
+    times -= turn(times)[0] > 0
+    times += turn(times + 1)[0] <= 0
+    end, following = turn(times)[1], turn(times + 1)
+    again = window | {"from": _written(following[0]), "to": _written(following[1])}
     now_open = {key: value for key, value in window.items() if key != "every"} | {"from": "0h", "to": _written(end)}
     return [now_open, again] if end > 0 else [again]
 

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 from planner.documents.quantities import Currency, Date, StrictModel
 from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, KeyPath
-from planner.documents.validation import validation_complaints
+from planner.documents.validation import validate_spelled, validation_complaints
 from planner.errors import Fault
 from planner.library.machines import known_host, known_interconnect
 from planner.library.reading import CardNames
@@ -63,7 +63,7 @@ def validate_offers(
     for index, written in enumerate(raw):
         filled = _fill_terms(written, header, terms)
         try:
-            offers.append(Offer.model_validate(filled))
+            offers.append(validate_spelled(Offer, filled))
         except ValidationError as error:
             for path, what, fix in validation_complaints(error, Offer, filled):
                 faults.append(source.fault(_origin(path, index, written, terms), what, fix))

@@ -20,8 +20,9 @@ from planner.errors import Fault, InputError
 from planner.library.chips import describe_slices
 from planner.library.reading import CardNames, is_config_path, read_config
 from planner.library.releases import release_bits
-from planner.scenario.inference import DEFAULT_WEIGHT_BITS
+from planner.scenario.inference import DEFAULT_WEIGHT_BITS, FORMS, job_form
 from planner.scenario.ownership.machines import default_power_watts
+from planner.scenario.work import gather_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,53 +93,60 @@ def _check_work(job: KeyPath, work: dict[str, Any], name: str, kind: str, source
 
 
 LENGTH_COLUMNS = ("input_tokens", "output_tokens", "count")
+SAMPLE_COLUMNS = ("tokens", "count")
 
 
 def resolve_lengths(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
     """Return the data with tables of lengths (CSV files) in place of their paths; what is wrong in them is a fault."""
     places = (("jobs", "*", "work", "lengths"), ("jobs", "*", "load", "lengths"))
     for path, wanted in [found for place in places for found in texts_at(data, place)]:
+        is_training = job_form(data["jobs"][path[1]]) not in FORMS.values()
+        columns = SAMPLE_COLUMNS if is_training else LENGTH_COLUMNS
         try:
-            rows = read_lengths(source.folder(path, folder) / wanted)
+            counts = read_lengths(source.folder(path, folder) / wanted, columns)
         except InputError as error:
             faults.extend(one if one.line else source.fault(path, one.what, one.fix) for one in error.faults)
-            rows = [dict.fromkeys(LENGTH_COLUMNS, 1)]  # no second fault for what could not be read
+            counts = {(1,) * (len(columns) - 1): 1}  # no second fault for what could not be read
+        rows: list[dict[str, float]] = [dict(zip(columns, (*key, count), strict=True)) for key, count in counts.items()]
+        if is_training:
+            gathered = gather_lengths({key[0]: count for key, count in counts.items()})
+            rows = [{"tokens": tokens, "count": count} for tokens, count in gathered]
         data = replace_value(data, path, rows)
     return data
 
 
-def read_lengths(path: Path) -> list[dict[str, int]]:
-    """Return the rows of a table of lengths; `InputError` for columns that are no such table and cells without counts.
+def read_lengths(path: Path, columns: tuple[str, ...]) -> dict[tuple[int, ...], int]:
+    """Return how often each row of a table of lengths occurs; the last of its columns is `count`.
 
-    A table without `count` has a row for each request.
+    `InputError` for columns that are no such table and cells without counts. A table without
+    `count` has a row for each request or sample.
     """
     from planner.documents.csv_table import first_faults, read_csv  # late: few jobs have a table
 
     table, faults = read_csv(path), list[Fault]()
     for column in table.columns:
-        if column not in LENGTH_COLUMNS:
-            close = suggest_names(column, LENGTH_COLUMNS)
-            fix = f"did you mean {close}?" if close else f"the columns are {', '.join(LENGTH_COLUMNS)}"
+        if column not in columns:
+            close = suggest_names(column, columns)
+            fix = f"did you mean {close}?" if close else f"the columns are {', '.join(columns)}"
             faults.append(Fault(table.file, 1, column, "unknown column", fix))
-    missing = [one for one in LENGTH_COLUMNS[:2] if one not in table.columns]
+    missing = [one for one in columns[:-1] if one not in table.columns]
     if missing:
         faults.append(Fault(table.file, 1, "", f"no column {' and '.join(missing)}", "add it"))
     if faults:
         raise InputError(faults)
-    counts: dict[tuple[int, int], int] = {}
+    unit, counts = "requests" if columns == LENGTH_COLUMNS else "samples", dict[tuple[int, ...], int]()
     for line, cells in table.rows:
         found = dict(zip(table.columns, cells, strict=True))
-        numbers = [_whole(found.get(name, "1")) for name in LENGTH_COLUMNS]
-        for name, number in zip(LENGTH_COLUMNS, numbers, strict=True):
+        numbers = [_whole(found.get(name, "1")) for name in columns]
+        for name, number in zip(columns, numbers, strict=True):
             if number is None:
                 fix = "give a whole number of at least 1"
-                faults.append(Fault(table.file, line, name, f"{found[name]!r} is no number of tokens or requests", fix))
-        given = [number for number in numbers if number is not None]
-        if len(given) == len(LENGTH_COLUMNS):
-            counts[given[0], given[1]] = counts.get((given[0], given[1]), 0) + given[2]
+                faults.append(Fault(table.file, line, name, f"{found[name]!r} is no number of tokens or {unit}", fix))
+        *key, count = (number or 0 for number in numbers)
+        counts[tuple(key)] = counts.get(tuple(key), 0) + count
     if faults:
         raise InputError(first_faults(faults))
-    return [dict(zip(LENGTH_COLUMNS, (*key, count), strict=True)) for key, count in counts.items()]
+    return counts
 
 
 def _whole(text: str) -> int | None:
@@ -161,7 +169,7 @@ def check_lengths(data: Any, source: Source, faults: list[Fault]) -> None:
         work = job.get("work") if isinstance(job, dict) else None
         if not isinstance(work, dict) or job.get("packing") == "fixed" or work.get("samples") is None:
             continue
-        if all(work.get(key) is None for key in ("tokens_per_sample", "tokens", "steps", "images")):
+        if all(work.get(key) is None for key in ("tokens_per_sample", "lengths", "tokens", "steps", "images")):
             faults.append(source.fault(("jobs", index, "work"), *UNKNOWN_LENGTH))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from functools import cache
@@ -12,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from planner.documents.csv_table import CsvTable, first_faults, short_column
+from planner.documents.csv_table import CsvTable, csv_text, first_faults, short_column
 from planner.documents.marks import Marks
 from planner.documents.quantities import format_value, parse_date
 from planner.documents.strict_yaml import Document
-from planner.documents.validation import SYNONYMS, suggest_names, validation_complaints
+from planner.documents.validation import SYNONYMS, suggest_names, validate_spelled, validation_complaints
 from planner.errors import Fault
 from planner.library.reading import CardNames
 from planner.loading.inventory_file import date_by_source, mark_price_lag, with_known_machine
@@ -81,7 +79,7 @@ def validated_offers(rows: Iterable[tuple[int, Row]], file: str, faults: list[Fa
     seen: dict[tuple[Any, ...], int] = {}
     for line, row in rows:
         try:
-            offer = Offer.model_validate(row)
+            offer = validate_spelled(Offer, row)
         except ValidationError as error:
             for path, what, fix in validation_complaints(error, Offer, row):
                 faults.append(Fault(file, line, ".".join(map(str, path)), what, fix))
@@ -134,14 +132,8 @@ def card_finder(names: CardNames) -> Callable[[str], tuple[str | None, str]]:
 
 def offer_table_text(offers: Iterable[Offer]) -> str:
     """Return offers as the text of a CSV file that `read_offer_table` reads."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(TABLE_COLUMNS)
-    for offer in offers:
-        data = offer_data(offer)
-        cells = (data.get(column, "") for column in TABLE_COLUMNS)
-        writer.writerow(["true" if cell is True else cell for cell in cells])
-    return stream.getvalue()
+    cells = ([offer_data(offer).get(column) for column in TABLE_COLUMNS] for offer in offers)
+    return csv_text([TABLE_COLUMNS, *cells])
 
 
 def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:

@@ -15,10 +15,10 @@ from planner.documents.setting_paths import suggest_for_unknown_keys
 from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, KeyPath, parse_document, read_document
 from planner.documents.sweep_ranges import check_ranges
-from planner.documents.validation import suggest_names, validation_complaints
+from planner.documents.validation import find_name, name_fix, validate_spelled, validation_complaints
 from planner.errors import Fault, InputError, ScenarioError
 from planner.library.reading import CardNames
-from planner.loading.calendar import resolve_dates
+from planner.loading.calendar import offers_by_clock, resolve_dates
 from planner.loading.choices import check_choices
 from planner.loading.defaults import MARKET, fill_names
 from planner.loading.inventories import read_inventory, shipped_purchases
@@ -185,7 +185,7 @@ def _validate(
         inline = validate_offers(resolve_offer_names(written, gpus, source, faults), source, faults)
         data = {**data, "offers": []}  # validated above
         is_complete = is_complete and len(inline) == len(written)
-    offers = mark_price_lag(from_files + inline)
+    offers = mark_price_lag(offers_by_clock(from_files, data.get("now")) + inline)
     names = OfferedNames(offers, is_complete)
     data = resolve_offered(data, names, lambda path, what, fix: faults.append(source.fault(path, what, fix)))
     if offers and all(offer.is_cpu for offer in offers):
@@ -196,7 +196,7 @@ def _validate(
     check_ranges(data.get("vary"), source, faults)
     validated: ScenarioFile | None = None
     try:
-        validated = ScenarioFile.model_validate(data)
+        validated = validate_spelled(ScenarioFile, data)
     except ValidationError as error:
         found = validation_complaints(error, ScenarioFile, data)
         schema = ScenarioFile.model_json_schema(by_alias=True) if source.origins else {}
@@ -270,10 +270,8 @@ def _find_file(path_or_name: str | Path) -> str | Path:
     if name == "-" or os.path.exists(name):
         return path_or_name
     shipped = shipped_scenarios()
-    if (found := shipped.get(name.removesuffix(".yaml"))) is not None:
-        return found
-    close = suggest_names(Path(name).stem, sorted(shipped))
-    listed = [stem for stem, path in shipped.items() if path.parent.name == "scenarios"]
-    ways = f"give a file, or one of {', '.join(listed)}; all: planner scenarios list"
-    fix = f"did you mean {close}?" if close else ways
+    meant = find_name(name.removesuffix(".yaml"), shipped) if os.sep not in name else None
+    if meant is not None:
+        return shipped[meant]
+    fix = name_fix(Path(name).stem, sorted(shipped), "planner scenarios list")
     raise InputError([Fault(name, 0, "", "no such file and no shipped scenario of that name", fix)])

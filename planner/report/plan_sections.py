@@ -43,6 +43,14 @@ def cut_lines(cuts: Sequence[CutSamples]) -> list[str]:
     return [f"{'  ' if number else '! '}{line}" for text in texts for number, line in enumerate(text)]
 
 
+def variant_cut_lines(cuts: Sequence[CutSamples], cutting: int, variants: int) -> list[str]:
+    """Return the lines below the first line of a sweep: of each job the greatest cut, and how many variants cut."""
+    if not cuts:
+        return []
+    first = f"! {cutting:,} of {variants:,} variants cut samples; the greatest cut:" if cutting < variants else ""
+    return [*([first] if first else []), *cut_lines(cuts)]
+
+
 def format_optimality(plan: Plan) -> str:
     """Return `optimal`, or how far from the optimum the plan can be."""
     if plan.gap is not None and (plan.status != "optimal" or plan.gap >= 0.0005):

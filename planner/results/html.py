@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from planner.errors import escaped
+
 if TYPE_CHECKING:
     from planner.results.report.sketch import Placed
 
 
 def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a `<table>` with every text escaped; cells that start with a digit or a sign are aligned to the right."""
-    head = "".join(f"<th>{_escape(cell)}</th>" for cell in header)
+    head = "".join(f"<th>{escaped(cell)}</th>" for cell in header)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    return f"<table><caption>{_escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table><caption>{escaped(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def plan_picture(jobs: Sequence[Placed], is_timetable: bool) -> str:
@@ -28,12 +30,6 @@ def dollars(amount: float | None) -> str:
     return "" if amount is None else f"${amount:,.2f}"
 
 
-def _escape(text: str) -> str:
-    import html  # late: its table of names takes a millisecond, and only notebooks show pages
-
-    return html.escape(text)
-
-
 def _cell(text: str) -> str:
     side = ' style="text-align:right"' if text[:1].isdigit() or text[:1] in ("$", "-", "+") else ""
-    return f"<td{side}>{_escape(text)}</td>"
+    return f"<td{side}>{escaped(text)}</td>"

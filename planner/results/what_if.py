@@ -12,7 +12,7 @@ from planner.errors import NoPlanError
 from planner.results.differences import Difference
 from planner.results.html import dollars, html_table
 from planner.results.plan import Plan, Status
-from planner.results.plan_parts import Part, describe_machines
+from planner.results.plan_parts import CutSamples, Part, describe_machines
 from planner.results.serving.what_if import CellService, ServiceDelta
 
 Better = Literal["cheaper", "sooner"]
@@ -171,6 +171,8 @@ class Cell(Part):
     hours_at_confidence: float | None = None
     jobs: tuple[CellJob, ...] = ()
     services: tuple[CellService, ...] = ()
+    cut: tuple[CutSamples, ...] = ()
+    """Samples that do not fit in their sequences, by job."""
 
 
 class Sweep(Part):

@@ -65,7 +65,7 @@ class InferenceWork(Work, defer_build=True):
     input_tokens: SequenceLength | None = None  # per request, the shared prefix among them
     output_tokens: SequenceLength | None = None
     prefix_tokens: Tokens = Field(default=0, description="Tokens at the beginning that all prompts share.")
-    lengths: Annotated[Rows[LengthClass], Field(max_length=MAX_CLASSES)] = ()
+    lengths: Annotated[Rows[LengthClass], Field(max_length=MAX_CLASSES)] = ()  # type: ignore[assignment]
 
     if not TYPE_CHECKING:  # what training counts is nothing here
         samples: ClassVar[None] = None
@@ -75,6 +75,15 @@ class InferenceWork(Work, defer_build=True):
         steps: ClassVar[None] = None
         images: ClassVar[None] = None
         resolution: ClassVar[None] = None
+
+    @property
+    def sample_lengths(self) -> tuple[tuple[float, int], ...]:
+        """Nothing: no sample is trained on."""
+        return ()
+
+    @model_validator(mode="after")
+    def _fill_from_lengths(self) -> Self:
+        return self
 
     @model_validator(mode="after")
     def _has_one_amount(self) -> Self:

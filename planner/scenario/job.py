@@ -149,6 +149,12 @@ class Job(StrictModel):
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         work = self.work
+        if work.lengths:
+            spread = work.lengths_cv
+            if "length_cv" in self.model_fields_set and abs(self.length_cv - spread) > 1e-6:
+                what = f"a spread of {self.length_cv:g} contradicts the table of lengths, which has {spread:.3g}"
+                raise validation_error(what, "leave length_cv out", "length_cv")
+            object.__setattr__(self, "length_cv", spread)
         in_samples = work.samples is not None
         if work.tokens_per_sample is None and work.images is None:
             if in_samples and self.packing != "fixed":

@@ -29,7 +29,7 @@ from planner.documents.quantities import (
     format_value,
     validation_error,
 )
-from planner.documents.validation import name_fix
+from planner.documents.validation import find_name, name_fix
 from planner.scenario.choices.open_job import AnyJob
 from planner.scenario.job import Job
 from planner.scenario.limits import Limits
@@ -50,6 +50,7 @@ class ValueOfTime(StrictModel, defer_build=True):
 
 def _word_or_value(value: Any) -> Any:
     """Return the value if it is an objective; else raise a fault."""
+    value = (find_name(value, ("cost", "time", "loss")) or value) if isinstance(value, str) else value
     if value not in ("cost", "time", "loss") and not isinstance(value, (dict, ValueOfTime)):
         raise validation_error(
             f"{format_value(value)} is not an objective", "cost, time, loss, or {value_of_time_usd_per_hour: 5}"

@@ -3,6 +3,8 @@
 Moments are hours from the start of the plan (`now`), written as durations such as `0h`, `36h` or `2d`.
 """
 
+import math
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
@@ -14,7 +16,7 @@ PERIOD_HOURS = {"day": DAY_HOURS, "week": 7 * DAY_HOURS, "month": MONTH_HOURS}
 """Hours of the periods of a budget, counted from the start of the plan; a month is a billing month."""
 
 
-def _moment(value: Any) -> Any:
+def parse_moment(value: Any) -> Any:
     """Return the hours of a duration that may be zero."""
     if isinstance(value, str) and value.strip() in ("0h", "0m", "0d", "0.0h"):
         return 0.0
@@ -23,23 +25,78 @@ def _moment(value: Any) -> Any:
 
 Moment = Annotated[
     float,
-    BeforeValidator(_moment, json_schema_input_type=Annotated[str, Field(examples=["0h", "36h", "2d"])]),
+    BeforeValidator(parse_moment, json_schema_input_type=Annotated[str, Field(examples=["0h", "36h", "2d"])]),
     PlainSerializer(format_hours, return_type=str),
 ]
 """Hours from the start of the plan."""
 
 
+class ClockChange(StrictModel, defer_build=True):
+    """A moment at which the clock of a zone goes forward by some hours, or back where they are negative."""
+
+    at_hours: Moment = Field(alias="at")
+    forward_hours: Annotated[float, Field(ge=-24, le=24)]
+
+
 class Window(StrictModel, defer_build=True):
-    """A time in which a machine may be used; with `every` it returns again and again."""
+    """A time in which a machine may be used; with `every` it returns again and again.
+
+    A window that returns every day, or every few days, does so by the clock of its zone: `clock_changes` moves it.
+    The reader of scenarios enters them where the zone is known.
+    """
 
     from_hours: Moment = Field(alias="from")
     to_hours: Moment = Field(alias="to")
     every_hours: Hours | None = Field(default=None, alias="every")
+    clock_changes: Annotated[tuple[ClockChange, ...], Field(strict=False)] = ()
+
+    def turns(self, last_hours: float) -> Iterator[tuple[float, float]]:
+        """Yield from when to when the window is open, up to a moment.
+
+        The turn before the first one counts where the plan starts within it. A turn that a change of the clock swallows
+        ends before it begins.
+        """
+        if self.every_hours is None:
+            yield self.from_hours, self.to_hours
+            return
+        begin, end = self._clock(self.from_hours), self._clock(self.to_hours)
+        turn, at = -1 if begin < self.every_hours else 0, -math.inf
+        while at <= last_hours:
+            at, until = (self._elapsed(one + turn * self.every_hours) for one in (begin, end))
+            yield at, until
+            turn += 1
+
+    def returns_by_clock(self) -> bool:
+        """Return whether the window returns after whole days, so that the clock of its zone decides when."""
+        return self.every_hours is not None and self.every_hours % DAY_HOURS == 0
+
+    def with_clock(self, changes: Sequence[ClockChange], has_dates: bool) -> Self:
+        """Return the window with the changes of its clock.
+
+        Where the first turn is two durations, it is so long by the clock: 22:00 to 06:00 has an hour less on the night
+        on which the clock goes forward. Two dates are such times already.
+        """
+        found = self.model_copy(update={"clock_changes": tuple(changes)})
+        end = found._elapsed(found._clock(self.from_hours) + self.to_hours - self.from_hours)
+        return found if has_dates or end <= self.from_hours else found.model_copy(update={"to_hours": end})
+
+    def _clock(self, hours: float) -> float:
+        """Return what a clock shows that was set to 0 at the start of the plan."""
+        return hours + math.fsum(one.forward_hours for one in self.clock_changes if one.at_hours <= hours)
+
+    def _elapsed(self, shown: float) -> float:
+        """Return the hours after which the clock shows a time: of a skipped time as if it had not changed."""
+        hours = shown
+        for change in self.clock_changes:
+            if hours < change.at_hours or hours - change.forward_hours < change.at_hours:
+                break
+            hours -= change.forward_hours
+        return hours
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        length = self.to_hours - self.from_hours
-        if length <= 0:
+        length = self._clock(self.to_hours) - self._clock(self.from_hours)
+        if self.to_hours <= self.from_hours:
             fix = "give a later end; a night is {from: 20h, to: 32h, every: 24h}"
             raise validation_error("the window ends before it begins", fix, "to")
         if self.every_hours is not None and length > self.every_hours:

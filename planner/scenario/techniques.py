@@ -67,7 +67,9 @@ TargetSet = Literal["all-linear", "attention", "qv"]
 
 
 def _set_or_list(value: object) -> object:
-    if isinstance(value, str) and value not in get_args(TargetSet):
+    if isinstance(value, str) and (name := find_name(value, get_args(TargetSet))) is not None:
+        return name
+    if isinstance(value, str):
         raise validation_error(
             f"{value!r} is not a set of modules", "all-linear, attention, qv, or a list of module names"
         )
@@ -83,7 +85,7 @@ LINEARS = ("q", "k", "v", "o", "gate", "up", "down")
 
 
 def _linear(name: str) -> str:
-    short, known = name.removesuffix("_proj"), read_techniques().linears.names
+    short, known = name.casefold().removesuffix("_proj"), read_techniques().linears.names
     if short in LINEARS:
         return short
     if name not in known:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import zipfile
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.overview.overview import overview
 from planner.analysis.simulation.policy_advice import policy_tables
+from planner.documents.json_file import json_text
 from planner.errors import Fault, InputError
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes
@@ -31,7 +31,7 @@ PLAN_FILE = "plan.json"
 def plan_file(plan: Plan) -> str:
     """Return the plan as `planner solve -o` writes it."""
     data: dict[str, Any] = plan.model_dump(mode="json", by_alias=True)
-    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(data, indent=1) + "\n"
 
 
 def export_archive(scenario: Scenario, plan: Plan) -> str:

@@ -94,6 +94,17 @@ def test_full_training_under_fsdp_keeps_fp32_weights_and_checkpoints_inside_fsdp
     assert launched["fsdp_config"]["fsdp_activation_checkpointing"] is True
 
 
+def test_no_machine_of_several_is_machine_0_in_silence() -> None:
+    """The file is the same on every machine: the launcher refuses its rank, and a note has the command."""
+    plan = changed(solved("fsdp"), instances=2, gpus=16, gpus_per_instance=8)
+    rank = settings(plan, "accelerate")["machine_rank"]
+    with pytest.raises(ValueError, match="machine_rank"):
+        int(rank)
+    said = " ".join(texts(plan, "accelerate")["accelerate.yaml"].replace("#", "").split())
+    assert "on each of 2 machines, K from 0: accelerate launch --config_file accelerate.yaml --machine_rank K" in said
+    assert settings(changed(plan, instances=1, gpus=8), "accelerate")["machine_rank"] == 0
+
+
 def test_zero_stages_are_those_of_deepspeed_in_all_three_files() -> None:
     """ZeRO-2 is in the file of DeepSpeed, inside that of TRL, and in that of Accelerate."""
     plan = solved("zero2")

@@ -41,7 +41,7 @@ def test_engines_by_other_names(written: str, name: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "name"), [("fp16", "bf16"), ("gptq-int4 (compute fp16)", "awq"), ("w4a8-g128", "w4a8"), ("int3", None)]
+    ("written", "name"), [("fp16", "bf16"), ("gptq-int4 (compute fp16)", "gptq"), ("w4a8-g128", "w4a8"), ("int3", None)]
 )
 def test_formats_by_other_names(written: str, name: str | None) -> None:
     """What stands in brackets does not matter."""

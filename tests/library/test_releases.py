@@ -25,7 +25,7 @@ LLAMA = {
     ("repository", "name", "published"),
     [
         ("Qwen/Qwen2.5-7B-Instruct-AWQ", "qwen2.5-7b-awq", ("awq",)),
-        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "qwen2.5-7b-gptq", ("awq",)),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "qwen2.5-7b-gptq", ("gptq",)),
         ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "qwen2.5-7b-int8-weights", ("int8-weights",)),
         ("unsloth/llama-3-8b-bnb-4bit", "llama-3-8b-nf4", ("nf4",)),
         ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8", "llama-3.1-8b-int8", ("int8",)),
@@ -203,4 +203,28 @@ def test_what_the_table_says_of_a_format_is_known() -> None:
     assert {row.trained for row in table.formats.values()} <= quantisations | {"16 bit", "none"}
     named = {form for mark in table.marks for form in mark.formats} | {table.release, *table.gguf}
     named |= {form for row in table.methods.values() for form in row.values()}
-    assert {table.lies_as.get(form, form) for form in named} <= set(table.formats)
+    assert {*named} <= set(table.formats)
+
+
+def test_awq_and_gptq_differ_where_engines_and_gpus_do() -> None:
+    """ExLlamaV2 loads GPTQ alone, AutoAWQ AWQ; only GPTQ has kernels for Volta; a copy that exists is meant first."""
+    from planner.analysis.inference.estimate import estimate_inference
+
+    table = read_engines()
+    loads = {form: {name for name, one in table.engines.items() if form in one.formats} for form in ("awq", "gptq")}
+    assert loads["awq"] ^ loads["gptq"] == {"autoawq", "exllamav2"}
+    assert (table.formats["gptq"].capability, table.formats["awq"].capability) == (7.0, 7.5)
+    assert estimate_inference("qwen3-30b-a3b", "H100-80GB", weight_bits=4).weight_format == "gptq"
+    assert estimate_inference("qwen2.5-7b", "V100-32GB", weight_bits=4).weight_format == "gptq"
+    assert estimate_inference("qwen2.5-7b", "A100-80GB", weight_bits=4).weight_format == "awq"
+    with pytest.raises(InputError):
+        estimate_inference("qwen2.5-7b-awq", "V100-32GB")
+
+
+@pytest.mark.parametrize(("form", "like"), [("gptq", "awq")])
+def test_a_format_that_was_fitted_with_another_has_its_speed(form: str, like: str) -> None:
+    """The same bytes and kernels: one estimate."""
+    from planner.analysis.inference.estimate import estimate_inference
+
+    first, second = (estimate_inference("qwen2.5-7b", "A100-80GB", weight_format=one) for one in (form, like))
+    assert first.output_tokens_per_second == second.output_tokens_per_second

@@ -86,7 +86,20 @@ NO_NAME = {
 }
 """Texts that are no name of something known here: what the user calls things, free text, layers of a model."""
 QUANTITIES = (
-    *("samples", "tokens", "steps", "images", "requests", "count", "unique_tokens", "from", "to", "every", "date"),
+    *(
+        "samples",
+        "tokens",
+        "steps",
+        "images",
+        "requests",
+        "count",
+        "unique_tokens",
+        "from",
+        "to",
+        "every",
+        "at",
+        "date",
+    ),
     *("deadline", "release", "due", "lag", "start_slack", "retention", "for", "cold_start", "ttft", "tpot", "start"),
     *("end", "max_price_age", "disk_gb_per_second", "global_batch", "sequence_length", "tokens_per_sample"),
     *("input_tokens", "output_tokens", "prefix_tokens", "in_flight"),

@@ -16,6 +16,7 @@ from planner.configurations.observed.learning import Correction, learn_correctio
 from planner.configurations.observed.memory_peaks import memory_setting
 from planner.decode.assignment import describe_observed_run
 from planner.documents.source_map import Source
+from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, ScenarioError
 from planner.estimates.observed_runs import is_implausible_speed
 from planner.library.reading import CardNames, read_library
@@ -103,11 +104,12 @@ def _card(gpu: str) -> str:
 
 
 def _job_of(scenario: Scenario, name: str | None) -> Job:
+    names = [job.name for job in scenario.jobs]
+    name = name if name is None else meant_name(name, names, "--job", f"{scenario.name} has no job")
     found = [job for job in scenario.jobs if name in (None, job.name)]
     if len(found) != 1:
-        what = "several jobs" if name is None else f"no job {name!r}"
-        fix = f"one of {', '.join(one.name for one in scenario.jobs)}"
-        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "--job", f"{scenario.name} has {what}", fix)])
+        fix = f"name one, such as {' or '.join(names[:MOST_NAMES])}"
+        raise ScenarioError([Fault(CALIBRATE_COMMAND, 0, "--job", f"{scenario.name} has several jobs", fix)])
     return found[0]
 
 

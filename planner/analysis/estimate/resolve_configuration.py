@@ -297,7 +297,9 @@ def _batch(
 def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:
     """Return the tokens per sequence that the GPUs process, padding included."""
     return as_scalar(
-        processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, float(micro_batch))
+        processed_length(
+            job.packing, shape.sequence, shape.mean_length, job.length_cv, float(micro_batch), job.work.sample_lengths
+        )
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from planner.documents.validation import suggest_names
-from planner.errors import Fault, ScenarioError
+from planner.documents.validation import meant_name
 from planner.library.quality import published_techniques
 from planner.results.explanation import Finding, TechniqueAnswer
 from planner.scenario.inference import InferenceJob
@@ -39,10 +38,7 @@ def explain_technique(
         If there is no plan within the limits of `options`.
     """
     known = published_techniques()
-    if technique not in known:
-        close = suggest_names(technique, known)
-        fix = f"did you mean {close}?" if close else f"one of {', '.join(known)}"
-        raise ScenarioError([Fault("--technique", 0, "", f"nothing is known of {technique!r}", fix)])
+    technique = meant_name(technique, known, "--technique", "nothing is known of")
     one = known[technique]
     paths = {}
     if technique in OF_DATA:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.analysis.explain.service import explain_service
 from planner.analysis.what_if.effects import difference
+from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, NoPlanError, ScenarioError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario
@@ -92,11 +93,12 @@ def _asked(scenario: Scenario, why_not: str) -> AnyJob:
     """Return the job or service that a query names."""
     pairs = [[piece.strip() for piece in part.partition("=")[::2]] for part in why_not.split(",")]
     asked = next((value for key, value in pairs if key == "job"), None)
-    job = next((one for one in scenario.jobs if asked is not None and one.name.casefold() == asked.casefold()), None)
+    meant = find_name(asked, [one.name for one in scenario.jobs])
+    job = next((one for one in scenario.jobs if one.name == meant), None)
     if job is None:
         names = [one.name for one in scenario.jobs]
         what = "is missing, but the scenario has several jobs" if asked is None else f"unknown job {asked!r}"
-        fix = f"job={names[0]}, or another of {', '.join(names)}"
+        fix = f"job={names[0]}, or another" if asked is None else name_fix(asked, names)
         raise ScenarioError([Fault(f"--why-not {why_not[:80]}", 0, "job", what, fix)])
     return job
 

@@ -143,7 +143,7 @@ def _read(text: str, given: dict[str, str], scenario: Scenario, library: Library
     _settle_method(settled, fault)
     job = known["job"].index(values["job"]) if "job" in values else 0
     if len(scenario.jobs) > 1 and "job" not in given:
-        fix = f"job={known['job'][0]}, or another of {', '.join(known['job'][:8])}"
+        fix = f"job={known['job'][0]}, or another of {', '.join(known['job'][:3])}"
         fault("job", "is missing, but the scenario has several jobs", fix)
     settled |= {key: values[key] for key in ("gpus", "market", *TIME_KEYS, *OFFER_KEYS) if key in values}
     if "gpu" in settled and settled["gpu"] not in groups:

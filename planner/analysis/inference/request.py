@@ -105,7 +105,7 @@ def _format(
     wanted = asked.weight_format and table.format_behind(asked.weight_format)
     if asked.weight_format and (wanted is None or wanted not in engine.formats):
         what = f"{engine.label} does not load {asked.weight_format}"
-        faults.append(Fault(WHERE, 0, "weight_format", what, f"it loads {', '.join(engine.formats)}"))
+        faults.append(Fault(WHERE, 0, "weight_format", what, name_fix(asked.weight_format, engine.formats)))
         return None
     if wanted and asked.weight_bits not in (None, table.formats[wanted].bits):
         what = f"{wanted} has {table.formats[wanted].bits} bits, not {asked.weight_bits}"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import os
 from pathlib import Path
@@ -12,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from planner.documents.csv_table import csv_text
 from planner.documents.files import check_writable, read_text, write_text_atomically
-from planner.errors import Fault, InputError
+from planner.documents.json_file import json_text
+from planner.errors import Fault, InputError, printable
 from planner.results.plan_parts import describe_machines
 from planner.results.sweep import Variant
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 RESULT_FORMATS = (".csv", ".jsonl")
 MAX_JOURNAL_BYTES = 2**30
-VARIANT_FIGURES = ("status", "cost_usd", "hours", "hours_at_confidence", "machines", "error")
-"""Columns of a CSV file after those of the values."""
+VARIANT_FIGURES = ("status", "cost_usd", "hours", "hours_at_confidence", "machines", "cut_share", "error")
+"""Columns of a CSV file after those of the values; `cut_share` is the greatest share of tokens that a job cuts."""
 
 
 def check_results_file(path: str) -> None:
@@ -113,18 +113,17 @@ def _line(paths: Sequence[str], one: Variant) -> str:
     """Return a row as JSON, its values by path."""
     values = dict(zip(paths, one.values, strict=True))
     row = {"values": values, **one.model_dump(mode="json", exclude={"values"})}
-    return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(row, indent=None) + "\n"
 
 
 def _table(paths: Sequence[str], rows: Iterable[Variant]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*paths, *VARIANT_FIGURES])
+    table: list[list[object]] = [[*paths, *VARIANT_FIGURES]]
     for one in rows:
         machines = "; ".join(
             [f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}" for job in one.jobs]
             + [machines for service in one.services for machines in service.machines]
         )
         figures = (one.cost_usd, one.hours, one.hours_at_confidence)
-        writer.writerow([*one.values, one.status, *figures, machines, one.error])
-    return text.getvalue()
+        cut = max((each.share for each in one.cut), default=0.0)
+        table.append([*one.values, one.status, *figures, machines, cut, one.error])
+    return csv_text([[printable(cell) if isinstance(cell, str) else cell for cell in row] for row in table])

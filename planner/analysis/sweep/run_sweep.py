@@ -26,7 +26,7 @@ from planner.analysis.what_if.sweep import scenario_at
 from planner.documents.sweep_ranges import parse_ranges
 from planner.errors import Fault, ScenarioError
 from planner.records import record
-from planner.results.sweep import ManyVariants
+from planner.results.sweep import ManyVariants, most_cut
 from planner.scenario.scenario import SolveOptions
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ def _crew(question: SweepQuestion, missing: Sequence[Places], workers: int | str
 def _summary(question: SweepQuestion, rows: Sequence[Variant], resumed: int) -> ManyVariants:
     planned = [one for one in rows if one.cost_usd is not None]
     counts = Counter(one.status for one in rows)
+    cut, cutting = most_cut(rows)
     return ManyVariants(
         scenario=question.scenario.name,
         paths=tuple(one.path for one in question.ranges),
@@ -141,6 +142,8 @@ def _summary(question: SweepQuestion, rows: Sequence[Variant], resumed: int) -> 
         counts=dict(counts),
         cheapest=min(planned, key=lambda one: one.cost_usd or 0.0, default=None),
         fastest=min(planned, key=lambda one: math.inf if one.hours is None else one.hours, default=None),
+        cut=cut,
+        cutting=cutting,
         errors=tuple(one for one in rows if one.status == "error")[:ERRORS_SHOWN],
         seconds=0.0,
         workers=1,

@@ -22,6 +22,7 @@ from planner.analysis.tracking.projection import (
 )
 from planner.decode.bill import FIXED_ITEMS
 from planner.documents.instants import parse_instant
+from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError
 from planner.records import record
 from planner.results.tracking import ObservedProgress, PlannedProgress, Tracking
@@ -100,15 +101,16 @@ def track(
 
 def _job_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[Assignment, Job]:
     """Return the job that is tracked; `InputError` where it is not clear which, or where there is none to track."""
-    found = [one for one in plan.jobs if name in (None, one.name)]
-    names = ", ".join(one.name for one in plan.jobs)
+    names = [one.name for one in plan.jobs]
     if not plan.jobs:
         raise InputError(
             [Fault("plan", 0, "jobs", f"nothing runs: the plan is {plan.status}", "track a plan with jobs")]
         )
+    name = name if name is None else meant_name(name, names, "--job", "the plan has no job")
+    found = [one for one in plan.jobs if name in (None, one.name)]
     if len(found) != 1:
-        what = f"{len(plan.jobs)} jobs" if name is None else f"the plan has no job {name!r}"
-        raise InputError([Fault("--job", 0, "", what, f"name one of {names}")])
+        fix = f"name one, such as {' or '.join(names[:MOST_NAMES])}"
+        raise InputError([Fault("--job", 0, "", f"{len(plan.jobs)} jobs", fix)])
     (job,) = found
     asked = next((one for one in scenario.jobs if one.name == job.name), None)
     where = f"jobs.{job.name}"

@@ -125,7 +125,7 @@ def _fix(fault: Fault, one: SweepRange) -> str:
 def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
     """Return the figures of a plan that a sweep keeps."""
     if plan.cost_usd is None or plan.hours is None:
-        return Cell(values=values, status=plan.status)
+        return Cell(values=values, status=plan.status, cut=plan.cut)
     return Cell(
         values=values,
         status=plan.status,
@@ -134,6 +134,7 @@ def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
         hours_at_confidence=plan.hours.at_confidence,
         jobs=tuple(_job(job) for job in plan.jobs),
         services=tuple(_service(one) for one in plan.services),
+        cut=plan.cut,
     )
 
 

@@ -199,7 +199,11 @@ class Replica:
         (model, hardware, stack), work, flight = self.inputs, self.job.work, self.run[1]
         recipe, requests, prefix = self.context.recipe, work.total_requests, float(work.prefix_tokens)
         engine, known = read_engines().engines[recipe.framework], self.context.library.calibrations["inference"]
-        keys = (f"spread.{recipe.framework}", f"memory.{self.context.gpu.name}", f"reading.{recipe.quant}")
+        keys = (
+            f"spread.{recipe.framework}",
+            f"memory.{self.context.gpu.name}",
+            f"reading.{read_engines().fitted_as(recipe.quant)}",
+        )
         words = (f"engine {engine.label}", f"GPU {self.context.gpu.name}", f"format {recipe.quant}")
         found = [known.coefficients.get(key) for key in keys]
         priors = tuple(w for w, one in zip(words, found, strict=True) if one is None or one.basis != "measured")

@@ -96,7 +96,8 @@ class ServiceReplica:
         ):
             tail = class_sigmas(self.library.calibrations["uncertainty"].values, "observed").tail
         else:
-            keys = (f"spread.{named.engine}", f"memory.{self.gpu}", f"reading.{named.weight_format}")
+            fitted = read_engines().fitted_as(named.weight_format)
+            keys = (f"spread.{named.engine}", f"memory.{self.gpu}", f"reading.{fitted}")
             entries = [known.coefficients.get(key) for key in keys]
             doubtful = any(one is None or one.basis != "measured" for one in entries)
             doubtful |= self.job.adapter is not None and self.job.adapter.served is not None

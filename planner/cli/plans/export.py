@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.output import STANDARD_OUTPUT, json_text, show
-from planner.cli.plans.plan_file import jobs_of, located_in, read_plan, scenario_of
+from planner.cli.options import NameOf
+from planner.cli.output import STANDARD_OUTPUT, show
+from planner.cli.plans.plan_file import jobs_of, located_in, meant_job, read_plan, scenario_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,7 @@ TARGETS = (
 @click.option(
     "--to",
     "targets",
-    type=click.Choice(TARGETS),
+    type=NameOf(TARGETS),
     multiple=True,
     help="Tool; repeatable [the trainer of the plan's framework].",
 )
@@ -65,7 +66,7 @@ def export(
     context = click.get_current_context()
     _check_usage(targets, everything, folder, context)
     plan = read_plan(plan_file)
-    wishes = Wishes(model_id, dataset)
+    wishes, job = Wishes(model_id, dataset), meant_job(plan, job)
     with located_in(plan, plan_file):
         if plan.services and job is None and len(plan.jobs) + len(plan.services) > 1:
             texts, left_out = _files_of_each(plan, plan_file, wishes, everything)
@@ -76,6 +77,8 @@ def export(
     for line in left_out:
         show(line, err=True)
     if everything:
+        from planner.documents.json_file import json_text
+
         texts["plan.json"] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
     if folder is None or folder in STANDARD_OUTPUT:
         if len(texts) > 1:

@@ -73,6 +73,16 @@ def _located(fault: Fault, plan: Plan, path: str) -> Fault:
     return fault._replace(line=document.line((fault.where,)))
 
 
+def meant_job(plan: Plan, name: str | None) -> str | None:
+    """Return the job or service of a plan that --job names, in any spelling; `InputError` where it has none."""
+    from planner.documents.validation import meant_name
+
+    if name is None or (not plan.jobs and not plan.services):
+        return name
+    names = [*(one.name for one in plan.jobs), *(one.name for one in plan.services)]
+    return meant_name(name, names, "--job", f"the plan has no {'job' if plan.jobs else 'service'}")
+
+
 def is_plan(path: str) -> bool:
     """Return whether a file is a plan of `solve` and no scenario; false for what cannot be read, and for `-`."""
     import json

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import EXIT_CODES, solve_options
-from planner.cli.output import STANDARD_OUTPUT, json_text, show, silent_matplotlib
+from planner.cli.options import EXIT_CODES, NameOf, solve_options
+from planner.cli.output import STANDARD_OUTPUT, show, silent_matplotlib
 from planner.cli.plans.plan_file import is_plan, jobs_of, read_plan, scenario_of
 from planner.cli.scenarios.question import asked_scenario
 from planner.cli.terminal import show_progress
@@ -34,11 +34,9 @@ DEFAULT_PATH = "report.html"
 @click.command()
 @asked_scenario
 @click.option("-o", "--output", "path", metavar="FILE", help=f"Where to write [{DEFAULT_PATH}, or FIGURE.FORMAT].")
-@click.option("--without", type=click.Choice(SECTIONS), multiple=True, help="Leave out an analysis; repeatable.")
-@click.option("--figure", type=click.Choice(FIGURE_NAMES), help="Write this figure alone.")
-@click.option(
-    "--format", "kind", type=click.Choice(FIGURE_FORMATS), help="Of a figure [by the name of the file, else svg]."
-)
+@click.option("--without", type=NameOf(SECTIONS), multiple=True, help="Leave out an analysis; repeatable.")
+@click.option("--figure", type=NameOf(FIGURE_NAMES), help="Write this figure alone.")
+@click.option("--format", "kind", type=NameOf(FIGURE_FORMATS), help="Of a figure [by the name of the file, else svg].")
 @click.option(
     "--runs",
     type=click.IntRange(min=1, max=100_000),
@@ -181,6 +179,8 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     if len(names) > 1 and files:
         notes.append(f"the files run {names[0]}; those of another job: planner export plan.json --all --job NAME")
     kept = {name: text for name, text in files.items() if name not in ("README.md", "spot_policy.py", "policy.json")}
+    from planner.documents.json_file import json_text
+
     return {**kept, "plan.json": json_text(plan.model_dump(mode="json", by_alias=True), indent=1) + "\n"}, notes
 
 

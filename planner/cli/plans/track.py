@@ -9,8 +9,8 @@ import click
 
 from planner.cli.exit_codes import INFEASIBLE
 from planner.cli.options import finite, json_option, solve_options
-from planner.cli.output import Output, json_text, show
-from planner.cli.plans.plan_file import decided_scenario_of, read_plan
+from planner.cli.output import Output, show
+from planner.cli.plans.plan_file import decided_scenario_of, meant_job, read_plan
 from planner.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def track(
     output = Output(as_json, path=path)
     output.check()
     plan = read_plan(plan_file)
+    job = meant_job(plan, job)
     _refuse_services(plan, plan_file, job)
     asked = decided_scenario_of(plan, plan_file)
     offered = read_scenario(given["scenario"]) if given["scenario"] is not None else asked
@@ -101,4 +102,6 @@ def _refuse_services(plan: Plan, file: str, name: str | None) -> None:
 
 def _plan_text(found: Tracking) -> str:
     plan = found.replan.model_dump(mode="json", by_alias=True) if found.replan else {}
+    from planner.documents.json_file import json_text
+
     return json_text(plan) + "\n"

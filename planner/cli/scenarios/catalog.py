@@ -9,7 +9,6 @@ import click
 from planner.cli.exit_codes import ListGroup
 from planner.cli.options import json_option
 from planner.cli.output import show, write_either, write_json
-from planner.errors import Fault, ScenarioError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,12 +48,9 @@ def scenarios_show(name: str, as_json: bool) -> None:
 
 
 def _path_of(name: str) -> Path:
-    from planner.documents.validation import suggest_names
+    from planner.documents.validation import meant_name
     from planner.loading.scenario_file import shipped_scenarios
 
     shipped = shipped_scenarios()
-    if name not in shipped:
-        close = suggest_names(name, shipped)
-        fix = f"did you mean {close}?" if close else "see: planner scenarios list"
-        raise ScenarioError([Fault(name, 0, "", "no shipped scenario of that name", fix)])
+    name = meant_name(name, shipped, "scenarios show", "no shipped scenario", "planner scenarios list")
     return shipped[name]

@@ -205,7 +205,9 @@ def _fastest_fit(
     micro, accumulation, possible = _batches(job, run, recipes, inputs)
     if not possible.any():
         return None
-    length = processed_length(job.packing, shape.sequence, shape.mean_length, job.length_cv, micro)
+    length = processed_length(
+        job.packing, shape.sequence, shape.mean_length, job.length_cv, micro, job.work.sample_lengths
+    )
     layout = replace(inputs.layout, micro_batch=micro, accumulation=accumulation, sequence=length)
     setup = replace(inputs, layout=layout)
     time = TimeCoefficients.of(library.calibrations["time"].values)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from planner.library.inference.engines import read_engines
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -28,7 +30,7 @@ def prior_parts(
     keys = {
         f"engine {label}": f"spread.{engine}",
         f"GPU {gpu}": f"memory.{gpu}",
-        f"format {weights}": f"reading.{weights}",
+        f"format {weights}": f"reading.{read_engines().fitted_as(weights)}",
     }
     entries = {what: coefficients.get(key) for what, key in keys.items()}
     return tuple(what for what, entry in entries.items() if entry is None or entry.basis != "measured")

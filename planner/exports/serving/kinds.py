@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, raise_faults
 from planner.exports.generation.engine_map import EngineMap, engine_maps, filled
 from planner.exports.generation.settings import LONGER_ANSWERS
@@ -133,12 +134,10 @@ class ServedKind:
 
 def choose_service(plan: Plan, scenario: Scenario, file: str, name: str | None) -> GivenService:
     """Return the service of a plan; `InputError` where it has none of that name, or its scenario does not."""
+    if name is not None:
+        what = f"the plan has no {'job' if plan.jobs else 'service'}"
+        name = meant_name(name, [*(one.name for one in plan.services)], "--job", what)
     chosen = [one for one in plan.services if name in (None, one.name)]
-    if not chosen:
-        names = ", ".join([*(one.name for one in plan.jobs), *(one.name for one in plan.services)])
-        raise InputError(
-            [Fault("--job", 0, "", f"the plan has no {'job' if plan.jobs else 'service'} {name!r}", f"one of {names}")]
-        )
     if not any(isinstance(one, ServeJob) and one.name == chosen[0].name for one in scenario.jobs):
         what = f"the scenario has no service {chosen[0].name}"
         raise InputError([Fault(file, 0, "inputs", what, "solve it again")])

@@ -25,6 +25,7 @@ class WeightFormat(Row, defer_build=True):
     capability: float
     trained: str
     maker: str
+    like: str = ""
     names: tuple[str, ...]
     source: str
 
@@ -78,13 +79,16 @@ class EngineTable(Row, defer_build=True):
     release: str
     gguf: tuple[str, ...]
     marks: tuple[Mark, ...]
-    lies_as: dict[str, str]
     unusable: dict[str, str]
     methods: dict[str, dict[str, str]]
 
     def engine_behind(self, written: str) -> str | None:
         """Return the engine of that name or other spelling; None where there is none."""
         return _behind(written, self.engines)
+
+    def fitted_as(self, name: str) -> str:
+        """Return the format whose coefficients of speed hold for a format: its own, or one that was fitted with it."""
+        return (self.formats[name].like if name in self.formats else "") or name
 
     def is_16_bit(self, name: str) -> bool:
         """Return whether weights of a known format lie in 16 bits, as releases and merged models do."""

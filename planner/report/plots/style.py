@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import importlib.util
 import io
 import re
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import write_bytes_atomically
-from planner.errors import Fault, ScenarioError
+from planner.errors import Fault, ScenarioError, escaped
 from planner.report import format as words
 from planner.results.report.scene import PALETTE, SERIES
 
@@ -142,8 +141,8 @@ def finish_label(confidence: float | None) -> str:
 
 def _page(svg: str, caption: Sequence[str]) -> bytes:
     """Return a self-contained HTML page: the picture, and the text below it."""
-    text = html.escape("\n".join(caption))
-    title = html.escape(caption[0]) if caption else "planner"
+    text = escaped("\n".join(caption))
+    title = escaped(caption[0]) if caption else "planner"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         "<style>body{max-width:60rem;margin:2rem auto;padding:0 1rem;font-family:sans-serif}"

@@ -8,6 +8,7 @@ from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible import render_infeasible
 from planner.results.serving.differences import span
+from planner.results.sweep import most_cut
 from planner.units import figure_text
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ START_SHARE = 0.5
 
 def render_sweep(answer: Sweep) -> str:
     """Return the text of a sweep without a final newline."""
-    lines = [_summary(answer), ""]
+    cut, cutting = most_cut(answer.cells)
+    lines = [_summary(answer), *parts.variant_cut_lines(cut, cutting, len(answer.cells)), ""]
     if len(answer.axes) == 1:
         lines += _curve(answer)
     else:

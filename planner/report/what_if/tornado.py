@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.infeasible import render_infeasible
+from planner.report.plan_sections import cut_lines
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ def render_tornado(answer: Tornado) -> str:
     """Return the text of a tornado without a final newline."""
     plan = answer.base
     if plan.cost_usd is None or plan.hours is None:
-        lines = [words.first_fitting(answer.scenario, "no plan to start from"), "", *render_infeasible(plan)]
+        lines = [
+            words.first_fitting(answer.scenario, "no plan to start from"),
+            *cut_lines(plan.cut),
+            "",
+            *render_infeasible(plan),
+        ]
         return "\n".join(line.rstrip() for line in lines)
     visible = [(name, bar) for name, bar in answer.lines if is_visible(answer, bar)]
     share = f"{answer.by * 100:.3g} %"
@@ -39,7 +45,8 @@ def render_tornado(answer: Tornado) -> str:
     if visible:
         most = f"{figures}; largest effect: {words.sanitise(visible[0][0])}"
     # The head of the columns shows the share too.
-    lines = [words.first_fitting(answer.scenario, *([f"{most}, moved by {share}"] if visible else []), most), ""]
+    lines = [words.first_fitting(answer.scenario, *([f"{most}, moved by {share}"] if visible else []), most)]
+    lines += [*cut_lines(plan.cut), ""]
     if visible:
         lines += _bars(answer, visible, share)
         unit = (

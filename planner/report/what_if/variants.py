@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
+from planner.report.plan_sections import variant_cut_lines
 from planner.report.what_if.sweep import axis_name, describe_hardware
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ def render_variants(answer: ManyVariants) -> str:
     found = sum(count for status, count in counts.items() if status not in STATUS_WORDS)
     parts = [f"{answer.variants:,} variants", f"{found:,} with a plan"]
     parts += [f"{counts[status]:,} {what}" for status, what in STATUS_WORDS.items() if status in counts]
-    lines = [words.first_fitting(answer.scenario, ", ".join(parts)), ""]
+    lines = [words.first_fitting(answer.scenario, ", ".join(parts))]
+    lines += [*variant_cut_lines(answer.cut, answer.cutting, answer.variants), ""]
     if answer.cheapest is not None:
         lines += words.section("Cheapest", _lines(answer, answer.cheapest))
     if answer.fastest is not None and answer.fastest != answer.cheapest:

@@ -5,11 +5,11 @@ Lengths are CSS pixels from the upper left corner. Colours are roles, so that a 
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal
 
+from planner.errors import escaped
 from planner.records import record
 
 PALETTE: Mapping[str, tuple[str, str]] = {
@@ -188,8 +188,8 @@ def to_svg(scene: Scene, ident: str, as_classes: bool = False, standalone: bool 
     parts = [
         f'<svg{space} viewBox="0 0 {_figure(scene.width)} {_figure(scene.height)}"{size}{font} role="img" '
         f'aria-labelledby="{name} {what}"{data}>',
-        f'<title id="{name}">{html.escape(scene.title)}</title>',
-        f'<desc id="{what}">{html.escape(scene.description)}</desc>',
+        f'<title id="{name}">{escaped(scene.title)}</title>',
+        f'<desc id="{what}">{escaped(scene.description)}</desc>',
     ]
     if standalone:
         parts.append(f'<rect width="100%" height="100%" fill="{PALETTE["paper"][0]}"/>')
@@ -216,12 +216,12 @@ def _shape(shape: Shape, as_classes: bool) -> str:
     anchor = "" if shape.anchor == "start" else f' text-anchor="{shape.anchor}"'
     return (
         f'<text x="{_figure(shape.x)}" y="{_figure(shape.y)}" font-size="{_figure(shape.size)}"{anchor}{bold} '
-        f"{_paint(as_classes, fill=shape.fill)}>{html.escape(shape.text)}</text>"
+        f"{_paint(as_classes, fill=shape.fill)}>{escaped(shape.text)}</text>"
     )
 
 
 def _noted(tag: str, attributes: str, note: str) -> str:
-    return f"<{tag} {attributes}><title>{html.escape(note)}</title></{tag}>" if note else f"<{tag} {attributes}/>"
+    return f"<{tag} {attributes}><title>{escaped(note)}</title></{tag}>" if note else f"<{tag} {attributes}/>"
 
 
 def _paint(as_classes: bool, **roles: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,10 @@ def _horizon(prepared: PreparedScenario) -> int:
     once += [offer.block.end_hours for offer in market.offers if offer.block]
     once += [window.to_hours for window in windows]
     once += [one.to_hours or one.from_hours or 0.0 for one in scenario.limits.budgets]
-    returns = [window.every_hours or 0.0 for window in windows]
+    returns = [
+        (window.every_hours or 0.0) + math.fsum(abs(one.forward_hours) for one in window.clock_changes)
+        for window in windows
+    ]
     returns += [one.length_hours for one in scenario.limits.budgets]
     in_turn = sum(_most_minutes(prepared, index) + 2 * minutes_up(max(returns, default=0.0)) for index in open_ended)
     lags = sum(minutes_up(one.lag_hours) for job in jobs for one in job.after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,15 +27,11 @@ def minutes_down(hours: float) -> int:
 
 def open_times(windows: Sequence[Window], horizon: int) -> list[tuple[int, int]]:
     """Return when a machine may be used, in minutes up to the horizon; adjoining windows are one."""
-    times: list[tuple[int, int]] = []
-    for window in windows:
-        start, end = window.from_hours, window.to_hours
-        count = 1 if window.every_hours is None else math.ceil(horizon / 60 / window.every_hours) + 1
-        for turn in range(min(count, MAX_WINDOWS_OF_OFFER)):
-            shift = turn * (window.every_hours or 0.0)
-            times.append((minutes_up(start + shift), min(horizon, minutes_down(end + shift))))
-        if window.every_hours is not None and end > window.every_hours:  # the end of the night before the start
-            times.append((0, minutes_down(end - window.every_hours)))
+    times = [
+        (max(0, minutes_up(start)), min(horizon, minutes_down(end)))
+        for window in windows
+        for start, end in islice(window.turns(horizon / 60), MAX_WINDOWS_OF_OFFER + 1)
+    ]
     merged: list[tuple[int, int]] = []
     for first, last in sorted(one for one in times if one[0] < one[1]):
         if merged and first <= merged[-1][1]:

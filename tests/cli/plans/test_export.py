@@ -10,8 +10,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.cli.output import json_text
 from planner.cli.plans.export import TARGETS
+from planner.documents.json_file import json_text
 from planner.exports.export import target_names
 from planner.exports.machines import slug
 from tests.helpers.exported_plans import changed, solved, unsloth_plan

@@ -301,7 +301,7 @@ def test_the_command_writes_the_files(tmp_path: Path, arguments: list[str]) -> N
     else:
         assert names == ({f"skypilot-{NAME}.yaml", "skypilot-hours.cron"} if arguments else {f"serve-{NAME}.sh"})
     done = CliRunner().invoke(main, ["export", str(path), "--job", "other"])
-    assert done.exit_code == 2 and "the plan has no service 'other'; one of answers" in done.output
+    assert done.exit_code == 2 and "the plan has no service 'other'; known: answers" in done.output
 
 
 INT8 = {"weight_format": "int8"}
