@@ -91,6 +91,8 @@ BAD = {
     "GPU without the kernels": ({"gpu": "A100-80GB", "weight_format": "fp8"}, "weight_bits", "no kernels for fp8"),
     "weights beyond memory": ({"model": "llama-3.1-70b"}, "", "GiB usable on L40S"),
     "a model of images": ({"model": "stable-diffusion-1.5"}, "", "makes images"),
+    "heads over three": ({"gpus": 3}, "gpus", "32 attention heads of llama-3.1-8b do not divide by 3"),
+    "two machines": ({"model": "llama-3.1-70b", "gpu": "H100-80GB", "gpus": 12}, "gpus", "estimate one of 4 GPUs"),
     "two counts": ({"gpu": "2xL40S", "gpus": 4}, "gpus", "2 by the name of the GPU"),
 }
 
