@@ -73,9 +73,13 @@ def usd_of_policy(
 
 @record(frozen=True)
 class SpotOnlyFigures:
-    """Hours and dollars of a run that has spot machines and no others."""
+    """Hours and dollars of a run that has spot machines and no others, or none up to some hour."""
 
     expected_hours: float
+    run_hours: float  # expected, as the next two
+    spot_hours: float  # paid
+    on_demand_hours: float  # paid
+    share: float  # of the work on spot
     late_hours: float
     late_usd: float
     usd: Cases
@@ -83,23 +87,40 @@ class SpotOnlyFigures:
 
 
 def spot_only_figures(
-    context: AuditContext, stages: JobStages, run: SpotRun, states: SpotStates, sigma: float, extra_usd: float
+    context: AuditContext,
+    stages: JobStages,
+    run: SpotRun,
+    states: SpotStates,
+    switch_hours: float,
+    sigma: float,
+    extra_usd: float,
 ) -> SpotOnlyFigures:
     """Return the figures over drawn markets and speeds; `extra_usd` does not depend on either."""
     slow = [float(one) for one in confidence_factor(sigma, speed_ranks())]
     after, groups = stages.outside_run_hours - stages.start, context.job.trials.at_once
     separate = math.fsum(one.late_hours for one in stages.separate)
-    hourly = run.spot_usd_per_hour * groups
-    storage = run.standing_usd_per_hour * groups
-    outside = after * (hourly + storage) + math.fsum(one.late_usd for one in stages.separate)
-    used = hourly / groups * stages.all_groups_hours / stages.run
-    usual = spot_only_hours(run, states, np.full(len(slow), run.work_hours)).wall.tolist()
-    drawn = spot_only_hours(run, states, np.asarray([one * stages.stretch * run.work_hours for one in slow]))
-    pairs = list(zip(slow, drawn.wall.tolist(), drawn.paid.tolist(), strict=True))
-    hours = [factor * (after + separate) + wall for factor, wall, _ in pairs]
-    usd = [extra_usd + factor * outside + paid * used + wall * storage for factor, wall, paid in pairs]
+    storage, used = run.standing_usd_per_hour * groups, stages.all_groups_hours / stages.run
+    usual = spot_only_hours(run, states, np.full(len(slow), run.work_hours), switch_hours)
+    wall, spot, demand = (math.fsum(one.tolist()) / len(slow) for one in usual)
+    rest = math.fsum(max(one - run.restart_hours, 0.0) for one in usual.on_demand.tolist()) / len(slow)
+    share = 1.0 - rest / run.work_hours
+    demand_usd = 0.0 if math.isinf(run.on_demand_usd_per_hour) else run.on_demand_usd_per_hour
+    mixed = share * run.spot_usd_per_hour + (1 - share) * demand_usd
+    outside = after * (mixed * groups + storage) + math.fsum(one.late_usd for one in stages.separate)
+    works = np.asarray([one * stages.stretch * run.work_hours for one in slow])
+    drawn = spot_only_hours(run, states, works, switch_hours)
+    each = list(zip(slow, *(one.tolist() for one in drawn), strict=True))
+    hours = [factor * (after + separate) + until_end for factor, until_end, _, _ in each]
+    usd = [
+        extra_usd
+        + factor * outside
+        + (on_spot * run.spot_usd_per_hour + on_demand * demand_usd) * used
+        + until_end * storage
+        for factor, until_end, on_spot, on_demand in each
+    ]
     return SpotOnlyFigures(
-        after + math.fsum(one.machine.hours for one in stages.separate) + math.fsum(usual) / len(usual),
+        after + math.fsum(one.machine.hours for one in stages.separate) + wall,
+        *(wall, spot, demand, share),
         _quantile(hours, context.job.confidence),
         _quantile(usd, context.scenario.limits.budget_confidence),
         _cases(usd),

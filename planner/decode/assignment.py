@@ -190,9 +190,7 @@ def _switch_hours(chosen: ChosenCandidate, policy: SpotPlan | None) -> float | N
         return policy.latest_on_demand_hours
     if not 0 < chosen.share < 1:
         return None
-    h, row = chosen.candidates.hours, chosen.row
-    before = float(h.start[row]) + stage_hours_of(chosen).get("prepare data", 0.0)
-    return before + chosen.share * float(h.spot_wall[row])
+    return stage_hours_of(chosen).get("prepare data", 0.0) + chosen.switch_hours
 
 
 def _service_figures(chosen: ChosenCandidate, limits: Limits, as_of: datetime.date) -> dict[str, Any]:

@@ -75,14 +75,14 @@ def draw_market(rng: np.random.Generator) -> Market:
     return Market(rates(0.5, 12), rates(0.3, 6), round(DEMAND_USD * float(rng.uniform(0.1, 0.5)), 4))
 
 
-def scenario_of(offers: str, jobs: list[tuple[float, float]]) -> Scenario:
+def scenario_of(offers: str, jobs: list[tuple[float, float]], limits: str = "{}") -> Scenario:
     """Jobs of (tokens, deadline in hours)."""
     lines = "".join(
         f"  - {{name: j{number}, architecture: mistral-7b, work: {{tokens: {tokens:.0f}}}, deadline: {hours:.2f}h, "
         "techniques: {method: lora}}\n"
         for number, (tokens, hours) in enumerate(jobs)
     )
-    return parse_scenario(f"schema: 2\nname: drawn\noffers:\n{offers}jobs:\n{lines}")
+    return parse_scenario(f"schema: 2\nname: drawn\noffers:\n{offers}jobs:\n{lines}limits: {limits}\n")
 
 
 def facts_of(scenario: Scenario, plan: Plan) -> dict[str, SpotRun]:
@@ -157,6 +157,58 @@ def spot_only_rows(seed: int, number: int) -> Iterator[Row]:
         cases = sorted(one for row in job.hours_of_runs for one in row)
         usual = float(np.quantile(cases, 0.5))
         yield Row("hours, spot only", name, 50.0, 100 * float(np.mean(outcome.hours <= usual)))
+
+
+def _shares_of_limits(rng: np.random.Generator) -> str:
+    least = float(rng.uniform(0.1, 0.7))
+    return f"{{spot_share: {{min: {least:.3f}, max: {min(0.95, least + float(rng.uniform(0, 0.3))):.3f}}}}}"
+
+
+def mixed_rows(seed: int, number: int) -> Iterator[Row]:
+    """Hours, dollars and the mean of both of one job on spot up to an hour, then on demand."""
+    rng, found = np.random.default_rng([seed, 4]), 0
+    while found < number:
+        market, tokens = draw_market(rng), float(rng.uniform(20e6, 120e6))
+        hours = tokens / 2280 / 3600 * float(rng.uniform(1.4, 4.0)) + 0.5
+        scenario = scenario_of(market.offer("a", demand=True), [(tokens, hours)], _shares_of_limits(rng))
+        plan = planner.solve(scenario, options=OPTIONS)
+        if not plan.jobs or not 0 < plan.jobs[0].spot_share < 1 or plan.jobs[0].spot is not None:
+            continue
+        found += 1
+        job, late = plan.jobs[0], plan.jobs[0].hours.at_confidence
+        one = job_of(facts_of(scenario, plan)[job.name], job, market)
+        one = replace(one, demand_usd=DEMAND_USD, switch=job.switch_to_on_demand_at_hours or math.inf)
+        outcome = simulate(one, market.up, market.down, RUNS, seed + found, 2 * late + 3 * one.work)
+        name = f"up {market.up.mean():.1f} h, out {market.down.mean():.1f} h, {job.spot_share:.0%} of {one.work:.1f} h"
+        yield Row("hours, fixed share", name, 90.0, 100 * float(np.mean(outcome.hours <= late)))
+        yield Row("dollars, fixed share", name, 90.0, 100 * float(np.mean(outcome.usd <= job.cost_at_confidence)))
+        stated = 100 * (job.deadline_probability or 0.0)
+        if stated < 98:  # a plan states no more than 99 %, and hours end where speeds are cut
+            yield Row("deadline, fixed share", name, stated, 100 * float(np.mean(outcome.hours <= hours)))
+        usual = replace(one, sigma=0.0)
+        mean = float(np.mean(simulate(usual, market.up, market.down, RUNS, seed - found, 2 * late + 3 * one.work).usd))
+        yield Row("mean $, fixed share", name, 100.0, 100 * mean / job.cost_usd)
+
+
+def generation_rows(seed: int, number: int) -> Iterator[Row]:
+    """Hours and dollars of answers that nothing but spot machines give, all of them there or gone together."""
+    rng = np.random.default_rng([seed, 5])
+    for each in range(number):
+        market, requests = draw_market(rng), float(rng.uniform(2e4, 1.2e5))
+        scenario = parse_scenario(
+            f"schema: 2\nname: drawn\noffers:\n{market.offer('a', demand=False)}jobs:\n  - {{name: g, kind: inference, "
+            f"architecture: mistral-7b, work: {{requests: {requests:.0f}, input_tokens: 800, output_tokens: 200}}, "
+            "techniques: {engine: vllm, weight_bits: 16}, deadline: 1500h}\nlimits: {max_gpus: 1}\n"
+        )
+        plan = planner.solve(scenario, options=OPTIONS)
+        if not plan.jobs:
+            continue
+        job = plan.jobs[0]
+        one, late = job_of(facts_of(scenario, plan)[job.name], job, market), job.hours.at_confidence
+        outcome = simulate(one, market.up, market.down, RUNS, seed + each, 2 * late)
+        name = f"up {market.up.mean():.1f} h, out {market.down.mean():.1f} h, {one.work:.1f} h of work"
+        yield Row("hours, generation", name, 90.0, 100 * float(np.mean(outcome.hours <= late)))
+        yield Row("dollars, generation", name, 90.0, 100 * float(np.mean(outcome.usd <= job.cost_at_confidence)))
 
 
 def joint_rows(seed: int, number: int) -> Iterator[Row]:

@@ -8,7 +8,9 @@ taken in full. Its guarantee grows with its work, up to the hours at the confide
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -86,7 +88,7 @@ def late_dollars(costs: Sequence[PolicyCosts], confidence: float) -> list[float]
 
 @record(frozen=True)
 class SpotOnlyCosts:
-    """What hours and dollars of a job depend on that has spot machines and no others."""
+    """What hours and dollars of a job depend on that has spot machines and no others, or none up to some hour."""
 
     run: SpotRun
     states: SpotStates
@@ -95,22 +97,53 @@ class SpotOnlyCosts:
     outside_hours: float  # before and after the run, at the expected speed, without the first start
     late_outside_hours: float  # the same where the run does not stop early
     outside_usd: float  # of these hours, the run in full
+    usual_outside_usd: float  # the same where the run may stop early
     usd_per_hour: float  # of all machines, as far as they are used
     storage_usd_per_hour: float
     fixed_usd: float
+    switch_hours: float = math.inf  # of the run, before it goes on demand; inf: never
+    on_demand_usd_per_hour: float = 0.0  # of all machines, as far as they are used
+
+    def expected(self) -> ExpectedShare:
+        """Return the mean hours at the expected speed; inf where a run may never end."""
+        return expected_share(self.run, self.states, self.switch_hours)
 
     def expected_hours(self) -> float:
-        """Return the mean hours at the expected speed; inf where a run may never end."""
-        wall = spot_only_hours(self.run, self.states, np.full(RUNS, self.run.work_hours)).wall
-        return self.outside_hours + float(np.mean(wall))
+        """Return the mean hours of the job at the expected speed; inf where a run may never end."""
+        return self.outside_hours + self.expected().hours
+
+    def expected_usd(self) -> float:
+        """Return the mean dollars at the expected speed, without the fixed ones."""
+        run = self.expected()
+        machines = run.spot_hours * self.usd_per_hour + run.on_demand_hours * self.on_demand_usd_per_hour
+        return self.usual_outside_usd + machines + run.hours * self.storage_usd_per_hour
 
     def draw(self) -> tuple[Floats, Floats]:
         """Return the hours and the dollars (runs,) of runs by rising speed error, each on its market, in full."""
         slow = _slowness(self.sigma)
-        found = spot_only_hours(self.run, self.states, slow * self.stretch * self.run.work_hours)
-        usd = self.fixed_usd + slow * self.outside_usd
+        work = slow * self.stretch * self.run.work_hours
+        found = spot_only_hours(self.run, self.states, work, self.switch_hours)
+        usd = self.fixed_usd + slow * self.outside_usd + found.on_demand * self.on_demand_usd_per_hour
         usd = usd + found.paid * self.usd_per_hour + found.wall * self.storage_usd_per_hour
         return slow * self.late_outside_hours + found.wall, usd
+
+
+class ExpectedShare(NamedTuple):
+    """Mean hours of a run at the expected speed that leaves spot at some hour, and its share of the work on spot."""
+
+    hours: float
+    spot_hours: float  # paid
+    on_demand_hours: float  # paid
+    share: float
+
+
+@lru_cache(maxsize=4096)  # rows are screened under several limits, then one of them is told
+def expected_share(run: SpotRun, states: SpotStates, switch_hours: float) -> ExpectedShare:
+    """Return the mean hours over drawn markets; inf where a run may never end."""
+    found = spot_only_hours(run, states, np.full(RUNS, run.work_hours), switch_hours)
+    left = np.maximum(found.on_demand - run.restart_hours, 0.0)
+    hours, spot, on_demand = (float(np.mean(one)) for one in found)
+    return ExpectedShare(hours, spot, on_demand, 1.0 - float(np.mean(left)) / run.work_hours)
 
 
 def _slowness(sigma: float) -> Floats:

@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.candidates.screening import screen
 from planner.candidates.spot.candidates import spot_only_costs, spot_only_rows
+from planner.candidates.spot.scope import MEAN_SHARES
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
@@ -120,7 +121,13 @@ def _fewest_gpus(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     limits, one = prepared.scenario.limits, prepared.candidates[index]
     if (limits.max_gpus is None and not limits.quota) or len(prepared.screened[index].table):
         return
-    free = screen(one, prepared.market, limits.model_copy(update={"max_gpus": None, "quota": {}}), prepared.library)
+    free = screen(
+        one,
+        prepared.market,
+        limits.model_copy(update={"max_gpus": None, "quota": {}}),
+        prepared.library,
+        scope=MEAN_SHARES,
+    )
     if not len(free.table):
         return
     row = int(np.argmin(free.table.gpus))

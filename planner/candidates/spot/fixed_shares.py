@@ -1,0 +1,198 @@
+"""Candidates on fixed shares: on spot up to an hour, then on demand, with hours and dollars of drawn markets.
+
+A row becomes points. Each has an hour at which it moves, and for its spot share the part of the work that is done on
+spot by then, on average at the expected speed. Hours and dollars at a confidence are quantiles over speeds and markets,
+so that no figure lies between two points. Drawing takes time: the rows that look best by their means are drawn, the
+others stay on demand.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from planner.candidate_table import CandidateTable, concatenate
+from planner.candidates.spot.candidates import UNENDING_HOURS, drawn_figures, spot_only_costs
+from planner.candidates.spot.odds import expected_share
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.candidates.job_candidates import JobCandidates
+    from planner.candidates.market import Market
+    from planner.candidates.spot.odds import SpotOnlyCosts
+    from planner.library.schema import Library
+    from planner.spot.market.states import SpotStates
+    from planner.spot.policy.run import SpotRun
+
+MOST_DRAWN = 24
+"""Rows that are drawn because they cost least by their means, and as many because they end first."""
+SHARE_STEPS = 12
+"""Parts of the hours between the switch of the least share and that of the largest."""
+BISECTIONS = 36
+"""Halvings in which the switch of a share is found, to a billionth of it."""
+ALMOST_ALL = 0.999
+"""Share up to which a run that may be on spot for good moves at some hour."""
+
+
+class SharePoint(NamedTuple):
+    """A row that moves to on demand at some hour of its run: the share and figures of the job."""
+
+    switch_hours: float  # inf: never
+    share: float
+    hours: float  # expected, inf if the run may never end
+    late_hours: float
+    usd: float  # expected, without the fixed ones
+    late_usd: float  # with the fixed ones
+
+
+class DrawnShares(NamedTuple):
+    """A table whose rows on fixed shares are points: where each row came from, and when those on both markets move."""
+
+    table: CandidateTable
+    origin: Integers
+    switches: Mapping[int, float] = {}  # row of the table -> hours of the run before it moves, inf: never
+    late: Mapping[int, float] = {}  # row that has no point in time and may not be on demand -> hours after its latest
+
+
+class ShareRows:
+    """Some rows of a job that may be on both markets, and their points."""
+
+    def __init__(self, candidates: JobCandidates, rows: Integers, market: Market, library: Library) -> None:
+        self.candidates, self.rows, self.market, self.library = candidates, rows, market, library
+        self._whole: dict[int, SpotOnlyCosts] = {}
+
+    def costs(self, row: int, share: float, switch_hours: float) -> SpotOnlyCosts:
+        """Return what the figures of a row of the uncut table depend on."""
+        return spot_only_costs(self.candidates, row, self.market, self.library, share, switch_hours)
+
+    def whole(self, row: int) -> SpotOnlyCosts:
+        """Return the same of a row that never moves."""
+        if row not in self._whole:
+            self._whole[row] = self.costs(row, 1.0, math.inf)
+        return self._whole[row]
+
+    def point(self, row: int, switch_hours: float) -> SharePoint:
+        """Return the point of a row that moves at some hour."""
+        whole, run_hours = self.whole(row), self.candidates.run_hours
+        share = expected_share(whole.run, whole.states, switch_hours).share
+        costs = whole if math.isinf(switch_hours) else self.costs(row, share, switch_hours)
+        (hours, usd), late, late_usd = drawn_figures(costs, self.candidates.job.confidence, run_hours.budget_confidence)
+        return SharePoint(switch_hours, share, hours, late, usd, late_usd)
+
+    def switches(self, row: int, low: float, high: float, others: Sequence[float] = ()) -> list[float]:
+        """Return hours at which a row may move, rising, so that its share lies between two bounds, above 0.
+
+        `others` are shares that matter, too.
+        """
+        run, states = self.whole(row).run, self.whole(row).states
+        first = switch_of_share(run, states, low, False) if low > 0 else 0.0
+        if low >= 1 or math.isinf(first):
+            return [math.inf] if high >= 1 else []
+        last = max(first, switch_of_share(run, states, min(high, ALMOST_ALL), True))
+        parts = (first + (last - first) * number / SHARE_STEPS for number in range(SHARE_STEPS + 1))
+        more = (switch_of_share(run, states, share, False) for share in others)
+        found = [hours for hours in sorted({*parts, *more}) if 0 < hours <= last]
+        return [*found, math.inf] if high >= 1 else found
+
+    def draw(
+        self, table: CandidateTable, is_mixed: Flags, latest: Floats, between: Flags, whole: tuple[Integers, Floats]
+    ) -> DrawnShares:
+        """Return rows of a table as points where they may be on both markets, as they are elsewhere.
+
+        Parameters
+        ----------
+        table
+            The rows (n,) with their bounds on the spot share.
+        is_mixed
+            (n,): which are to be drawn.
+        latest
+            (n,): the hours within which they have to end at the confidence.
+        between
+            (n,): whether points matter between the least share and the largest in time.
+        whole
+            Rows (k,) and shares (k,) at which whole billing steps are used.
+        """
+        best, found, late = _best_rows(table, np.flatnonzero(is_mixed)), list[tuple[int, SharePoint]](), {}
+        for at in best.tolist():
+            row, low, high = int(self.rows[at]), float(table.share_low[at]), float(table.share_high[at])
+            left = float(latest[at] - self.candidates.columns.lead_hours[int(table.offer[at])])
+            switches = self.switches(row, low, high, whole[1][whole[0] == at].tolist())
+            points = self._points_in_time(row, switches, left, bool(between[at]), low > 0)
+            found += [(at, one) for one in points]
+            if not points and low > 0:
+                late[at] = self.point(row, switches[0] if switches else math.inf).late_hours - left
+        others = np.flatnonzero(~is_mixed | (table.share_low <= 0))
+        kept = table.rows(others)
+        kept = replace(kept, share_high=np.where(is_mixed[others], 0.0, kept.share_high))
+        origin = np.asarray([at for at, _ in found], dtype=np.int64)
+        return DrawnShares(
+            concatenate([kept, self._as_rows(table.rows(origin), [one for _, one in found])]),
+            np.concatenate([others, origin]),
+            {len(others) + number: one.switch_hours for number, (_, one) in enumerate(found)},
+            late,
+        )
+
+    def _points_in_time(
+        self, row: int, switches: Sequence[float], latest: float, between: bool, has_least: bool
+    ) -> list[SharePoint]:
+        """Return the points of a row that end in time: all, or those of the least share and of the largest."""
+        if between:
+            points = [self.point(row, hours) for hours in switches]
+            return [one for one in points if one.late_hours <= latest]
+        low, high, middle = 0, len(switches), len(switches) - 1  # more on spot ends later: below `low` are in time
+        while low < high:  # mostly all of them are: the last comes first
+            if self.point(row, switches[middle]).late_hours <= latest:
+                low = middle + 1
+            else:
+                high = middle
+            middle = (low + high) // 2
+        ends = dict.fromkeys([0, low - 1] if has_least else [low - 1])
+        return [self.point(row, switches[number]) for number in ends if 0 <= number < low]
+
+    def _as_rows(self, made: CandidateTable, points: Sequence[SharePoint]) -> CandidateTable:
+        """Return rows of fixed shares, whose figures are equal on both markets."""
+        lead = self.candidates.columns.lead_hours[made.offer]
+        share, hours, late, usd, late_usd = np.asarray(points, dtype=float).reshape(-1, len(SharePoint._fields)).T[1:]
+        return replace(
+            made,
+            run_h=np.stack([hours + lead - made.start_h] * 2, axis=1),
+            late_h=np.stack([late + lead - made.late_start_h] * 2, axis=1),
+            run_usd=np.stack([usd] * 2, axis=1),
+            late_usd=np.stack([late_usd - made.fixed_usd] * 2, axis=1),
+            share_low=share,
+            share_high=share,
+        )
+
+
+@lru_cache(maxsize=4096)
+def switch_of_share(run: SpotRun, states: SpotStates, share: float, is_most: bool) -> float:
+    """Return when a run moves so that this share of its work is on spot, at most or at least; inf if it never is."""
+    below, above = 0.0, run.work_hours + run.restart_hours
+    while expected_share(run, states, above).share < share:
+        below, above = above, 2 * above
+        if above > UNENDING_HOURS:
+            return math.inf
+    for _ in range(BISECTIONS):
+        middle = (below + above) / 2
+        if expected_share(run, states, middle).share < share:
+            below = middle
+        else:
+            above = middle
+    return below if is_most else above
+
+
+def _best_rows(table: CandidateTable, rows: Integers) -> Integers:
+    """Return the rows of least dollars, and those of least hours, by their means."""
+    some = table.rows(rows)
+    ends = [
+        (some.cost_usd(share) + some.penalty_usd, some.late_hours(share)) for share in (some.share_low, some.share_high)
+    ]
+    usd, hours = (np.fmin(first, second) for first, second in zip(*ends, strict=True))
+    order = [np.argsort(one, kind="stable")[:MOST_DRAWN] for one in (usd, hours)]
+    return rows[np.unique(np.concatenate(order))] if len(rows) else rows
