@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.audit.hours import is_coarse
@@ -46,9 +47,13 @@ def recompute_bill(
     """
     every, longer = (hours.late, stages.stretch) if is_late else (1.0, 1.0)
     if policy is None:
+        if drawn is not None:  # hours that give what was drawn where a share of them counts
+            x, rest = context.plan.spot_share, 1 - context.plan.spot_share
+            paid, switch = drawn.spot_hours / x - stages.start, drawn.on_demand_hours - rest * stages.needed
+            hours = replace(hours, paid_spot=paid, switch=switch / x)
         uses = _uses_of_shares(context, stages, hours, every, longer)
         rented = hours.rented(context.plan.spot_share, is_late)
-        if drawn is not None:
+        if drawn is not None and not is_late:
             uses |= _uses_of_drawn(context, stages, drawn)
             rented = stages.outside_run_hours - stages.start + drawn.run_hours
     else:
@@ -142,7 +147,7 @@ def _uses_of_shares(
 def _uses_of_drawn(context: AuditContext, stages: JobStages, drawn: SpotOnlyFigures) -> Uses:
     """Return starts and what is lost on spot: hours that are paid beyond the work, of which a share is on spot."""
     n = context.machine.instances * stages.all_groups_hours / stages.run
-    share, needed = context.plan.spot_share, stages.start + stages.run
+    share, needed = context.plan.spot_share, stages.needed
     return {
         "start and load": ((1 - share) * stages.start * n, share * stages.start * n),
         "lost on spot": (0.0, (drawn.spot_hours - share * needed) * n),

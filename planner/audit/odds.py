@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,17 +86,16 @@ class SpotOnlyFigures:
     usd: Cases
     hours: Cases
 
+    def plus(self, usd: float) -> SpotOnlyFigures:
+        """Return the same with dollars that depend on nothing."""
+        cases = tuple(tuple(one + usd for one in row) for row in self.usd)
+        return replace(self, late_usd=self.late_usd + usd, usd=cases)
+
 
 def spot_only_figures(
-    context: AuditContext,
-    stages: JobStages,
-    run: SpotRun,
-    states: SpotStates,
-    switch_hours: float,
-    sigma: float,
-    extra_usd: float,
+    context: AuditContext, stages: JobStages, run: SpotRun, states: SpotStates, switch_hours: float, sigma: float
 ) -> SpotOnlyFigures:
-    """Return the figures over drawn markets and speeds; `extra_usd` does not depend on either."""
+    """Return the figures over drawn markets and speeds, without dollars that depend on neither."""
     slow = [float(one) for one in confidence_factor(sigma, speed_ranks())]
     after, groups = stages.outside_run_hours - stages.start, context.job.trials.at_once
     separate = math.fsum(one.late_hours for one in stages.separate)
@@ -112,10 +112,7 @@ def spot_only_figures(
     each = list(zip(slow, *(one.tolist() for one in drawn), strict=True))
     hours = [factor * (after + separate) + until_end for factor, until_end, _, _ in each]
     usd = [
-        extra_usd
-        + factor * outside
-        + (on_spot * run.spot_usd_per_hour + on_demand * demand_usd) * used
-        + until_end * storage
+        factor * outside + (on_spot * run.spot_usd_per_hour + on_demand * demand_usd) * used + until_end * storage
         for factor, until_end, on_spot, on_demand in each
     ]
     return SpotOnlyFigures(

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.candidates.spot.choices import SpotChoice, SpotPiece
+    from planner.candidates.spot.fixed_shares import SharePoint
+    from planner.candidates.spot.odds import ExpectedShare
     from planner.candidates.stage_hours import RowHours
     from planner.library.schema import Library
 
@@ -137,7 +139,7 @@ def screen(
     rejections.reject(low > high, "its spot market cannot give the share asked for")
     rows = np.flatnonzero(rejections.keep)  # few of all: methods that the job does not use are in the table, too
     latest, by_row = _latest_hours(candidates, limits, rows)
-    table = with_spot_only_odds(candidates, rows, by_row, market, library)
+    table, alone = with_spot_only_odds(candidates, rows, by_row, market, library)
     low, high, cut = low[rows], high[rows], max_spot_share(table, by_row, rows)
     follows = np.zeros(len(rows), dtype=bool)
     if waiting_usd is not None:
@@ -159,7 +161,7 @@ def screen(
     if able.any():
         target = _search_target(limits, latest, waiting_usd or 0.0, scope, len(table.jobs))
         policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
-    mixes = _Kept(rows, kept_table, hours, low, cut, by_row, able, drawn)
+    mixes = _Kept(rows, kept_table, hours, low, cut, by_row, able, drawn, alone)
     between = scope.whole_curves or waiting_usd is None or limits.budget_usd is not None or len(table.jobs) > 1
     found, too_late = _mix_markets(candidates, mixes, between, market, library)
     for row, hours_late in too_late.items():
@@ -180,6 +182,7 @@ class _Kept(NamedTuple):
     latest: Floats  # hours
     able: Flags  # to follow a policy
     drawn: Flags  # their shares are drawn
+    alone: Mapping[int, ExpectedShare]  # row of the uncut table that is on spot alone -> its hours
 
 
 def _mix_markets(
@@ -204,11 +207,31 @@ def _mix_markets(
         drawing = ShareRows(candidates, kept.rows[mixes], market, library)
         shares = drawing.draw(mixed, drawn, kept.latest[mixes], between | coarse, whole)
         hours = hours.rows(shares.origin)
+    every, points = kept.rows[mixes[shares.origin]], shares.points
+    hours = _with_drawn_runs(hours, shares.table, kept.alone, every, points)
     rounded, origin, billed = apply_billing_steps(shares.table, hours, candidates.columns)
-    switches = {at: shares.switches[row] for at, row in enumerate(origin.tolist()) if row in shares.switches}
-    rows = kept.rows[mixes[shares.origin[origin]]]
+    switches = {at: points[row].switch_hours for at, row in enumerate(origin.tolist()) if row in points}
+    rows = every[origin]
     late = {int(kept.rows[mixes[at]]): hours for at, hours in shares.late.items() if not kept.able[mixes[at]]}
     return ScreenedCandidates(rounded, rows, billed, Counter(), np.zeros(0), switches=switches), late
+
+
+def _with_drawn_runs(
+    hours: RowHours,
+    table: CandidateTable,
+    alone: Mapping[int, ExpectedShare],
+    rows: Integers,
+    points: Mapping[int, SharePoint],
+) -> RowHours:
+    """Return the hours of rows (n,) with what the runs of those on spot whatever happens pay; `rows`: uncut ones."""
+    runs = {at: alone[row] for at, row in enumerate(rows.tolist()) if row in alone} if alone else {}
+    runs.update((at, point.run) for at, point in points.items())
+    if not runs:
+        return hours
+    paid = np.full((2, len(rows)), np.nan)
+    for at, run in runs.items():
+        paid[:, at] = run.spot_hours, run.on_demand_hours
+    return hours.drawn(*paid, table.share_high)
 
 
 def _on_both_markets(candidates: JobCandidates, rows: Integers) -> Flags:

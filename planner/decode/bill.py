@@ -92,7 +92,7 @@ def _billed_hours(chosen: ChosenCandidate, late: bool, alone: SpotOnlyCosts | No
         resumed = chosen.pauses * candidates.resume_hours(row)
         uses["resume after a pause"] = (resumed * node_groups * machines, 0.0)
     if chosen.rounded:
-        uses["rounded up"] = _rounded_hours(chosen, n, late_factor, stretch)
+        uses["rounded up"] = _rounded_hours(chosen, n, late_factor, stretch, alone)
     if not late:
         return uses, float(chosen.figures.hours(share)[0] - h.separate[row])
     if chosen.spot is not None:  # storage of a late run, not of one that takes all the time it may
@@ -112,10 +112,16 @@ def _beyond_shares(alone: SpotOnlyCosts, share: float, run: float, start: float,
     }
 
 
-def _rounded_hours(chosen: ChosenCandidate, instances: int, late: float, stretch: float) -> tuple[float, float]:
+def _rounded_hours(
+    chosen: ChosenCandidate, instances: int, late: float, stretch: float, alone: SpotOnlyCosts | None
+) -> tuple[float, float]:
     """Return the machine hours that billing steps and minimum charges add on demand and on spot."""
     step, least = chosen.offer.billing.step_seconds / HOUR, chosen.offer.billing.minimum_hours
-    groups = chosen.candidates.hours.rows(np.asarray([chosen.row])).billed(chosen.share, late, stretch)
+    row_hours, share = chosen.candidates.hours.rows(np.asarray([chosen.row])), np.asarray([chosen.share])
+    if alone is not None:
+        run = alone.expected()
+        row_hours = row_hours.drawn(np.asarray([run.spot_hours]), np.asarray([run.on_demand_hours]), share)
+    groups = row_hours.billed(share, late, stretch)
     on_demand, spot = (
         math.fsum(float(round_up_hours(hours, step, least)[0] - hours[0]) * instances for hours in of_market)
         for of_market in zip(*groups, strict=True)

@@ -17,7 +17,7 @@ import numpy as np
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.spot.choices import SpotChoice, SpotPiece
-from planner.candidates.spot.odds import PolicyCosts, SpotOnlyCosts, late_dollars
+from planner.candidates.spot.odds import ExpectedShare, PolicyCosts, SpotOnlyCosts, late_dollars
 from planner.candidates.spot.rows import ALL, SearchTarget, SpotRows
 from planner.spot.policy.curve_pieces import CurvePiece
 from planner.spot.policy.luck import quantile
@@ -357,8 +357,8 @@ def spot_only_costs(
 
 def with_spot_only_odds(
     candidates: JobCandidates, rows: Integers, latest: Floats, market: Market, library: Library
-) -> CandidateTable:
-    """Return the table in which some rows on spot alone have the hours and dollars of drawn markets.
+) -> tuple[CandidateTable, dict[int, ExpectedShare]]:
+    """Return the table in which some rows on spot alone have the hours and dollars of drawn markets, and their runs.
 
     Late figures are quantiles over speeds and markets. A row that is late on a market without losses stays as it is.
     """
@@ -366,8 +366,9 @@ def with_spot_only_odds(
     rows, latest = rows[alone], latest[alone]
     soonest = h.late_outside_run[rows] + (h.run * h.late_factor)[rows]
     rows, late_from = rows[soonest <= latest], candidates.columns.lead_hours
+    runs = dict[int, ExpectedShare]()
     if not len(rows):
-        return table
+        return table, runs
     run_h, late_h, run_usd, late_usd = (
         one.copy() for one in (table.run_h, table.late_h, table.run_usd, table.late_usd)
     )
@@ -378,11 +379,12 @@ def with_spot_only_odds(
         if not np.isfinite(late):
             late_h[row, SPOT] = UNENDING_HOURS
             continue
+        runs[row] = costs.expected()
         run_h[row, SPOT] = expected.hours + lead - table.start_h[row]
         run_usd[row, SPOT] = expected.usd
         late_h[row, SPOT] = late + lead - table.late_start_h[row]
         late_usd[row, SPOT] = paid - table.fixed_usd[row]
-    return replace(table, run_h=run_h, late_h=late_h, run_usd=run_usd, late_usd=late_usd)
+    return replace(table, run_h=run_h, late_h=late_h, run_usd=run_usd, late_usd=late_usd), runs
 
 
 class ExpectedFigures(NamedTuple):

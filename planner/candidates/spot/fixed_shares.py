@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
-    from planner.candidates.spot.odds import SpotOnlyCosts
+    from planner.candidates.spot.odds import ExpectedShare, SpotOnlyCosts
     from planner.library.schema import Library
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.run import SpotRun
@@ -43,8 +43,8 @@ ALMOST_ALL = 0.999
 class SharePoint(NamedTuple):
     """A row that moves to on demand at some hour of its run: the share and figures of the job."""
 
+    run: ExpectedShare
     switch_hours: float  # inf: never
-    share: float
     hours: float  # expected, inf if the run may never end
     late_hours: float
     usd: float  # expected, without the fixed ones
@@ -56,7 +56,7 @@ class DrawnShares(NamedTuple):
 
     table: CandidateTable
     origin: Integers
-    switches: Mapping[int, float] = {}  # row of the table -> hours of the run before it moves, inf: never
+    points: Mapping[int, SharePoint] = {}  # row of the table -> its point
     late: Mapping[int, float] = {}  # row that has no point in time and may not be on demand -> hours after its latest
 
 
@@ -80,10 +80,10 @@ class ShareRows:
     def point(self, row: int, switch_hours: float) -> SharePoint:
         """Return the point of a row that moves at some hour."""
         whole, run_hours = self.whole(row), self.candidates.run_hours
-        share = expected_share(whole.run, whole.states, switch_hours).share
-        costs = whole if math.isinf(switch_hours) else self.costs(row, share, switch_hours)
+        expected = expected_share(whole.run, whole.states, switch_hours)
+        costs = whole if math.isinf(switch_hours) else self.costs(row, expected.share, switch_hours)
         (hours, usd), late, late_usd = drawn_figures(costs, self.candidates.job.confidence, run_hours.budget_confidence)
-        return SharePoint(switch_hours, share, hours, late, usd, late_usd)
+        return SharePoint(expected, switch_hours, hours, late, usd, late_usd)
 
     def switches(self, row: int, low: float, high: float, others: Sequence[float] = ()) -> list[float]:
         """Return hours at which a row may move, rising, so that its share lies between two bounds, above 0.
@@ -134,7 +134,7 @@ class ShareRows:
         return DrawnShares(
             concatenate([kept, self._as_rows(table.rows(origin), [one for _, one in found])]),
             np.concatenate([others, origin]),
-            {len(others) + number: one.switch_hours for number, (_, one) in enumerate(found)},
+            {len(others) + number: one for number, (_, one) in enumerate(found)},
             late,
         )
 
@@ -158,7 +158,8 @@ class ShareRows:
     def _as_rows(self, made: CandidateTable, points: Sequence[SharePoint]) -> CandidateTable:
         """Return rows of fixed shares, whose figures are equal on both markets."""
         lead = self.candidates.columns.lead_hours[made.offer]
-        share, hours, late, usd, late_usd = np.asarray(points, dtype=float).reshape(-1, len(SharePoint._fields)).T[1:]
+        figures = [(one.run.share, *one[2:]) for one in points]
+        share, hours, late, usd, late_usd = np.asarray(figures, dtype=float).reshape(-1, len(SharePoint._fields) - 1).T
         return replace(
             made,
             run_h=np.stack([hours + lead - made.start_h] * 2, axis=1),
