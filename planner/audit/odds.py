@@ -155,9 +155,11 @@ def budget_odds(
         return None, None
     every: list[float] = []
     for speed in range(_SPEEDS):
-        sums = [paid]
-        for job in jobs:
-            own = job.usd_of_runs[speed] if job.usd_of_runs else [_at_speed(job, (speed + 0.5) / _SPEEDS, confidence)]
+        rank, lucky = (speed + 0.5) / _SPEEDS, [job for job in jobs if job.usd_of_runs]
+        sums = [paid + math.fsum(_at_speed(job, rank, confidence) for job in jobs if not job.usd_of_runs)]
+        for market in dict.fromkeys((job.provider, job.region, job.gpu) for job in lucky):
+            there = [job.usd_of_runs[speed] for job in lucky if (job.provider, job.region, job.gpu) == market]
+            own = [math.fsum(one) for one in zip(*there, strict=True)]  # lucky together
             both = sorted(map(sum, itertools.product(sums, own)))
             size = max(1, len(both) // _LUCKS)
             sums = [sum(both[at : at + size]) / size for at in range(0, len(both), size)]

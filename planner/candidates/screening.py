@@ -231,7 +231,7 @@ def _with_drawn_runs(
     paid = np.full((2, len(rows)), np.nan)
     for at, run in runs.items():
         paid[:, at] = run.spot_hours, run.on_demand_hours
-    return hours.drawn(*paid, table.share_high)
+    return hours.drawn(paid[0], paid[1], table.share_high)
 
 
 def _on_both_markets(candidates: JobCandidates, rows: Integers) -> Flags:
