@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.results.plan import Plan
+    from planner.results.plan_parts import Relaxation
     from planner.solving.prepare import PreparedScenario
 
 MOST_AMOUNTS = 5
@@ -51,14 +52,15 @@ def solve_jointly(
     first = solve_row(prepared, explains)
     free = search.solve(AMPLE_USD)
     if free is None:
-        return first
+        return _with_joint_budgets(search, first)
     search.compare(budget := search.budget, _solved(first))
     if search.best is None or not _is_as_good(first, free):
         search.compare(AMPLE_USD, free)
         if search.best is not free:
             search.between(free)
     if search.best is None:
-        return first if _solved(first) is None else solve_row(search.with_amount(search.low), explains)
+        barren = first if _solved(first) is None else solve_row(search.with_amount(search.low), explains)
+        return _with_joint_budgets(search, barren)
     found, amount = search.best, search.amount
     if _is_as_good(found, free):
         return search.told(found, AMPLE_USD)
@@ -132,6 +134,42 @@ class _Search:
                 "warnings": warnings,
             }
         )
+
+
+def _with_joint_budgets(search: _Search, plan: Plan) -> Plan:
+    """Return why there is no plan, with the budgets that jobs need together, where `solve` finds a plan within them.
+
+    The row of the program needs the sum of what each job needs by itself.
+    """
+    from planner.solving.infeasibility.relaxations import BUDGET  # loads much that a plan does not need
+
+    infeasible, made = plan.infeasible, []
+    if infeasible is None or not any(one.limit == BUDGET for one in infeasible.relax):
+        return plan
+    for number in dict.fromkeys(one.way for one in infeasible.relax):
+        way = [one for one in infeasible.relax if one.way == number]
+        made += _with_joint_budget(search, way) if any(one.limit == BUDGET for one in way) else way
+    return plan.model_copy(update={"infeasible": infeasible.model_copy(update={"relax": tuple(made)})})
+
+
+def _with_joint_budget(search: _Search, way: list[Relaxation]) -> list[Relaxation]:
+    """Return the changes of one relaxation with the budget that its jobs need together."""
+    from planner.solving.infeasibility.relaxations import BUDGET, USD_STEP, round_up
+    from planner.solving.resolve import with_settings
+
+    found = _solved(search.solve_row(with_settings(search.prepared, [one.setting for one in way]), False))
+    told = next(float(one.change_to) for one in way if one.limit == BUDGET)
+    if found is None or (needed := round_up(found.cost_at_confidence or 0.0, USD_STEP)) >= told:
+        return way
+    then = f" expected, ${found.cost_at_confidence or 0.0:,.2f} at the requested confidence"
+    less = [
+        one.model_copy(update={"change_to": needed, "setting": f"{BUDGET}={needed:.2f}"} if one.limit == BUDGET else {})
+        for one in way
+    ]
+    asked = with_settings(search.prepared, [one.setting for one in less])
+    if _solved(solve_jointly(asked, search.solve_row, False)) is None:
+        return way
+    return [one.model_copy(update={"then": f"{one.then.partition(' expected, $')[0]}{then}"}) for one in less]
 
 
 def _solved(plan: Plan) -> Plan | None:
