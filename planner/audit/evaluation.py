@@ -93,8 +93,7 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         odds = (*usd_of_policy(context, stages, policy, hours, physics.sigmas.tail, fixed), ())
     if spot_only is not None:
         found = spot_only_figures(context, stages, *spot_only, physics.sigmas.tail)
-        late_lines = recompute_bill(context, stages, paid, None, True, resume, found)
-        found = found.plus(math.fsum(line.usd for line in late_lines if line.item in (*FIXED, "rounded up")))
+        found = found.plus(math.fsum(line.usd for line in late_lines if line.item in FIXED))
         totals, odds = (found.expected_hours, found.late_hours), (found.late_usd, found.usd, found.hours)
         lines = recompute_bill(context, stages, paid, None, resume=resume, drawn=found)
         bills, share = (lines, late_lines), found.share

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.audit.hours import is_coarse
+from planner.audit.stages import billed_hours
 from planner.estimates.uncertainty import confidence_factor
 from planner.records import record
 from planner.scenario.job import MAX_CONFIDENCE
@@ -115,6 +117,11 @@ def spot_only_figures(
         factor * outside + (on_spot * run.spot_usd_per_hour + on_demand * demand_usd) * used + until_end * storage
         for factor, until_end, on_spot, on_demand in each
     ]
+    if is_coarse(context, stages):  # machines of all runs are used alike
+        for place, (factor, _, *paid) in enumerate(each):
+            for price, part, one in zip((run.spot_usd_per_hour, demand_usd), (share, 1 - share), paid, strict=True):
+                rented = factor * after * part + one * used / groups
+                usd[place] += (billed_hours(context.offer, rented) - rented) * price * groups
     return SpotOnlyFigures(
         after + math.fsum(one.machine.hours for one in stages.separate) + wall,
         *(wall, spot, demand, share),

@@ -208,8 +208,8 @@ def _mix_markets(
         shares = drawing.draw(mixed, drawn, kept.latest[mixes], between | coarse, whole)
         hours = hours.rows(shares.origin)
     every, points = kept.rows[mixes[shares.origin]], shares.points
-    hours = _with_drawn_runs(hours, shares.table, kept.alone, every, points)
-    rounded, origin, billed = apply_billing_steps(shares.table, hours, candidates.columns)
+    hours, is_drawn = _with_drawn_runs(hours, shares.table, kept.alone, every, points)
+    rounded, origin, billed = apply_billing_steps(shares.table, hours, candidates.columns, is_drawn)
     switches = {at: points[row].switch_hours for at, row in enumerate(origin.tolist()) if row in points}
     rows = every[origin]
     late = {int(kept.rows[mixes[at]]): hours for at, hours in shares.late.items() if not kept.able[mixes[at]]}
@@ -222,16 +222,19 @@ def _with_drawn_runs(
     alone: Mapping[int, ExpectedShare],
     rows: Integers,
     points: Mapping[int, SharePoint],
-) -> RowHours:
-    """Return the hours of rows (n,) with what the runs of those on spot whatever happens pay; `rows`: uncut ones."""
+) -> tuple[RowHours, Flags]:
+    """Return the hours of rows (n,) with what the runs of those on spot whatever happens pay, and which these are.
+
+    `rows` are those of the uncut table.
+    """
     runs = {at: alone[row] for at, row in enumerate(rows.tolist()) if row in alone} if alone else {}
     runs.update((at, point.run) for at, point in points.items())
     if not runs:
-        return hours
+        return hours, np.zeros(len(rows), dtype=bool)
     paid = np.full((2, len(rows)), np.nan)
     for at, run in runs.items():
         paid[:, at] = run.spot_hours, run.on_demand_hours
-    return hours.drawn(paid[0], paid[1], table.share_high)
+    return hours.drawn(paid[0], paid[1], table.share_high), ~np.isnan(paid[0])
 
 
 def _on_both_markets(candidates: JobCandidates, rows: Integers) -> Flags:

@@ -48,7 +48,6 @@ def build_costs(
         late, cases = told_of_runs(usd, chosen.candidates.run_hours.budget_confidence)
     elif alone is not None:
         drawn_hours, usd = alone.draw()
-        usd = usd + math.fsum(line.usd for line in late_lines if line.item == "rounded up")
         late, cases = told_of_runs(usd, chosen.candidates.run_hours.budget_confidence)
         hours, every = cases_of_runs(drawn_hours), sorted(one for row in cases for one in row)
         low, high = min(cost, share_within(every, 0.1)) - fixed, max(cost, share_within(every, 0.9)) - fixed

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 MOST_AMOUNTS = 5
 """Amounts of the row that are tried beside the budget and none."""
-AMPLE_USD = 1e8
+NO_ROW_USD = 1e8
 """A budget that no plan needs."""
-CLOSE = 2e-3
+CLOSE_AMOUNTS = 2e-3
 """Share of the budget up to which two amounts are one."""
-TOLERANCE = 1e-9
+EQUAL_USD = 1e-9
 """Relative, of dollars within a budget."""
 
 
@@ -50,12 +50,12 @@ def solve_jointly(
     """
     search = _Search(prepared, solve_row)
     first = solve_row(prepared, explains)
-    free = search.solve(AMPLE_USD)
+    free = search.solve(NO_ROW_USD)
     if free is None:
         return _with_joint_budgets(search, first)
     search.compare(budget := search.budget, _solved(first))
     if search.best is None or not _is_as_good(first, free):
-        search.compare(AMPLE_USD, free)
+        search.compare(NO_ROW_USD, free)
         if search.best is not free:
             search.between(free)
     if search.best is None:
@@ -63,7 +63,7 @@ def solve_jointly(
         return _with_joint_budgets(search, barren)
     found, amount = search.best, search.amount
     if _is_as_good(found, free):
-        return search.told(found, AMPLE_USD)
+        return search.told(found, NO_ROW_USD)
     if found.is_timetable and explains and amount != budget:  # what shared limits cost is told by a full solve
         found = solve_row(search.with_amount(amount), explains)
     return search.told(found, amount)
@@ -96,7 +96,7 @@ class _Search:
             self.low = max(self.low, amount)
             return
         self.has_luck |= any(job.usd_of_runs for job in plan.jobs)
-        if (plan.cost_at_confidence or 0.0) > self.budget * (1 + TOLERANCE):
+        if (plan.cost_at_confidence or 0.0) > self.budget * (1 + EQUAL_USD):
             self.high = min(self.high, amount)
             return
         self.low = max(self.low, amount)
@@ -108,9 +108,9 @@ class _Search:
         self.high = min(self.high, _sum_of_quantiles(free))
         guess = self.budget + _sum_of_quantiles(free) - (free.cost_at_confidence or 0.0)
         for _ in range(MOST_AMOUNTS):
-            if self.high - self.low <= CLOSE * self.budget:
+            if self.high - self.low <= CLOSE_AMOUNTS * self.budget:
                 break
-            if not self.low + CLOSE * self.budget / 2 < guess < self.high:
+            if not self.low + CLOSE_AMOUNTS * self.budget / 2 < guess < self.high:
                 guess = (self.low + self.high) / 2
             plan = self.solve(guess)
             self.compare(guess, plan)
@@ -120,7 +120,7 @@ class _Search:
     def told(self, plan: Plan, amount: float) -> Plan:
         """Return a plan that speaks of the budget of the scenario, and of what it is the best of."""
         scenario, warnings = self.prepared.scenario, plan.warnings
-        if self.has_luck and amount < AMPLE_USD:
+        if self.has_luck and amount < NO_ROW_USD:
             at = f"{scenario.limits.budget_confidence * 100:.3g} %"
             note = f"the jobs together keep the budget at {at}; of plans whose jobs, each by itself at {at}, add up to "
             warnings = (*warnings, note + f"${amount:,.2f} this is the best")
@@ -180,7 +180,7 @@ def _solved(plan: Plan) -> Plan | None:
 def _is_as_good(plan: Plan, other: Plan) -> bool:
     """Return whether a plan reaches the objective of another."""
     least = other.objective or 0.0
-    return (plan.objective or 0.0) <= least + TOLERANCE * abs(least)
+    return (plan.objective or 0.0) <= least + EQUAL_USD * abs(least)
 
 
 def _sum_of_quantiles(plan: Plan) -> float:

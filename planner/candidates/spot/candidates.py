@@ -16,6 +16,7 @@ import numpy as np
 
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
+from planner.candidates.spot.billing_steps import has_coarse_billing
 from planner.candidates.spot.choices import SpotChoice, SpotPiece
 from planner.candidates.spot.odds import ExpectedShare, PolicyCosts, SpotOnlyCosts, late_dollars
 from planner.candidates.spot.rows import ALL, SearchTarget, SpotRows
@@ -338,6 +339,7 @@ def spot_only_costs(
     demand, spot = np.nan_to_num(list(prices)).tolist()
     use = float(h.group_run[0]) / (float(h.run[0]) * h.node_groups)
     outside = after * (share * spot + (1 - share) * demand + storage)
+    is_coarse, offer = bool(has_coarse_billing(table.rows(which), h, columns)[0]), int(table.offer[row])
     return SpotOnlyCosts(
         run=run,
         states=states,
@@ -352,6 +354,10 @@ def spot_only_costs(
         fixed_usd=float(table.fixed_usd[row]),
         switch_hours=switch_hours,
         on_demand_usd_per_hour=demand * use,
+        use=use,
+        outside_machine_hours=(after * (1 - share), after * share),
+        step_hours=float(columns.step_hours[offer]) if is_coarse else 0.0,
+        minimum_hours=float(columns.minimum_hours[offer]),
     )
 
 

@@ -34,7 +34,7 @@ MOST_DRAWN = 24
 """Rows that are drawn because they cost least by their means, and as many because they end first."""
 SHARE_STEPS = 12
 """Parts of the hours between the switch of the least share and that of the largest."""
-BISECTIONS = 36
+SHARE_HALVINGS = 36
 """Halvings in which the switch of a share is found, to a billionth of it."""
 ALMOST_ALL = 0.999
 """Share up to which a run that may be on spot for good moves at some hour."""
@@ -179,7 +179,7 @@ def switch_of_share(run: SpotRun, states: SpotStates, share: float, is_most: boo
         below, above = above, 2 * above
         if above > UNENDING_HOURS:
             return math.inf
-    for _ in range(BISECTIONS):
+    for _ in range(SHARE_HALVINGS):
         middle = (below + above) / 2
         if expected_share(run, states, middle).share < share:
             below = middle

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.estimates.billing import round_up_hours
 from planner.estimates.uncertainty import confidence_factor
 from planner.hazards import LUCKS, SPEEDS
 from planner.records import record
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.luck import Luck
     from planner.spot.policy.run import SpotRun
+    from planner.spot.policy.spot_only import SpotOnlyHours
 
 
 MOST_KNOWN = 1024
@@ -103,6 +105,10 @@ class SpotOnlyCosts:
     fixed_usd: float
     switch_hours: float = math.inf  # of the run, before it goes on demand; inf: never
     on_demand_usd_per_hour: float = 0.0  # of all machines, as far as they are used
+    use: float = 1.0  # of all machines: of the two prices, the part that is paid
+    outside_machine_hours: tuple[float, float] = (0.0, 0.0)  # on demand and on spot; among `outside_usd`
+    step_hours: float = 0.0  # of billing; 0: too short to count
+    minimum_hours: float = 0.0
 
     def expected(self) -> ExpectedShare:
         """Return the mean hours at the expected speed; inf where a run may never end."""
@@ -125,7 +131,18 @@ class SpotOnlyCosts:
         found = spot_only_hours(self.run, self.states, work, self.switch_hours)
         usd = self.fixed_usd + slow * self.outside_usd + found.on_demand * self.on_demand_usd_per_hour
         usd = usd + found.paid * self.usd_per_hour + found.wall * self.storage_usd_per_hour
-        return slow * self.late_outside_hours + found.wall, usd
+        return slow * self.late_outside_hours + found.wall, usd + self._rounding_usd(slow, found)
+
+    def _rounding_usd(self, slow: Floats, found: SpotOnlyHours) -> Floats:
+        """Return what whole billing steps add to the dollars of each run (runs,), in each market."""
+        added = np.zeros(len(slow))
+        if self.step_hours > 0:
+            prices, paid = (self.on_demand_usd_per_hour, self.usd_per_hour), (found.on_demand, found.paid)
+            for price, run, outside in zip(prices, paid, self.outside_machine_hours, strict=True):
+                hours = run * self.use + slow * outside
+                whole = round_up_hours(hours, self.step_hours, self.minimum_hours)
+                added += (whole - hours) * price / self.use
+        return added
 
 
 class ExpectedShare(NamedTuple):
