@@ -158,8 +158,10 @@ def _with_joint_budget(search: _Search, way: list[Relaxation]) -> list[Relaxatio
     from planner.solving.resolve import with_settings
 
     found = _solved(search.solve_row(with_settings(search.prepared, [one.setting for one in way]), False))
-    told = next(float(one.change_to) for one in way if one.limit == BUDGET)
-    if found is None or (needed := round_up(found.cost_at_confidence or 0.0, USD_STEP)) >= told:
+    told = next(one.change_to for one in way if one.limit == BUDGET)
+    if found is None or not isinstance(told, float | int):
+        return way
+    if (needed := round_up(found.cost_at_confidence or 0.0, USD_STEP)) >= told:
         return way
     then = f" expected, ${found.cost_at_confidence or 0.0:,.2f} at the requested confidence"
     less = [

@@ -250,11 +250,15 @@ def joint_rows(seed: int, number: int) -> Iterator[Row]:
             yield Row(kind, "budget", stated, 100 * float(np.mean(usd <= plan.budget_usd)))
 
 
-def statements(seed: int, policies: int = 14, alone: int = 8, pairs: int = 4) -> Iterator[Row]:
-    """Policies, then jobs on spot alone, then pairs of jobs."""
+def statements(
+    seed: int, policies: int = 14, alone: int = 8, pairs: int = 4, mixes: int = 7, answers: int = 3
+) -> Iterator[Row]:
+    """Policies, then jobs on spot alone, pairs of jobs, fixed shares of two markets, and generation on spot alone."""
     yield from policy_rows(seed, policies)
     yield from spot_only_rows(seed, alone)
     yield from joint_rows(seed, pairs)
+    yield from mixed_rows(seed, mixes)
+    yield from generation_rows(seed, answers)
 
 
 def summary(found: list[Row]) -> str:
