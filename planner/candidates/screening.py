@@ -146,7 +146,10 @@ def screen(
         # A policy falls back on on-demand machines, so it promises no spot share: the mix of two markets is kept where
         # the share has an upper limit, or all work must be on spot.
         follows = policy_rows(candidates, rows) & (high >= 1) & (low < 1)
-    drawn = (~follows | (low > 0)) & (high > 0) & _on_both_markets(candidates, rows) & (not scope.mean_shares)
+    both = _on_both_markets(candidates, rows)
+    if waiting_usd is None and not scope.mean_shares and not _limits_dollars(limits):
+        high = np.where(both & (low <= 0), 0.0, high)  # spot saves dollars and no hours
+    drawn = (~follows | (low > 0)) & (high > 0) & both & (not scope.mean_shares)
     # Any share may be in time where all work on demand is: how much is told by the runs that are drawn.
     cut[drawn] = np.where(table.late_hours(0.0)[rows[drawn]] <= by_row[drawn], high[drawn], -1.0)
     late = np.minimum(cut, high) < np.where(follows, 0.0, low) - SHARE_TOLERANCE
@@ -235,6 +238,11 @@ def _with_drawn_runs(
     for at, run in runs.items():
         paid[:, at] = run.spot_hours, run.on_demand_hours
     return hours.drawn(paid[0], paid[1], table.share_high), ~np.isnan(paid[0])
+
+
+def _limits_dollars(limits: Limits) -> bool:
+    """Return whether any limit is on dollars."""
+    return limits.budget_usd is not None or bool(limits.budgets) or limits.max_usd_per_hour is not None
 
 
 def _on_both_markets(candidates: JobCandidates, rows: Integers) -> Flags:

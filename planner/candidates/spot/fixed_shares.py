@@ -18,6 +18,8 @@ import numpy as np
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.spot.candidates import UNENDING_HOURS, drawn_figures, spot_only_costs
 from planner.candidates.spot.odds import expected_share
+from planner.spot.policy.luck import RUNS, quantile
+from planner.spot.policy.spot_only import spot_only_hours
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,14 +32,12 @@ if TYPE_CHECKING:
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.run import SpotRun
 
-MOST_DRAWN = 24
+MOST_DRAWN = 12
 """Rows that are drawn because they cost least by their means, and as many because they end first."""
 SHARE_STEPS = 12
 """Parts of the hours between the switch of the least share and that of the largest."""
-SHARE_HALVINGS = 36
-"""Halvings in which the switch of a share is found, to a billionth of it."""
-ALMOST_ALL = 0.999
-"""Share up to which a run that may be on spot for good moves at some hour."""
+MOST_TRIALS, SHARE_ERROR = 40, 1e-9
+"""Hours that are tried for the switch of a share, and how near to the share is near enough."""
 
 
 class SharePoint(NamedTuple):
@@ -67,21 +67,25 @@ class ShareRows:
         self.candidates, self.rows, self.market, self.library = candidates, rows, market, library
         self._whole: dict[int, SpotOnlyCosts] = {}
 
-    def costs(self, row: int, share: float, switch_hours: float) -> SpotOnlyCosts:
-        """Return what the figures of a row of the uncut table depend on."""
-        return spot_only_costs(self.candidates, row, self.market, self.library, share, switch_hours)
-
     def whole(self, row: int) -> SpotOnlyCosts:
         """Return the same of a row that never moves."""
         if row not in self._whole:
-            self._whole[row] = self.costs(row, 1.0, math.inf)
+            self._whole[row] = spot_only_costs(self.candidates, row, self.market, self.library)
         return self._whole[row]
 
     def point(self, row: int, switch_hours: float) -> SharePoint:
         """Return the point of a row that moves at some hour."""
         whole, run_hours = self.whole(row), self.candidates.run_hours
         expected = expected_share(whole.run, whole.states, switch_hours)
-        costs = whole if math.isinf(switch_hours) else self.costs(row, expected.share, switch_hours)
+        rest, after = 1.0 - expected.share, whole.outside_machine_hours[1]
+        dearer = after * rest * (whole.on_demand_usd_per_hour - whole.usd_per_hour) / whole.use
+        costs = replace(
+            whole,
+            switch_hours=switch_hours,
+            outside_usd=whole.outside_usd + dearer,
+            usual_outside_usd=whole.usual_outside_usd + dearer,
+            outside_machine_hours=(after * rest, after * expected.share),
+        )
         (hours, usd), late, late_usd = drawn_figures(costs, self.candidates.job.confidence, run_hours.budget_confidence)
         return SharePoint(expected, switch_hours, hours, late, usd, late_usd)
 
@@ -94,10 +98,11 @@ class ShareRows:
         first = switch_of_share(run, states, low, False) if low > 0 else 0.0
         if low >= 1 or math.isinf(first):
             return [math.inf] if high >= 1 else []
-        last = max(first, switch_of_share(run, states, min(high, ALMOST_ALL), True))
+        last = _usual_end(run, states) if high >= 1 else switch_of_share(run, states, high, True)
+        last = max(first, last)
         parts = (first + (last - first) * number / SHARE_STEPS for number in range(SHARE_STEPS + 1))
         more = (switch_of_share(run, states, share, False) for share in others)
-        found = [hours for hours in sorted({*parts, *more}) if 0 < hours <= last]
+        found = [hours for hours in sorted({*parts, *more}) if 0 < hours <= last < math.inf]
         return [*found, math.inf] if high >= 1 else found
 
     def draw(
@@ -173,19 +178,35 @@ class ShareRows:
 
 @lru_cache(maxsize=4096)
 def switch_of_share(run: SpotRun, states: SpotStates, share: float, is_most: bool) -> float:
-    """Return when a run moves so that this share of its work is on spot, at most or at least; inf if it never is."""
+    """Return when a run moves so that this share of its work is on spot, at most or at least; inf if it never is.
+
+    By false position, where an end that stays counts half as much each time.
+    """
     below, above = 0.0, run.work_hours + run.restart_hours
-    while expected_share(run, states, above).share < share:
-        below, above = above, 2 * above
+    less, more = -share, expected_share(run, states, above).share - share
+    while more < 0:
+        below, above, less = above, 2 * above, more
         if above > UNENDING_HOURS:
             return math.inf
-    for _ in range(SHARE_HALVINGS):
-        middle = (below + above) / 2
-        if expected_share(run, states, middle).share < share:
-            below = middle
+        more = expected_share(run, states, above).share - share
+    low, high = less, more  # weights of the ends
+    for _ in range(MOST_TRIALS):
+        if (-less if is_most else more) <= SHARE_ERROR:
+            break
+        middle = min(max((below * high - above * low) / (high - low), below), above)
+        found = expected_share(run, states, middle).share - share
+        if found < 0 or (is_most and found <= 0):
+            below, less, low, high = middle, found, found, high / 2
         else:
-            above = middle
+            above, more, high, low = middle, found, found, low / 2
     return below if is_most else above
+
+
+@lru_cache(maxsize=4096)
+def _usual_end(run: SpotRun, states: SpotStates) -> float:
+    """Return the hours within which nine of ten runs end on spot alone; inf if some never do."""
+    wall = spot_only_hours(run, states, np.full(RUNS, run.work_hours)).wall
+    return quantile(wall, 0.9) if np.isfinite(wall).all() else math.inf
 
 
 def _best_rows(table: CandidateTable, rows: Integers) -> Integers:
