@@ -12,11 +12,11 @@ from planner.decode.observed_speed import describe_observed_speed
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence
+from planner.hazards import LOOKED_AT_EVERY_HOURS
 from planner.results.plan_parts import CutSamples
 from planner.scenario.limits import latest_finish_hours
 from planner.scenario.ownership.machines import default_power_watts
 from planner.scenario.stages import Stages, Trials
-from planner.spot.policy.luck import LOOKED_AT_EVERY_HOURS
 from planner.units import GB, HOUR, MINUTE
 
 if TYPE_CHECKING:

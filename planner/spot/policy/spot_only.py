@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.hazards import LOOKED_AT_EVERY_HOURS
 from planner.spot.market.sampling import durations
 from planner.spot.policy.checkpointing import work_in
-from planner.spot.policy.luck import LOOKED_AT_EVERY_HOURS, RUNS, age_in_band, even_numbers
+from planner.spot.policy.luck import RUNS, age_in_band, even_numbers
 from planner.spot.policy.run import ROUNDING_HOURS
 
 if TYPE_CHECKING:
