@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.candidates.screening import screen
 from planner.candidates.spot.candidates import spot_only_costs, spot_only_rows
+from planner.candidates.spot.scope import MEAN_SHARES
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import UNSHARDED, GpuClass, enumerate_recipes, incompatibilities, is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
@@ -67,8 +68,9 @@ def find_near_misses(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> 
         if several and len(prepared.screened[index].table):
             continue
         found += [*_least_late(prepared, index), *_fewest_gpus(prepared, index)]
-        found += [*_refused_by_rules(prepared, index), *_memory_shortfalls(prepared, index)]
-        found += _small_hosts(prepared, index)
+        # Where only the memory of hosts is too small, no rule stands in the way.
+        found += [*_small_hosts(prepared, index)] or [*_refused_by_rules(prepared, index)]
+        found += _memory_shortfalls(prepared, index)
         found += _unsupported_services(prepared, index)
     return (*_least_over_budget(prepared), *_stock_shortfalls(prepared, relaxed), *found)
 
@@ -131,7 +133,13 @@ def _fewest_gpus(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     limits, one = prepared.scenario.limits, prepared.candidates[index]
     if (limits.max_gpus is None and not limits.quota) or len(prepared.screened[index].table):
         return
-    free = screen(one, prepared.market, limits.model_copy(update={"max_gpus": None, "quota": {}}), prepared.library)
+    free = screen(
+        one,
+        prepared.market,
+        limits.model_copy(update={"max_gpus": None, "quota": {}}),
+        prepared.library,
+        scope=MEAN_SHARES,
+    )
     if not len(free.table):
         return
     row = int(np.argmin(free.table.gpus))
