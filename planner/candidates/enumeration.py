@@ -17,6 +17,7 @@ from planner.candidates.run_hours import RunHours, compute_run_hours
 from planner.candidates.shipping.placement import place_exports
 from planner.candidates.stage_placement import Placement, enumerate_placements
 from planner.configurations.enumeration import JobConfigurations, enumerate_configurations
+from planner.configurations.recipe import allows_full
 from planner.scenario.inference import InferenceJob
 from planner.scenario.job import DEFAULT_CONFIDENCE
 from planner.scenario.stages import Stages, Trials
@@ -182,6 +183,8 @@ def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, m
     def essence(one: Job) -> Job:
         """Return the job with the same value in all fields that do not matter."""
         techniques = one.techniques.model_copy(update={"penalty_usd": {}, **open_})
+        if open_ and allows_full(one):  # pages are enumerated only where full training is allowed
+            techniques = techniques.model_copy(update={"method": ("full",)})
         confidence = one.confidence_given.model_copy(update={"deadline": 0.5})
         return one.model_copy(update={**IGNORED_FIELDS, "confidence_given": confidence, "techniques": techniques})
 

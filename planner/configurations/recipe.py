@@ -280,6 +280,12 @@ def is_allowed(recipe: Recipe, job: Job) -> bool:
     )
 
 
+def allows_full(job: Job) -> bool:
+    """Whether the job's `techniques` permit full training, which keeps 16-bit weights."""
+    asked = job.techniques
+    return "full" in asked.method if asked.method is not None else asked.weight_bits is None or 16 in asked.weight_bits
+
+
 def with_parallel_degrees(recipe: Recipe, tensor: int, pipeline: int) -> Recipe:
     """Return the recipe with other tensor and pipeline parallel degrees."""
     return replace(recipe, tensor_parallel=tensor, pipeline_parallel=pipeline)
