@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.results.plan_parts import Relaxation
     from planner.solving.prepare import PreparedScenario
 
-MOST_AMOUNTS = 5
+MOST_AMOUNTS = 3
 """Amounts of the row that are tried beside the budget and none."""
 NO_ROW_USD = 1e8
 """A budget that no plan needs."""

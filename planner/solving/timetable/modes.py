@@ -117,11 +117,12 @@ def without_reservations(table: CandidateTable, prepared: PreparedScenario) -> C
 
     Before a machine is there, it is not held.
     """
-    paid = np.asarray([one.committed_usd for one in prepared.market.offers], dtype=float)
-    lead = np.asarray([one.lead_hours for one in prepared.market.offers], dtype=float)[table.offer]
+    offers = [prepared.market.offers[place] for place in table.offer.tolist()]
+    paid = np.asarray([offer.committed_usd for offer in offers], dtype=float)
+    lead = np.asarray([offer.lead_hours for offer in offers], dtype=float)
     return replace(
         table,
-        fixed_usd=table.fixed_usd - paid[table.offer] * table.instances,
+        fixed_usd=table.fixed_usd - paid * table.instances,
         start_h=table.start_h - lead,
         late_start_h=table.late_start_h - lead,
     )
