@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 SPEEDS, LUCKS = 8, 16
 """Equally likely cases that a figure with luck is told in: speeds from fast to slow, and at each of them by size."""
-LOOKED_AT_EVERY_HOURS = 1 / 12
-"""How often a run looks at its market; a loss of its machines it sees at once."""
 
 
 def mean_hours(begins: Sequence[float], rates: Sequence[float]) -> float:

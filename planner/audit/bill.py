@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.audit.hours import is_coarse
@@ -16,7 +15,6 @@ from planner.units import MONTH_HOURS
 if TYPE_CHECKING:
     from planner.audit.context import AuditContext
     from planner.audit.hours import RecomputedHours, RecomputedPolicyRun
-    from planner.audit.odds import SpotOnlyFigures
     from planner.audit.physics import Workload
     from planner.audit.stages import JobStages
     from planner.scenario.ownership.machines import Own
@@ -38,24 +36,15 @@ def recompute_bill(
     policy: RecomputedPolicyRun | None,
     is_late: bool = False,
     resume: float = 0.0,
-    drawn: SpotOnlyFigures | None = None,
 ) -> tuple[BillItem, ...]:
     """Return every line of the bill, late at the asked confidence and the run in full; what is unused costs nothing.
 
-    Each pause costs `resume` hours; disks are paid for while the run stands still. `drawn`: of a run that is on spot
-    whatever happens, whose late dollars no late lines tell.
+    Each pause costs `resume` hours; disks are paid for while the run stands still.
     """
     every, longer = (hours.late, stages.stretch) if is_late else (1.0, 1.0)
     if policy is None:
-        if drawn is not None:  # hours that give what was drawn where a share of them counts
-            x, rest = context.plan.spot_share, 1 - context.plan.spot_share
-            paid, switch = drawn.spot_hours / x - stages.start, drawn.on_demand_hours - rest * stages.needed
-            hours = replace(hours, paid_spot=paid, switch=switch / x)
         uses = _uses_of_shares(context, stages, hours, every, longer)
         rented = hours.rented(context.plan.spot_share, is_late)
-        if drawn is not None and not is_late:
-            uses |= _uses_of_drawn(context, stages, drawn)
-            rented = stages.outside_run_hours - stages.start + drawn.run_hours
     else:
         uses, rented = _uses_of_policy(context, stages, policy, every, longer), policy.disk_hours(every, longer)
     offer, machines, groups = context.offer, context.machine.instances, context.job.trials.at_once
@@ -142,17 +131,6 @@ def _uses_of_shares(
                 added[market] += (billed_hours(context.offer, used[market] * every) - used[market] * every) * n
         uses["rounded up"] = (added[0], added[1])
     return uses
-
-
-def _uses_of_drawn(context: AuditContext, stages: JobStages, drawn: SpotOnlyFigures) -> Uses:
-    """Return starts and what is lost on spot: hours that are paid beyond the work, of which a share is on spot."""
-    n = context.machine.instances * stages.all_groups_hours / stages.run
-    share, needed = context.plan.spot_share, stages.needed
-    return {
-        "start and load": ((1 - share) * stages.start * n, share * stages.start * n),
-        "lost on spot": (0.0, (drawn.spot_hours - share * needed) * n),
-        "move to on demand": ((drawn.on_demand_hours - (1 - share) * needed) * n, 0.0),
-    }
 
 
 def own_parts(own: Own) -> dict[str, float]:

@@ -92,11 +92,12 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
         odds = (*usd_of_policy(context, stages, policy, hours, physics.sigmas.tail, fixed), ())
     if spot_only is not None:
-        found = spot_only_figures(context, stages, *spot_only, physics.sigmas.tail)
-        found = found.plus(math.fsum(line.usd for line in late_lines if line.item in FIXED))
+        extra = math.fsum(line.usd for line in late_lines if line.item in (*FIXED, "rounded up"))
+        found = spot_only_figures(context, stages, *spot_only, physics.sigmas.tail, extra)
         totals, odds = (found.expected_hours, found.late_hours), (found.late_usd, found.usd, found.hours)
-        lines = recompute_bill(context, stages, paid, None, resume=resume, drawn=found)
-        bills, share = (lines, late_lines), found.share
+        expected = found.expected_hours - paid.outside_run[0] - paid.separate_machines[0]
+        lines = recompute_bill(context, stages, replace(paid, spot=(expected, paid.spot[1])), None, False, resume)
+        bills = (lines, late_lines)
     figures = _Figures(
         *(physics.rate, physics.sigmas, stages.start, stages.by_name(), totals, bills, odds, spot),
         policy_hours=policy.point.finish_hours if policy else 0.0,
@@ -116,7 +117,7 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         step_seconds=physics.step_seconds,
         interconnect=machine.link,
         spot_share=share,
-        switch_to_on_demand_at_hours=spot.latest_on_demand_hours if spot else _switch_hours(context, stages, share),
+        switch_to_on_demand_at_hours=spot.latest_on_demand_hours if spot else _switch_hours(stages, hours, share),
         techniques=techniques_of(context.recipe, context.job, asked.micro_batch, asked.accumulation_steps),
         beside=tuple(one.machine for one in stages.separate),
         commitment=_commitment_use(context, stages),
@@ -128,10 +129,10 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     return Evaluation(assignment, may_use_spot, may_follow, *_late_hours(context, stages, markets, resume * hours.late))
 
 
-def _switch_hours(context: AuditContext, stages: JobStages, share: float) -> float | None:
-    """Return the hour at which a fixed share of spot ends, which the plan names; None without a mix of both markets."""
-    before, named = stages.separate_hours("ingest") + stages.prepare, context.plan.switch_to_on_demand_at_hours
-    return max(before, named or 0.0) if 0 < share < 1 else None
+def _switch_hours(stages: JobStages, hours: RecomputedHours, share: float) -> float | None:
+    """Return the hour at which a fixed share of spot ends; None without a mix of both markets."""
+    before = stages.separate_hours("ingest") + stages.start + stages.prepare
+    return before + share * hours.wall_spot if 0 < share < 1 else None
 
 
 def _late_hours(
@@ -265,8 +266,6 @@ class _Figures:
         fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
         cost_sigma = 0.0 if context.offer.is_managed else sigma  # a service is not paid by the hour
         least, most = _interval(total - fixed, luck_usd, cost_sigma, usd_sd)
-        if self.odds and self.odds[2]:
-            least, most = (one - fixed for one in middle_cases(self.odds[1], total))
         if spot and spot.basis:
             least = min(least, (total - fixed - luck_usd) / reach)
             most = max(most, (total - fixed + spot.saving_usd) * reach)

@@ -246,21 +246,15 @@ def _basis(context: AuditContext, alone: str) -> str:
     return f"{known} in one zone; any of {zones} zones by m^0.7 (prior)" if zones > 1 else alone
 
 
-def spot_only_run(
-    context: AuditContext, stages: JobStages, physics: Physics
-) -> tuple[SpotRun, SpotStates, float] | None:
-    """Return run, market and the hours before it moves to on demand (inf: never) of a run on spot without a policy.
-
-    None where it is on demand alone.
-    """
-    if not context.offer.has_spot or context.plan.spot_share <= 0:
+def spot_only_run(context: AuditContext, stages: JobStages, physics: Physics) -> tuple[SpotRun, SpotStates] | None:
+    """Return run and market where a training job has spot machines and no others; None elsewhere."""
+    is_alone = context.offer.usd_per_hour is None and context.offer.has_spot and context.plan.spot_share > 0
+    if not is_alone or isinstance(context.job, InferenceJob):
         return None
-    named = context.plan.switch_to_on_demand_at_hours
-    before = stages.prepare + stages.separate_hours("ingest")
-    switch = math.inf if named is None or context.offer.usd_per_hour is None else max(0.0, named - before)
     # What an hour is worth is on no bill, and nothing is decided by it.
-    run = replace(_run(context, stages, physics), standing_usd_per_hour=_storage_usd_per_hour(context, stages))
-    return run, _states(context), switch
+    return replace(
+        _run(context, stages, physics), standing_usd_per_hour=_storage_usd_per_hour(context, stages)
+    ), _states(context)
 
 
 def market_ends(stages: JobStages, hours: RecomputedHours) -> bool:

@@ -274,7 +274,7 @@ def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
     expected = paid + math.fsum(job.cost_usd for job in jobs)
     odds, chance = budget_odds(jobs, confidence, paid, scenario.limits.budget_usd)
     if odds is not None and len(jobs) > 1:
-        late = odds
+        late = min(late, odds)
     if chance is None:
         chance = probability_within(scenario.limits.budget_usd, expected, late, confidence)
     ages = [job.price_age_days for job in jobs if job.price_age_days is not None]

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.audit.hours import is_coarse
-from planner.audit.stages import billed_hours
 from planner.estimates.uncertainty import confidence_factor
 from planner.records import record
 from planner.scenario.job import MAX_CONFIDENCE
@@ -76,55 +73,33 @@ def usd_of_policy(
 
 @record(frozen=True)
 class SpotOnlyFigures:
-    """Hours and dollars of a run that has spot machines and no others, or none up to some hour."""
+    """Hours and dollars of a run that has spot machines and no others."""
 
     expected_hours: float
-    run_hours: float  # expected, as the next two
-    spot_hours: float  # paid
-    on_demand_hours: float  # paid
-    share: float  # of the work on spot
     late_hours: float
     late_usd: float
     usd: Cases
     hours: Cases
 
-    def plus(self, usd: float) -> SpotOnlyFigures:
-        """Return the same with dollars that depend on nothing."""
-        cases = tuple(tuple(one + usd for one in row) for row in self.usd)
-        return replace(self, late_usd=self.late_usd + usd, usd=cases)
-
 
 def spot_only_figures(
-    context: AuditContext, stages: JobStages, run: SpotRun, states: SpotStates, switch_hours: float, sigma: float
+    context: AuditContext, stages: JobStages, run: SpotRun, states: SpotStates, sigma: float, extra_usd: float
 ) -> SpotOnlyFigures:
-    """Return the figures over drawn markets and speeds, without dollars that depend on neither."""
+    """Return the figures over drawn markets and speeds; `extra_usd` does not depend on either."""
     slow = [float(one) for one in confidence_factor(sigma, speed_ranks())]
     after, groups = stages.outside_run_hours - stages.start, context.job.trials.at_once
     separate = math.fsum(one.late_hours for one in stages.separate)
-    storage, used = run.standing_usd_per_hour * groups, stages.all_groups_hours / stages.run
-    usual = spot_only_hours(run, states, np.full(len(slow), run.work_hours), switch_hours)
-    wall, spot, demand = (math.fsum(one.tolist()) / len(slow) for one in usual)
-    rest = math.fsum(max(one - run.restart_hours, 0.0) for one in usual.on_demand.tolist()) / len(slow)
-    share = 1.0 - rest / run.work_hours
-    demand_usd = 0.0 if math.isinf(run.on_demand_usd_per_hour) else run.on_demand_usd_per_hour
-    mixed = share * run.spot_usd_per_hour + (1 - share) * demand_usd
-    outside = after * (mixed * groups + storage) + math.fsum(one.late_usd for one in stages.separate)
-    works = np.asarray([one * stages.stretch * run.work_hours for one in slow])
-    drawn = spot_only_hours(run, states, works, switch_hours)
-    each = list(zip(slow, *(one.tolist() for one in drawn), strict=True))
-    hours = [factor * (after + separate) + until_end for factor, until_end, _, _ in each]
-    usd = [
-        factor * outside + (on_spot * run.spot_usd_per_hour + on_demand * demand_usd) * used + until_end * storage
-        for factor, until_end, on_spot, on_demand in each
-    ]
-    if is_coarse(context, stages):  # machines of all runs are used alike
-        for place, (factor, _, *paid) in enumerate(each):
-            for price, part, one in zip((run.spot_usd_per_hour, demand_usd), (share, 1 - share), paid, strict=True):
-                rented = factor * after * part + one * used / groups
-                usd[place] += (billed_hours(context.offer, rented) - rented) * price * groups
+    hourly = run.spot_usd_per_hour * groups
+    storage = run.standing_usd_per_hour * groups
+    outside = after * (hourly + storage) + math.fsum(one.late_usd for one in stages.separate)
+    used = hourly / groups * stages.all_groups_hours / stages.run
+    usual = spot_only_hours(run, states, np.full(len(slow), run.work_hours)).wall.tolist()
+    drawn = spot_only_hours(run, states, np.asarray([one * stages.stretch * run.work_hours for one in slow]))
+    pairs = list(zip(slow, drawn.wall.tolist(), drawn.paid.tolist(), strict=True))
+    hours = [factor * (after + separate) + wall for factor, wall, _ in pairs]
+    usd = [extra_usd + factor * outside + paid * used + wall * storage for factor, wall, paid in pairs]
     return SpotOnlyFigures(
-        after + math.fsum(one.machine.hours for one in stages.separate) + wall,
-        *(wall, spot, demand, share),
+        after + math.fsum(one.machine.hours for one in stages.separate) + math.fsum(usual) / len(usual),
         _quantile(hours, context.job.confidence),
         _quantile(usd, context.scenario.limits.budget_confidence),
         _cases(usd),
@@ -162,11 +137,9 @@ def budget_odds(
         return None, None
     every: list[float] = []
     for speed in range(_SPEEDS):
-        rank, lucky = (speed + 0.5) / _SPEEDS, [job for job in jobs if job.usd_of_runs]
-        sums = [paid + math.fsum(_at_speed(job, rank, confidence) for job in jobs if not job.usd_of_runs)]
-        for market in dict.fromkeys((job.provider, job.region, job.gpu) for job in lucky):
-            there = [job.usd_of_runs[speed] for job in lucky if (job.provider, job.region, job.gpu) == market]
-            own = [math.fsum(one) for one in zip(*there, strict=True)]  # lucky together
+        sums = [paid]
+        for job in jobs:
+            own = job.usd_of_runs[speed] if job.usd_of_runs else [_at_speed(job, (speed + 0.5) / _SPEEDS, confidence)]
             both = sorted(map(sum, itertools.product(sums, own)))
             size = max(1, len(both) // _LUCKS)
             sums = [sum(both[at : at + size]) / size for at in range(0, len(both), size)]

@@ -65,11 +65,6 @@ class JobStages:
     result_gb: float  # kept where it was trained
     kept_gb: float  # checkpoints that stay, per run
 
-    @property
-    def needed(self) -> float:
-        """Return hours of a start and the longest chain of trials on demand."""
-        return self.start + self.run
-
     def separate_hours(self, stage: str) -> float:
         """Return hours of a stage on a machine of its own; 0 where it has none."""
         return math.fsum(one.machine.hours for one in self.separate if one.machine.stage == stage)

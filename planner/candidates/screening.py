@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.arrays import distinct_names
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
-from planner.candidates.spot.billing_steps import apply_billing_steps, has_coarse_billing, whole_step_shares
+from planner.candidates.spot.billing_steps import apply_billing_steps, has_coarse_billing
 from planner.candidates.spot.candidates import FoundPolicies, SpotCandidates, policy_rows, with_spot_only_odds
-from planner.candidates.spot.fixed_shares import DrawnShares, ShareRows
 from planner.candidates.spot.rows import SearchTarget
 from planner.candidates.spot.scope import DEFAULT_SCOPE, SearchScope
 from planner.candidates.spot.search import find_policies
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.candidates.spot.choices import SpotChoice, SpotPiece
-    from planner.candidates.spot.fixed_shares import SharePoint
-    from planner.candidates.spot.odds import ExpectedShare
-    from planner.candidates.stage_hours import RowHours
     from planner.library.schema import Library
 
 ENDS_AFTER_DEADLINE = "it ends after the deadline"
@@ -54,7 +50,6 @@ class ScreenedCandidates:
     rejected: Counter[str]
     lateness: Floats  # per uncut row: hours over the deadline where that alone rejects it, else 0
     spot: Mapping[int, SpotChoice] = field(default_factory=dict)  # row of `table` that follows a policy -> it
-    switches: Mapping[int, float] = field(default_factory=dict)  # row on a drawn share -> hours of the run on spot
     pieces: Mapping[int, SpotPiece] = field(default_factory=dict)  # the same of rows that are pieces of a curve
     dropped: int = 0  # uncut rows that are no longer kept
     dominated: int = 0  # rows of the table that are no longer kept
@@ -68,7 +63,6 @@ class ScreenedCandidates:
             rows=self.rows[which],
             rounded=self.rounded[which],
             spot={number: self.spot[row] for number, row in enumerate(kept) if row in self.spot},
-            switches={number: self.switches[row] for number, row in enumerate(kept) if row in self.switches},
             pieces={number: self.pieces[row] for number, row in enumerate(kept) if row in self.pieces},
         )
 
@@ -139,115 +133,35 @@ def screen(
     rejections.reject(low > high, "its spot market cannot give the share asked for")
     rows = np.flatnonzero(rejections.keep)  # few of all: methods that the job does not use are in the table, too
     latest, by_row = _latest_hours(candidates, limits, rows)
-    table, alone = with_spot_only_odds(candidates, rows, by_row, market, library)
+    table = with_spot_only_odds(candidates, rows, by_row, market, library)
     low, high, cut = low[rows], high[rows], max_spot_share(table, by_row, rows)
     follows = np.zeros(len(rows), dtype=bool)
     if waiting_usd is not None:
         # A policy falls back on on-demand machines, so it promises no spot share: the mix of two markets is kept where
         # the share has an upper limit, or all work must be on spot.
         follows = policy_rows(candidates, rows) & (high >= 1) & (low < 1)
-    both = _on_both_markets(candidates, rows)
-    if waiting_usd is None and not scope.mean_shares and not _limits_dollars(limits):
-        high = np.where(both & (low <= 0), 0.0, high)  # spot saves dollars and no hours
-    drawn = (~follows | (low > 0)) & (high > 0) & both & (not scope.mean_shares)
-    # Any share may be in time where all work on demand is: how much is told by the runs that are drawn.
-    cut[drawn] = np.where(table.late_hours(0.0)[rows[drawn]] <= by_row[drawn], high[drawn], -1.0)
     late = np.minimum(cut, high) < np.where(follows, 0.0, low) - SHARE_TOLERANCE
     lateness = np.zeros(len(table))
     lateness[rows[late]] = least_late_hours(table.rows(rows[late]), low[late], high[late]) - by_row[late]
     rejections.reject_rows(rows[late], ENDS_AFTER_DEADLINE)
-    rows, by_row, follows, drawn = rows[~late], by_row[~late], follows[~late], drawn[~late]
-    low, high, cut = (one[~late] for one in (low, high, cut))
+    rows, (low, high, cut), follows = rows[~late], (one[~late] for one in (low, high, cut)), follows[~late]
     kept_table = replace(table.rows(rows), share_low=low, share_high=np.maximum(np.minimum(high, cut), low))
     policies, hours = None, candidates.hours.rows(rows)
     able = follows & ~has_coarse_billing(kept_table, hours, candidates.columns)
     if able.any():
         target = _search_target(limits, latest, waiting_usd or 0.0, scope, len(table.jobs))
         policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
-    mixes = _Kept(rows, kept_table, hours, low, cut, by_row, able, drawn, alone)
-    between = scope.whole_curves or waiting_usd is None or limits.budget_usd is not None or len(table.jobs) > 1
-    found, too_late = _mix_markets(candidates, mixes, between, market, library)
-    for row, hours_late in too_late.items():
-        lateness[row] = hours_late
-        rejections.reasons[ENDS_AFTER_DEADLINE] += 1
-    found = replace(found, rejected=rejections.reasons, lateness=lateness)
-    return found if policies is None else found.with_policies(policies, rows[policies.origin])
-
-
-class _Kept(NamedTuple):
-    """Rows that may end in time: those of the uncut table, cut at the deadline; arrays (n,)."""
-
-    rows: Integers
-    table: CandidateTable
-    hours: RowHours
-    low: Floats  # spot share
-    cut: Floats  # spot share that keeps the deadline
-    latest: Floats  # hours
-    able: Flags  # to follow a policy
-    drawn: Flags  # their shares are drawn
-    alone: Mapping[int, ExpectedShare]  # row of the uncut table that is on spot alone -> its hours
-
-
-def _mix_markets(
-    candidates: JobCandidates, kept: _Kept, between: bool, market: Market, library: Library
-) -> tuple[ScreenedCandidates, dict[int, float]]:
-    """Return the candidates on fixed shares of two markets, and the rows that end too late by so many hours.
-
-    A policy replaces the mixes of two markets, all but that of the least share: on demand alone where none is asked
-    for, else a mix that may reach it within a time in which no policy does, and may still be taken within more. With
-    more on spot a mix would only be cheaper because its deadline holds at the confidence, and not on every path.
-    """
-    share_high = np.where(kept.able, kept.table.share_low, kept.table.share_high)
-    mixes = np.flatnonzero(~kept.able | (kept.cut >= kept.low - SHARE_TOLERANCE))
-    mixed, hours = replace(kept.table, share_high=share_high), kept.hours
-    if len(mixes) < len(kept.rows):  # mostly all of them: selecting copies every column
+    # A policy replaces the mixes of two markets, all but that of the least share: on demand alone where none is asked
+    # for, else a mix that may reach it within a time in which no policy does, and may still be taken within more. With
+    # more on spot a mix would only be cheaper because its deadline holds at the confidence, and not on every path.
+    share_high = np.where(able, kept_table.share_low, kept_table.share_high)
+    mixes = np.flatnonzero(~able | (cut >= low - SHARE_TOLERANCE))
+    mixed = replace(kept_table, share_high=share_high)
+    if len(mixes) < len(rows):  # mostly all of them: selecting copies every column
         mixed, hours = mixed.rows(mixes), hours.rows(mixes)
-    drawn = kept.drawn[mixes] & (mixed.share_high > 0)
-    shares = DrawnShares(mixed, np.arange(len(mixes)))
-    if drawn.any():
-        coarse = has_coarse_billing(mixed, hours, candidates.columns)
-        whole = whole_step_shares(mixed, hours, np.flatnonzero(drawn & coarse), candidates.columns)
-        drawing = ShareRows(candidates, kept.rows[mixes], market, library)
-        shares = drawing.draw(mixed, drawn, kept.latest[mixes], between | coarse, whole)
-        hours = hours.rows(shares.origin)
-    every, points = kept.rows[mixes[shares.origin]], shares.points
-    hours, is_drawn = _with_drawn_runs(hours, shares.table, kept.alone, every, points)
-    rounded, origin, billed = apply_billing_steps(shares.table, hours, candidates.columns, is_drawn)
-    switches = {at: points[row].switch_hours for at, row in enumerate(origin.tolist()) if row in points}
-    rows = every[origin]
-    late = {int(kept.rows[mixes[at]]): hours for at, hours in shares.late.items() if not kept.able[mixes[at]]}
-    return ScreenedCandidates(rounded, rows, billed, Counter(), np.zeros(0), switches=switches), late
-
-
-def _with_drawn_runs(
-    hours: RowHours,
-    table: CandidateTable,
-    alone: Mapping[int, ExpectedShare],
-    rows: Integers,
-    points: Mapping[int, SharePoint],
-) -> tuple[RowHours, Flags]:
-    """Return the hours of rows (n,) with what the runs of those on spot whatever happens pay, and which these are.
-
-    `rows` are those of the uncut table.
-    """
-    runs = {at: alone[row] for at, row in enumerate(rows.tolist()) if row in alone} if alone else {}
-    runs.update((at, point.run) for at, point in points.items())
-    if not runs:
-        return hours, np.zeros(len(rows), dtype=bool)
-    paid = np.full((2, len(rows)), np.nan)
-    for at, run in runs.items():
-        paid[:, at] = run.spot_hours, run.on_demand_hours
-    return hours.drawn(paid[0], paid[1], table.share_high), ~np.isnan(paid[0])
-
-
-def _limits_dollars(limits: Limits) -> bool:
-    """Return whether any limit is on dollars."""
-    return limits.budget_usd is not None or bool(limits.budgets) or limits.max_usd_per_hour is not None
-
-
-def _on_both_markets(candidates: JobCandidates, rows: Integers) -> Flags:
-    """Return which of some rows (n,) have machines on both markets."""
-    return np.asarray(~np.isnan(candidates.table.run_h[rows]).any(axis=1) & ~candidates.is_managed_service[rows])
+    rounded, origin, billed = apply_billing_steps(mixed, hours, candidates.columns)
+    found = ScreenedCandidates(rounded, rows[mixes[origin]], billed, rejections.reasons, lateness)
+    return found if policies is None else found.with_policies(policies, rows[policies.origin])
 
 
 def _search_target(limits: Limits, latest: float, waiting_usd: float, scope: SearchScope, jobs: int) -> SearchTarget:

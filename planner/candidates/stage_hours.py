@@ -114,19 +114,6 @@ class RowHours:
             found.append((np.asarray(on_demand * late), np.asarray(spot * late)))
         return found
 
-    def drawn(self, spot_hours: Floats, on_demand_hours: Floats, share: Floats) -> RowHours:
-        """Return the same where runs pay these hours (n,) in each market, starts included; nan: as it is.
-
-        `share` (n,) is that of the hours outside the run that are paid on spot.
-        """
-        known = ~np.isnan(spot_hours) & (share > 0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            paid = spot_hours / share - self.start
-            switch = (on_demand_hours - (1.0 - share) * (self.start + self.run)) / share
-        return replace(
-            self, spot_paid=np.where(known, paid, self.spot_paid), switch=np.where(known, switch, self.switch)
-        )
-
     def joined(self, other: RowHours) -> RowHours:
         """Return the rows of both, these first."""
         arrays: dict[str, Any] = {n: np.concatenate([v, getattr(other, n)]) for n, v in self._columns().items()}

@@ -19,7 +19,7 @@ from planner.decode.assignment_parts import (
 )
 from planner.decode.fallback import find_fallback
 from planner.decode.memory_breakdown import MemoryEvaluator
-from planner.decode.notes import age_in_days, build_notes, build_service_notes, is_fed_by_storage, on_quick_market
+from planner.decode.notes import age_in_days, build_notes, build_service_notes, is_fed_by_storage
 from planner.decode.probability import finish_probability
 from planner.decode.stages.parts import build_data_path, build_export
 from planner.estimates.uncertainty import display_factors, interval
@@ -123,7 +123,6 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
         drawn = sorted(one for row in costs["hours_of_runs"] for one in row)
         earliest, latest = min(hours, share_within(drawn, 0.1)), max(hours, share_within(drawn, 0.9))
     own = _own_figures(chosen, training if not observed else None, costs["bill"], limits, library, as_of)
-    own["notes"] = (*on_quick_market(policy, costs["cost_usd"], costs["usd_of_runs"], candidates.job), *own["notes"])
     return {
         "gpu": machine.gpu,
         "gpus": machine.gpus,
@@ -192,7 +191,9 @@ def _switch_hours(chosen: ChosenCandidate, policy: SpotPlan | None) -> float | N
         return policy.latest_on_demand_hours
     if not 0 < chosen.share < 1:
         return None
-    return stage_hours_of(chosen).get("prepare data", 0.0) + chosen.switch_hours
+    h, row = chosen.candidates.hours, chosen.row
+    before = float(h.start[row]) + stage_hours_of(chosen).get("prepare data", 0.0)
+    return before + chosen.share * float(h.spot_wall[row])
 
 
 def _service_figures(chosen: ChosenCandidate, limits: Limits, as_of: datetime.date) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from planner.candidates.spot.odds import Cases, cases_of_runs, draw_dollars, tol
 from planner.decode.bill import FIXED_ITEMS, build_bill
 from planner.estimates.billing import break_even_hours, required_use_share
 from planner.estimates.uncertainty import interval
-from planner.results.odds import share_within
 from planner.results.plan_parts import CommitmentUse, SpotPlan, Spread, Techniques
 from planner.scenario.zones.groups import zone_prices
 
@@ -32,14 +31,14 @@ def build_costs(
     alone: SpotOnlyCosts | None = None,
 ) -> dict[str, Any]:
     """Return the bill, its sum and its interval: only lines that depend on hours are uncertain."""
-    lines = build_bill(chosen, alone=alone)
+    lines = build_bill(chosen)
     cost = math.fsum(line.usd for line in lines)
     fixed = math.fsum(line.usd for line in lines if line.item in FIXED_ITEMS)
     least, spread = (cost - spot.luck_usd, spot.usd_sd) if spot else (cost, 0.0)
     low, high = interval(cost - fixed, least - fixed, factors, spread)
     if spot is not None and spot.basis:
         low, high = _as_wide_as_guessed((low, high), cost - fixed, spot.luck_usd, spot.saving_usd, factors)
-    late_lines = build_bill(chosen, late=True, alone=alone)
+    late_lines = build_bill(chosen, late=True)
     cases: Cases = ()
     hours: Cases = ()
     late = math.fsum(line.usd for line in late_lines)
@@ -48,9 +47,9 @@ def build_costs(
         late, cases = told_of_runs(usd, chosen.candidates.run_hours.budget_confidence)
     elif alone is not None:
         drawn_hours, usd = alone.draw()
+        usd = usd + math.fsum(line.usd for line in late_lines if line.item == "rounded up")
         late, cases = told_of_runs(usd, chosen.candidates.run_hours.budget_confidence)
-        hours, every = cases_of_runs(drawn_hours), sorted(one for row in cases for one in row)
-        low, high = min(cost, share_within(every, 0.1)) - fixed, max(cost, share_within(every, 0.9)) - fixed
+        hours = cases_of_runs(drawn_hours)
     return {
         "cost": Spread(expected=cost, low=fixed + low, high=fixed + high),
         "cost_at_confidence": late,

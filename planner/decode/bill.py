@@ -19,7 +19,6 @@ from planner.units import HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
     from planner.candidates.spot.choices import SpotChoice
-    from planner.candidates.spot.odds import SpotOnlyCosts
     from planner.decode.chosen import ChosenCandidate
     from planner.scenario.job import Job
     from planner.scenario.offer import Offer
@@ -44,15 +43,12 @@ Uses = dict[str, tuple[float, float]]
 """Machine hours of each item on demand and on spot."""
 
 
-def build_bill(chosen: ChosenCandidate, late: bool = False, alone: SpotOnlyCosts | None = None) -> tuple[BillItem, ...]:
-    """Return the bill of a choice; `late` at the confidence of the budget, without early stopping.
-
-    `alone` are the costs of a run that is on spot whatever happens: its late dollars are not the sum of its late lines.
-    """
+def build_bill(chosen: ChosenCandidate, late: bool = False) -> tuple[BillItem, ...]:
+    """Return the bill of a choice; `late` at the confidence of the budget, without early stopping."""
     if chosen.offer.managed is not None:
         lines = _service_lines(chosen, chosen.offer.managed, late)
     else:
-        uses, wall_hours = _billed_hours(chosen, late, alone)
+        uses, wall_hours = _billed_hours(chosen, late)
         lines = [
             *_machine_lines(uses, chosen.offer),
             *_commitment_lines(chosen),
@@ -63,7 +59,7 @@ def build_bill(chosen: ChosenCandidate, late: bool = False, alone: SpotOnlyCosts
     return tuple(line for line in lines if line.quantity)
 
 
-def _billed_hours(chosen: ChosenCandidate, late: bool, alone: SpotOnlyCosts | None) -> tuple[Uses, float]:
+def _billed_hours(chosen: ChosenCandidate, late: bool) -> tuple[Uses, float]:
     """Return machine hours by item, and the hours in which machines are rented."""
     candidates, row, share = chosen.candidates, chosen.row, chosen.share
     h, n = candidates.hours, int(candidates.table.instances[row]) // candidates.hours.node_groups
@@ -86,13 +82,15 @@ def _billed_hours(chosen: ChosenCandidate, late: bool, alone: SpotOnlyCosts | No
     uses = {item: ((1.0 - share) * hours * machines, share * hours * machines) for item, hours in group_hours.items()}
     if chosen.spot is not None:
         uses = _follow_policy(uses, chosen.spot, run, machines * stretch)
-    elif alone is not None:
-        uses |= _beyond_shares(alone, share, run, float(h.start[row]), group_run / run * stretch * machines)
+    elif share > 0:
+        lost = float(h.spot_group_paid[row]) - group_run
+        uses["lost on spot"] = (0.0, share * lost * stretch * machines)
+        uses["move to on demand"] = (share * float(h.switch[row]) * node_groups * machines, 0.0)
     if chosen.pauses:
         resumed = chosen.pauses * candidates.resume_hours(row)
         uses["resume after a pause"] = (resumed * node_groups * machines, 0.0)
     if chosen.rounded:
-        uses["rounded up"] = _rounded_hours(chosen, n, late_factor, stretch, alone)
+        uses["rounded up"] = _rounded_hours(chosen, n, late_factor, stretch)
     if not late:
         return uses, float(chosen.figures.hours(share)[0] - h.separate[row])
     if chosen.spot is not None:  # storage of a late run, not of one that takes all the time it may
@@ -102,26 +100,10 @@ def _billed_hours(chosen: ChosenCandidate, late: bool, alone: SpotOnlyCosts | No
     return uses, float(h.once[row]) * late_factor + run_hours
 
 
-def _beyond_shares(alone: SpotOnlyCosts, share: float, run: float, start: float, machines: float) -> Uses:
-    """Return the uses of a run on fixed shares beyond one start and the work of `run` hours, by its share on spot."""
-    expected, once = alone.expected(), run + start
-    return {
-        "start and load": ((1.0 - share) * start * machines, share * start * machines),
-        "lost on spot": (0.0, (expected.spot_hours - share * once) * machines),
-        "move to on demand": ((expected.on_demand_hours - (1.0 - share) * once) * machines, 0.0),
-    }
-
-
-def _rounded_hours(
-    chosen: ChosenCandidate, instances: int, late: float, stretch: float, alone: SpotOnlyCosts | None
-) -> tuple[float, float]:
+def _rounded_hours(chosen: ChosenCandidate, instances: int, late: float, stretch: float) -> tuple[float, float]:
     """Return the machine hours that billing steps and minimum charges add on demand and on spot."""
     step, least = chosen.offer.billing.step_seconds / HOUR, chosen.offer.billing.minimum_hours
-    row_hours, share = chosen.candidates.hours.rows(np.asarray([chosen.row])), np.asarray([chosen.share])
-    if alone is not None:
-        run = alone.expected()
-        row_hours = row_hours.drawn(np.asarray([run.spot_hours]), np.asarray([run.on_demand_hours]), share)
-    groups = row_hours.billed(share, late, stretch)
+    groups = chosen.candidates.hours.rows(np.asarray([chosen.row])).billed(chosen.share, late, stretch)
     on_demand, spot = (
         math.fsum(float(round_up_hours(hours, step, least)[0] - hours[0]) * instances for hours in of_market)
         for of_market in zip(*groups, strict=True)

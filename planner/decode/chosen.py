@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.spot.candidates import policy_costs, spot_only_costs
+from planner.candidates.spot.candidates import policy_costs, spot_only_costs, spot_only_rows
 from planner.candidates.spot.odds import late_dollars
 from planner.records import record
 
@@ -37,7 +37,6 @@ class ChosenCandidate:
     rounded: bool  # billed in whole steps
     figures: CandidateTable  # its row of the screened table
     spot: SpotChoice | None = None
-    switch_hours: float = math.inf  # of fixed shares: hours of the run before it moves to on demand; inf: never
     is_reserved: bool = False  # its machines are paid as a reservation of the plan
     pauses: int = 0  # how often its machine is taken from it for a time
     standstill_hours: float = 0.0  # of all pauses
@@ -55,8 +54,7 @@ class ChosenCandidate:
             figures = replace(figures, start_h=figures.start_h - lead, late_start_h=figures.late_start_h - lead)
         if row in screened.pieces:
             spot, figures, share = screened.pieces[row].settle(figures, share, candidates.policies)
-        switch = screened.switches.get(row, math.inf)
-        return cls(candidates, market, int(screened.rows[row]), share, rounded, figures, spot, switch)
+        return cls(candidates, market, int(screened.rows[row]), share, rounded, figures, spot)
 
     def with_less_waiting(self, room_usd: float, late_room_usd: float, low_share: float) -> ChosenCandidate:
         """Return the candidate on the policy of nearly its dollars that waits least; itself where there is none.
@@ -93,13 +91,11 @@ class ChosenCandidate:
         return policy_costs(self.candidates, self.row, fixed, spot.run, spot.states, spot.point.hours)
 
     def spot_only_costs(self, library: Library) -> SpotOnlyCosts | None:
-        """Return what hours and dollars depend on where a run is on spot whatever happens, up to a switch or for good.
-
-        None where it follows a policy, is on demand alone or at a service.
-        """
-        if self.candidates.is_managed_service[self.row] or self.spot is not None or self.share <= 0:
+        """Return what hours and dollars depend on where there are spot machines and no others; None elsewhere."""
+        which = np.asarray([self.row])
+        if self.candidates.is_managed_service[self.row] or not spot_only_rows(self.candidates, which)[0]:
             return None
-        return spot_only_costs(self.candidates, self.row, self.market, library, self.share, self.switch_hours)
+        return spot_only_costs(self.candidates, self.row, self.market, library)
 
     def in_full(self) -> ChosenCandidate:
         """Return the candidate with all figures of its policy."""

@@ -12,7 +12,6 @@ from planner.decode.observed_speed import describe_observed_speed
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence
-from planner.hazards import LOOKED_AT_EVERY_HOURS
 from planner.results.plan_parts import CutSamples
 from planner.scenario.limits import latest_finish_hours
 from planner.scenario.ownership.machines import default_power_watts
@@ -21,13 +20,12 @@ from planner.units import GB, HOUR, MINUTE
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Sequence
 
     from planner.configurations.grid import JobShape
     from planner.configurations.observed.learning import Correction
     from planner.decode.chosen import ChosenCandidate
     from planner.library.schema import Architecture, Library
-    from planner.results.plan_parts import HostMemory, SpotPlan, Vram
+    from planner.results.plan_parts import HostMemory, Vram
     from planner.scenario.job import Job
     from planner.scenario.limits import Limits
     from planner.scenario.offer import Offer
@@ -42,8 +40,6 @@ LORA_BATCH_NOTE = (
     f"LoRA loses more at large batches than full training: recipes use up to {LORA_BATCH} sequences a step"
 )
 FULL_RUN_NOTE = "deadline and budget also hold if the run does not stop early"
-QUICK_MARKET_HOURS = 0.25
-"""Mean up-time below which what is lost between two looks at a market is told: 6 % of the dollars at this time."""
 SPOT_ONLY_NOTE = "spot only: no fallback, so no deadline is guaranteed"
 
 
@@ -62,19 +58,6 @@ def build_notes(
         *(_on_observed_stages(chosen.job) if observed else _on_stages(chosen)),
         *_on_work(chosen, limits),
     )
-
-
-def on_quick_market(
-    policy: SpotPlan | None, cost_usd: float, usd_of_runs: Sequence[Sequence[float]], job: Job
-) -> list[str]:
-    """Return that a market changes about as fast as a run looks at it, which a policy's expected dollars leave out."""
-    cases = [usd for row in usd_of_runs for usd in row]
-    if policy is None or policy.mean_up_hours >= QUICK_MARKET_HOURS or sum(cases) <= cost_usd * len(cases):
-        return []
-    stay, looks = f"{policy.mean_up_hours * 60:.2g} minutes", f"{LOOKED_AT_EVERY_HOURS * 60:.0f} minutes"
-    full = " without early stopping" if job.early_stopping < 1 else ""
-    told = f"spot machines stay for {stay} on average and a run looks every {looks}: it costs"
-    return [f"{told} ${sum(cases) / len(cases):,.2f} on average{full}, and not the expected ${cost_usd:,.2f}"]
 
 
 def build_service_notes(

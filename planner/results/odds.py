@@ -1,7 +1,4 @@
-"""Dollars of several jobs together: their speeds err alike, their spot markets are lucky each by itself.
-
-Jobs on the same card of one provider in one region share its luck: the unlucky runs of one are those of the other.
-"""
+"""Dollars of several jobs together: their speeds err alike, their spot markets are lucky each by itself."""
 
 from __future__ import annotations
 
@@ -16,18 +13,6 @@ if TYPE_CHECKING:
 
 class PaidJob(Protocol):
     """The dollars of a job: expected, at the confidence, and in equally likely runs at each rank of speed, if drawn."""
-
-    @property
-    def provider(self) -> str:
-        """Whose machines it rents."""
-
-    @property
-    def region(self) -> str:
-        """Where they are."""
-
-    @property
-    def gpu(self) -> str:
-        """Their card."""
 
     @property
     def cost_usd(self) -> float:
@@ -45,20 +30,14 @@ class PaidJob(Protocol):
 def joint_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float = 0.0) -> list[float]:
     """Return dollars of all jobs in equally likely cases, by rising dollars; `fixed_usd` is paid beside them.
 
-    `confidence` is that of the `cost_at_confidence` of the jobs. At each speed all sums of two markets are equally
-    likely; a sum of many is kept as the means of as many groups.
+    `confidence` is that of the `cost_at_confidence` of the jobs. At each speed all sums of two jobs are equally likely;
+    a sum of many is kept as the means of as many groups.
     """
     cases: list[float] = []
     for speed in range(SPEEDS):
-        sums, markets = [fixed_usd], dict[object, list[float]]()
+        sums = [fixed_usd]
         for job in jobs:
-            if not job.usd_of_runs:
-                sums[0] += _usd_at_speed(job, speed, confidence)
-                continue
-            before = markets.setdefault((job.provider, job.region, job.gpu), [0.0] * LUCKS)
-            for luck, dollars in enumerate(job.usd_of_runs[speed]):  # by size
-                before[luck] += dollars
-        for lucks in markets.values():
+            lucks = job.usd_of_runs[speed] if job.usd_of_runs else (_usd_at_speed(job, speed, confidence),)
             every = sorted(one + other for one in sums for other in lucks)
             size = max(1, len(every) // LUCKS)
             sums = [math.fsum(every[at : at + size]) / size for at in range(0, len(every), size)]

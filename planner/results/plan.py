@@ -215,7 +215,7 @@ def plan_figures(
     paid = math.fsum(one.usd for one in reservations)
     late = paid + math.fsum(job.cost_at_confidence for job in jobs)
     if budget_confidence is not None and len(jobs) > 1 and any(job.usd_of_runs for job in jobs):
-        late = share_within(joint_usd(jobs, budget_confidence, paid), budget_confidence)
+        late = min(late, share_within(joint_usd(jobs, budget_confidence, paid), budget_confidence))
     cost = {key: paid + math.fsum(getattr(job.cost, key) for job in jobs) for key in Spread.model_fields}
     hours = {key: max(job.delay_hours + getattr(job.hours, key) for job in jobs) for key in Hours.model_fields}
     return {

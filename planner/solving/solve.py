@@ -35,7 +35,6 @@ from planner.solving.binding_limits import describe_binding_limits
 from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_riskier
 from planner.solving.further_ways import SOLVED, with_further_ways, without_demand
-from planner.solving.joint_budget import shares_luck, solve_jointly
 from planner.solving.lossy_techniques import find_lossy
 from planner.solving.optimise import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
@@ -127,46 +126,30 @@ def _solve_way(options: SolveOptions, prepared: PreparedScenario) -> Plan:
 
 def _solve_alone(prepared: PreparedScenario, options: SolveOptions, started: float, explains: bool) -> Plan:
     """Return the plan of a prepared scenario, which asks for no further ways."""
-    if shares_luck(prepared):
-        plan = solve_jointly(prepared, partial(_solve_row, options, started), explains)
-    else:
-        plan = _solve_row(options, started, prepared, explains)
-    return _audited(plan, prepared.scenario, prepared.library, options)
-
-
-def _solve_row(options: SolveOptions, started: float, prepared: PreparedScenario, explains: bool) -> Plan:
-    """Return the plan in which dollars at the confidence add up to the budget, not audited."""
     has_candidates = all(len(one.table) for one in prepared.screened)
     free = has_candidates and may_take_turns(prepared)
     if free and prepared.scenario.needs_timetable:
-        return _plan_over_time(prepared, options, started, explains)
+        return solve_over_time(prepared, options, started, explains)
     best = best_side_by_side if free else optimise
     solved = best(prepared, options) if has_candidates else None
     if free and solved is None:
-        return _plan_over_time(prepared, options, started, explains)
-    return _plan(prepared, solved, options, perf_counter() - started, explains)
+        return solve_over_time(prepared, options, started, explains)
+    plan = _plan(prepared, solved, options, perf_counter() - started, explains)
+    return _audited(plan, prepared.scenario, prepared.library, options)
 
 
-def _plan_over_time(prepared: PreparedScenario, options: SolveOptions, started: float, explains: bool) -> Plan:
-    """Return the plan of a scenario whose jobs take turns on what they share, not audited."""
+def solve_over_time(prepared: PreparedScenario, options: SolveOptions, started: float, explains: bool = True) -> Plan:
+    """Return the plan of a scenario whose jobs take turns on what they share."""
     # CP-SAT and the modules of timetables are loaded only where jobs compete.
     from planner.solving.timetable.build import build_timetable
 
-    return _plan_of_built(prepared, build_timetable(prepared), options, started, explains)
+    return solve_built(prepared, build_timetable(prepared), options, started, explains)
 
 
 def solve_built(
     prepared: PreparedScenario, built: BuiltTimetable, options: SolveOptions, started: float, explains: bool = True
 ) -> Plan:
     """Return the plan of a timetable that is built already, perhaps from some of the candidates only."""
-    plan = _plan_of_built(prepared, built, options, started, explains)
-    return _audited(plan, prepared.scenario, prepared.library, options)
-
-
-def _plan_of_built(
-    prepared: PreparedScenario, built: BuiltTimetable, options: SolveOptions, started: float, explains: bool
-) -> Plan:
-    """Return the plan of a timetable that is built already, not audited."""
     from planner.solving.timetable.optimise import solve_schedule
     from planner.solving.timetable.plan import timetable_plan
 
@@ -182,7 +165,7 @@ def _plan_of_built(
         from planner.solving.timetable.limits import shared_limit_costs
 
         plan = plan.model_copy(update={"shared_limits": shared_limit_costs(built.problem, solved.schedule)})
-    return plan
+    return _audited(plan, prepared.scenario, prepared.library, options)
 
 
 def _audited(plan: Plan, scenario: Scenario, library: Library, options: SolveOptions) -> Plan:

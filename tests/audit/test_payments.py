@@ -94,7 +94,7 @@ def test_what_spot_loses_is_a_line() -> None:
     lost = 3 * 1.4 * (inflation - 1)
     assert lost == pytest.approx(0.1, abs=0.02)
     assert line(told, "gpu spot") == pytest.approx((3.0, 3.0))
-    assert line(told, "lost on spot") == pytest.approx((lost, lost), rel=0.25)  # the mean of drawn markets
+    assert line(told, "lost on spot") == pytest.approx((lost, lost))
     # The rest of an outage of 10/9 h where it starts in one (1 time in 10), and one after each interruption.
     # Outages are heavy-tailed: at a random moment the mean rest is E[D^2] / (2 E[D]), more than for exponential ones.
     outage = states_from_means(10.0, 10 / 9, DurationShape.of(library().calibrations["spot"].values)).down
@@ -109,15 +109,15 @@ def test_what_spot_loses_is_a_line() -> None:
 def test_spot_keeps_one_more_start_for_the_move_to_on_demand() -> None:
     """Two runs, for which no policy is made, may end on the same machine on demand: one more start at $2 an hour.
 
-    Half of the work is on spot, and so is half of the first start; what a whole start on demand lacks is a line.
+    It stands beside the one at $0.50, both in proportion to the share of spot, which half a cent may move for the sake
+    of time.
     """
     spot = {"availability": 0.98, "mean_up_hours": 50}
-    half = {"spot_share": {"min": 0.5, "max": 0.5}}
-    offer = {**RENTED, "spot_usd_per_hour": 0.5, "spot": spot}
-    told = planned(offer, work={"tokens": 5e8}, trials={"count": 2}, limits=half)
-    assert told.spot_share == pytest.approx(0.5)
-    assert line(told, "move to on demand") == pytest.approx((0.5 * START, 0.5 * START * 2))
-    assert line(told, "start and load") == pytest.approx((START, START * 1.25))
+    told = planned({**RENTED, "spot_usd_per_hour": 0.5, "spot": spot}, work={"tokens": 5e8}, trials={"count": 2})
+    share = told.spot_share
+    assert share > 0.99
+    assert line(told, "move to on demand") == pytest.approx((share * START, share * START * 2))
+    assert line(told, "start and load") == pytest.approx((START, START * (share * 0.5 + (1 - share) * 2)))
 
 
 def test_a_commitment_is_due_whatever_is_used() -> None:

@@ -83,7 +83,7 @@ def stretch(found: Assignment, stopping: float) -> float:
 
 
 def test_a_mix_of_two_markets_takes_as_much_spot_as_the_deadline_allows() -> None:
-    """Trials follow no policy: of the shares that are tried the largest keeps a deadline between the two markets."""
+    """Trials follow no policy: the share on spot is where late hours meet a deadline half way between the markets."""
     spot = {"spot_usd_per_hour": 0.5, "spot": {"availability": 0.6, "mean_up_hours": 3}}
     job: dict[str, Any] = {"trials": 2, "work": {"tokens": 1e8}}
     on_demand = planned(RENTED, **job).hours.at_confidence
@@ -91,7 +91,5 @@ def test_a_mix_of_two_markets_takes_as_much_spot_as_the_deadline_allows() -> Non
     assert all_spot.spot_share == 1.0
     deadline = (on_demand + all_spot.hours.at_confidence) / 2
     mixed = planned({**RENTED, **spot}, **job, deadline=f"{deadline}h")
-    assert 0.2 < mixed.spot_share < 1
-    assert 0.85 * deadline < mixed.hours.at_confidence <= deadline
-    assert mixed.hours_of_runs and mixed.switch_to_on_demand_at_hours
-    assert mixed.hours.at_confidence - mixed.switch_to_on_demand_at_hours < on_demand
+    assert mixed.spot_share == pytest.approx(0.5)
+    assert mixed.hours.at_confidence == pytest.approx(deadline)

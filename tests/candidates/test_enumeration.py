@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.candidate_table import ON_DEMAND
+from planner.candidate_table import ON_DEMAND, SPOT
 from planner.candidates import enumeration
 from planner.candidates.job_candidates import JobCandidates, undominated_on_machine
-from planner.candidates.spot.fixed_shares import ShareRows
 from planner.configurations.configuration_table import Configurations
 from planner.configurations.grid import grid_inputs
 from planner.configurations.recipe import GpuClass, enumerate_recipes
@@ -245,28 +244,27 @@ def test_whole_hours_are_billed_in_each_market() -> None:
     assert np.sum(spot) == np.sum(demand) == len(set(screened.rows.tolist()))
     between = ~spot & ~demand
     assert between.any()
-    # Whole hours in each market: half a dollar each on spot, a dollar on demand; nothing moves from spot that stays.
-    usd = table.cost_usd(table.share_low)
-    np.testing.assert_allclose(2 * usd, np.round(2 * usd), atol=1e-9)
-    assert np.all(usd[spot] >= 0.5 * np.maximum(np.ceil(uncut.run_h[spot, ON_DEMAND]), 1) - 1e-9)
-    assert np.all(usd[between] >= 1.5 - 1e-9)
+    hours = uncut.start_h + (1 - table.share_low) * uncut.run_h[:, ON_DEMAND]
+    np.testing.assert_allclose(hours[between], np.round(hours[between]), rtol=1e-9)
+    # Uncut spot dollars are 0.5 * (start + paid) + 1.0 * switch, where the switch is one more start.
+    paid = (uncut.run_usd[spot, SPOT] - uncut.start_h[spot]) / 0.5
+    by_hand = 0.5 * np.maximum(np.ceil(paid), 1) + 1.0 * np.maximum(np.ceil(uncut.start_h[spot]), 1)
+    np.testing.assert_allclose(table.cost_usd(table.share_low)[spot], by_hand, rtol=1e-12)
 
 
 def test_no_share_between_the_points_is_cheaper_and_no_later() -> None:
-    """Each share of a fine grid, drawn and billed in whole hours, is matched by a point that ends no later."""
+    """Each share of a fine grid, billed in whole hours by hand, is matched by a point that ends no later."""
     found = prepared({"work": {"tokens": 2.4e7}, "framework": "hf"}, [{**HOURLY, "spot_usd_per_hour": 0.5}])
     screened, (candidates,) = found.screened[0], found.candidates
-    points, drawing = screened.table, ShareRows(candidates, screened.rows, found.market, library())
+    points = screened.table
     for row in sorted(set(screened.rows.tolist())):
-        mine = points.rows(screened.rows == row)
-        if len(mine) < 3:
-            continue
-        usd, late = mine.cost_usd(mine.share_low), mine.late_hours(mine.share_low)
-        run = drawing.whole(row).run
-        for hours in np.linspace(0.05, 2.5, 25) * run.work_hours:
-            one = drawing.point(row, float(hours))
-            billed = [max(1.0, np.ceil(each - 1e-9)) for each in (one.run.on_demand_hours, one.run.spot_hours)]
-            assert np.min(usd[late <= one.late_hours + 0.05 * run.work_hours]) <= billed[0] + 0.5 * billed[1] + 1e-9
+        mine, one = points.rows(screened.rows == row), candidates.table.rows(np.asarray([row]))
+        start, run = float(one.start_h[0]), float(one.run_h[0, ON_DEMAND])
+        paid = (float(one.run_usd[0, SPOT]) - start) / 0.5
+        for share in np.linspace(0.01, 0.99, 50):
+            demand, spot = np.ceil(start + (1 - share) * run), max(1.0, np.ceil(share * paid))
+            no_later = mine.late_hours(mine.share_low) <= one.late_hours(float(share))[0] + 1e-9
+            assert np.min(mine.cost_usd(mine.share_low)[no_later]) <= max(1.0, demand) + 0.5 * spot + 1e-9
 
 
 def test_a_minimum_longer_than_the_run_makes_no_points_between() -> None:

@@ -76,10 +76,9 @@ def test_dollars_of_rows_are_those_of_their_bills(name: str, waiting_usd: float 
         low, high = float(table.share_low[row]), float(table.share_high[row])
         for share in dict.fromkeys((low, (low + high) / 2, high)):
             chosen = ChosenCandidate.of(candidates, screened, prepared.market, row, share)
-            alone = chosen.spot_only_costs(library())
-            bill, late = (build_bill(chosen, late=late, alone=alone) for late in (False, True))
+            bill, late = (build_bill(chosen, late=late) for late in (False, True))
             late_usd = sum(line.usd for line in late)
-            if alone is not None:
+            if (alone := chosen.spot_only_costs(library())) is not None:
                 late_usd = build_costs(chosen, (1.0, 1.0), alone=alone)["cost_at_confidence"]
                 assert figures.hours(share)[0] == pytest.approx(alone.expected_hours()), "hours on spot alone"
             where = f"{table.offers[table.offer[row]]} x{table.instances[row]} at {share:g}"

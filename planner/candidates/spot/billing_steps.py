@@ -22,11 +22,9 @@ FINE_STEP_HOURS = 1 / 60
 
 
 def apply_billing_steps(
-    table: CandidateTable, hours: RowHours, columns: OfferColumns, is_drawn: Flags
+    table: CandidateTable, hours: RowHours, columns: OfferColumns
 ) -> tuple[CandidateTable, Integers, Flags]:
     """Return the table with coarsely billed rows as points, the row that each came from, and which are rounded.
-
-    Late dollars of rows (n,) that are drawn are rounded run by run already.
 
     A point has a fixed spot share and rounded dollars. The points of a row are its bounds on the share and those of
     `whole_step_shares`: between two of them a larger share is later and not cheaper, so no better share is missed.
@@ -48,8 +46,7 @@ def apply_billing_steps(
     made = replace(
         made,
         run_usd=made.run_usd + _rounding_usd(made, at, share, none, none, columns),
-        late_usd=made.late_usd
-        + np.where(is_drawn[which, None], 0.0, _rounding_usd(made, at, share, at.budget, at.stretch, columns)),
+        late_usd=made.late_usd + _rounding_usd(made, at, share, at.budget, at.stretch, columns),
         share_low=share,
         share_high=share,
     )

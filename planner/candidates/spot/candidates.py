@@ -16,10 +16,10 @@ import numpy as np
 
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
-from planner.candidates.spot.billing_steps import has_coarse_billing
 from planner.candidates.spot.choices import SpotChoice, SpotPiece
-from planner.candidates.spot.odds import ExpectedShare, PolicyCosts, SpotOnlyCosts, late_dollars
+from planner.candidates.spot.odds import PolicyCosts, SpotOnlyCosts, late_dollars
 from planner.candidates.spot.rows import ALL, SearchTarget, SpotRows
+from planner.scenario.inference import InferenceJob
 from planner.spot.policy.curve_pieces import CurvePiece
 from planner.spot.policy.luck import quantile
 from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to
@@ -315,31 +315,18 @@ def policy_costs(
 def spot_only_rows(candidates: JobCandidates, rows: Integers) -> Flags:
     """Return which of some rows (n,) have spot machines and no others to train on."""
     run_h = candidates.table.run_h[rows]
-    return np.asarray(np.isnan(run_h[:, ON_DEMAND]) & ~np.isnan(run_h[:, SPOT]), dtype=bool)
+    is_training = not isinstance(candidates.job, InferenceJob)
+    return np.asarray(np.isnan(run_h[:, ON_DEMAND]) & ~np.isnan(run_h[:, SPOT]) & is_training, dtype=bool)
 
 
-def spot_only_costs(
-    candidates: JobCandidates,
-    row: int,
-    market: Market,
-    library: Library,
-    share: float = 1.0,
-    switch_hours: float = math.inf,
-) -> SpotOnlyCosts:
-    """Return what hours and dollars of a row of the uncut table depend on: on spot alone, or up to a switch.
-
-    `share` is that of the work on spot, and of the hours outside the run.
-    """
+def spot_only_costs(candidates: JobCandidates, row: int, market: Market, library: Library) -> SpotOnlyCosts:
+    """Return what hours and dollars of a row of the uncut table on spot alone depend on."""
     which, table, columns = np.asarray([row]), candidates.table, candidates.columns
     rows = SpotRows(candidates, table.rows(which), which, SearchTarget(np.inf, 0.0, 1.0, 0.0, 0.0), market, library)
     run, states = rows.run_of(0)
     h, placement = rows.hours, candidates.placement_of(row)
-    storage, after = float(rows.storage[0]), float(h.after_start[0])
-    prices = (one[int(table.offer[row])] * table.instances[row] for one in (columns.on_demand_usd, columns.spot_usd))
-    demand, spot = np.nan_to_num(list(prices)).tolist()
-    use = float(h.group_run[0]) / (float(h.run[0]) * h.node_groups)
-    outside = after * (share * spot + (1 - share) * demand + storage)
-    is_coarse, offer = bool(has_coarse_billing(table.rows(which), h, columns)[0]), int(table.offer[row])
+    storage, usd = float(rows.storage[0]), float(columns.spot_usd[int(table.offer[row])] * table.instances[row])
+    after = float(h.after_start[0])
     return SpotOnlyCosts(
         run=run,
         states=states,
@@ -347,24 +334,17 @@ def spot_only_costs(
         stretch=float(h.stretch[0]),
         outside_hours=after + float(h.separate[0]),
         late_outside_hours=after + float(h.late_separate[0]),
-        outside_usd=outside + float(placement.total("late_usd")),
-        usual_outside_usd=outside + float(placement.total("usd")),
-        usd_per_hour=spot * use,
+        outside_usd=after * (usd + storage) + float(placement.total("late_usd")),
+        usd_per_hour=usd * float(h.group_run[0]) / (float(h.run[0]) * h.node_groups),
         storage_usd_per_hour=storage,
         fixed_usd=float(table.fixed_usd[row]),
-        switch_hours=switch_hours,
-        on_demand_usd_per_hour=demand * use,
-        use=use,
-        outside_machine_hours=(after * (1 - share), after * share),
-        step_hours=float(columns.step_hours[offer]) if is_coarse else 0.0,
-        minimum_hours=float(columns.minimum_hours[offer]),
     )
 
 
 def with_spot_only_odds(
     candidates: JobCandidates, rows: Integers, latest: Floats, market: Market, library: Library
-) -> tuple[CandidateTable, dict[int, ExpectedShare]]:
-    """Return the table in which some rows on spot alone have the hours and dollars of drawn markets, and their runs.
+) -> CandidateTable:
+    """Return the table in which some rows on spot alone have the hours and dollars of drawn markets.
 
     Late figures are quantiles over speeds and markets. A row that is late on a market without losses stays as it is.
     """
@@ -372,44 +352,33 @@ def with_spot_only_odds(
     rows, latest = rows[alone], latest[alone]
     soonest = h.late_outside_run[rows] + (h.run * h.late_factor)[rows]
     rows, late_from = rows[soonest <= latest], candidates.columns.lead_hours
-    runs = dict[int, ExpectedShare]()
     if not len(rows):
-        return table, runs
+        return table
     run_h, late_h, run_usd, late_usd = (
         one.copy() for one in (table.run_h, table.late_h, table.run_usd, table.late_usd)
     )
     for row in rows.tolist():
         costs, lead = spot_only_costs(candidates, row, market, library), float(late_from[int(table.offer[row])])
         confidences = (candidates.job.confidence, candidates.run_hours.budget_confidence)
-        expected, late, paid = drawn_figures(costs, *confidences)
+        expected, late, paid = _spot_only_figures(costs, *confidences)
         if not np.isfinite(late):
             late_h[row, SPOT] = UNENDING_HOURS
             continue
-        runs[row] = costs.expected()
-        run_h[row, SPOT] = expected.hours + lead - table.start_h[row]
-        run_usd[row, SPOT] = expected.usd
+        run_h[row, SPOT] = expected + lead - table.start_h[row]
+        run_usd[row, SPOT] += (run_h[row, SPOT] - table.run_h[row, SPOT]) * costs.storage_usd_per_hour
         late_h[row, SPOT] = late + lead - table.late_start_h[row]
         late_usd[row, SPOT] = paid - table.fixed_usd[row]
-    return replace(table, run_h=run_h, late_h=late_h, run_usd=run_usd, late_usd=late_usd), runs
+    return replace(table, run_h=run_h, late_h=late_h, run_usd=run_usd, late_usd=late_usd)
 
 
-class ExpectedFigures(NamedTuple):
-    """Mean hours of a job, and its dollars without the fixed ones."""
-
-    hours: float
-    usd: float
-
-
-@lru_cache(maxsize=4096)  # a solve screens the same rows under several limits
-def drawn_figures(
-    costs: SpotOnlyCosts, confidence: float, budget_confidence: float
-) -> tuple[ExpectedFigures, float, float]:
-    """Return what is expected, hours at the confidence and dollars at that of the budget; inf if a run may never end.
+@lru_cache(maxsize=1024)  # a solve screens the same rows under several limits
+def _spot_only_figures(costs: SpotOnlyCosts, confidence: float, budget_confidence: float) -> tuple[float, float, float]:
+    """Return expected hours, hours at the confidence and dollars at that of the budget; inf where a run may never end.
 
     Where a run may never end nothing is expected of it, and no deadline is kept.
     """
-    (hours, usd), expected = costs.draw(), ExpectedFigures(costs.expected_hours(), costs.expected_usd())
-    late = quantile(hours, confidence) if np.isfinite(expected.hours) else np.inf
+    (hours, usd), expected = costs.draw(), costs.expected_hours()
+    late = quantile(hours, confidence) if np.isfinite(expected) else np.inf
     return expected, late, quantile(usd, budget_confidence)
 
 

@@ -8,13 +8,10 @@ taken in full. Its guarantee grows with its work, up to the hours at the confide
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.estimates.billing import round_up_hours
 from planner.estimates.uncertainty import confidence_factor
 from planner.hazards import LUCKS, SPEEDS
 from planner.records import record
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.luck import Luck
     from planner.spot.policy.run import SpotRun
-    from planner.spot.policy.spot_only import SpotOnlyHours
 
 
 MOST_KNOWN = 1024
@@ -90,7 +86,7 @@ def late_dollars(costs: Sequence[PolicyCosts], confidence: float) -> list[float]
 
 @record(frozen=True)
 class SpotOnlyCosts:
-    """What hours and dollars of a job depend on that has spot machines and no others, or none up to some hour."""
+    """What hours and dollars of a job depend on that has spot machines and no others."""
 
     run: SpotRun
     states: SpotStates
@@ -99,68 +95,22 @@ class SpotOnlyCosts:
     outside_hours: float  # before and after the run, at the expected speed, without the first start
     late_outside_hours: float  # the same where the run does not stop early
     outside_usd: float  # of these hours, the run in full
-    usual_outside_usd: float  # the same where the run may stop early
     usd_per_hour: float  # of all machines, as far as they are used
     storage_usd_per_hour: float
     fixed_usd: float
-    switch_hours: float = math.inf  # of the run, before it goes on demand; inf: never
-    on_demand_usd_per_hour: float = 0.0  # of all machines, as far as they are used
-    use: float = 1.0  # of all machines: of the two prices, the part that is paid
-    outside_machine_hours: tuple[float, float] = (0.0, 0.0)  # on demand and on spot; among `outside_usd`
-    step_hours: float = 0.0  # of billing; 0: too short to count
-    minimum_hours: float = 0.0
-
-    def expected(self) -> ExpectedShare:
-        """Return the mean hours at the expected speed; inf where a run may never end."""
-        return expected_share(self.run, self.states, self.switch_hours)
 
     def expected_hours(self) -> float:
-        """Return the mean hours of the job at the expected speed; inf where a run may never end."""
-        return self.outside_hours + self.expected().hours
-
-    def expected_usd(self) -> float:
-        """Return the mean dollars at the expected speed, without the fixed ones."""
-        run = self.expected()
-        machines = run.spot_hours * self.usd_per_hour + run.on_demand_hours * self.on_demand_usd_per_hour
-        return self.usual_outside_usd + machines + run.hours * self.storage_usd_per_hour
+        """Return the mean hours at the expected speed; inf where a run may never end."""
+        wall = spot_only_hours(self.run, self.states, np.full(RUNS, self.run.work_hours)).wall
+        return self.outside_hours + float(np.mean(wall))
 
     def draw(self) -> tuple[Floats, Floats]:
         """Return the hours and the dollars (runs,) of runs by rising speed error, each on its market, in full."""
         slow = _slowness(self.sigma)
-        work = slow * self.stretch * self.run.work_hours
-        found = spot_only_hours(self.run, self.states, work, self.switch_hours)
-        usd = self.fixed_usd + slow * self.outside_usd + found.on_demand * self.on_demand_usd_per_hour
+        found = spot_only_hours(self.run, self.states, slow * self.stretch * self.run.work_hours)
+        usd = self.fixed_usd + slow * self.outside_usd
         usd = usd + found.paid * self.usd_per_hour + found.wall * self.storage_usd_per_hour
-        return slow * self.late_outside_hours + found.wall, usd + self._rounding_usd(slow, found)
-
-    def _rounding_usd(self, slow: Floats, found: SpotOnlyHours) -> Floats:
-        """Return what whole billing steps add to the dollars of each run (runs,), in each market."""
-        added = np.zeros(len(slow))
-        if self.step_hours > 0:
-            prices, paid = (self.on_demand_usd_per_hour, self.usd_per_hour), (found.on_demand, found.paid)
-            for price, run, outside in zip(prices, paid, self.outside_machine_hours, strict=True):
-                hours = run * self.use + slow * outside
-                whole = round_up_hours(hours, self.step_hours, self.minimum_hours)
-                added += (whole - hours) * price / self.use
-        return added
-
-
-class ExpectedShare(NamedTuple):
-    """Mean hours of a run at the expected speed that leaves spot at some hour, and its share of the work on spot."""
-
-    hours: float
-    spot_hours: float  # paid
-    on_demand_hours: float  # paid
-    share: float
-
-
-@lru_cache(maxsize=4096)  # rows are screened under several limits, then one of them is told
-def expected_share(run: SpotRun, states: SpotStates, switch_hours: float) -> ExpectedShare:
-    """Return the mean hours over drawn markets; inf where a run may never end."""
-    found = spot_only_hours(run, states, np.full(RUNS, run.work_hours), switch_hours)
-    left = np.maximum(found.on_demand - run.restart_hours, 0.0)
-    hours, spot, on_demand = (float(np.mean(one)) for one in found)
-    return ExpectedShare(hours, spot, on_demand, 1.0 - float(np.mean(left)) / run.work_hours)
+        return slow * self.late_outside_hours + found.wall, usd
 
 
 def _slowness(sigma: float) -> Floats:

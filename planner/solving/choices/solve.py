@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.audit.audit import audit
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
     Finish = Callable[[PreparedScenario, SolveOptions | None, float | None], Plan]
     """Solves a definite scenario; its seconds count from the last argument."""
+
+
+MOST_SMALLER_BUDGETS = 2
+"""Smaller budgets that models are searched for, where those for the whole one have no plan."""
+MOST_OVER_BUDGET = 1.1
+"""What the search of models misses of the dollars at the confidence is less than this share."""
 
 
 class ChoiceAuditError(PlannerError):
@@ -84,7 +91,28 @@ def _solve_several(scenario: Scenario, options: SolveOptions, library: Library, 
         decisions = decide_together(jobs, least=least_sum_of(decisions))
         decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
         plan = finish(jobs.prepared(decided, decisions), options, started)
+    least = least_sum_of(decisions) if all(one.above_least is not None for one in decisions.values()) else None
+    for _ in range(MOST_SMALLER_BUDGETS):
+        budget = None if least is None else _smaller_budget(plan, scenario.limits.budget_usd, jobs.shared.budget_usd)
+        if budget is None:
+            break
+        jobs = replace(jobs, shared=replace(jobs.shared, budget_usd=budget))
+        decisions = decide_together(jobs.in_turns(), least=least)
+        decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
+        plan = finish(jobs.prepared(decided, decisions), options, started)
     return _with_choices(plan, scenario, decisions, library, options)
+
+
+def _smaller_budget(plan: Plan, limit_usd: float | None, budget_usd: float | None) -> float | None:
+    """Return a budget for the search that leaves room for what the jobs at the confidence cost more than it counts.
+
+    The search counts dollars on mean markets; None where there is a plan, or another limit stands in the way.
+    """
+    if plan.infeasible is None or limit_usd is None or budget_usd is None:
+        return None
+    needed = [one.change_to for one in plan.infeasible.relax if one.limit == "limits.budget_usd"]
+    first = next((float(one) for one in needed if isinstance(one, int | float)), math.inf)
+    return 0.998 * budget_usd * limit_usd / first if first <= MOST_OVER_BUDGET * limit_usd else None
 
 
 def open_alternatives(scenario: Scenario, job: OpenJob, library: Library) -> list[Alternative]:

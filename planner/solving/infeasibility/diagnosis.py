@@ -7,7 +7,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from planner.candidates.screening import screen
-from planner.candidates.spot.scope import MEAN_SHARES
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.results.ways.considered import Infeasible
 from planner.solving.infeasibility.candidate_filters import HEADROOM
@@ -66,7 +65,7 @@ def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
     verified = enumerate(_as_solved(whole, found), 1)
     # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
     # its plan is that of `solve`, with policies.
-    mixes = tuple(screen(one, market, limits, library, scope=MEAN_SHARES) for one in prepared.candidates)
+    mixes = tuple(screen(one, market, limits, library) for one in prepared.candidates)
     return Infeasible(
         relax=tuple(one for number, (plan, changes) in verified for one in build_relaxations(plan, changes, number)),
         nearest=find_near_misses(replace(prepared, screened=mixes), relaxed),

@@ -9,7 +9,6 @@ import numpy as np
 
 from planner.candidates.screening import screen
 from planner.candidates.spot.candidates import spot_only_costs, spot_only_rows
-from planner.candidates.spot.scope import MEAN_SHARES
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import UNSHARDED, GpuClass, enumerate_recipes, incompatibilities, is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
@@ -133,13 +132,7 @@ def _fewest_gpus(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     limits, one = prepared.scenario.limits, prepared.candidates[index]
     if (limits.max_gpus is None and not limits.quota) or len(prepared.screened[index].table):
         return
-    free = screen(
-        one,
-        prepared.market,
-        limits.model_copy(update={"max_gpus": None, "quota": {}}),
-        prepared.library,
-        scope=MEAN_SHARES,
-    )
+    free = screen(one, prepared.market, limits.model_copy(update={"max_gpus": None, "quota": {}}), prepared.library)
     if not len(free.table):
         return
     row = int(np.argmin(free.table.gpus))

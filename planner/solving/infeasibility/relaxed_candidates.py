@@ -15,7 +15,6 @@ import numpy as np
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import screen
-from planner.candidates.spot.scope import MEAN_SHARES
 from planner.configurations.memory_margin import memory_margin
 from planner.configurations.recipe import frameworks_of
 from planner.formulation.dominance import find_undominated
@@ -141,11 +140,11 @@ def _without_deadline_cut(
     stockless = market.without_stock()
     free, piece = free.without_hours_limit(), piece.without_hours_limit()
     lifted = screen(
-        *(free, stockless, Limits(max_hours=UNLIMITED_HOURS, max_price_age=None), library, False, None, MEAN_SHARES)
+        free, stockless, Limits(max_hours=UNLIMITED_HOURS, max_price_age=None), library, method_filter=False
     )
     yield lifted.table, lifted.rows
     timed = Limits(max_hours=limits.max_hours, spot_share=limits.spot_share, max_price_age=None)
-    cut = screen(piece, stockless, timed, library, False, None, MEAN_SHARES)
+    cut = screen(piece, stockless, timed, library, method_filter=False)
     inside = cut.rounded & (cut.table.share_low > 0) & (cut.table.share_low < 1)
     yield cut.table.rows(inside), cut.rows[inside]
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.hazards import LOOKED_AT_EVERY_HOURS
 from planner.records import record
 from planner.spot.policy.backward_induction import BackwardInduction, FollowedInduction
 from planner.spot.policy.checkpointing import Checkpoints, progress_on_spot
@@ -46,6 +45,8 @@ DRAWN_TOGETHER = 16
 """Requests that are played at once."""
 DRAWN_CHANGES, OTHER_RUN = 128, 613
 """Changes of a market that are drawn for each run; the next ones are those of the run so many numbers further."""
+LOOKED_AT_EVERY_HOURS = 1 / 12
+"""How often a run looks at its market; a loss of its machines it sees at once."""
 SPEED_RANK_BOUNDS = (0.025, 0.975)
 """Ranks between which speeds are drawn: the data do not show how far the tails of the estimate reach."""
 
