@@ -67,9 +67,9 @@ def test_a_plan_of_several_jobs_asks_which_and_an_unknown_name_lists_them() -> N
     asked = asked.model_copy(update={"jobs": (*asked.jobs, asked.jobs[0].model_copy(update={"name": "other"}))})
     both = plan.model_copy(update={"jobs": (plan.jobs[0], plan.jobs[0].model_copy(update={"name": "other"}))})
     assert choose_job(both, asked, "plan.json", "other").job.name == "other"
-    with pytest.raises(InputError, match="choose one with --job: quickstart, other"):
+    with pytest.raises(InputError, match="choose one with --job, such as quickstart or other"):
         choose_job(both, asked, "plan.json", None)
-    with pytest.raises(InputError, match="the plan has no job 'third'; one of quickstart, other"):
+    with pytest.raises(InputError, match="the plan has no job 'third'; known: quickstart, other"):
         choose_job(both, asked, "plan.json", "third")
 
 

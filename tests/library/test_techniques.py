@@ -171,6 +171,7 @@ MAY_NAME = {
     "configurations/coefficients.py": {"mem_efficient", "sparse"},
     "configurations/replicas/evaluation.py": {"bf16", "nf4"},
     "exports/generation/settings.py": {"bf16"},
+    "library/releases.py": {"gptq"},  # a format of weights in the files of a release
     "library/techniques.py": {"gradient_accumulation", "bf16"},  # what a GPU can compute, too
     "report/catalog.py": {"bf16"},
     "scenario/configuration.py": {"adamw"},

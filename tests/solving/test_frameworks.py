@@ -80,8 +80,9 @@ def test_a_profile_on_few_runs_or_documentation_takes_part_only_when_named() -> 
 @pytest.mark.parametrize("more", [(), ("jobs.j.techniques.method=full",), ("limits.budget_usd=8",)])
 def test_the_choice_of_frameworks_is_the_best_of_each_alone(objective: str, more: tuple[str, ...]) -> None:
     """Leaving out what another framework outdoes never changes the optimum, and the ladder is what each would cost."""
-    named = {name: solved(f"jobs.j.framework={name}", f"objective={objective}", *more) for name in ("hf", "hf-fused")}
-    both = solved("jobs.j.framework=[hf,hf-fused]", f"objective={objective}", *more)
+    asked_for = (f"objective={objective}", "solve.ties=0", *more)
+    named = {name: solved(f"jobs.j.framework={name}", *asked_for) for name in ("hf", "hf-fused")}
+    both = solved("jobs.j.framework=[hf,hf-fused]", *asked_for)
     best = [plan.objective for plan in named.values() if plan.objective is not None]
     assert both.objective == pytest.approx(min(best), rel=1e-9)
     ladder = {option.label: option.cost_usd for option in both.jobs[0].frameworks if not option.prior}
@@ -95,12 +96,12 @@ def test_the_choice_of_frameworks_is_the_best_of_each_alone(objective: str, more
 
 
 def test_a_prior_never_wins_by_being_optimistic() -> None:
-    """It stands in the ladder with its figure, marked; named, it is the plan of that figure."""
-    job = solved().jobs[0]
+    """It stands in the ladder with its figure, marked; named, it is the plan of that figure on the same GPU."""
+    job = solved("solve.ties=0").jobs[0]
     prior = next(option for option in job.frameworks if option.label == "unsloth")
     assert prior.prior and not prior.allowed
     assert job.framework == job.techniques.framework != "unsloth"
-    named = solved("jobs.j.framework=unsloth")
+    named = solved("jobs.j.framework=unsloth", f"limits.gpus.allow=[{job.gpu}]", "solve.ties=0")
     assert named.cost_usd is not None and named.jobs[0].framework == "unsloth"
     assert prior.cost_usd == pytest.approx(named.cost_usd.expected, abs=0.006)
 

@@ -37,7 +37,7 @@ EVEN_CELLS = 0.04
 """Cells and ticks differ by less, as a share, where they count as equally long."""
 SLACK_CURVATURE = 0.5
 """Points of the slack axis are dense near 0 and thin out from this share of its length on."""
-ROUNDING = 1e-9
+SAME_FIGURE = 1e-9
 """Relative: figures closer than this are one figure."""
 AXIS_STEPS = 2.0**40
 """Shares of the slack axis are whole multiples of one over this: coarser than what processors disagree about."""
@@ -107,10 +107,10 @@ def grid_of(part: CurveRequest, fineness: Fineness, asked_ticks: float = math.in
     long = beyond >= EVEN_FROM * run.work_hours
     by_work = float(fineness.long_ticks if long else fineness.ticks)
     finer = math.sqrt((hours - run.restart_hours) / run.work_hours / WORKS_IN_TICKS) * by_work
-    while long and by_work < finer * (1 - ROUNDING) and by_work <= most:
+    while long and by_work < finer * (1 - SAME_FIGURE) and by_work <= most:
         by_work *= math.sqrt(2)
     found = by_work = min(by_work, asked_ticks)
-    while found < part.resolving_ticks * (1 - ROUNDING) and found <= most:
+    while found < part.resolving_ticks * (1 - SAME_FIGURE) and found <= most:
         found *= math.sqrt(2)
     if not long or found > max(by_work, MOST_EVEN_TICKS):
         return Grid(round(found), fineness.points)
@@ -174,7 +174,7 @@ def slack_points(restart_hours: float, most_hours: float, points: int, tick_hour
 
 def _start_of_axis(restart_hours: float, most_hours: float) -> list[float]:
     """Return the points of an axis before the restart: 0, if that is another one."""
-    return [0.0] if restart_hours > ROUNDING * most_hours else []  # two points must differ
+    return [0.0] if restart_hours > SAME_FIGURE * most_hours else []  # two points must differ
 
 
 @lru_cache
