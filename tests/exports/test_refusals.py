@@ -69,7 +69,7 @@ def test_a_plan_of_several_jobs_asks_which_and_an_unknown_name_lists_them() -> N
     assert choose_job(both, asked, "plan.json", "other").job.name == "other"
     with pytest.raises(InputError, match="choose one with --job, such as quickstart or other"):
         choose_job(both, asked, "plan.json", None)
-    with pytest.raises(InputError, match="the plan has no job 'third'; known: quickstart, other"):
+    with pytest.raises(InputError, match="the plan has no job 'third'; did you mean other"):
         choose_job(both, asked, "plan.json", "third")
 
 
