@@ -163,7 +163,7 @@ def test_the_frontier_of_the_service_keeps_the_budget_of_both(scenario: str, pla
         assert asked["usd_per_month"] == pytest.approx(month, rel=1e-6)
         assert most is None or all(point["usd_per_month"] <= most for point in found["points"])
     refused = planner("frontier", scenario, "--job", "nobody")
-    assert refused.exit_code == 2 and "no job 'nobody': one of chat, tune" in refused.output
+    assert refused.exit_code == 2 and "no job 'nobody'; known: tune, chat" in refused.output
     assert "is for jobs next to a service" in planner("frontier", "quickstart", "--job", "quickstart").output
 
 

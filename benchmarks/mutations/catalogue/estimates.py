@@ -84,7 +84,7 @@ AREA.add(
 )
 
 AREA.add(
-    "every rank holds all experts", "experts * (1.0 - shards / np.maximum(shards, layout.expert))", "experts * 0.0"
+    "every rank holds all experts", "experts * (1.0 - shards / held)", "experts * 0.0"
 )
 
 AREA.of("planner/estimates/memory/activations.py", PHYSICS)
