@@ -2,7 +2,7 @@
 
     python -m benchmarks.structure [--against COMMIT] [--json]
 
-One definition for every column: `--against` measures the tree of another commit beside the present one. Nothing is
+One definition for every column: `--against` measures the tree of another commit, too. Nothing is
 imported from the trees but for the solve, which runs in a process of its own.
 """
 
@@ -293,7 +293,7 @@ def tree_of(commit: str, folder: Path) -> Path:
 
 
 def main() -> None:
-    """Print the figures of the present tree, beside those of another commit."""
+    """Print the figures of the present tree, and those of another commit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", metavar="COMMIT", help="measure the tree of this commit, too")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -87,7 +87,7 @@ def ranked(steps: tuple[int, ...], machines: int, hours: float, usd: float, **mo
 
 @pytest.mark.parametrize("place", range(6))
 def test_an_earlier_step_outweighs_all_later_ones(place: int) -> None:
-    """Of two rows within a tie the one that is better in one step wins, worse in all later ones and half a % dearer."""
+    """Of two rows within a tie the one better in one step wins, worse in all later ones and half a percent more."""
     worst = (1, 1, int(Evidence.PRIOR), 1, 9, 9.0)
     better = tuple(0 if step == place else one if step > place else 1 for step, one in enumerate(worst))
     worse = tuple(worst[step] if step == place else 0 if step > place else 1 for step in range(6))

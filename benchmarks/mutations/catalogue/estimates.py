@@ -83,9 +83,7 @@ AREA.add(
     "the root unit is freed", "np.where(keeps_full, all_of_it, wide * root)", "np.where(keeps_full, all_of_it, 0.0)"
 )
 
-AREA.add(
-    "every rank holds all experts", "experts * (1.0 - shards / held)", "experts * 0.0"
-)
+AREA.add("every rank holds all experts", "experts * (1.0 - shards / held)", "experts * 0.0")
 
 AREA.of("planner/estimates/memory/activations.py", PHYSICS)
 AREA.add(

@@ -110,8 +110,10 @@ def _smaller_budget(plan: Plan, limit_usd: float | None, budget_usd: float | Non
     """
     if plan.infeasible is None or limit_usd is None or budget_usd is None:
         return None
-    needed = [one.change_to for one in plan.infeasible.relax if one.limit == "limits.budget_usd"]
-    first = next((float(one) for one in needed if isinstance(one, int | float)), math.inf)
+    from planner.solving.infeasibility.relaxations import BUDGET  # loads many modules that a plan does not need
+
+    needed = [change.change_to for change in plan.infeasible.relax if change.limit == BUDGET]
+    first = next((float(usd) for usd in needed if isinstance(usd, int | float)), math.inf)
     return 0.998 * budget_usd * limit_usd / first if first <= MOST_OVER_BUDGET * limit_usd else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from planner.solving.infeasibility.soft_constraints import STOCK_OF
 from planner.solving.resolve import describe_candidate, try_solve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from planner.candidates.job_candidates import JobCandidates
     from planner.configurations.configuration_table import HostShortfall, MemoryShortfall
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 STEP_TOKENS = 128
 """Sequence lengths are proposed in multiples of it, because kernels are faster there."""
+Shortfall = TypeVar("Shortfall", "MemoryShortfall", "HostShortfall")
+
 MAX_SHORTFALL_SHARE = 0.5
 """Shortfall over the GPU's memory beyond which a candidate is not near, unless nothing is nearer."""
 MAX_MEMORY_MISSES = 2
@@ -268,13 +270,7 @@ def _refused_recipes(one: JobCandidates, machine: Machine, library: Library) -> 
 def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield the GPU models that lack least memory for an allowed method, with the sequence length that would fit."""
     one, limits = prepared.candidates[index], prepared.scenario.limits
-    offers = zip(prepared.market.offers, prepared.market.cards, strict=True)
-    permitted = {card.name for offer, card in offers if card and limits.permits(offer)}
-    best: dict[str, MemoryShortfall] = {}
-    for miss in sorted(one.physics.misses, key=lambda miss: miss.shortfall_gib):
-        few = limits.max_gpus is None or miss.machine.gpus <= limits.max_gpus
-        if few and miss.machine.gpu in permitted and is_allowed(miss.recipe, one.job):
-            best.setdefault(miss.machine.gpu, miss)
+    best = _first_by_gpu(prepared, index, sorted(one.physics.misses, key=lambda miss: miss.shortfall_gib))
     fitting = {one.physics.ways.machines[m].gpu for m in np.unique(one.physics.ways.machine)}
     near = [
         (gpu, miss)
@@ -299,16 +295,10 @@ def _memory_shortfalls(prepared: PreparedScenario, index: int) -> Iterator[NearM
 
 def _small_hosts(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield the GPU models whose hosts lack least memory for the states that an allowed recipe keeps there."""
-    one, limits = prepared.candidates[index], prepared.scenario.limits
+    one = prepared.candidates[index]
     if isinstance(one.job, InferenceJob):
         return
-    offers = zip(prepared.market.offers, prepared.market.cards, strict=True)
-    permitted = {card.name for offer, card in offers if card and limits.permits(offer)}
-    best: dict[str, HostShortfall] = {}
-    for miss in sorted(one.physics.small_hosts, key=lambda miss: miss.shortfall_gb):
-        few = limits.max_gpus is None or miss.machine.gpus <= limits.max_gpus
-        if few and miss.machine.gpu in permitted and is_allowed(miss.recipe, one.job):
-            best.setdefault(miss.machine.gpu, miss)
+    best = _first_by_gpu(prepared, index, sorted(one.physics.small_hosts, key=lambda miss: miss.shortfall_gb))
     for gpu, miss in list(best.items())[:MAX_MEMORY_MISSES]:
         yield NearMiss(
             job=one.job.name,
@@ -318,6 +308,19 @@ def _small_hosts(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
             unit="GB",
             fix="state ram_gb of the offer if it has more" if miss.machine.assumes_ram else "",
         )
+
+
+def _first_by_gpu(prepared: PreparedScenario, index: int, misses: Sequence[Shortfall]) -> dict[str, Shortfall]:
+    """Return the first shortfall on each model of GPU, of those that the job and the limits permit."""
+    limits, job = prepared.scenario.limits, prepared.candidates[index].job
+    offers = zip(prepared.market.offers, prepared.market.cards, strict=True)
+    permitted = {card.name for offer, card in offers if card and limits.permits(offer)}
+    found: dict[str, Shortfall] = {}
+    for miss in misses:
+        few = limits.max_gpus is None or miss.machine.gpus <= limits.max_gpus
+        if few and miss.machine.gpu in permitted and is_allowed(miss.recipe, job):
+            found.setdefault(miss.machine.gpu, miss)
+    return found
 
 
 def describe_small_host(miss: HostShortfall) -> str:

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from planner.spot.policy.switching_policy import SwitchingPolicy
 
 FINENESS = Fineness(256, 181)
-"""Mostly within half a percent of a grid many times finer
-(see tests). Where a run mostly fails on its market, and on demand costs thrice as much, within three percent."""
+"""Within half a percent of a much finer grid, a percent where there are many works of slack (see tests)."""
 RUNS_PER_PASS = 8
 """Runs that are computed together: their arrays stay in the processor's cache."""
 FIRST_SLACK = 1 / 16

@@ -18,7 +18,7 @@ from planner.spot.policy.curve_pieces import CURVE_ERROR
 from planner.spot.policy.discretisation import CurveRequest, Grid, slack_points
 from planner.spot.policy.least_cost import usd_tables
 from planner.spot.policy.markov_chain import USD, build_markov_chain
-from planner.spot.policy.policy_cache import PolicyCache, horizon_of, longest_useful_hours, spans_up_to
+from planner.spot.policy.policy_cache import PolicyCache, horizon_of, longest_useful_hours, pass_grid, spans_up_to
 from planner.spot.policy.run import SpotRun
 from tests.helpers.spot_cases import cost_curve
 
@@ -262,6 +262,14 @@ def test_more_time_than_the_longest_horizon_saves_little(run: SpotRun, market: S
     more = 2 * longest - run.work_hours - run.restart_hours
     usd = PolicyCache().least_usd([(run, market, longest)])[0]
     assert min(usd, run.on_demand_usd) <= 1.03 * min(finer_usd(run, market, more, 25), run.on_demand_usd)
+
+
+@given(st.floats(1.0, 3000.0), MARKETS, st.floats(1.05, 9.0))
+@settings(derandomize=True, max_examples=50, deadline=None)
+def test_a_tick_never_outlasts_a_state_of_the_market(work: float, market: SpotStates, factor: float) -> None:
+    """Whatever the work, the time and the market: a state is left with a chance of at most 1 in a tick."""
+    request = CurveRequest(replace(RUN, work_hours=work), market, factor * work + 1.0)
+    assert request.part.resolving_ticks <= pass_grid(request).ticks * (1 + 1e-6)
 
 
 def test_short_work_waits_out_a_long_outage() -> None:
