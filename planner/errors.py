@@ -98,3 +98,7 @@ def raise_faults(faults: Sequence[Fault], kind: type[InputError] = InputError) -
     """Raise an error with every fault; nothing happens where there is none."""
     if faults:
         raise kind(faults)
+
+
+class AuditError(PlannerError):
+    """A fault of the planner: search and evaluation, or plan and check, have different figures of one run."""

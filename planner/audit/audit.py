@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
-from planner.audit.context import resolve_assignment
+from planner.audit.context import resolve_names
 from planner.audit.evaluation import evaluate
 from planner.audit.further_ways import ways_of_plan
 from planner.audit.limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.model_choice import decided_scenario
+from planner.audit.named_run import NamedRun
 from planner.audit.physics import recompute_work
 from planner.audit.timetable import lateness_usd, waited_hours
 from planner.estimates.work import NEGLIGIBLE_CUT, padded_length
@@ -113,7 +114,7 @@ def _audit_job(
     assignment: Assignment, plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance
 ) -> tuple[list[Violation], float]:
     """Return all violations of one job, and its machine hours at its confidence."""
-    context, found = resolve_assignment(assignment, scenario, library)
+    context, found = resolve_names(NamedRun.of(assignment), scenario, library)
     if context is None:
         return found, 0.0
     name = assignment.name
@@ -122,7 +123,7 @@ def _audit_job(
         with np.errstate(divide="ignore", invalid="ignore"):  # a plan of no GPUs or of no seconds per step
             evaluation = evaluate(context, datetime.date.fromisoformat(plan.as_of))
         found += compare(name, "", evaluation.assignment, assignment, tolerance)
-        found += [Violation(name, *broken) for broken in figures_of_job(context, evaluation, tolerance)]
+        found += [Violation(name, *broken) for broken in figures_of_job(context, assignment, evaluation, tolerance)]
         return found, evaluation.late_machine_hours
     except (ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
         # A plan of nonsense counts or degrees has no figures to compare.

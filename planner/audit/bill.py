@@ -44,16 +44,18 @@ def recompute_bill(
     every, longer = (hours.late, stages.stretch) if is_late else (1.0, 1.0)
     if policy is None:
         uses = _uses_of_shares(context, stages, hours, every, longer)
-        rented = hours.rented(context.plan.spot_share, is_late)
+        rented = hours.rented(context.named.spot_share, is_late)
     else:
         uses, rented = _uses_of_policy(context, stages, policy, every, longer), policy.disk_hours(every, longer)
     offer, machines, groups = context.offer, context.machine.instances, context.job.trials.at_once
-    if context.plan.pauses:
-        uses["resume after a pause"] = (len(context.plan.pauses) * resume * every * machines * groups, 0.0)
-        rented += math.fsum(one.to_hours - one.from_hours for one in context.plan.pauses)
+    if context.named.pauses:
+        rounded = uses.pop("rounded up", None)
+        uses["resume after a pause"] = (len(context.named.pauses) * resume * every * machines * groups, 0.0)
+        uses |= {"rounded up": rounded} if rounded else {}
+        rented += context.named.standstill_hours
     lines = [*_machine_lines(context, uses)]
     if (
-        offer.commitment is not None and not context.plan.is_reserved
+        offer.commitment is not None and not context.named.is_reserved
     ):  # the whole term of every instance, however little of it is used
         months = offer.commitment.months
         term = f"machine for {months} month{'s' if months > 1 else ''}"
@@ -66,15 +68,18 @@ def recompute_bill(
         if one.moved_usd:
             moved_item = f"{_MOVED_ITEMS[one.machine.stage]} at {one.machine.provider}"
             lines.append(BillItem(item=moved_item, usd=one.moved_usd * every, quantity=1.0))
-    if policy is not None and len(offer.regions) > 1:
-        moved = policy.point.interruptions * policy.moved_gb * every * longer
-        lines.append(_line("moves between regions", moved, "GB", offer.fees.egress_usd_per_gb))
     stored = stages.disk_gb * groups * rented / MONTH_HOURS
     lines += [
         _line("storage", stored, "GB-month", offer.fees.storage_usd_per_gb_month),
-        *_moved_lines(context, stages.moved_gb * machines * groups, stages.own_gb * machines * groups),
-        *_result_lines(context, stages.sent_gb, stages.result_gb + stages.kept_gb),
+        *_transfer_lines(
+            context,
+            *(stages.moved_gb * machines * groups, stages.own_gb * machines * groups),
+            *(stages.sent_gb, stages.result_gb + stages.kept_gb),
+        ),
     ]
+    if policy is not None and len(offer.regions) > 1:
+        moved = policy.point.interruptions * policy.moved_gb * every * longer
+        lines.append(_line("moves between regions", moved, "GB", offer.fees.egress_usd_per_gb))
     return tuple(line for line in lines if line.quantity)
 
 
@@ -86,13 +91,18 @@ def _uses_of_policy(
     Work is done for the policy's share on spot; what it pays beyond is starts, stalls and work that was lost.
     """
     x, point, n = policy.point.spot_share, policy.point, context.machine.instances * every
-    work = {"gpu": stages.training, "evaluation": stages.evaluation, "checkpoints": stages.checkpoints}
+
+    def of_work(hours: float) -> tuple[float, float]:
+        return (1 - x) * hours * longer * n, x * hours * longer * n
+
     return {
-        **{item: ((1 - x) * hours * longer * n, x * hours * longer * n) for item, hours in work.items()},
+        "gpu": of_work(stages.training),
+        "prepare data": (stages.prepare * n, 0.0),
+        "evaluation": of_work(stages.evaluation),
+        "checkpoints": of_work(stages.checkpoints),
+        "export": (stages.export * n, 0.0),
         "starts on demand": ((point.on_demand_hours - (1 - x) * stages.run) * longer * n, 0.0),
         "starts and losses": (0.0, (point.spot_hours - x * stages.run) * longer * n),
-        "prepare data": (stages.prepare * n, 0.0),
-        "export": (stages.export * n, 0.0),
     }
 
 
@@ -100,7 +110,7 @@ def _uses_of_shares(
     context: AuditContext, stages: JobStages, hours: RecomputedHours, every: float, longer: float
 ) -> Uses:
     """Return hours over all runs and instances, each item at the spot share."""
-    trials, n, share = context.job.trials, context.machine.instances, context.plan.spot_share
+    trials, n, share = context.job.trials, context.machine.instances, context.named.spot_share
     k, work = trials.at_once, context.trials.work / context.trials.wall * longer
     group_hours = {
         "gpu": stages.training * work,
@@ -182,7 +192,7 @@ def recompute_service_bill(
     if missing > 1e-9:
         lines.append(BillItem(item="minimum charge", usd=missing, quantity=runs, unit="runs"))
     data = service_data_gb(context)
-    lines += [*_moved_lines(context, data, data), *_result_lines(context, result_gb, result_gb)]
+    lines += _transfer_lines(context, data, data, result_gb, result_gb)
     return tuple(line for line in lines if line.quantity)
 
 
@@ -192,18 +202,16 @@ def service_data_gb(context: AuditContext) -> float:
     return context.job.data_gb + (ingest.raw_gb if ingest else 0.0)
 
 
-def _moved_lines(context: AuditContext, gb: float, own_gb: float) -> list[BillItem]:
-    """Return what comes in, and what of it are data that leave the user's place; no line where that is free."""
-    price = context.leaving_usd_per_gb(context.offer)
-    leaving = [_line("data leaving", own_gb, "GB", price)] if price > 0 else []
-    return [_line("transfer in", gb, "GB", context.offer.fees.ingress_usd_per_gb), *leaving]
-
-
-def _result_lines(context: AuditContext, gb: float, kept_gb: float) -> list[BillItem]:
-    """Return what leaves, and what is kept after the run."""
+def _transfer_lines(context: AuditContext, gb: float, own_gb: float, sent_gb: float, kept_gb: float) -> list[BillItem]:
+    """Return what is kept after the run, what of the user's data leaves its place, what comes in and what leaves."""
     fees, months = context.offer.fees, (context.job.stages.retention_hours or 0.0) / MONTH_HOURS
-    kept = _line("kept after", kept_gb * months, "GB-month", fees.network_storage_usd_per_gb_month)
-    return [kept, _line("transfer out", gb, "GB", fees.egress_usd_per_gb)]
+    leaving = context.leaving_usd_per_gb(context.offer)
+    return [
+        _line("kept after", kept_gb * months, "GB-month", fees.network_storage_usd_per_gb_month),
+        _line("data leaving", own_gb if leaving > 0 else 0.0, "GB", leaving),
+        _line("transfer in", gb, "GB", fees.ingress_usd_per_gb),
+        _line("transfer out", sent_gb, "GB", fees.egress_usd_per_gb),
+    ]
 
 
 def _line(item: str, quantity: float, unit: str, rate: float | None) -> BillItem:

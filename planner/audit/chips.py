@@ -19,7 +19,7 @@ def unmeasured(context: AuditContext) -> str | None:
         return chip.estimate_only if chip else None
     if context.scenario.limits.unmeasured or isinstance(context.job, InferenceJob):
         return None
-    method = context.plan.techniques.method
+    method = context.named.techniques.method
     known = any(one.method == method and one.from_chips <= context.machine.gpus for one in chip.measured)
     return None if known else f"{method} on {context.machine.gpus} x {context.gpu.name}"
 

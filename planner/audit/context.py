@@ -1,11 +1,11 @@
-"""What one assignment names, looked up once: its job, offer, card, recipe and machines."""
+"""What a run names, looked up once: its job, offer, card, recipe and machines."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.audit.comparison import Violation
 from planner.configurations.grid import Machine
@@ -20,11 +20,12 @@ from planner.units import GB
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from planner.audit.named_run import NamedRun
+    from planner.audit.searched import SearchedPolicy
     from planner.estimates.inputs import Network
     from planner.estimates.trials import TrialWork
     from planner.library.framework_profile import FrameworkProfile
     from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.results.plan import Assignment
     from planner.scenario.job import Job
     from planner.scenario.observed_run import Measured
     from planner.scenario.offer import Offer
@@ -33,15 +34,17 @@ if TYPE_CHECKING:
 
 @record(frozen=True)
 class AuditContext:
-    """One assignment with everything behind its names; what concerns machines is an error for a managed service."""
+    """A named run with everything behind its names; what concerns machines is an error for a managed service."""
 
-    plan: Assignment
+    named: NamedRun
     job: Job
     scenario: Scenario
     architecture: Architecture
     offer: Offer  # at the prices of the what-if
     offers: Mapping[str, Offer]  # label -> every offer, at those prices
     library: Library
+    searched: SearchedPolicy | None = None
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False)  # physics of machines that several plans have
 
     @cached_property
     def network(self) -> Network:
@@ -61,12 +64,12 @@ class AuditContext:
     @cached_property
     def recipe(self) -> Recipe:
         """The techniques of the plan."""
-        return Recipe(**{one.name: getattr(self.plan.techniques, one.name) for one in fields(Recipe)})
+        return Recipe(**{one.name: getattr(self.named.techniques, one.name) for one in fields(Recipe)})
 
     @cached_property
     def machine(self) -> Machine:
         """Machines of one run: the link is the offer's, else the usual one of the card, and pcie for a single card."""
-        offer, instances = self.offer, self.plan.instances
+        offer, instances = self.offer, self.named.instances
         link = offer.interconnect or "pcie"
         network_gbps = offer.network_gbps if instances > 1 else None
         link = "pcie" if offer.gpus == 1 else link
@@ -121,23 +124,21 @@ class AuditContext:
         return 0.0 if source is None or (source.region,) == offer.regions else source.egress_usd_per_gb
 
 
-def resolve_assignment(
-    assignment: Assignment, scenario: Scenario, library: Library
-) -> tuple[AuditContext | None, list[Violation]]:
+def resolve_names(named: NamedRun, scenario: Scenario, library: Library) -> tuple[AuditContext | None, list[Violation]]:
     """Return the things behind the names, or None and the names that lead nowhere."""
-    name = assignment.name
+    name = named.name
     job = next((one for one in scenario.jobs if one.name == name), None)
     offers = dict(scenario.labelled_offers())
-    offer = offers.get(assignment.offer)
+    offer = offers.get(named.offer)
     if job is None:
         return None, [Violation(name, "job", "a job of the scenario", name)]
     if offer is None or offer.is_cpu:
-        return None, [Violation(name, "offer", "an offer of the scenario that trains", assignment.offer)]
+        return None, [Violation(name, "offer", "an offer of the scenario that trains", named.offer)]
     try:
         architecture = library.architecture(job.architecture)
     except KeyError as error:
         return None, [Violation(name, "architecture", "an architecture of the library", str(error.args[0]))]
-    return AuditContext(assignment, job, scenario, architecture, offer, offers, library), []
+    return AuditContext(named, job, scenario, architecture, offer, offers, library), []
 
 
 def hourly_price(mine: Offer, offers: Iterable[Offer]) -> float | None:

@@ -82,7 +82,7 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     policy = recompute_policy_run(context, stages, physics) if may_follow else None
     hours, paid = (policy.hours(one, stages.stretch) if policy else one for one in (markets, paid))
     spot_only = spot_only_run(context, stages, physics) if may_use_spot and policy is None else None
-    share = policy.point.spot_share if policy else context.plan.spot_share
+    share = policy.point.spot_share if policy else context.named.spot_share
     spot = policy.report(context, stages) if policy else None
     resume = recompute_resume(context, stages, physics) if policy is None else 0.0
     lines, late_lines = (recompute_bill(context, stages, paid, policy, is_late, resume) for is_late in (False, True))
@@ -101,13 +101,19 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     figures = _Figures(
         *(physics.rate, physics.sigmas, stages.start, stages.by_name(), totals, bills, odds, spot),
         policy_hours=policy.point.finish_hours if policy else 0.0,
+        resume_hours=resume * hours.late,
     )
-    machine, asked, run = context.machine, context.plan.techniques, context.observed
+    machine, asked, run = context.machine, context.named.techniques, context.observed
     reported = figures.report(context, physics.work)
     if isinstance(physics, RecomputedPhysics) and run is None:
-        unpaused = replace(context, plan=context.plan.model_copy(update={"pauses": ()}))
-        run_lines = recompute_bill(unpaused, stages, paid, policy) if context.plan.pauses else lines
-        _add_fallback(context, physics, reported["training_hours"], totals[0], run_lines)
+        unpaused = replace(context, named=replace(context.named, pauses=()))
+        run_lines = recompute_bill(unpaused, stages, paid, policy) if context.named.pauses else lines
+        fallback = _fallback(context, physics, reported["training_hours"], totals[0], run_lines)
+        physics = replace(
+            physics,
+            reported=physics.reported
+            | {"vram_gib": physics.reported["vram_gib"].model_copy(update={"fallback": fallback})},
+        )
     assignment = Assignment(
         **_named(context, as_of),
         **reported,
@@ -123,7 +129,6 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
         commitment=_commitment_use(context, stages),
         spot=spot,
         observed_hours=run.hours if run else None,
-        resume_hours=resume * hours.late,
         inference=None if isinstance(physics, RecomputedPhysics) else physics.replica.generation(lines),
     )
     return Evaluation(assignment, may_use_spot, may_follow, *_late_hours(context, stages, markets, resume * hours.late))
@@ -141,7 +146,7 @@ def _late_hours(
     """Return the hours at the confidence on demand, of one run and of all machines of all runs with their pauses."""
     late_outside, late_run = markets.outside_run[1], markets.on_demand[1]
     late_all = late_outside * context.job.trials.at_once + late_run / stages.run * stages.all_groups_hours
-    late_all += len(context.plan.pauses) * resume_hours * context.job.trials.at_once
+    late_all += len(context.named.pauses) * resume_hours * context.job.trials.at_once
     return late_outside + late_run, late_all * context.machine.instances
 
 
@@ -157,22 +162,22 @@ def _physics_and_stages(context: AuditContext) -> tuple[Physics, JobStages]:
     return physics, recompute_stages(context, physics)
 
 
-def _add_fallback(
+def _fallback(
     context: AuditContext, physics: RecomputedPhysics, training: float, hours: float, lines: tuple[BillItem, ...]
-) -> None:
-    """Add what a run that is out of memory changes: what costs least time; training takes that much longer.
+) -> Fallback | None:
+    """Return what a run that is out of memory changes: what costs least time; training takes that much longer.
 
     Of changes that cost equally little the one that the plan names counts. `lines`: the bill without pauses.
     """
-    smaller, named = recompute_smaller_runs(context, physics), context.plan.vram_gib.fallback
+    smaller, named = recompute_smaller_runs(context, physics), context.named.fallback
     if not smaller:
-        return
+        return None
     least = min(one.slowdown for one in smaller)
     equal = [one for one in smaller if one.slowdown <= least * (1 + _EQUAL_SLOWDOWN)]
-    best = next((one for one in equal if named is not None and one.change == named.change), equal[0])
+    best = next((one for one in equal if one.change == named), equal[0])
     longer = training * max(best.slowdown - 1, 0.0)
     run_usd = math.fsum(line.usd for line in lines if line.item not in FIXED)
-    fallback = Fallback(
+    return Fallback(
         change=best.change,
         micro_batch=best.batch[0],
         accumulation_steps=best.batch[1],
@@ -181,7 +186,6 @@ def _add_fallback(
         hours=longer,
         usd=longer * run_usd / hours,
     )
-    physics.reported["vram_gib"] = physics.reported["vram_gib"].model_copy(update={"fallback": fallback})
 
 
 def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
@@ -193,7 +197,7 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
         **{name: getattr(offer, name) for name in ("provider", "instance", "tier")},
         **{name: getattr(job, name) for name in ("name", "global_batch", "packing", "deadline_hours")},
         "region": _region(context),
-        "offer": context.plan.offer,
+        "offer": context.named.offer,
         "framework": "managed" if offer.is_managed else context.recipe.framework,
         "unit": "images" if context.architecture.image else "tokens",
         "conversion": None
@@ -241,6 +245,7 @@ class _Figures:
     odds: tuple[float, Cases, Cases] | None = None  # of a run with luck: dollars at the confidence, cases, hours
     spot: SpotPlan | None = None
     policy_hours: float = 0.0  # expected, of a run that follows a policy
+    resume_hours: float = 0.0  # of each pause, at the confidence
 
     def _chance(self, limit: float | None, confidence: float) -> float | None:
         """Return the chance of ending within a limit, None without one."""
@@ -251,6 +256,7 @@ class _Figures:
     def report(self, context: AuditContext, work: Workload) -> dict[str, Any]:
         """Return the fields with their intervals; training is what start and stages leave of the hours."""
         job, sigma, spot = context.job, self.sigmas.display, self.spot
+        delay = context.named.delay_hours(self.resume_hours)
         reach = math.exp(1.28 * sigma)
         (expected, late), (lines, late_lines) = self.hours, self.bills
         luck_hours, hours_sd, luck_usd, usd_sd = (
@@ -279,22 +285,26 @@ class _Figures:
             "sigma_tail": self.sigmas.tail,
             "start_hours": self.start,
             "training_hours": expected - self.start - math.fsum(self.stage_hours.values()),
-            "stage_hours": self.stage_hours,
+            "stage_hours": {name: hours for name, hours in self.stage_hours.items() if hours > 0},
             "hours": Hours(expected=expected, low=low, high=high, at_confidence=late),
-            "deadline_probability": self._chance(_time_left(context), job.confidence),
+            "deadline_probability": self._chance(_time_left(context, delay), job.confidence),
             "bill": lines,
             "cost_usd": total,
             "cost": Spread(expected=total, low=fixed + least, high=fixed + most),
             "cost_at_confidence": self.odds[0] if self.odds else math.fsum(line.usd for line in late_lines),
             "usd_of_runs": self.odds[1] if self.odds else (),
             "hours_of_runs": self.odds[2] if self.odds else (),
+            "start_at_hours": context.named.start_at_hours,
+            "end_at_hours": late + delay,
+            "pauses": context.named.pauses,
+            "resume_hours": self.resume_hours,
         }
 
 
-def _time_left(context: AuditContext) -> float | None:
+def _time_left(context: AuditContext, delay_hours: float) -> float | None:
     """Return the hours of a run that keep its deadline: less what it starts later, waits for windows, or is kept."""
     deadline, kept = context.job.deadline_hours, context.job.start_slack_hours
-    return None if deadline is None else max(0.0, deadline - kept - context.plan.delay_hours)
+    return None if deadline is None else max(0.0, deadline - kept - delay_hours)
 
 
 def _interval(expected: float, luck: float, sigma: float, spread: float) -> tuple[float, float]:
@@ -307,7 +317,7 @@ def _interval(expected: float, luck: float, sigma: float, spread: float) -> tupl
 def _commitment_use(context: AuditContext, stages: JobStages) -> CommitmentUse | None:
     """Return what the commitment of the plan's offer costs, how much of it is used, and from when on it pays."""
     mine, n, groups = context.offer, context.machine.instances, context.job.trials.at_once
-    if mine.commitment is None or context.plan.is_reserved:
+    if mine.commitment is None or context.named.is_reserved:
         return None
     price = hourly_price(mine, context.offers.values())
     due, term = mine.committed_usd * n * groups, mine.term_hours * n * groups

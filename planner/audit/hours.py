@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.audit.physics import RecomputedPhysics
+from planner.audit.searched import is_same
 from planner.audit.stages import copy_stall_seconds
 from planner.estimates.preemption import NodeGroupCoefficients, interrupted_run, node_group_market, wall_quantile_factor
 from planner.estimates.time.stages import checkpoint_bytes, checkpoint_seconds
@@ -128,7 +129,7 @@ def spot_checkpoint_hours(context: AuditContext, physics: Physics) -> tuple[floa
 
 def recompute_resume(context: AuditContext, stages: JobStages, physics: Physics) -> float:
     """Return the hours that a pause costs: a checkpoint is written and the run starts again; 0 where none may pause."""
-    plan = context.plan
+    plan = context.named
     if plan.is_reserved or not may_pause(
         context.job, context.offer, context.scenario.limits, plan.spot_share, is_coarse(context, stages)
     ):
@@ -208,18 +209,18 @@ class RecomputedPolicyRun:
 
     def _rule(self, context: AuditContext) -> dict[str, float | None]:
         """Return when the run takes a spot machine: what the plan names, as far as it is a step or one next to it."""
-        named, run = context.plan.spot, self.run
+        named, run = context.named.policy, self.run
         after, at_once = self.rule.take_after_up_hours, self.rule.take_at_once_from_hours
-        if named is not None:
+        if named is not None and named.rule is not None:
             latest = max(0.0, named.guaranteed_hours - run.work_hours - run.restart_hours)
             moments = [latest * number / RULE_MOMENTS for number in range(RULE_MOMENTS)]
-            after = _named_step(after, named.take_after_up_hours, self.states.up.begins)
-            at_once = _named_step(at_once, named.take_at_once_from_hours, moments)
+            after = _named_step(after, named.rule.take_after_up_hours, self.states.up.begins)
+            at_once = _named_step(at_once, named.rule.take_at_once_from_hours, moments)
         return {"take_after_up_hours": after, "take_at_once_from_hours": at_once}
 
     def _waiting_usd_per_hour(self, context: AuditContext) -> float:
         """Return the price of waiting that the plan names, as far as it may: that of the limits, or one up to 2 %."""
-        given, named = context.scenario.limits.waiting_usd_per_hour, context.plan.spot
+        given, named = context.scenario.limits.waiting_usd_per_hour, context.named.policy
         if given is not None or named is None or not context.scenario.waits_less:
             return given or 0.0
         return min(named.waiting_usd_per_hour, max_waiting_price(self.run))
@@ -248,7 +249,7 @@ def _basis(context: AuditContext, alone: str) -> str:
 
 def spot_only_run(context: AuditContext, stages: JobStages, physics: Physics) -> tuple[SpotRun, SpotStates] | None:
     """Return run and market where a training job has spot machines and no others; None elsewhere."""
-    is_alone = context.offer.usd_per_hour is None and context.offer.has_spot and context.plan.spot_share > 0
+    is_alone = context.offer.usd_per_hour is None and context.offer.has_spot and context.named.spot_share > 0
     if not is_alone or isinstance(context.job, InferenceJob):
         return None
     # What an hour is worth is on no bill, and nothing is decided by it.
@@ -273,13 +274,15 @@ def may_follow_policy(context: AuditContext, stages: JobStages) -> bool:
 
 def recompute_policy_run(context: AuditContext, stages: JobStages, physics: Physics) -> RecomputedPolicyRun | None:
     """Return the policy at the time that the plan guarantees; None where the plan names none or none ends in time."""
-    named = context.plan.spot
+    named = context.named.policy
     if named is None:
         return None
     run, states, guaranteed = _run(context, stages, physics), _states(context), named.guaranteed_hours
     if not 0 < run.work_hours + run.restart_hours <= guaranteed * (1 + _TIME_TOLERANCE):
         return None
-    policies = PolicyCache()
+    policies, searched = PolicyCache(), context.searched
+    if searched is not None and is_same((run, states), (searched.run, searched.states)):
+        run, states, policies = searched.run, searched.states, searched.policies
     (point,), (rule,) = policies.best_points([(run, states, guaranteed)]), policies.rules([(run, states, guaranteed)])
     moved_gb, _ = moved_to_other_regions(context, physics)
     storage = _storage_usd_per_hour(context, stages)
@@ -323,7 +326,7 @@ def _run(context: AuditContext, stages: JobStages, physics: Physics) -> SpotRun:
         is_warned = last_checkpoint_fits(noticed, write * HOUR)
         interval = checkpoint_interval(stall, states, share, write, is_warned)
     on_demand = (offer.usd_per_hour or 0.0) * instances
-    waiting = context.plan.spot.waiting_usd_per_hour if context.plan.spot else 0.0
+    waiting = context.named.policy.waiting_usd_per_hour if context.named.policy else 0.0
     valued = context.scenario.value_of_time_usd_per_hour + waiting
     moved_gb, moving_hours = moved_to_other_regions(context, physics)
     return SpotRun(

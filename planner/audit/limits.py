@@ -43,7 +43,7 @@ _MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0, "inference": 720.0}  # long
 
 def choices_of_job(context: AuditContext) -> Iterator[Broken]:
     """Yield what the plan names for one job and may not: lists, counts, batch, techniques, share, places of stages."""
-    limits, offer, plan = context.scenario.limits, context.offer, context.plan
+    limits, offer, plan = context.scenario.limits, context.offer, context.named
     places = [name for name, _ in offer.zones] or [offer.region]
     named = [("providers", offer.provider), *(("regions", place) for place in places), ("tiers", offer.tier)]
     if offer.gpu is not None:  # a service has no card that a list could name
@@ -88,7 +88,7 @@ def _service(context: AuditContext, managed: Managed) -> Iterator[Broken]:
 
 def _batch(context: AuditContext) -> Iterator[Broken]:
     """Yield counts that do not work out: instances, degrees that divide the GPUs, the global batch exactly."""
-    plan, asked, offer = context.plan, context.plan.techniques, context.offer
+    plan, asked, offer = context.named, context.named.techniques, context.offer
     if plan.instances < 1:
         yield "instances", "at least 1", plan.instances
     yield from at_most("instances of one job", offer.max_nodes, plan.instances)
@@ -110,7 +110,7 @@ def _batch(context: AuditContext) -> Iterator[Broken]:
 
 def _techniques(context: AuditContext) -> Iterator[Broken]:
     """Yield techniques that the job, its framework or its card do not leave open, and those that do not go together."""
-    plan, job, recipe, library = context.plan, context.job, context.recipe, context.library
+    plan, job, recipe, library = context.named, context.job, context.recipe, context.library
     card = GpuClass.of(context.gpu)
     allowed = [one for one in enumerate_recipes(job, card, plan.gpus > 1, library) if is_allowed(one, job)]
     allowed += [*expand_parallel_degrees(job, allowed, card, library), *expand_paged(job, allowed, library)]
@@ -129,10 +129,10 @@ def _techniques(context: AuditContext) -> Iterator[Broken]:
 
 def _places(context: AuditContext) -> Iterator[Broken]:
     """Yield stages at a place that may not or cannot do them, and stages that have no place."""
-    wanted, there = context.job.stages, {named.stage for named in context.plan.beside}
-    for named in context.plan.beside:
+    wanted, there = context.job.stages, {named.stage for named in context.named.beside}
+    for named in context.named.beside:
         offer, place = context.offers.get(named.offer), f"beside: {named.stage} at {named.offer}"
-        if offer is None or named.stage not in STAGES or len(there) < len(context.plan.beside):
+        if offer is None or named.stage not in STAGES or len(there) < len(context.named.beside):
             yield place, "one offer of the scenario for each stage", named.offer
         else:
             yield from ((place, wish, found) for wish, found in _unfit(context, named.stage, offer))
@@ -199,9 +199,11 @@ def _memory(context: AuditContext, reference: Assignment, tolerance: Tolerance) 
         yield "vram_gib.fit_probability", f"at least {wanted:g}", vram.fit_probability
 
 
-def figures_of_job(context: AuditContext, evaluation: Evaluation, tolerance: Tolerance) -> Iterator[Broken]:
+def figures_of_job(
+    context: AuditContext, plan: Assignment, evaluation: Evaluation, tolerance: Tolerance
+) -> Iterator[Broken]:
     """Yield figures of one job that break a limit: memory, hours, chance of the deadline, term, use of spot."""
-    job, plan, reference = context.job, context.plan, evaluation.assignment
+    job, reference = context.job, evaluation.assignment
     yield from _memory(context, reference, tolerance)
     bill, parts = math.fsum(line.usd for line in plan.bill), math.fsum(plan.vram_gib.parts.values())
     if not abs(bill - plan.cost_usd) <= tolerance.usd:

@@ -1,6 +1,6 @@
-"""Dollars of jobs on spot over speeds and markets, summed up a second time: from hours of drawn runs to a quantile.
+"""Hours and dollars of jobs on spot over speeds and markets: cases and quantiles of drawn runs.
 
-The runs are drawn by the planner's own pass, which tests compare with replays that share nothing with it.
+Tests compare the drawn runs with replays that share nothing with them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.audit.searched import is_same
 from planner.estimates.uncertainty import confidence_factor
 from planner.records import record
 from planner.scenario.job import MAX_CONFIDENCE
-from planner.spot.policy.luck import draw_luck, speed_ranks
+from planner.spot.policy.luck import speed_ranks
+from planner.spot.policy.policy_odds import PolicyCosts, draw_dollars, told_of_runs
 from planner.spot.policy.spot_only import spot_only_hours
 
 if TYPE_CHECKING:
@@ -43,32 +45,24 @@ def usd_of_policy(
 
     `hours` at the confidence of the job end with the guarantee; slower runs have what these leave.
     """
-    run, storage, longer = policy.run, policy.storage_usd_per_hour, stages.stretch
-    outside = policy.on_demand_outside_run_hours
-    separate = math.fsum(one.late_hours for one in stages.separate)
-    usd_outside = outside * (run.on_demand_usd_per_hour + storage) + math.fsum(one.late_usd for one in stages.separate)
-    end = hours.total(1.0, is_late=True)
-    slow = [float(one) for one in confidence_factor(sigma, speed_ranks())]
-    deadlines = [min(one * longer * policy.point.hours, end - one * (outside + separate)) for one in slow]
-    works = [one * longer * run.work_hours for one in slow]
-    luck = draw_luck(run, policy.states, np.asarray(works), np.asarray(deadlines))
-    usd = [
-        fixed_usd
-        + factor * usd_outside
-        + spot * run.spot_usd_per_hour
-        + demand * run.on_demand_usd_per_hour
-        + until_end * storage
-        + losses * run.hop_usd
-        for factor, spot, demand, until_end, losses in zip(
-            slow,
-            luck.spot_hours.tolist(),
-            luck.on_demand_hours.tolist(),
-            luck.hours.tolist(),
-            luck.interruptions.tolist(),
-            strict=True,
-        )
-    ]
-    return _quantile(usd, context.scenario.limits.budget_confidence), _cases(usd)
+    run, storage, outside = policy.run, policy.storage_usd_per_hour, policy.on_demand_outside_run_hours
+    costs = PolicyCosts(
+        run=run,
+        states=policy.states,
+        guaranteed_hours=policy.point.hours,
+        sigma=sigma,
+        stretch=stages.stretch,
+        late_hours=hours.total(1.0, is_late=True),
+        outside_hours=outside + math.fsum(one.late_hours for one in stages.separate),
+        outside_usd=outside * (run.on_demand_usd_per_hour + storage)
+        + math.fsum(one.late_usd for one in stages.separate),
+        storage_usd_per_hour=storage,
+        fixed_usd=fixed_usd,
+    )
+    if context.searched is not None and is_same(costs, context.searched.costs):
+        costs = context.searched.costs
+    (usd,) = draw_dollars([costs])
+    return told_of_runs(usd, context.scenario.limits.budget_confidence)
 
 
 @record(frozen=True)

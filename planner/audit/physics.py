@@ -166,7 +166,16 @@ class RecomputedPhysics:
 
 def recompute_physics(context: AuditContext) -> RecomputedPhysics:
     """Return speed and memory of the configuration that the plan names."""
-    job, run, asked, library = context.job, context.observed, context.plan.techniques, context.library
+    asked = context.named.techniques
+    key = ("physics", context.machine, context.recipe, asked.micro_batch, asked.accumulation_steps)
+    if key not in context.kept:  # most plans of a frontier differ in their hours alone
+        context.kept[key] = _physics(context)
+    found: RecomputedPhysics = context.kept[key]
+    return found
+
+
+def _physics(context: AuditContext) -> RecomputedPhysics:
+    job, run, asked, library = context.job, context.observed, context.named.techniques, context.library
     learned = learn_correction(job, context.architecture, library)
     batch = (asked.micro_batch, asked.accumulation_steps)
     setup = build_setup(context, job, context.recipe, context.machine, batch)
@@ -224,8 +233,9 @@ def _report(context: AuditContext, seen: ComparedRun) -> ObservedRun:
 def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int) -> Techniques:
     """Return a recipe and its batch as a plan reports them; adapters only where there are any."""
     lora = job.lora if recipe.method == "lora" else None
+    settings = {name: value for name, value in vars(recipe).items() if name in Techniques.model_fields}
     return Techniques(
-        **{**vars(recipe), "lora_rank": (recipe.lora_rank or lora.rank[0]) if lora else None},
+        **{**settings, "lora_rank": (recipe.lora_rank or lora.rank[0]) if lora else None},
         micro_batch=micro_batch,
         accumulation_steps=accumulation,
         lora_targets=lora.targets if lora else None,
@@ -301,7 +311,16 @@ class SmallerRun:
 
 def recompute_smaller_runs(context: AuditContext, physics: RecomputedPhysics) -> list[SmallerRun]:
     """Return what may be changed in a run that is out of memory: each change that saves enough of it."""
-    techniques, asked, recipe = context.library.techniques, context.plan.techniques, context.recipe
+    asked = context.named.techniques
+    key = ("smaller", context.machine, context.recipe, asked.micro_batch, asked.accumulation_steps)
+    if key not in context.kept:
+        context.kept[key] = _smaller_runs(context, physics)
+    found: list[SmallerRun] = context.kept[key]
+    return found
+
+
+def _smaller_runs(context: AuditContext, physics: RecomputedPhysics) -> list[SmallerRun]:
+    techniques, asked, recipe = context.library.techniques, context.named.techniques, context.recipe
     local = asked.micro_batch * asked.accumulation_steps
     sizes = [size for size in range(1, asked.micro_batch) if local % size == 0]
     changes = [(f"micro-batch {size} x {local // size} steps", recipe, (size, local // size)) for size in sizes[-1:]]

@@ -218,7 +218,7 @@ def _checkpoint_bytes(context: AuditContext, physics: RecomputedPhysics) -> floa
 def _separate_stages(context: AuditContext, work: Workload) -> tuple[SeparateStage, ...]:
     """Return the stages that the plan has on machines of their own, each once, on an offer of the scenario."""
     made: dict[str, SeparateStage] = {}
-    for named in context.plan.beside:
+    for named in context.named.beside:
         offer = context.offers.get(named.offer)
         if offer is not None and named.stage in STAGES and named.stage not in made:
             figures = {"ingest": _ingest, "evaluation": _evaluation, "export": _export}[named.stage]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.spot.candidates import policy_costs, spot_only_costs, spot_only_rows
-from planner.candidates.spot.odds import late_dollars
+from planner.candidates.spot.candidates import policy_costs
 from planner.records import record
+from planner.spot.policy.policy_odds import late_dollars
 
 if TYPE_CHECKING:
     from planner.candidate_table import CandidateTable
@@ -18,12 +17,12 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.candidates.screening import ScreenedCandidates
     from planner.candidates.spot.choices import SpotChoice
-    from planner.candidates.spot.odds import PolicyCosts, SpotOnlyCosts
     from planner.configurations.grid import Machine
     from planner.configurations.recipe import Recipe
-    from planner.library.schema import Library
+    from planner.results.plan_parts import Pause
     from planner.scenario.job import Job
     from planner.scenario.offer import Offer
+    from planner.spot.policy.policy_odds import PolicyCosts
 
 
 @record(frozen=True)
@@ -38,8 +37,8 @@ class ChosenCandidate:
     figures: CandidateTable  # its row of the screened table
     spot: SpotChoice | None = None
     is_reserved: bool = False  # its machines are paid as a reservation of the plan
-    pauses: int = 0  # how often its machine is taken from it for a time
-    standstill_hours: float = 0.0  # of all pauses
+    pauses: tuple[Pause, ...] = ()  # in which its machine is taken from it
+    start_at_hours: float | None = None  # in a timetable; None: as soon as the machine is there
     waiting_usd: float = 0.0  # price of an hour of waiting that its policy weighs, beyond that of the limits
 
     @classmethod
@@ -63,23 +62,20 @@ class ChosenCandidate:
         """
         if self.spot is None:
             return self
-        h, policies, before = self.candidates.hours.rows(np.asarray([self.row])), self.candidates.policies, self.spot
+        policies, before = self.candidates.policies, self.spot
         most_usd = before.point.usd + room_usd
         if (found := before.with_less_waiting(policies, most_usd, low_share)) is None:
             return self
         spot, price = found
         more_usd = spot.point.usd - price * spot.point.finish_hours - before.point.usd
-        late_usd = self.figures.late_usd + more_usd * h.budget_factor
-        if math.isfinite(late_room_usd):
-            (late,) = late_dollars([self.policy_costs(spot)], self.candidates.run_hours.budget_confidence)
-            if late > float(self.figures.late_cost_usd(self.share)[0]) + late_room_usd:
-                return self
-            late_usd = np.full_like(late_usd, late - float(self.figures.fixed_usd[0]))
+        (late,) = late_dollars([self.policy_costs(spot)], self.candidates.run_hours.budget_confidence)
+        if late > float(self.figures.late_cost_usd(self.share)[0]) + late_room_usd:
+            return self
         figures = replace(
             self.figures,
             run_h=self.figures.run_h + spot.point.finish_hours - before.point.finish_hours,
             run_usd=self.figures.run_usd + more_usd,
-            late_usd=late_usd,
+            late_usd=np.full_like(self.figures.late_usd, late - float(self.figures.fixed_usd[0])),
             share_low=np.full(1, spot.point.spot_share),
             share_high=np.full(1, spot.point.spot_share),
         )
@@ -89,17 +85,6 @@ class ChosenCandidate:
         """Return what the dollars of the candidate on a policy depend on."""
         fixed = float(self.figures.fixed_usd[0])
         return policy_costs(self.candidates, self.row, fixed, spot.run, spot.states, spot.point.hours)
-
-    def spot_only_costs(self, library: Library) -> SpotOnlyCosts | None:
-        """Return what hours and dollars depend on where there are spot machines and no others; None elsewhere."""
-        which = np.asarray([self.row])
-        if self.candidates.is_managed_service[self.row] or not spot_only_rows(self.candidates, which)[0]:
-            return None
-        return spot_only_costs(self.candidates, self.row, self.market, library)
-
-    def in_full(self) -> ChosenCandidate:
-        """Return the candidate with all figures of its policy."""
-        return self if self.spot is None else replace(self, spot=self.spot.in_full(self.candidates.policies))
 
     @property
     def job(self) -> Job:

@@ -8,6 +8,7 @@ from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, ch
 from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
 from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, optimizer_notes
+from planner.configurations.replicas.evidence import ROUGH_BATCHES
 from planner.decode.observed_speed import describe_observed_speed
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from planner.configurations.observed.learning import Correction
     from planner.decode.chosen import ChosenCandidate
     from planner.library.schema import Architecture, Library
+    from planner.results.inference import BulkGeneration
     from planner.results.plan_parts import HostMemory, Vram
     from planner.scenario.job import Job
     from planner.scenario.limits import Limits
@@ -60,13 +62,11 @@ def build_notes(
     )
 
 
-def build_service_notes(
-    assumed_speed: bool, chosen: ChosenCandidate, limits: Limits, as_of: datetime.date
-) -> tuple[str, ...]:
+def build_service_notes(chosen: ChosenCandidate, limits: Limits, as_of: datetime.date) -> tuple[str, ...]:
     """Return the notes of a plan that a managed service carries out, and what it is assumed to do in the stages."""
-    job, fees = chosen.job, chosen.offer.fees
+    job, fees, service = chosen.job, chosen.offer.fees, chosen.offer.managed
     notes = {
-        "the service states no speed: its hours are a guess": assumed_speed,
+        "the service states no speed: its hours are a guess": service is None or service.tokens_per_second is None,
         **dict.fromkeys(_on_price_age(chosen.offer, as_of), True),
         "the cost excludes transfers to and from the service: their fees are unknown": (
             (fees.ingress_usd_per_gb, fees.egress_usd_per_gb) == (None, None)
@@ -83,6 +83,24 @@ def build_service_notes(
         FULL_RUN_NOTE: job.early_stopping < 1,
     }
     return (*(note for note, holds in notes.items() if holds), *_on_work(chosen, limits))
+
+
+def build_generation_notes(
+    chosen: ChosenCandidate, made: BulkGeneration, limits: Limits, as_of: datetime.date
+) -> tuple[str, ...]:
+    """Return the notes of a job of generation: what is a prior, what is rounded, market, limits."""
+    form, notes = made.weight_format, []
+    if made.priors:
+        notes.append(f"no published measurements inform {', '.join(made.priors)}: its speed is a prior")
+    if chosen.recipe.weight_bits < 16 and form != chosen.candidates.architecture.published[0]:
+        notes.append(f"{form} rounds the weights: measure its quality on your task")
+    if made.kv_bits < 16:
+        notes.append(f"a cache of {made.kv_bits} bits rounds keys and values")
+    if made.in_flight > 1:
+        notes.append(ROUGH_BATCHES)
+    if made.replicas > 1 and chosen.offer.stock is None:
+        notes.append("machines work side by side without a common network; any number of them is assumed available")
+    return (*notes, *on_offer(chosen, as_of), *on_hours(chosen, limits))
 
 
 def _on_stages(chosen: ChosenCandidate) -> list[str]:

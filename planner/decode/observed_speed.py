@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner.audit.physics import techniques_of
+from planner.results.plan_parts import ObservedRun
 from planner.units import HOUR, figure_text
 
 if TYPE_CHECKING:
     from planner.configurations.observed.comparison import ComparedRun
     from planner.decode.chosen import ChosenCandidate
     from planner.library.schema import Library
+    from planner.scenario.job import Job
 
 COMPARED = ("framework", "method_label", "precision", "activation_checkpointing", "sharding", "optimizer", "attention")
 """What a recipe may have other than the observed run, the most telling first."""
@@ -64,3 +67,18 @@ def _differences(seen: ComparedRun, chosen: ChosenCandidate) -> list[str]:
     if seen.sequence != chosen.candidates.physics.shape.sequence:
         found.append(f"sequences of {chosen.candidates.physics.shape.sequence:,} tokens")
     return found
+
+
+def describe_observed_run(seen: ComparedRun, job: Job, library: Library) -> ObservedRun:
+    """Return an observed run with its prediction as a plan states it."""
+    return ObservedRun(
+        gpu=seen.run.gpu,
+        gpus=seen.run.gpus,
+        techniques=techniques_of(seen.recipe, job, seen.micro_batch, seen.accumulation),
+        assumed=seen.assumed,
+        tokens_per_second=seen.run.tokens_per_second,
+        predicted_tokens_per_second=seen.predicted,
+        peak_vram_gib=seen.run.peak_vram_gib,
+        predicted_peak_vram_gib=seen.peak.predicted_gib(library) if seen.peak else None,
+        peak_kind=seen.peak.kind if seen.peak else None,
+    )

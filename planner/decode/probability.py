@@ -1,10 +1,11 @@
-"""Probability of keeping a deadline and a budget, from the uncertainty of the hours."""
+"""Probability of keeping a budget, from the uncertainty of the hours and the luck of markets."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
+from planner.audit.hours import probability_within
 from planner.results.odds import joint_usd, probability_of
 from planner.scenario.job import MAX_CONFIDENCE
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.results.plan import Assignment
-    from planner.results.plan_parts import Hours
     from planner.scenario.scenario import Scenario
 
 
@@ -28,31 +28,4 @@ def budget_probability(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd
         cases = joint_usd(jobs, scenario.limits.budget_confidence, fixed_usd)
         return min(MAX_CONFIDENCE, probability_of(cases, budget))
     late_usd = fixed_usd + math.fsum(job.cost_at_confidence for job in jobs)
-    return deadline_probability(budget, cost_usd, late_usd, scenario.limits.budget_confidence)
-
-
-def finish_probability(
-    deadline: float | None, hours: Hours, cases: tuple[tuple[float, ...], ...], confidence: float
-) -> float | None:
-    """Return the probability of ending in time, of drawn runs where the hours depend on the luck of a market."""
-    if deadline is None or not cases:
-        return deadline_probability(deadline, hours.expected, hours.at_confidence, confidence)
-    # The confidence is met by the hours at it, which were found among more runs than the cases tell.
-    least = confidence if hours.at_confidence <= deadline else 0.0
-    chance = probability_of(sorted(one for row in cases for one in row), deadline)
-    return min(MAX_CONFIDENCE, max(chance, least))
-
-
-def deadline_probability(deadline: float | None, hours: float, late: float, confidence: float) -> float | None:
-    """Return the probability of ending in time; None without a deadline.
-
-    `late` are the hours at `confidence`, which gives the spread. At most `MAX_CONFIDENCE`: the data say nothing beyond.
-    """
-    if deadline is None:
-        return None
-    if confidence == 0.5 or late <= hours:
-        return 1.0 if hours <= deadline else 0.0
-    # Student t with 2 degrees of freedom: t(p) = (2p - 1) / sqrt(2 p (1 - p)), and back.
-    scale = math.log(late / hours) / ((2 * confidence - 1) / math.sqrt(2 * confidence * (1 - confidence)))
-    t = math.log(deadline / hours) / scale
-    return min(MAX_CONFIDENCE, 0.5 * (1 + t / math.sqrt(2 + t * t)))
+    return probability_within(budget, cost_usd, late_usd, scenario.limits.budget_confidence)

@@ -14,7 +14,7 @@ from planner.candidates.screening import screen
 from planner.candidates.spot.scope import BEST_OF_METHODS, SearchScope
 from planner.candidates.spot.search import MAX_RUNNERS_UP
 from planner.configurations.recipe import is_allowed
-from planner.decode.assignment_parts import describe_break_even
+from planner.decode.commitments import describe_break_even
 from planner.results.plan_parts import Option
 from planner.scenario.inference import InferenceJob
 from planner.solving.lexicographic import COST, LAST

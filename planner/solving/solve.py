@@ -18,7 +18,7 @@ from planner.decode.inputs import build_inputs
 from planner.decode.notes import cut_samples
 from planner.decode.probability import budget_probability
 from planner.decode.purchase import compare_purchase
-from planner.errors import PlannerError
+from planner.errors import AuditError
 from planner.library.quality import facts_on
 from planner.library.reading import read_library
 from planner.library.techniques import read_techniques
@@ -55,10 +55,6 @@ SAME_HOURS = 1e-3
 """Hours below which two plans end together, as in the pass for hours of a solve."""
 PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply per job"
 """A warning of every plan with several jobs."""
-
-
-class AuditError(PlannerError):
-    """A fault of the planner: the independent audit does not confirm a plan."""
 
 
 def solve(
@@ -263,7 +259,7 @@ def _assignment(
     chosen = ChosenCandidate.of(prepared.candidates[index], prepared.screened[index], market, chosen_row, share)
     if prepared.scenario.waits_less:
         chosen = chosen.with_less_waiting(*rooms, prepared.scenario.limits.spot_share.min)
-    made = build_assignment(chosen, prepared.scenario.limits, prepared.library, as_of)
+    made = build_assignment(chosen, prepared.scenario, prepared.library, as_of)
     if prepared.is_slim:
         return made  # alternatives are no longer kept
     return made.model_copy(

@@ -92,7 +92,7 @@ def sampled(scenario: Scenario) -> list[Assignment]:
         low, high = float(open_ones.table.share_low[row]), float(open_ones.table.share_high[row])
         for share in dict.fromkeys((low, (low + high) / 2, high)):
             chosen = ChosenCandidate.of(every, open_ones, market, row, share)
-            found.append(build_assignment(chosen, scenario.limits, library, AS_OF))
+            found.append(build_assignment(chosen, scenario, library, AS_OF))
     return found
 
 

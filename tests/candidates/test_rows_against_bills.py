@@ -1,22 +1,23 @@
 """Dollars of every screened row are those of its bill, expected and late, at every share of spot.
 
-Late dollars on spot alone are no bill: they are a quantile over drawn markets, the one that a plan states.
+Late dollars on spot are no bill: they are a quantile over drawn markets, the one that a plan states.
 """
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
 from planner.candidates.screening import screen
-from planner.decode.assignment_parts import build_costs
-from planner.decode.bill import build_bill
+from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.solving.prepare import prepare
 from tests.helpers.stage_scenarios import CPU, LORA, RENTED, asked, library
 
+AS_OF = datetime.date(2026, 1, 1)
 FEES = {
     "storage_usd_per_gb_month": 5.0,
     "ingress_usd_per_gb": 0.05,
@@ -76,11 +77,8 @@ def test_dollars_of_rows_are_those_of_their_bills(name: str, waiting_usd: float 
         low, high = float(table.share_low[row]), float(table.share_high[row])
         for share in dict.fromkeys((low, (low + high) / 2, high)):
             chosen = ChosenCandidate.of(candidates, screened, prepared.market, row, share)
-            bill, late = (build_bill(chosen, late=late) for late in (False, True))
-            late_usd = sum(line.usd for line in late)
-            if (alone := chosen.spot_only_costs(library())) is not None:
-                late_usd = build_costs(chosen, (1.0, 1.0), alone=alone)["cost_at_confidence"]
-                assert figures.hours(share)[0] == pytest.approx(alone.expected_hours()), "hours on spot alone"
+            made = build_assignment(chosen, scenario, library(), AS_OF)  # raises where the row has other figures
             where = f"{table.offers[table.offer[row]]} x{table.instances[row]} at {share:g}"
-            assert figures.cost_usd(share)[0] == pytest.approx(sum(line.usd for line in bill)), where
-            assert figures.late_cost_usd(share)[0] == pytest.approx(late_usd), f"{where}, late"
+            assert figures.cost_usd(share)[0] == pytest.approx(sum(line.usd for line in made.bill)), where
+            if chosen.spot is None:
+                assert figures.late_cost_usd(share)[0] == pytest.approx(made.cost_at_confidence), f"{where}, late"

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from planner.decode.probability import budget_probability, deadline_probability
+from planner.audit.hours import probability_within
+from planner.decode.probability import budget_probability
 
 
 def test_the_chance_at_the_late_hours_is_the_confidence() -> None:
     """12 h at 90 %: a deadline of 12 h holds with 90 %, of the 10 h expected with 50 %."""
-    assert deadline_probability(12.0, 10.0, 12.0, 0.9) == pytest.approx(0.9)
-    assert deadline_probability(10.0, 10.0, 12.0, 0.9) == pytest.approx(0.5)
+    assert probability_within(12.0, 10.0, 12.0, 0.9) == pytest.approx(0.9)
+    assert probability_within(10.0, 10.0, 12.0, 0.9) == pytest.approx(0.5)
 
 
 def test_the_tail_is_that_of_students_t() -> None:
@@ -22,21 +23,21 @@ def test_the_tail_is_that_of_students_t() -> None:
     deadline = 10.0 * (12.0 / 10.0) ** 1.5
     t = 1.5 * 0.8 / math.sqrt(0.18)
     assert t == pytest.approx(2.8284, abs=1e-4)
-    assert deadline_probability(deadline, 10.0, 12.0, 0.9) == pytest.approx(0.5 * (1 + t / math.sqrt(2 + t * t)))
-    assert deadline_probability(deadline, 10.0, 12.0, 0.9) == pytest.approx(0.9472, abs=1e-4)
+    assert probability_within(deadline, 10.0, 12.0, 0.9) == pytest.approx(0.5 * (1 + t / math.sqrt(2 + t * t)))
+    assert probability_within(deadline, 10.0, 12.0, 0.9) == pytest.approx(0.9472, abs=1e-4)
 
 
 def test_chances_end_where_the_data_end() -> None:
     """However late the deadline, no more than 97.5 %; and a deadline before the expected hours is missed more often."""
-    assert deadline_probability(1000.0, 10.0, 12.0, 0.9) == 0.975
-    assert (deadline_probability(9.0, 10.0, 12.0, 0.9) or 0) < 0.5
-    assert deadline_probability(None, 10.0, 12.0, 0.9) is None
+    assert probability_within(1000.0, 10.0, 12.0, 0.9) == 0.975
+    assert (probability_within(9.0, 10.0, 12.0, 0.9) or 0) < 0.5
+    assert probability_within(None, 10.0, 12.0, 0.9) is None
 
 
 def test_without_a_spread_a_deadline_is_kept_or_not() -> None:
     """Where late hours are no later there is nothing to be unsure of."""
-    assert deadline_probability(10.0, 10.0, 10.0, 0.9) == 1.0
-    assert deadline_probability(9.9, 10.0, 10.0, 0.9) == 0.0
+    assert probability_within(10.0, 10.0, 10.0, 0.9) == 1.0
+    assert probability_within(9.9, 10.0, 10.0, 0.9) == 0.0
 
 
 @pytest.mark.parametrize(

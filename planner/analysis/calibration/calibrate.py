@@ -14,7 +14,7 @@ from planner.configurations.grid import shape_of
 from planner.configurations.observed.comparison import real_units
 from planner.configurations.observed.learning import Correction, learn_correction
 from planner.configurations.observed.memory_peaks import memory_setting
-from planner.decode.assignment import describe_observed_run
+from planner.decode.observed_speed import describe_observed_run
 from planner.documents.source_map import Source
 from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, ScenarioError

@@ -14,11 +14,11 @@ from planner.analysis.estimate.resolve_configuration import (
     processed_tokens,
     resolve_configuration,
 )
+from planner.audit.physics import techniques_of
 from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, chip_notes, efficiency_notes, expert_notes
 from planner.configurations.memory_margin import margin_text
 from planner.configurations.recipe import framework_of, optimizer_notes
 from planner.configurations.uncertainty import chip_sigma, configuration_sigmas
-from planner.decode.assignment_parts import techniques_of
 from planner.decode.memory_breakdown import as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
 from planner.documents.source_map import Source

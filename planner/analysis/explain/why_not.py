@@ -12,7 +12,7 @@ from planner.analysis.explain.blockers import find_blockers, find_remedies, matc
 from planner.analysis.explain.why_not_query import SPOT_MAJORITY, WhyNotQuery
 from planner.candidates.enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import ScreenedCandidates, screen
-from planner.decode.assignment_parts import describe_break_even
+from planner.decode.commitments import describe_break_even
 from planner.results.explanation import WhyNot
 from planner.scenario.limits import AllowForbid
 from planner.solving.binding_limits import with_job

@@ -12,7 +12,6 @@ import numpy as np
 from planner.analysis.frontier.envelope_sum import Breakpoint, LinearPiece, RowChoice, sum_envelopes
 from planner.analysis.frontier.joint_frontier import CommonDeadlines, JointProgram, SolverLimitError, satisfies_limits
 from planner.analysis.frontier.lower_envelope import build_segments, find_knee, lower_envelope
-from planner.candidates.spot.odds import draw_dollars
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.probability import budget_probability
@@ -21,6 +20,7 @@ from planner.results.differences import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
 from planner.solving.prepare import PreparedScenario, build_shared_limits
 from planner.solving.sharing import may_take_turns
+from planner.spot.policy.policy_odds import draw_dollars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -225,7 +225,7 @@ class FrontierTracer:
         one, chosen = self.prepared, self._chosen(index, screened, choice)
         key = (index, chosen.row, chosen.share, chosen.rounded, chosen.spot)
         if key not in self._decoded:
-            self._decoded[key] = build_assignment(chosen, one.scenario.limits, one.library, self.as_of)
+            self._decoded[key] = build_assignment(chosen, one.scenario, one.library, self.as_of)
         return self._decoded[key]
 
     def _chosen(self, index: int, screened: ScreenedCandidates, choice: RowChoice) -> ChosenCandidate:

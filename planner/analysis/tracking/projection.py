@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.decode.bill import FIXED_ITEMS
-from planner.decode.probability import deadline_probability
+from planner.audit.bill import FIXED
+from planner.audit.hours import probability_within
 from planner.estimates.uncertainty import confidence_factor, display_factors, interval
 from planner.records import record
 from planner.results.plan_parts import Spread
@@ -75,7 +75,7 @@ def market_factor(job: Assignment) -> float:
 
 def hourly_usd(job: Assignment) -> float:
     """Return the dollars of a bill that grow with the hours."""
-    return math.fsum(line.usd for line in job.bill if line.item not in FIXED_ITEMS)
+    return math.fsum(line.usd for line in job.bill if line.item not in FIXED)
 
 
 def project(job: Assignment, progress: Progress) -> Projection:
@@ -151,7 +151,7 @@ def _on_time(job: Assignment, found: Projection, elapsed_hours: float, confidenc
     hours = found.least_hours if job.spot is not None else found.left_hours
     factor = float(confidence_factor(found.sigma, confidence))
     late = hours + math.hypot(hours * (factor - 1.0), 0.0 if job.spot is not None else found.market_sd_hours)
-    return deadline_probability(left, hours, late, confidence)
+    return probability_within(left, hours, late, confidence)
 
 
 def causes_of(

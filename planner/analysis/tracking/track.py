@@ -20,7 +20,7 @@ from planner.analysis.tracking.projection import (
     planned_step_seconds,
     project,
 )
-from planner.decode.bill import FIXED_ITEMS
+from planner.audit.bill import FIXED
 from planner.documents.instants import parse_instant
 from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError
@@ -194,7 +194,7 @@ def _modified(file: str) -> float:
 
 def _spent_usd(job: Assignment, progress: Progress, elapsed: float) -> float:
     """Return the dollars spent at the prices of the plan."""
-    fixed = math.fsum(line.usd for line in job.bill if line.item in FIXED_ITEMS and line.item != "transfer out")
+    fixed = math.fsum(line.usd for line in job.bill if line.item in FIXED and line.item != "transfer out")
     if job.spot_share > 0:
         pace = observed_step_seconds(job, progress) or planned_step_seconds(job)
         return fixed + hourly_usd(job) * paid_share(job, (progress.steps + progress.repeated_steps) * pace / HOUR)

@@ -44,9 +44,9 @@ def answering_seconds(context: AuditContext, offer: Offer, instances: int, forms
         for tensor in degrees or [1]:
             used = {"framework": engine, "quant": form, "weight_bits": read_engines().formats[form].bits}
             used |= {"tensor_parallel": tensor, "pipeline_parallel": 1}
-            named = context.plan.techniques.model_copy(update=used)
-            plan = context.plan.model_copy(update={"techniques": named, "inference": None, "instances": instances})
-            last = Replica(replace(context, plan=plan, job=job, offer=offer, scenario=_unlimited(context)), job)
+            named = context.named.techniques.model_copy(update=used)
+            run = replace(context.named, techniques=named, kv_bits=None, instances=instances)
+            last = Replica(replace(context, named=run, job=job, offer=offer, scenario=_unlimited(context)), job)
             if last.fitting:
                 return float(last.run[0])
     if len(forms) == 1 or last is None:

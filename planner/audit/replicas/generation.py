@@ -46,8 +46,7 @@ class Replica:
     @cached_property
     def kv_bits(self) -> int:
         """Bits of a value in the cache, as the plan names them."""
-        named = self.context.plan.inference
-        return named.kv_bits if named else 16
+        return self.context.named.kv_bits or 16
 
     @cached_property
     def serving(self) -> Any:

@@ -55,7 +55,7 @@ def gpu_capability(gpu: GpuSpec) -> float:
 
 def _formats(context: AuditContext, job: InferenceJob, engine: Engine, form: WeightFormat) -> Iterator[Broken]:
     """Yield formats that the job does not allow, the engine does not load or the GPU does not compute."""
-    gpu, recipe, asked, named = context.gpu, context.recipe, job.techniques, context.plan.inference
+    gpu, recipe, asked, kv_bits = context.gpu, context.recipe, job.techniques, context.named.kv_bits
     capability = gpu_capability(gpu)
     if gpu.vendor not in engine.vendors or capability < max(engine.capability, form.capability):
         yield "engine on the GPU", f"{engine.capability} or newer", gpu.name
@@ -63,14 +63,13 @@ def _formats(context: AuditContext, job: InferenceJob, engine: Engine, form: Wei
         yield "weight_format", "one that the engine loads and the model exists in", recipe.quant
     if form.bits not in asked.weight_bits or (asked.weight_format and recipe.quant not in asked.weight_format):
         yield "weight_bits", " or ".join(map(str, asked.weight_bits)), form.bits
-    kv_bits = named.kv_bits if named else None
     if kv_bits not in asked.kv_bits or kv_bits not in engine.kv_bits:
         yield "kv_bits", " or ".join(map(str, asked.kv_bits)), kv_bits
 
 
 def _division(context: AuditContext, job: InferenceJob, engine: Engine) -> Iterator[Broken]:
     """Yield machines that do not divide into replicas as the engine and the job allow."""
-    recipe, plan, asked = context.recipe, context.plan, job.techniques
+    recipe, plan, asked = context.recipe, context.named, job.techniques
     together = recipe.tensor_parallel * recipe.pipeline_parallel
     unused = recipe.pipeline_parallel if engine.tensor else recipe.tensor_parallel
     if together < 1 or plan.gpus_per_instance % together or unused != 1:

@@ -53,7 +53,7 @@ def _export(context: AuditContext) -> ExportedResult | None:
     wanted = context.job.stages.export
     if wanted is None:
         return None
-    named = next((one for one in context.plan.beside if one.stage == "export"), None)
+    named = next((one for one in context.named.beside if one.stage == "export"), None)
     offer = context.offer if named is None else context.offers[named.offer]
     is_plain = wanted.format is None
     form = wanted.format or ("merged" if wanted.merged and is_plain else "adapters")

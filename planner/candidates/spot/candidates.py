@@ -17,12 +17,12 @@ import numpy as np
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.spot.choices import SpotChoice, SpotPiece
-from planner.candidates.spot.odds import PolicyCosts, SpotOnlyCosts, late_dollars
 from planner.candidates.spot.rows import ALL, SearchTarget, SpotRows
 from planner.scenario.inference import InferenceJob
 from planner.spot.policy.curve_pieces import CurvePiece
 from planner.spot.policy.luck import quantile
 from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to
+from planner.spot.policy.policy_odds import PolicyCosts, SpotOnlyCosts, late_dollars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -169,7 +169,8 @@ class SpotCandidates(SpotRows):
         pieces = (
             policies.pieces(run, states, spans) if self.target.low <= 0 else self._allowed_pieces(run, states, spans)
         )
-        return [SpotPiece(run, states, piece) for piece in pieces]
+        valued = float(self.standing[row] - self.storage[row])
+        return [SpotPiece(run, states, piece, valued) for piece in pieces]
 
     def allowed_ends(self, row: int, spans: Sequence[Span]) -> tuple[Floats, Floats]:
         """Return guaranteed hours and values (k,) of policies of a row with the least spot share, by rising hours."""
@@ -212,9 +213,10 @@ class SpotCandidates(SpotRows):
         """Return the ends of the curves of rows, whose values are known."""
         keys = [self._key(row) for row in which]
         outside = (self.outside_usd + self.worth)[list(which)].tolist()
+        worth = (self.standing - self.storage)[list(which)].tolist()
         return [
-            SpotPiece(run, states, CurvePiece((hours, hours), (value - more, value - more)))
-            for (run, states, hours), value, more in zip(keys, values, outside, strict=True)
+            SpotPiece(run, states, CurvePiece((hours, hours), (value - more, value - more)), valued)
+            for (run, states, hours), value, more, valued in zip(keys, values, outside, worth, strict=True)
         ]
 
     def _key(self, row: int) -> tuple[SpotRun, SpotStates, float]:

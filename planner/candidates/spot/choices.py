@@ -72,6 +72,7 @@ class SpotPiece:
     run: SpotRun
     states: SpotStates
     piece: CurvePiece
+    valued_usd_per_hour: float  # what an hour is worth, among the dollars of the piece, but on no bill
 
     @property
     def ends(self) -> tuple[Floats, Floats, Floats, Floats]:
@@ -87,12 +88,18 @@ class SpotPiece:
     def settle(
         self, figures: CandidateTable, share: float, policies: PolicyCache
     ) -> tuple[SpotChoice, CandidateTable, float]:
-        """Return the best policy at a share of the piece, the table row with its hours, and its spot share."""
+        """Return the best policy at a share of the piece, the table row with its figures, and its spot share."""
         run, states, hours = self.key(share)
         (point,) = policies.best_points([(run, states, hours)])
-        run_h = figures.hours(share) - figures.start_h + point.finish_hours - hours
-        late_h = figures.late_hours(share) - figures.late_start_h
-        exact = replace(figures, run_h=_in_both(run_h), late_h=_in_both(late_h))
+        begin, end = self.piece.usd
+        later = point.finish_hours - hours
+        more_usd = point.usd - (begin + share * (end - begin)) - self.valued_usd_per_hour * later
+        exact = replace(
+            figures,
+            run_h=_in_both(figures.hours(share) - figures.start_h + later),
+            late_h=_in_both(figures.late_hours(share) - figures.late_start_h),
+            run_usd=_in_both(figures.cost_usd(share) - figures.fixed_usd + more_usd),
+        )
         return SpotChoice(run, states, point), exact, point.spot_share
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from planner.audit.hours import probability_within
 from planner.candidates.screening import screen
 from planner.candidates.spot.candidates import spot_only_costs, spot_only_rows
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import UNSHARDED, GpuClass, enumerate_recipes, incompatibilities, is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
-from planner.decode.probability import deadline_probability
 from planner.library.inference.engines import read_engines
 from planner.results.plan_parts import NearMiss
 from planner.scenario.inference import InferenceJob
@@ -90,7 +90,7 @@ def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     late = {share: float(table.late_hours(share)[row]) for share in (low, high)}
     share = min(late, key=lambda end: late[end])
     latest = latest_finish_hours(job, limits)
-    chance = deadline_probability(latest, float(table.hours(share)[row]), late[share], job.confidence)
+    chance = probability_within(latest, float(table.hours(share)[row]), late[share], job.confidence)
     if spot_only_rows(one, np.asarray([row]))[0]:
         hours, _ = spot_only_costs(one, row, prepared.market, prepared.library).draw()
         chance = float(np.mean(hours <= latest))

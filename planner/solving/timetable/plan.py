@@ -7,11 +7,11 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.decode.assignment import build_assignment, left_hours
-from planner.decode.assignment_parts import pays_from_hours
+from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
+from planner.decode.commitments import pays_from_hours
 from planner.decode.inputs import build_inputs
-from planner.decode.probability import budget_probability, finish_probability
+from planner.decode.probability import budget_probability
 from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, objective_value
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation
@@ -104,27 +104,17 @@ def _assignment(
     """Return how and when one job is run; on spot it may cost so many dollars more than the least to wait less."""
     source = built.jobs[index].sources[schedule.modes[index]]
     chosen = ChosenCandidate.of(prepared.candidates[index], source.screened, prepared.market, source.row, source.share)
-    stands_still = sum(last - first for first, last in source.pauses) / 60
-    reserved, pauses = source.lot is not None, len(source.pauses)
-    chosen = replace(chosen, is_reserved=reserved, pauses=pauses, standstill_hours=stands_still)
+    chosen = replace(
+        chosen,
+        is_reserved=source.lot is not None,
+        pauses=tuple(Pause(from_hours=first / 60, to_hours=last / 60) for first, last in source.pauses),
+        start_at_hours=schedule.starts[index] / 60,
+    )
     if waiting_room_usd:  # what the policy guarantees stays, and so does the timetable
         chosen = chosen.with_less_waiting(waiting_room_usd, math.inf, prepared.scenario.limits.spot_share.min)
-    made = build_assignment(chosen, prepared.scenario.limits, prepared.library, as_of)
-    timed = made.model_copy(
-        update={
-            "start_at_hours": schedule.starts[index] / 60,
-            # The run itself is not rounded to minutes: it gives its machines back within the last one.
-            "end_at_hours": schedule.starts[index] / 60
-            + made.hours.at_confidence
-            + (stands_still + pauses * made.resume_hours),
-            "pauses": tuple(Pause(from_hours=first / 60, to_hours=last / 60) for first, last in source.pauses),
-            "reservation": None if source.lot is None else bought[source.lot],
-        }
-    )
-    hours, job = timed.hours, prepared.scenario.jobs[index]
-    left = left_hours(job, timed.delay_hours)
-    chance = finish_probability(left, hours, timed.hours_of_runs, job.confidence)
-    return timed.model_copy(update={"deadline_probability": chance})
+    # The run itself is not rounded to minutes: it gives its machines back within the last one.
+    made = build_assignment(chosen, prepared.scenario, prepared.library, as_of)
+    return made.model_copy(update={"reservation": None if source.lot is None else bought[source.lot]})
 
 
 def _reservation(

@@ -1,1 +1,0 @@
-"""Parts of an assignment that concern data and the result."""
