@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
-from planner.audit.context import resolve_names
-from planner.audit.evaluation import evaluate
 from planner.audit.further_ways import ways_of_plan
 from planner.audit.limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.model_choice import decided_scenario
-from planner.audit.named_run import NamedRun
-from planner.audit.physics import recompute_work
 from planner.audit.timetable import lateness_usd, waited_hours
 from planner.estimates.work import NEGLIGIBLE_CUT, padded_length
+from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
+from planner.evaluation.evaluate import evaluate
+from planner.evaluation.evaluated_physics import evaluate_work
+from planner.evaluation.named_run import NamedRun
+from planner.evaluation.run_context import resolve_names
 from planner.library.techniques import read_techniques
 from planner.results.serving.together import jobs_alone, services_usd
 from planner.scenario.scenario import MOST_ABOVE_LEAST
@@ -87,7 +87,7 @@ def _cut_samples(plan: Plan, scenario: Scenario, library: Library) -> Iterator[B
         if mean is None:
             sequence, cut = 0, 0.0
         else:
-            sequence = recompute_work(job, library.architecture(job.architecture)).sequence
+            sequence = evaluate_work(job, library.architecture(job.architecture)).sequence
             table = job.work.sample_lengths
             is_spread = job.packing == "padded" or bool(table)
             held = padded_length(mean, job.length_cv, 1, sequence, table) if is_spread else min(mean, sequence)

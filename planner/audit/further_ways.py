@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import ValidationError
 
-from planner.audit.comparison import Broken, Tolerance, Violation
+from planner.evaluation.comparison import Broken, Tolerance, Violation
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.units import MONTH_HOURS
 

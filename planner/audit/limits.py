@@ -6,12 +6,6 @@ import math
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from planner.audit.chips import unmeasured
-from planner.audit.comparison import Broken, Tolerance, at_most
-from planner.audit.hours import probability_within
-from planner.audit.odds import budget_odds
-from planner.audit.shipping.export import is_made, lacking_memory
-from planner.audit.stages import STAGES
 from planner.audit.timetable import gpus_of, idle_hours, machines_of, peak, times_of_plan
 from planner.configurations.recipe import (
     HYBRID_ABOVE_GPUS,
@@ -23,6 +17,12 @@ from planner.configurations.recipe import (
     is_allowed,
 )
 from planner.estimates.time.data_stages import evaluation_bytes
+from planner.evaluation.comparison import Broken, Tolerance, at_most
+from planner.evaluation.evaluated_hours import probability_within
+from planner.evaluation.evaluated_shipping import is_made, lacking_memory
+from planner.evaluation.evaluated_stages import STAGES
+from planner.evaluation.measured_chips import unmeasured
+from planner.evaluation.run_odds import budget_odds
 from planner.results.plan_parts import Hours, Spread
 from planner.scenario.inference import InferenceJob
 from planner.scenario.offer import offer_labels
@@ -31,8 +31,8 @@ from planner.units import GB, GIB
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from planner.audit.context import AuditContext
-    from planner.audit.evaluation import Evaluation
+    from planner.evaluation.evaluate import Evaluation
+    from planner.evaluation.run_context import RunContext
     from planner.results.plan import Assignment, Plan
     from planner.scenario.offer import Offer
     from planner.scenario.payment import Managed
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0, "inference": 720.0}  # longest run where the limits do not say
 
 
-def choices_of_job(context: AuditContext) -> Iterator[Broken]:
+def choices_of_job(context: RunContext) -> Iterator[Broken]:
     """Yield what the plan names for one job and may not: lists, counts, batch, techniques, share, places of stages."""
     limits, offer, plan = context.scenario.limits, context.offer, context.named
     places = [name for name, _ in offer.zones] or [offer.region]
@@ -74,7 +74,7 @@ def choices_of_job(context: AuditContext) -> Iterator[Broken]:
     yield from _places(context)
 
 
-def _service(context: AuditContext, managed: Managed) -> Iterator[Broken]:
+def _service(context: RunContext, managed: Managed) -> Iterator[Broken]:
     """Yield where the service does not take the model, or trains it as the job does not allow."""
     asked, job = context.job.techniques, context.job
     if context.architecture.name not in managed.architectures:
@@ -86,7 +86,7 @@ def _service(context: AuditContext, managed: Managed) -> Iterator[Broken]:
         yield "weight_bits at the service", "among those the job allows", 16
 
 
-def _batch(context: AuditContext) -> Iterator[Broken]:
+def _batch(context: RunContext) -> Iterator[Broken]:
     """Yield counts that do not work out: instances, degrees that divide the GPUs, the global batch exactly."""
     plan, asked, offer = context.named, context.named.techniques, context.offer
     if plan.instances < 1:
@@ -108,7 +108,7 @@ def _batch(context: AuditContext) -> Iterator[Broken]:
         yield "micro_batch * accumulation * data_parallel", context.job.global_batch, product
 
 
-def _techniques(context: AuditContext) -> Iterator[Broken]:
+def _techniques(context: RunContext) -> Iterator[Broken]:
     """Yield techniques that the job, its framework or its card do not leave open, and those that do not go together."""
     plan, job, recipe, library = context.named, context.job, context.recipe, context.library
     card = GpuClass.of(context.gpu)
@@ -127,7 +127,7 @@ def _techniques(context: AuditContext) -> Iterator[Broken]:
         yield "recipe", "techniques that work together", reason
 
 
-def _places(context: AuditContext) -> Iterator[Broken]:
+def _places(context: RunContext) -> Iterator[Broken]:
     """Yield stages at a place that may not or cannot do them, and stages that have no place."""
     wanted, there = context.job.stages, {named.stage for named in context.named.beside}
     for named in context.named.beside:
@@ -149,7 +149,7 @@ def _places(context: AuditContext) -> Iterator[Broken]:
         yield from (("place of export", wish, found) for wish, found in lacking_memory(context, context.offer))
 
 
-def _allowed_places(context: AuditContext, stage: str) -> tuple[str, ...]:
+def _allowed_places(context: RunContext, stage: str) -> tuple[str, ...]:
     """Return where a stage may happen; nowhere without it, or where the result is only sent."""
     asked = getattr(context.job.stages, stage)
     if asked is None or stage != "export":
@@ -157,7 +157,7 @@ def _allowed_places(context: AuditContext, stage: str) -> tuple[str, ...]:
     return tuple(asked.places) if is_made(context, context.recipe.method) else ()
 
 
-def _unfit(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[str, str]]:
+def _unfit(context: RunContext, stage: str, offer: Offer) -> Iterator[tuple[str, str]]:
     """Yield what is wanted of a machine of its own and what is: a place that is allowed, rented by the hour, room."""
     asked, place = getattr(context.job.stages, stage), "cpu" if offer.is_cpu else "one_gpu"
     on = _allowed_places(context, stage)
@@ -184,7 +184,7 @@ def _unfit(context: AuditContext, stage: str, offer: Offer) -> Iterator[tuple[st
         yield f"{needs:.1f} GB of memory", f"{room:.1f}"
 
 
-def _memory(context: AuditContext, reference: Assignment, tolerance: Tolerance) -> Iterator[Broken]:
+def _memory(context: RunContext, reference: Assignment, tolerance: Tolerance) -> Iterator[Broken]:
     """Yield where memory is too small, or fits with less than the probability that the job asks for."""
     if context.offer.managed is not None or context.observed:  # an observed run fits by itself
         return
@@ -200,7 +200,7 @@ def _memory(context: AuditContext, reference: Assignment, tolerance: Tolerance) 
 
 
 def figures_of_job(
-    context: AuditContext, plan: Assignment, evaluation: Evaluation, tolerance: Tolerance
+    context: RunContext, plan: Assignment, evaluation: Evaluation, tolerance: Tolerance
 ) -> Iterator[Broken]:
     """Yield figures of one job that break a limit: memory, hours, chance of the deadline, term, use of spot."""
     job, reference = context.job, evaluation.assignment

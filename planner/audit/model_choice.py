@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.audit.comparison import Violation
 from planner.estimates import loss_laws
+from planner.evaluation.comparison import Violation
 from planner.scenario.choices.definite import architectures_of, decide, decide_scenario, open_jobs
 from planner.scenario.choices.open_job import OwnLaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.audit.comparison import Broken
+    from planner.evaluation.comparison import Broken
     from planner.library.schema import Architecture, Library
     from planner.results.choices.model import BatchChoice, ModelChoice
     from planner.results.plan import Assignment, Plan

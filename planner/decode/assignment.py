@@ -5,27 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.audit.comparison import Tolerance, Violation, compare, unit_of
-from planner.audit.context import resolve_names
-from planner.audit.evaluation import evaluate
-from planner.audit.named_run import NamedPolicy, NamedRun, NamedStage
-from planner.audit.physics import techniques_of
-from planner.audit.searched import SearchedPolicy
 from planner.configurations.replicas.recipes import ServingRecipe
 from planner.decode.notes import build_generation_notes, build_notes, build_service_notes
 from planner.errors import AuditError
+from planner.evaluation.comparison import Tolerance, Violation, compare, unit_of
+from planner.evaluation.evaluate import evaluate
+from planner.evaluation.evaluated_physics import techniques_of
+from planner.evaluation.named_run import NamedPolicy, NamedRun, NamedStage, SearchedPolicy
+from planner.evaluation.run_context import resolve_names
 
 if TYPE_CHECKING:
     import datetime
 
-    from planner.audit.context import AuditContext
     from planner.decode.chosen import ChosenCandidate
+    from planner.evaluation.run_context import RunContext
     from planner.library.schema import Library
     from planner.results.plan import Assignment
     from planner.scenario.limits import Limits
     from planner.scenario.scenario import Scenario
 
-ROW_TOLERANCE = Tolerance(hours=1e-6, gib=1e-6, usd=1e-4)
+SEARCH_TOLERANCE = Tolerance(hours=1e-6, gib=1e-6, usd=1e-4)
 """How far the row of a search may be from the plan: it computes many rows at once, in arrays and in another order."""
 
 
@@ -81,11 +80,11 @@ def compare_with_row(made: Assignment, chosen: ChosenCandidate) -> list[Violatio
     return [
         broken
         for what, (row, plan) in pairs.items()
-        for broken in compare(made.name, what, float(row[0]), plan, ROW_TOLERANCE, unit_of(what.partition(".")[0]))
+        for broken in compare(made.name, what, float(row[0]), plan, SEARCH_TOLERANCE, unit_of(what.partition(".")[0]))
     ]
 
 
-def _with_passes(context: AuditContext, chosen: ChosenCandidate) -> AuditContext:
+def _with_passes(context: RunContext, chosen: ChosenCandidate) -> RunContext:
     """Return the context with what the search has computed of the machines and the policy of the row."""
     context = replace(context, kept=chosen.candidates.kept)
     if chosen.spot is None:

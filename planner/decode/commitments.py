@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.audit.context import hourly_price
 from planner.estimates.billing import break_even_hours
+from planner.evaluation.run_context import hourly_price
 
 if TYPE_CHECKING:
     from planner.candidates.market import Market

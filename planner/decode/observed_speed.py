@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.audit.physics import techniques_of
+from planner.evaluation.evaluated_physics import techniques_of
 from planner.results.plan_parts import ObservedRun
 from planner.units import HOUR, figure_text
 

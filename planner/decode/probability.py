@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.audit.hours import probability_within
+from planner.evaluation.evaluated_hours import probability_within
 from planner.results.odds import joint_usd, probability_of
 from planner.scenario.job import MAX_CONFIDENCE
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.audit.comparison import Tolerance, compare, unit_of
+from planner.evaluation.comparison import Tolerance, compare, unit_of
 from planner.results.plan import Assignment
 from planner.results.plan_parts import BillItem, ObservedRun, Part, Spread, Techniques, Vram
 

@@ -14,7 +14,6 @@ from planner.analysis.estimate.resolve_configuration import (
     processed_tokens,
     resolve_configuration,
 )
-from planner.audit.physics import techniques_of
 from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, chip_notes, efficiency_notes, expert_notes
 from planner.configurations.memory_margin import margin_text
 from planner.configurations.recipe import framework_of, optimizer_notes
@@ -26,6 +25,7 @@ from planner.errors import Fault, ScenarioError
 from planner.estimates.time.coefficients import TimeCoefficients
 from planner.estimates.uncertainty import display_factors
 from planner.estimates.work import PACKED_FILL
+from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.names import split_count
 from planner.library.releases import training_conversion
 from planner.loading.arguments import resolve_cards

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.analysis.simulation.zone_advice import ZoneStay, zones_to_rent
-from planner.audit.physics import techniques_of
 from planner.candidates.spot.candidates import SpotCandidates
 from planner.candidates.spot.rows import SearchTarget
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
+from planner.evaluation.evaluated_physics import techniques_of
 from planner.records import record
 from planner.scenario.limits import latest_finish_hours
 from planner.solving.scoring import CandidateObjective

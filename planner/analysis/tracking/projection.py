@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.audit.bill import FIXED
-from planner.audit.hours import probability_within
 from planner.estimates.uncertainty import confidence_factor, display_factors, interval
+from planner.evaluation.evaluated_bill import FIXED
+from planner.evaluation.evaluated_hours import probability_within
 from planner.records import record
 from planner.results.plan_parts import Spread
 from planner.results.tracking import Cause, ProjectedEnd

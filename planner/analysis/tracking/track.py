@@ -20,10 +20,10 @@ from planner.analysis.tracking.projection import (
     planned_step_seconds,
     project,
 )
-from planner.audit.bill import FIXED
 from planner.documents.instants import parse_instant
 from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError
+from planner.evaluation.evaluated_bill import FIXED
 from planner.records import record
 from planner.results.tracking import ObservedProgress, PlannedProgress, Tracking
 from planner.units import HOUR

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.audit.replicas.fleet_kind import CAPACITY_ROOM, CLOSE, AuditedKind, equal
 from planner.audit.replicas.service_facts import facts_of_service, services_of_fleet, totals_of_services
 from planner.audit.replicas.shared_hours import shared_hours
+from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.scenario.serving.job import ServeJob
 from planner.units import HOUR, MEGA, MONTH_HOURS
 

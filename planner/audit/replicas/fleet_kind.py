@@ -6,8 +6,6 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from planner.audit.context import AuditContext
-from planner.audit.replicas.measured_replicas import measured_rate, next_to_adapters
 from planner.audit.replicas.replica_choices import engine_faults, gpu_capability
 from planner.audit.replicas.service_replica import ServiceReplica
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
@@ -18,6 +16,8 @@ from planner.estimates.memory.fit import fit_probability
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
 from planner.estimates.time.stages import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
+from planner.evaluation.evaluated_replica import measured_rate, next_to_adapters
+from planner.evaluation.run_context import RunContext
 from planner.library.inference.engines import read_engines
 from planner.library.releases import servable_formats
 from planner.records import record
@@ -28,8 +28,8 @@ from planner.units import GB, GIB, HOUR
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.audit.comparison import Broken
     from planner.configurations.serving import Serving
+    from planner.evaluation.comparison import Broken
     from planner.library.schema import GpuSpec, Library
     from planner.results.serving.fleet import FleetKind
     from planner.scenario.offer import Offer
@@ -81,11 +81,11 @@ class AuditedKind:
         return found
 
     @cached_property
-    def _context(self) -> AuditContext:
+    def _context(self) -> RunContext:
         """What the audit of measured runs reads; a service has no assignment."""
         architecture = self.library.architecture(self.job.architecture)
         none: Any = None
-        return AuditContext(none, self.job, self.scenario, architecture, self.offer, {}, self.library)
+        return RunContext(none, self.job, self.scenario, architecture, self.offer, {}, self.library)
 
     @cached_property
     def faster(self) -> float:

@@ -10,8 +10,8 @@ from planner.library.releases import servable_formats
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.audit.comparison import Broken
-    from planner.audit.context import AuditContext
+    from planner.evaluation.comparison import Broken
+    from planner.evaluation.run_context import RunContext
     from planner.library.inference.engines import Engine, WeightFormat
     from planner.library.schema import GpuSpec
     from planner.scenario.inference import InferenceJob
@@ -21,7 +21,7 @@ _WITHOUT_ADAPTERS = ("gpt-fast", "autoawq")  # that serve no adapters next to th
 _CDNA3_CAPABILITY = 9.0  # AMD's CDNA3 has what Hopper has
 
 
-def choices_of_replicas(context: AuditContext, job: InferenceJob) -> Iterator[Broken]:
+def choices_of_replicas(context: RunContext, job: InferenceJob) -> Iterator[Broken]:
     """Yield what the plan names of engine, formats and GPUs, and may not."""
     table, recipe, asked = read_engines(), context.recipe, job.techniques
     engine, form = table.engines.get(recipe.framework), table.formats.get(recipe.quant)
@@ -53,7 +53,7 @@ def gpu_capability(gpu: GpuSpec) -> float:
         return _CDNA3_CAPABILITY
 
 
-def _formats(context: AuditContext, job: InferenceJob, engine: Engine, form: WeightFormat) -> Iterator[Broken]:
+def _formats(context: RunContext, job: InferenceJob, engine: Engine, form: WeightFormat) -> Iterator[Broken]:
     """Yield formats that the job does not allow, the engine does not load or the GPU does not compute."""
     gpu, recipe, asked, kv_bits = context.gpu, context.recipe, job.techniques, context.named.kv_bits
     capability = gpu_capability(gpu)
@@ -67,7 +67,7 @@ def _formats(context: AuditContext, job: InferenceJob, engine: Engine, form: Wei
         yield "kv_bits", " or ".join(map(str, asked.kv_bits)), kv_bits
 
 
-def _division(context: AuditContext, job: InferenceJob, engine: Engine) -> Iterator[Broken]:
+def _division(context: RunContext, job: InferenceJob, engine: Engine) -> Iterator[Broken]:
     """Yield machines that do not divide into replicas as the engine and the job allow."""
     recipe, plan, asked = context.recipe, context.named, job.techniques
     together = recipe.tensor_parallel * recipe.pipeline_parallel

@@ -6,8 +6,8 @@ import datetime
 import math
 from typing import TYPE_CHECKING
 
-from planner.audit.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.audit.replicas.fleet_kind import equal
+from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.names import hosted_name
 from planner.units import MEGA
 

@@ -9,12 +9,12 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from planner.audit.comparison import Violation, at_most
+from planner.evaluation.comparison import Violation, at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.audit.comparison import Broken
+    from planner.evaluation.comparison import Broken
     from planner.results.plan import Plan
     from planner.results.serving.fleet import FleetKind, Service
     from planner.scenario.offer import Offer

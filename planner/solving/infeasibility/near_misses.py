@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from planner.audit.hours import probability_within
 from planner.candidates.screening import screen
 from planner.candidates.spot.candidates import spot_only_costs, spot_only_rows
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import UNSHARDED, GpuClass, enumerate_recipes, incompatibilities, is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
+from planner.evaluation.evaluated_hours import probability_within
 from planner.library.inference.engines import read_engines
 from planner.results.plan_parts import NearMiss
 from planner.scenario.inference import InferenceJob

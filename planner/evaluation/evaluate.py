@@ -1,41 +1,41 @@
-"""Reference figures of one named configuration, in plain floats: the assignment that a sound plan has.
+"""The figures of one named run, in plain floats: every plan is made here, and a check of a plan computes it again.
 
-Only what names the configuration is taken from the plan: job, offer, instances, techniques, batch, places of stages,
-spot share or guaranteed time. Nothing of how the plan was found is known here.
+Only what names the run is given: job, offer, instances, techniques, batch, places of stages, spot share or guaranteed
+time. Nothing of how it was found is known here but the passes of its policy, which are not computed a second time.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from planner.audit.bill import FIXED, recompute_bill, recompute_service_bill, service_data_gb
-from planner.audit.context import hourly_price
-from planner.audit.hours import (
-    RecomputedHours,
-    market_ends,
-    may_follow_policy,
-    probability_within,
-    recompute_hours,
-    recompute_policy_run,
-    recompute_resume,
-    spot_only_run,
-)
-from planner.audit.odds import finish_chance, middle_cases, spot_only_figures, usd_of_policy
-from planner.audit.physics import (
-    RecomputedPhysics,
-    recompute_physics,
-    recompute_smaller_runs,
-    recompute_work,
-    techniques_of,
-)
-from planner.audit.shipping.export import result_gb, sent_hours
-from planner.audit.shipping.reported import report_stages
-from planner.audit.stages import JobStages, recompute_stages
 from planner.configurations.recipe import Recipe, weights_to_make
 from planner.estimates.billing import service_tokens_per_second
 from planner.estimates.uncertainty import Sigmas, confidence_factor
+from planner.evaluation.evaluated_bill import FIXED, evaluate_bill, evaluate_service_bill, service_data_gb
+from planner.evaluation.evaluated_hours import (
+    EvaluatedHours,
+    evaluate_hours,
+    evaluate_policy_run,
+    evaluate_resume,
+    market_ends,
+    may_follow_policy,
+    probability_within,
+    spot_only_run,
+)
+from planner.evaluation.evaluated_physics import (
+    EvaluatedPhysics,
+    evaluate_physics,
+    evaluate_smaller_runs,
+    evaluate_work,
+    techniques_of,
+)
+from planner.evaluation.evaluated_shipping import result_gb, sent_hours
+from planner.evaluation.evaluated_stages import JobStages, evaluate_replica_stages, evaluate_stages, report_stages
+from planner.evaluation.run_context import hourly_price
+from planner.evaluation.run_odds import finish_chance, middle_cases, spot_only_figures, usd_of_policy
 from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import BillItem, CommitmentUse, Fallback, Hours, SpotPlan, Spread, Vram
@@ -45,11 +45,11 @@ from planner.units import GB, HOUR
 if TYPE_CHECKING:
     import datetime
 
-    from planner.audit.context import AuditContext
-    from planner.audit.hours import Pair, Physics
-    from planner.audit.odds import Cases
-    from planner.audit.physics import Workload
-    from planner.audit.stages import JobStages
+    from planner.evaluation.evaluated_hours import EvaluatedPolicyRun, Pair, Physics
+    from planner.evaluation.evaluated_physics import Workload
+    from planner.evaluation.evaluated_stages import JobStages
+    from planner.evaluation.run_context import RunContext
+    from planner.evaluation.run_odds import Cases
     from planner.scenario.payment import Managed
 
 _EQUAL_SLOWDOWN = 1e-9
@@ -67,7 +67,7 @@ class Evaluation:
     late_machine_hours: float = 0.0  # of all instances of all runs at the confidence, on demand
 
 
-def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
+def evaluate(context: RunContext, as_of: datetime.date) -> Evaluation:
     """Return the figures of the configuration that the plan names, on machines or at a service.
 
     Raises ValueError, KeyError, IndexError, ZeroDivisionError or OverflowError where its counts make no sense.
@@ -75,73 +75,118 @@ def evaluate(context: AuditContext, as_of: datetime.date) -> Evaluation:
     if context.offer.managed is not None:
         return Evaluation(_at_service(context, context.offer.managed, as_of))
     physics, stages = _physics_and_stages(context)
-    markets = recompute_hours(context, stages, physics, context.job.confidence)
-    paid = recompute_hours(context, stages, physics, context.scenario.limits.budget_confidence)
+    markets = evaluate_hours(context, stages, physics, context.job.confidence)
     may_use_spot = market_ends(stages, markets)
     may_follow = may_use_spot and may_follow_policy(context, stages)
-    policy = recompute_policy_run(context, stages, physics) if may_follow else None
-    hours, paid = (policy.hours(one, stages.stretch) if policy else one for one in (markets, paid))
-    spot_only = spot_only_run(context, stages, physics) if may_use_spot and policy is None else None
-    share = policy.point.spot_share if policy else context.named.spot_share
-    spot = policy.report(context, stages) if policy else None
-    resume = recompute_resume(context, stages, physics) if policy is None else 0.0
-    lines, late_lines = (recompute_bill(context, stages, paid, policy, is_late, resume) for is_late in (False, True))
-    totals, bills = (hours.total(share), hours.total(share, is_late=True)), (lines, late_lines)
-    odds: tuple[float, Cases, Cases] | None = None
-    if policy is not None:
-        fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
-        odds = (*usd_of_policy(context, stages, policy, hours, physics.sigmas.tail, fixed), ())
-    if spot_only is not None:
-        extra = math.fsum(line.usd for line in late_lines if line.item in (*FIXED, "rounded up"))
-        found = spot_only_figures(context, stages, *spot_only, physics.sigmas.tail, extra)
-        totals, odds = (found.expected_hours, found.late_hours), (found.late_usd, found.usd, found.hours)
-        expected = found.expected_hours - paid.outside_run[0] - paid.separate_machines[0]
-        lines = recompute_bill(context, stages, replace(paid, spot=(expected, paid.spot[1])), None, False, resume)
-        bills = (lines, late_lines)
-    figures = _Figures(
-        *(physics.rate, physics.sigmas, stages.start, stages.by_name(), totals, bills, odds, spot),
-        policy_hours=policy.point.finish_hours if policy else 0.0,
-        resume_hours=resume * hours.late,
+    policy = evaluate_policy_run(context, stages, physics) if may_follow else None
+    resume = evaluate_resume(context, stages, physics) if policy is None else 0.0
+    run = _Run(context, physics, stages, policy, markets, resume, may_use_spot)
+    assignment = _on_machines(run, as_of)
+    return Evaluation(
+        assignment, may_use_spot, may_follow, *_late_hours(context, stages, markets, resume * markets.late)
     )
-    machine, asked, run = context.machine, context.named.techniques, context.observed
-    reported = figures.report(context, physics.work)
-    if isinstance(physics, RecomputedPhysics) and run is None:
-        unpaused = replace(context, named=replace(context.named, pauses=()))
-        run_lines = recompute_bill(unpaused, stages, paid, policy) if context.named.pauses else lines
-        fallback = _fallback(context, physics, reported["training_hours"], totals[0], run_lines)
-        physics = replace(
-            physics,
-            reported=physics.reported
-            | {"vram_gib": physics.reported["vram_gib"].model_copy(update={"fallback": fallback})},
+
+
+@record(frozen=True, eq=False)
+class _Run:
+    """What the figures of a run on machines follow from."""
+
+    context: RunContext
+    physics: Physics
+    stages: JobStages
+    policy: EvaluatedPolicyRun | None
+    markets: EvaluatedHours  # at the confidence of the job, at any share
+    resume_hours: float  # expected, of each pause
+    may_use_spot: bool
+
+    @cached_property
+    def hours(self) -> EvaluatedHours:
+        """Hours at the confidence of the job."""
+        return self.policy.hours(self.markets, self.stages.stretch) if self.policy else self.markets
+
+    @cached_property
+    def paid(self) -> EvaluatedHours:
+        """Hours at the confidence of the budget."""
+        context = self.context
+        found = evaluate_hours(context, self.stages, self.physics, context.scenario.limits.budget_confidence)
+        return self.policy.hours(found, self.stages.stretch) if self.policy else found
+
+    @property
+    def share(self) -> float:
+        """Share of the work that is done on spot."""
+        return self.policy.point.spot_share if self.policy else self.context.named.spot_share
+
+    def bill(self, is_late: bool = False) -> tuple[BillItem, ...]:
+        """Return the bill, late at the confidence of the budget."""
+        return evaluate_bill(self.context, self.stages, self.paid, self.policy, is_late, self.resume_hours)
+
+    def unpaused_bill(self) -> tuple[BillItem, ...]:
+        """Return the bill of the same run without pauses."""
+        unpaused = replace(self.context, named=replace(self.context.named, pauses=()))
+        return evaluate_bill(unpaused, self.stages, self.paid, self.policy)
+
+    def figures(self) -> _Figures:
+        """Return speed, hours and dollars, over drawn runs where they depend on the luck of a market."""
+        context, stages, physics, policy, hours = self.context, self.stages, self.physics, self.policy, self.hours
+        totals, bills = (hours.total(self.share), hours.total(self.share, is_late=True)), (self.bill(), self.bill(True))
+        spot_only = spot_only_run(context, stages, physics) if self.may_use_spot and policy is None else None
+        odds: tuple[float, Cases, Cases] | None = None
+        if policy is not None:
+            fixed = math.fsum(line.usd for line in bills[0] if line.item in FIXED)
+            odds = (*usd_of_policy(context, stages, policy, hours, physics.sigmas.tail, fixed), ())
+        if spot_only is not None:
+            extra = math.fsum(line.usd for line in bills[1] if line.item in (*FIXED, "rounded up"))
+            found = spot_only_figures(context, stages, *spot_only, physics.sigmas.tail, extra)
+            totals, odds = (found.expected_hours, found.late_hours), (found.late_usd, found.usd, found.hours)
+            expected = found.expected_hours - self.paid.outside_run[0] - self.paid.separate_machines[0]
+            drawn = replace(self.paid, spot=(expected, self.paid.spot[1]))
+            bills = (evaluate_bill(context, stages, drawn, None, False, self.resume_hours), bills[1])
+        return _Figures(
+            *(physics.rate, physics.sigmas, stages.start, stages.by_name(), totals, bills, odds),
+            spot=policy.report(context, stages) if policy else None,
+            policy_hours=policy.point.finish_hours if policy else 0.0,
+            resume_hours=self.resume_hours * hours.late,
         )
-    assignment = Assignment(
+
+
+def _on_machines(run: _Run, as_of: datetime.date) -> Assignment:
+    """Return a run on machines."""
+    context, physics, figures = run.context, run.physics, run.figures()
+    machine, asked, observed, lines = context.machine, context.named.techniques, context.observed, figures.bills[0]
+    reported = figures.report(context, physics.work) | physics.reported
+    if isinstance(physics, EvaluatedPhysics) and observed is None:
+        run_lines = run.unpaused_bill() if context.named.pauses else lines
+        fallback = _fallback(context, physics, reported["training_hours"], figures.hours[0], run_lines)
+        reported["vram_gib"] = reported["vram_gib"].model_copy(update={"fallback": fallback})
+    spot = figures.spot
+    return Assignment(
         **_named(context, as_of),
         **reported,
         **{name: getattr(machine, name) for name in ("gpu", "gpus", "gpus_per_instance", "instances")},
-        **physics.reported,
-        **report_stages(context, physics, stages),
+        **report_stages(context, physics, run.stages),
         step_seconds=physics.step_seconds,
         interconnect=machine.link,
-        spot_share=share,
-        switch_to_on_demand_at_hours=spot.latest_on_demand_hours if spot else _switch_hours(stages, hours, share),
+        spot_share=run.share,
+        switch_to_on_demand_at_hours=(
+            spot.latest_on_demand_hours if spot else _switch_hours(run.stages, run.hours, run.share)
+        ),
         techniques=techniques_of(context.recipe, context.job, asked.micro_batch, asked.accumulation_steps),
-        beside=tuple(one.machine for one in stages.separate),
-        commitment=_commitment_use(context, stages),
+        beside=tuple(one.machine for one in run.stages.separate),
+        commitment=_commitment_use(context, run.stages),
         spot=spot,
-        observed_hours=run.hours if run else None,
-        inference=None if isinstance(physics, RecomputedPhysics) else physics.replica.generation(lines),
+        observed_hours=observed.hours if observed else None,
+        inference=None if isinstance(physics, EvaluatedPhysics) else physics.replica.generation(lines),
     )
-    return Evaluation(assignment, may_use_spot, may_follow, *_late_hours(context, stages, markets, resume * hours.late))
 
 
-def _switch_hours(stages: JobStages, hours: RecomputedHours, share: float) -> float | None:
+def _switch_hours(stages: JobStages, hours: EvaluatedHours, share: float) -> float | None:
     """Return the hour at which a fixed share of spot ends; None without a mix of both markets."""
     before = stages.separate_hours("ingest") + stages.start + stages.prepare
     return before + share * hours.wall_spot if 0 < share < 1 else None
 
 
 def _late_hours(
-    context: AuditContext, stages: JobStages, markets: RecomputedHours, resume_hours: float
+    context: RunContext, stages: JobStages, markets: EvaluatedHours, resume_hours: float
 ) -> tuple[float, float]:
     """Return the hours at the confidence on demand, of one run and of all machines of all runs with their pauses."""
     late_outside, late_run = markets.outside_run[1], markets.on_demand[1]
@@ -150,26 +195,25 @@ def _late_hours(
     return late_outside + late_run, late_all * context.machine.instances
 
 
-def _physics_and_stages(context: AuditContext) -> tuple[Physics, JobStages]:
+def _physics_and_stages(context: RunContext) -> tuple[Physics, JobStages]:
     """Return memory and speed of the configuration, and the stages of the job: of training, or of generation."""
     if isinstance(context.job, InferenceJob):
-        from planner.audit.replicas.generation import recompute_replicas  # late: what only generation needs
-        from planner.audit.replicas.replica_stages import recompute_replica_stages
+        from planner.evaluation.evaluated_replica import evaluate_replicas  # late: what only generation needs
 
-        replicas = recompute_replicas(context, context.job)
-        return replicas, recompute_replica_stages(context, replicas)
-    physics = recompute_physics(context)
-    return physics, recompute_stages(context, physics)
+        replicas = evaluate_replicas(context, context.job)
+        return replicas, evaluate_replica_stages(context, replicas)
+    physics = evaluate_physics(context)
+    return physics, evaluate_stages(context, physics)
 
 
 def _fallback(
-    context: AuditContext, physics: RecomputedPhysics, training: float, hours: float, lines: tuple[BillItem, ...]
+    context: RunContext, physics: EvaluatedPhysics, training: float, hours: float, lines: tuple[BillItem, ...]
 ) -> Fallback | None:
     """Return what a run that is out of memory changes: what costs least time; training takes that much longer.
 
     Of changes that cost equally little the one that the plan names counts. `lines`: the bill without pauses.
     """
-    smaller, named = recompute_smaller_runs(context, physics), context.named.fallback
+    smaller, named = evaluate_smaller_runs(context, physics), context.named.fallback
     if not smaller:
         return None
     least = min(one.slowdown for one in smaller)
@@ -188,7 +232,7 @@ def _fallback(
     )
 
 
-def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
+def _named(context: RunContext, as_of: datetime.date) -> dict[str, Any]:
     """Return the fields that follow from job and offer by name."""
     job, offer = context.job, context.offer
     date = offer.first_date
@@ -213,7 +257,7 @@ def _named(context: AuditContext, as_of: datetime.date) -> dict[str, Any]:
     }
 
 
-def _region(context: AuditContext) -> str:
+def _region(context: RunContext) -> str:
     """Return the offer's region, or in how many the same is offered: equal in all but date, source and notes.
 
     What is finite, a stock or hours that are paid for, is each region's own.
@@ -253,7 +297,7 @@ class _Figures:
             return probability_within(limit, *self.hours, confidence)
         return finish_chance(self.odds[2], limit, self.hours[1], confidence)
 
-    def report(self, context: AuditContext, work: Workload) -> dict[str, Any]:
+    def report(self, context: RunContext, work: Workload) -> dict[str, Any]:
         """Return the fields with their intervals; training is what start and stages leave of the hours."""
         job, sigma, spot = context.job, self.sigmas.display, self.spot
         delay = context.named.delay_hours(self.resume_hours)
@@ -301,7 +345,7 @@ class _Figures:
         }
 
 
-def _time_left(context: AuditContext, delay_hours: float) -> float | None:
+def _time_left(context: RunContext, delay_hours: float) -> float | None:
     """Return the hours of a run that keep its deadline: less what it starts later, waits for windows, or is kept."""
     deadline, kept = context.job.deadline_hours, context.job.start_slack_hours
     return None if deadline is None else max(0.0, deadline - kept - delay_hours)
@@ -314,7 +358,7 @@ def _interval(expected: float, luck: float, sigma: float, spread: float) -> tupl
     return low, expected + math.hypot(expected * (reach - 1), 1.28 * spread)
 
 
-def _commitment_use(context: AuditContext, stages: JobStages) -> CommitmentUse | None:
+def _commitment_use(context: RunContext, stages: JobStages) -> CommitmentUse | None:
     """Return what the commitment of the plan's offer costs, how much of it is used, and from when on it pays."""
     mine, n, groups = context.offer, context.machine.instances, context.job.trials.at_once
     if mine.commitment is None or context.named.is_reserved:
@@ -332,12 +376,12 @@ def _commitment_use(context: AuditContext, stages: JobStages) -> CommitmentUse |
     )
 
 
-def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -> Assignment:
+def _at_service(context: RunContext, managed: Managed, as_of: datetime.date) -> Assignment:
     """Return a job at a managed service: no machine, hours by the service's speed, dollars by its price list.
 
     Data go in once for all trials, as they are; one result comes out. Images count as tokens do.
     """
-    job, work, values = context.job, recompute_work(context.job, context.architecture), context.values("stages")
+    job, work, values = context.job, evaluate_work(context.job, context.architecture), context.values("stages")
     tokens_each = work.mean_length if context.architecture.image is not None else 1.0
     guess = service_tokens_per_second(context.network.active_parameters, values["managed_flop_per_second"])
     rate = managed.tokens_per_second or guess / tokens_each
@@ -350,7 +394,7 @@ def _at_service(context: AuditContext, managed: Managed, as_of: datetime.date) -
     late = (upload + full + export) * float(confidence_factor(sigma, job.confidence))
     # A service reports its method alone.
     recipe = Recipe(managed.method, 16, "none", "managed", "none", "none", "managed", "managed", framework="managed")
-    lines, late_lines = (recompute_service_bill(context, managed, work, result, is_late) for is_late in (False, True))
+    lines, late_lines = (evaluate_service_bill(context, managed, work, result, is_late) for is_late in (False, True))
     figures = _Figures(rate, Sigmas(sigma, sigma), upload, {"export": export}, (expected, late), (lines, late_lines))
     return Assignment(
         **_named(context, as_of),

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.audit.replicas.generation import Replica
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.replicas.recipes import supports
 from planner.estimates.time import stages
+from planner.evaluation.evaluated_replica import Replica
 from planner.library.inference.engines import read_engines
 from planner.scenario.inference import InferenceJob
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
-    from planner.audit.context import AuditContext
+    from planner.evaluation.run_context import RunContext
     from planner.scenario.offer import Offer
     from planner.scenario.scenario import Scenario
 
 
-def answering_seconds(context: AuditContext, offer: Offer, instances: int, forms: tuple[str, ...]) -> float | None:
+def answering_seconds(context: RunContext, offer: Offer, instances: int, forms: tuple[str, ...]) -> float | None:
     """Return the seconds of one run's prompts on machines of an offer; None where no division holds the weights.
 
     Replicas of as few GPUs as hold the model in the first of the formats that any holds.
@@ -56,13 +56,13 @@ def answering_seconds(context: AuditContext, offer: Offer, instances: int, forms
     return each * alone
 
 
-def _unlimited(context: AuditContext) -> Scenario:
+def _unlimited(context: RunContext) -> Scenario:
     """Return the scenario without a share of memory that stays free: it is a limit of training."""
     limits = context.scenario.limits.model_copy(update={"vram_headroom": None})
     return context.scenario.model_copy(update={"limits": limits})
 
 
-def hours_on_machine(context: AuditContext) -> float:
+def hours_on_machine(context: RunContext) -> float:
     """Return the hours on the training machines: loading and compiling the trained weights, then the answers."""
     job, coefficients = context.job, context.stages
     disk = job.storage_gb_per_second * GB * job.load_efficiency / coefficients.disk_efficiency

@@ -7,24 +7,35 @@ trials side by side are several runs.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from planner.audit.shipping.export import made_hours, result_gb, sent_hours, separate_export, trained_gb
-from planner.audit.shipping.latents import cached_latents
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.estimates.time import data_stages, stages
+from planner.evaluation.evaluated_shipping import (
+    cached_latents,
+    made_hours,
+    merge_ram_gb,
+    result_gb,
+    sent_hours,
+    separate_export,
+    trained_gb,
+)
 from planner.records import record
 from planner.results.plan_parts import SeparateMachine
+from planner.results.stages.parts import DataPath, ExportedResult
+from planner.scenario.inference import InferenceJob
 from planner.units import GB, HOUR, TERA
 
 if TYPE_CHECKING:
-    from planner.audit.context import AuditContext
-    from planner.audit.physics import RecomputedPhysics, Workload
+    from planner.evaluation.evaluated_physics import EvaluatedPhysics, Workload
+    from planner.evaluation.evaluated_replica import EvaluatedReplicas
+    from planner.evaluation.run_context import RunContext
     from planner.scenario.offer import Offer
 
 STAGES = ("ingest", "evaluation", "export")  # that may have a machine of their own
 _MIN_RAM_GB = 32.0  # memory of a training machine whose offer does not say
 _IMAGE_GB = 10.0  # disk that a container image takes: the size of the stages calibration
+_BYTES_PER_TOKEN = 4.0  # of an answer as text
 
 
 @record(frozen=True)
@@ -80,7 +91,7 @@ class JobStages:
         }
 
 
-def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobStages:
+def evaluate_stages(context: RunContext, physics: EvaluatedPhysics) -> JobStages:
     """Return all stages of the one configuration that the plan names."""
     job, observed, trials, work = context.job, context.observed, context.trials, physics.setup.work
     separate = () if observed else _separate_stages(context, work)
@@ -140,10 +151,10 @@ def recompute_stages(context: AuditContext, physics: RecomputedPhysics) -> JobSt
     )
 
 
-def _evaluation_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
+def _evaluation_hours(context: RunContext, physics: EvaluatedPhysics) -> float:
     """Return the hours of evaluation on the machine that trains; what it answers is not cut by early stopping."""
     if context.job.stages.answers_prompts:
-        from planner.audit.replicas.generated_evaluation import hours_on_machine  # late: what only generation needs
+        from planner.evaluation.answered_prompts import hours_on_machine  # late: what only generation needs
 
         return hours_on_machine(context) / context.job.early_stopping
     codes = (physics.setup.inputs.states.frozen, physics.setup.inputs.activations.checkpointing)
@@ -151,7 +162,7 @@ def _evaluation_hours(context: AuditContext, physics: RecomputedPhysics) -> floa
     return float(seconds) / HOUR
 
 
-def _data_on_machine(context: AuditContext, work: Workload, is_elsewhere: bool) -> tuple[float, float, float]:
+def _data_on_machine(context: RunContext, work: Workload, is_elsewhere: bool) -> tuple[float, float, float]:
     """Return GB of raw data and of data prepared elsewhere that come onto each instance, and GB that preparing makes.
 
     Token ids are made of text; images stay what they are.
@@ -166,7 +177,7 @@ def _data_on_machine(context: AuditContext, work: Workload, is_elsewhere: bool) 
     return (0.0, made, made) if is_elsewhere else (ingest.raw_gb, 0.0, made)
 
 
-def _load_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
+def _load_hours(context: RunContext, physics: EvaluatedPhysics) -> float:
     """Return hours from disk to the GPUs; the job states how fast its disk is read, and the share that is reached."""
     job, size, machine = context.job, context.architecture.download_gb * GB, context.machine
     disk = job.storage_gb_per_second * GB * job.load_efficiency / context.stages.disk_efficiency
@@ -178,7 +189,7 @@ def _load_hours(context: AuditContext, physics: RecomputedPhysics) -> float:
     return float(seconds) / HOUR
 
 
-def _prepare_hours(context: AuditContext, work: Workload, raw_gb: float) -> float:
+def _prepare_hours(context: RunContext, work: Workload, raw_gb: float) -> float:
     ingest, offer = context.job.stages.ingest, context.offer
     if ingest is None or raw_gb == 0:
         return 0.0
@@ -188,7 +199,7 @@ def _prepare_hours(context: AuditContext, work: Workload, raw_gb: float) -> floa
     return float(data_stages.ingest_seconds(raw_gb * GB, work.ingested, cores, ram, disk, context.stages)) / HOUR
 
 
-def _checkpoint_hours(context: AuditContext, physics: RecomputedPhysics, once: float) -> float:
+def _checkpoint_hours(context: RunContext, physics: EvaluatedPhysics, once: float) -> float:
     """Return what training of one run of `once` hours waits for the checkpoints that the job asks for."""
     wanted, coefficients = context.job.stages.checkpoints, context.stages
     if wanted is None:
@@ -200,14 +211,14 @@ def _checkpoint_hours(context: AuditContext, physics: RecomputedPhysics, once: f
     return wanted.count * float(stall) / HOUR
 
 
-def copy_stall_seconds(context: AuditContext, physics: RecomputedPhysics, stored: float) -> float:
+def copy_stall_seconds(context: RunContext, physics: EvaluatedPhysics, stored: float) -> float:
     """Return how long copying a checkpoint to host memory halts the run; even small adapters do for a moment."""
     slot, coefficients = physics.setup.inputs.hardware.pcie, context.stages
     copied = float(stages.asynchronous_stall_seconds(stored, context.machine.gpus, slot, coefficients))
     return copied + coefficients.checkpoint_fixed_seconds
 
 
-def _checkpoint_bytes(context: AuditContext, physics: RecomputedPhysics) -> float:
+def _checkpoint_bytes(context: RunContext, physics: EvaluatedPhysics) -> float:
     """Return bytes of one checkpoint that the job asks for."""
     wanted, states, coefficients = context.job.stages.checkpoints, physics.setup.inputs.states, context.stages
     each = states.adapter_bytes if context.recipe.method == "lora" else coefficients.weight_bytes_per_parameter
@@ -215,7 +226,7 @@ def _checkpoint_bytes(context: AuditContext, physics: RecomputedPhysics) -> floa
     return float(stages.kept_checkpoint_bytes(states.trainable, each, is_resumed, coefficients))
 
 
-def _separate_stages(context: AuditContext, work: Workload) -> tuple[SeparateStage, ...]:
+def _separate_stages(context: RunContext, work: Workload) -> tuple[SeparateStage, ...]:
     """Return the stages that the plan has on machines of their own, each once, on an offer of the scenario."""
     made: dict[str, SeparateStage] = {}
     for named in context.named.beside:
@@ -231,7 +242,7 @@ def _separate_stages(context: AuditContext, work: Workload) -> tuple[SeparateSta
     return tuple(made.values())
 
 
-def _ingest(context: AuditContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
+def _ingest(context: RunContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
     """Return hours (twice) and dollars of transfers: boot without an image, raw data in, token ids out."""
     wanted, coefficients = context.job.stages.ingest, context.stages
     raw, least_ram = (wanted.raw_gb, wanted.ram_gb) if wanted else (0.0, 0.0)
@@ -243,14 +254,14 @@ def _ingest(context: AuditContext, work: Workload, offer: Offer) -> tuple[float,
     return seconds / HOUR, seconds / HOUR, moved + made_gb * (offer.fees.egress_usd_per_gb or 0.0)
 
 
-def _evaluation(context: AuditContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
+def _evaluation(context: RunContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
     """Return hours, hours in full and dollars of transfers: boot, image, weights, then the work of all trials."""
     job, coefficients, active = context.job, context.stages, context.network.active_parameters
     weights, pull = context.architecture.download_gb, context.download_rate_of(offer)
     slot, once = math.inf, 0.0
     if job.stages.answers_prompts:
         slot = PCIE_BYTES_PER_SECOND[context.library.gpu(offer.card).pcie_gen] if offer.rents_gpus else math.inf
-        from planner.audit.replicas.generated_evaluation import answering_seconds  # late: what only generation needs
+        from planner.evaluation.answered_prompts import answering_seconds  # late: what only generation needs
 
         answered = answering_seconds(context, offer, 1, ("bf16",)) if offer.rents_gpus else None
         once = math.inf if answered is None else answered + coefficients.compile_seconds
@@ -271,7 +282,7 @@ def _evaluation(context: AuditContext, work: Workload, offer: Offer) -> tuple[fl
     return (ready + whole * cut) / HOUR, (ready + whole) / HOUR, moved
 
 
-def _export(context: AuditContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
+def _export(context: RunContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
     """Return hours, hours in full and dollars of transfers of making the result, whatever the work was."""
     del work
     return separate_export(context, offer)
@@ -283,3 +294,86 @@ def billed_hours(offer: Offer, hours: float) -> float:
         return 0.0
     step = offer.billing.step_seconds / HOUR
     return max(offer.billing.minimum_hours, math.ceil(hours / step - 1e-9) * step)
+
+
+def report_stages(context: RunContext, physics: Any, stages: JobStages) -> dict[str, Any]:
+    """Return the fields `data_path` and `export` of an assignment; none of generation."""
+    if isinstance(context.job, InferenceJob):
+        return {}
+    return {
+        "data_path": None if context.observed else _data_path(context, physics, stages),
+        "export": _exported(context),
+    }
+
+
+def _data_path(context: RunContext, physics: EvaluatedPhysics, stages: JobStages) -> DataPath:
+    """Return the bytes that steps read and the cores that tokenising their text would keep busy."""
+    job, image, offer, values = context.job, context.architecture.image, context.offer, context.stages
+    seconds, training, saved = physics.step_seconds, stages.training, 0.0
+    if image is None:
+        read = job.global_batch * physics.work.sequence * values.ingest_bytes_per_token
+    else:
+        resolution = job.work.resolution or image.resolution
+        each = resolution**2 * values.image_bytes_per_pixel
+        if context.recipe.caches_latents:
+            each = image.cached_bytes(resolution)
+        else:
+            encoders = image.encoder_gflop / (3 * image.forward_gflop + image.encoder_gflop)
+            saved = training * encoders * (1 - 1 / job.work.epochs)
+        read = job.global_batch * each
+    cores = offer.cpu_cores or values.cores_per_gpu * offer.gpus
+    return DataPath(
+        read_bytes_per_second=read / seconds,
+        storage_bytes_per_second=job.storage_gb_per_second * GB,
+        cores_used=None if image else physics.rate / values.tokenise_tokens_per_core_second,
+        cores=cores * context.machine.instances,
+        cores_known=offer.cpu_cores is not None,
+        saved_hours=training * max(0.0, 1 - physics.computed_seconds / seconds),
+        latents_saved_hours=saved,
+    )
+
+
+def _exported(context: RunContext) -> ExportedResult | None:
+    wanted = context.job.stages.export
+    if wanted is None:
+        return None
+    named = next((one for one in context.named.beside if one.stage == "export"), None)
+    offer = context.offer if named is None else context.offers[named.offer]
+    is_plain = wanted.format is None
+    form = wanted.format or ("merged" if wanted.merged and is_plain else "adapters")
+    return ExportedResult(
+        format=form,
+        bits=None if form in ("adapters", "merged") else wanted.bits or 4,
+        gb=result_gb(context, context.recipe.method),
+        ram_gb=merge_ram_gb(context),
+        offer=named.offer if named is not None else None,
+        ram_known=offer.ram_gb is not None,
+    )
+
+
+def evaluate_replica_stages(context: RunContext, found: EvaluatedReplicas) -> JobStages:
+    """Return the stages: start, answering, loads between trials, answers on their way out."""
+    job, trials, offer = found.replica.job, context.trials, context.offer
+    weights, pull = context.architecture.release_gb, context.download_rate_of(offer)
+    own_pull = context.download_rate_of(offer, of_own_data=True)
+    disk = job.storage_gb_per_second * GB * job.load_efficiency / context.stages.disk_efficiency
+    slot = PCIE_BYTES_PER_SECOND[context.gpu.pcie_gen]
+    load = float(stages.load_seconds(weights * GB, found.replica.together, disk, slot, context.stages, 0, 1)) / HOUR
+    boot = context.stages.boot_seconds + context.stages.image_bytes / pull
+    start = (boot + weights * GB / pull + job.data_gb * GB / own_pull) / HOUR + load
+    source, wanted = job.stages.transfer, job.stages.export
+    lies_here = source is not None and (source.region,) == offer.regions
+    result = wanted.gb if wanted and wanted.gb else job.work.total_output_tokens * _BYTES_PER_TOKEN / GB
+    once = found.work.steps * found.step_seconds / HOUR
+    answering, reload, reloads = once * trials.wall, load * trials.reloads_wall, load * trials.reloads
+    waiting = answering * trials.waiting / trials.wall
+    export = sent_hours(context, offer, result)
+    return JobStages(
+        start=start, restart=start, prepare=0.0, export=export,
+        training=answering, evaluation=0.0, checkpoints=0.0, reload=reload, waiting=waiting, reloads=reloads,
+        outside_run_hours=start + export, run=answering + reload, stretch=1.0,
+        all_groups_hours=answering * trials.work / trials.wall + waiting + reloads,
+        separate=(), disk_gb=(2 * weights + job.data_gb + _IMAGE_GB) * context.machine.instances,
+        moved_gb=weights + job.data_gb, own_gb=0.0 if lies_here else job.data_gb,
+        sent_gb=result, result_gb=result, kept_gb=0.0,
+    )  # fmt: skip

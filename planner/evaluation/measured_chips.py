@@ -9,10 +9,10 @@ from planner.scenario.inference import InferenceJob
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from planner.audit.context import AuditContext
+    from planner.evaluation.run_context import RunContext
 
 
-def unmeasured(context: AuditContext) -> str | None:
+def unmeasured(context: RunContext) -> str | None:
     """Return why the plan may not use its chip: it is for estimates alone, or no published run is of such training."""
     chip = context.gpu.chip
     if chip is None or chip.estimate_only:
@@ -24,7 +24,7 @@ def unmeasured(context: AuditContext) -> str | None:
     return None if known else f"{method} on {context.machine.gpus} x {context.gpu.name}"
 
 
-def of_another_kind(context: AuditContext, values: Mapping[str, float]) -> Iterator[float]:
+def of_another_kind(context: RunContext, values: Mapping[str, float]) -> Iterator[float]:
     """Yield what widens the speed of a chip whose published runs had another method, more chips, another precision."""
     measured = context.gpu.chip.measured if context.gpu.chip else ()
     alike = [one for one in measured if one.method == context.recipe.method]

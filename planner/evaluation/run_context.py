@@ -7,12 +7,12 @@ from dataclasses import field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from planner.audit.comparison import Violation
 from planner.configurations.grid import Machine
 from planner.configurations.network import network_of
 from planner.configurations.recipe import Recipe, framework_of
 from planner.estimates.time.stages import StageCoefficients
 from planner.estimates.trials import trial_work
+from planner.evaluation.comparison import Violation
 from planner.library.machines import typical_ram_gb
 from planner.records import record
 from planner.units import GB
@@ -20,10 +20,9 @@ from planner.units import GB
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from planner.audit.named_run import NamedRun
-    from planner.audit.searched import SearchedPolicy
     from planner.estimates.inputs import Network
     from planner.estimates.trials import TrialWork
+    from planner.evaluation.named_run import NamedRun, SearchedPolicy
     from planner.library.framework_profile import FrameworkProfile
     from planner.library.schema import Architecture, GpuSpec, Library
     from planner.scenario.job import Job
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @record(frozen=True)
-class AuditContext:
+class RunContext:
     """A named run with everything behind its names; what concerns machines is an error for a managed service."""
 
     named: NamedRun
@@ -124,7 +123,7 @@ class AuditContext:
         return 0.0 if source is None or (source.region,) == offer.regions else source.egress_usd_per_gb
 
 
-def resolve_names(named: NamedRun, scenario: Scenario, library: Library) -> tuple[AuditContext | None, list[Violation]]:
+def resolve_names(named: NamedRun, scenario: Scenario, library: Library) -> tuple[RunContext | None, list[Violation]]:
     """Return the things behind the names, or None and the names that lead nowhere."""
     name = named.name
     job = next((one for one in scenario.jobs if one.name == name), None)
@@ -138,7 +137,7 @@ def resolve_names(named: NamedRun, scenario: Scenario, library: Library) -> tupl
         architecture = library.architecture(job.architecture)
     except KeyError as error:
         return None, [Violation(name, "architecture", "an architecture of the library", str(error.args[0]))]
-    return AuditContext(named, job, scenario, architecture, offer, offers, library), []
+    return RunContext(named, job, scenario, architecture, offer, offers, library), []
 
 
 def hourly_price(mine: Offer, offers: Iterable[Offer]) -> float | None:

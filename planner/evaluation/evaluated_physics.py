@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.audit.chips import of_another_kind
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.hardware import efficiency_of, hardware_numbers
 from planner.configurations.lengths import sequence_of
@@ -37,19 +36,20 @@ from planner.estimates.uncertainty import (
     time_sigmas,
 )
 from planner.estimates.work import PACKED_FILL, kept_length, processed_length, step_count
+from planner.evaluation.measured_chips import of_another_kind
 from planner.records import record
 from planner.results.plan_parts import HostMemory, ObservedRun, Techniques, Vram
 from planner.scenario.choices.definite import token_sigma
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
-    from planner.audit.context import AuditContext
     from planner.configurations.grid import Machine
     from planner.configurations.observed.comparison import ComparedRun
     from planner.configurations.observed.learning import Correction
     from planner.configurations.observed.memory_peaks import MemoryCorrection
     from planner.configurations.recipe import Recipe
     from planner.estimates.memory.peak import MemoryEstimate
+    from planner.evaluation.run_context import RunContext
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job
 
@@ -72,7 +72,7 @@ class Workload:
     evaluated: float  # tokens (images) that one run evaluates
 
 
-def recompute_work(job: Job, architecture: Architecture) -> Workload:
+def evaluate_work(job: Job, architecture: Architecture) -> Workload:
     """Return lengths, steps and tokens of a job, from what the user said of the work and of the stages around it."""
     work, image, ingest, evaluation = job.work, architecture.image, job.stages.ingest, job.stages.evaluation
     if image is not None:
@@ -116,10 +116,10 @@ class TrainingSetup:
 
 
 def build_setup(
-    context: AuditContext, job: Job, recipe: Recipe, machine: Machine, batch: tuple[int, int]
+    context: RunContext, job: Job, recipe: Recipe, machine: Machine, batch: tuple[int, int]
 ) -> TrainingSetup:
     """Return a recipe on a machine with its micro-batch and accumulation steps, for the job as it is set up there."""
-    library, work, (micro_batch, accumulation) = context.library, recompute_work(job, context.architecture), batch
+    library, work, (micro_batch, accumulation) = context.library, evaluate_work(job, context.architecture), batch
     length = processed_length(
         job.packing, work.sequence, work.mean_length, job.length_cv, micro_batch, job.work.sample_lengths
     )
@@ -148,7 +148,7 @@ def build_setup(
 
 
 @record(frozen=True)
-class RecomputedPhysics:
+class EvaluatedPhysics:
     """What the recipe takes on the offer's machines, and what observed runs teach about it."""
 
     setup: TrainingSetup
@@ -164,17 +164,17 @@ class RecomputedPhysics:
         return self.setup.work
 
 
-def recompute_physics(context: AuditContext) -> RecomputedPhysics:
+def evaluate_physics(context: RunContext) -> EvaluatedPhysics:
     """Return speed and memory of the configuration that the plan names."""
     asked = context.named.techniques
     key = ("physics", context.machine, context.recipe, asked.micro_batch, asked.accumulation_steps)
     if key not in context.kept:  # most plans of a frontier differ in their hours alone
         context.kept[key] = _physics(context)
-    found: RecomputedPhysics = context.kept[key]
+    found: EvaluatedPhysics = context.kept[key]
     return found
 
 
-def _physics(context: AuditContext) -> RecomputedPhysics:
+def _physics(context: RunContext) -> EvaluatedPhysics:
     job, run, asked, library = context.job, context.observed, context.named.techniques, context.library
     learned = learn_correction(job, context.architecture, library)
     batch = (asked.micro_batch, asked.accumulation_steps)
@@ -194,7 +194,7 @@ def _physics(context: AuditContext) -> RecomputedPhysics:
     fed = float(fed_step_seconds(computed, per_step, storage, context.stages, resolution, each))
     seconds = run.hours * HOUR / work.steps if run and run.hours else fed
     probed = learned.probed.get(memory_setting(context.recipe, context.machine.gpus))
-    return RecomputedPhysics(
+    return EvaluatedPhysics(
         setup=setup,
         step_seconds=seconds,
         rate=work.real / (work.steps * seconds),
@@ -211,7 +211,7 @@ def _physics(context: AuditContext) -> RecomputedPhysics:
     )
 
 
-def _report(context: AuditContext, seen: ComparedRun) -> ObservedRun:
+def _report(context: RunContext, seen: ComparedRun) -> ObservedRun:
     """Return an observed run as a plan reports it: its prediction is that of its configuration, computed again."""
     run, job = seen.run, job_of_run(context.job, seen.run)
     setup = build_setup(context, job, seen.recipe, seen.machine, (seen.micro_batch, seen.accumulation))
@@ -242,7 +242,7 @@ def techniques_of(recipe: Recipe, job: Job, micro_batch: int, accumulation: int)
     )
 
 
-def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, probed: MemoryCorrection | None) -> Vram:
+def _vram(context: RunContext, setup: TrainingSetup, learned: Correction, probed: MemoryCorrection | None) -> Vram:
     """Return the need of the fit rule, its parts, and the chance that it fits, as observed peaks have them."""
     run, usable_gib, layout = context.observed, context.gpu.usable_gib, setup.inputs.layout
     micro, longest = int(layout.micro_batch), setup.work.longest
@@ -261,7 +261,7 @@ def _vram(context: AuditContext, setup: TrainingSetup, learned: Correction, prob
     )
 
 
-def _host_memory(context: AuditContext, setup: TrainingSetup, learned: Correction) -> HostMemory | None:
+def _host_memory(context: RunContext, setup: TrainingSetup, learned: Correction) -> HostMemory | None:
     """Return what states take of the memory of a machine, stated or assumed; None of an observed run, which had it."""
     machine = context.machine
     if context.observed or not context.recipe.uses_host_memory or machine.ram_gb is None:
@@ -273,7 +273,7 @@ def _host_memory(context: AuditContext, setup: TrainingSetup, learned: Correctio
     return HostMemory(taken_gb=taken_gb, total_gb=machine.ram_gb, assumed=machine.assumes_ram) if taken_gb else None
 
 
-def _as_observed(context: AuditContext, recipe: Recipe, setup: TrainingSetup, learned: Correction) -> TimedSetup:
+def _as_observed(context: RunContext, recipe: Recipe, setup: TrainingSetup, learned: Correction) -> TimedSetup:
     """Return the inputs of a recipe, what grows with the batch scaled by observed peaks."""
     probed = learned.probed.get(memory_setting(recipe, context.machine.gpus))
     inputs = setup.inputs
@@ -281,7 +281,7 @@ def _as_observed(context: AuditContext, recipe: Recipe, setup: TrainingSetup, le
 
 
 def _fit(
-    context: AuditContext, recipe: Recipe, setup: TrainingSetup, learned: Correction
+    context: RunContext, recipe: Recipe, setup: TrainingSetup, learned: Correction
 ) -> tuple[MemoryEstimate, float]:
     """Return the memory of a recipe on the machines of the plan, and the chance that it fits, corrected by peaks."""
     inputs, stack = _as_observed(context, recipe, setup, learned), setup.inputs.stack
@@ -309,7 +309,7 @@ class SmallerRun:
     fit_probability: float
 
 
-def recompute_smaller_runs(context: AuditContext, physics: RecomputedPhysics) -> list[SmallerRun]:
+def evaluate_smaller_runs(context: RunContext, physics: EvaluatedPhysics) -> list[SmallerRun]:
     """Return what may be changed in a run that is out of memory: each change that saves enough of it."""
     asked = context.named.techniques
     key = ("smaller", context.machine, context.recipe, asked.micro_batch, asked.accumulation_steps)
@@ -319,7 +319,7 @@ def recompute_smaller_runs(context: AuditContext, physics: RecomputedPhysics) ->
     return found
 
 
-def _smaller_runs(context: AuditContext, physics: RecomputedPhysics) -> list[SmallerRun]:
+def _smaller_runs(context: RunContext, physics: EvaluatedPhysics) -> list[SmallerRun]:
     techniques, asked, recipe = context.library.techniques, context.named.techniques, context.recipe
     local = asked.micro_batch * asked.accumulation_steps
     sizes = [size for size in range(1, asked.micro_batch) if local % size == 0]
@@ -360,7 +360,7 @@ def _chance_of_fitting(setup: TrainingSetup, stack: Stack, spread: MemorySpread)
     return NormalDist().cdf(low)
 
 
-def _sigmas(context: AuditContext, setup: TrainingSetup, learned: Correction) -> Sigmas:
+def _sigmas(context: RunContext, setup: TrainingSetup, learned: Correction) -> Sigmas:
     """Return the spread of the speed: profile, card, size, mixture, few tokens, unknown facts, observed runs."""
     layout, machine, library = setup.inputs.layout, context.machine, context.library
     values = context.values("uncertainty")

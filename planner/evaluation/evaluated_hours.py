@@ -9,12 +9,12 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.audit.physics import RecomputedPhysics
-from planner.audit.searched import is_same
-from planner.audit.stages import copy_stall_seconds
 from planner.estimates.preemption import NodeGroupCoefficients, interrupted_run, node_group_market, wall_quantile_factor
 from planner.estimates.time.stages import checkpoint_bytes, checkpoint_seconds
 from planner.estimates.uncertainty import confidence_factor
+from planner.evaluation.evaluated_physics import EvaluatedPhysics
+from planner.evaluation.evaluated_stages import copy_stall_seconds
+from planner.evaluation.named_run import is_same
 from planner.records import record
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.inference import InferenceJob
@@ -34,14 +34,14 @@ from planner.units import GB, HOUR, MONTH_HOURS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.audit.context import AuditContext
-    from planner.audit.replicas.generation import RecomputedReplicas
-    from planner.audit.stages import JobStages
     from planner.estimates.preemption import SpotAvailability
+    from planner.evaluation.evaluated_replica import EvaluatedReplicas
+    from planner.evaluation.evaluated_stages import JobStages
+    from planner.evaluation.run_context import RunContext
     from planner.spot.policy.cost_curve import CurvePoint
     from planner.spot.policy.switching_policy import WaitingRule
 
-    Physics = RecomputedPhysics | RecomputedReplicas
+    Physics = EvaluatedPhysics | EvaluatedReplicas
 
 _COARSE_STEP = 0.05  # billing steps up to this share of the run are not rounded
 _FINE_STEP_HOURS = 1 / 60  # nor steps up to a minute anywhere; the share counts where there is a spot market
@@ -52,7 +52,7 @@ Pair = tuple[float, float]  # a figure as expected, and at the asked confidence 
 
 
 @record(frozen=True)
-class RecomputedHours:
+class EvaluatedHours:
     """Wall hours of all the work in each market."""
 
     outside_run: Pair  # machines rented, before and after the run
@@ -75,20 +75,20 @@ class RecomputedHours:
         return self.separate_machines[is_late] + self.rented(share, is_late)
 
 
-def recompute_hours(context: AuditContext, stages: JobStages, physics: Physics, confidence: float) -> RecomputedHours:
+def evaluate_hours(context: RunContext, stages: JobStages, physics: Physics, confidence: float) -> EvaluatedHours:
     """Return all hours of the job, its stages given, late ones at a confidence."""
     values = context.values("stages")
     late = float(confidence_factor(physics.sigmas.tail, confidence))
     market, group = group_market(context), NodeGroupCoefficients.of(values)
     stall, write = spot_checkpoint_hours(context, physics)
     # A lost replica loses half of a request in the mean, and needs no other machine.
-    lost = stages.restart + (0.0 if isinstance(physics, RecomputedPhysics) else physics.cycle_hours / 2)
+    lost = stages.restart + (0.0 if isinstance(physics, EvaluatedPhysics) else physics.cycle_hours / 2)
     interrupted = interrupted_run(stages.run, lost, stall, market, group, values["spot_outage_cv"], write)
     switch = 0.0 if context.offer.usd_per_hour is None else stages.start
     wall, outside = float(interrupted.wall), stages.outside_run_hours
     spread = wall_quantile_factor(confidence, context.values("uncertainty")["wall_spread"])
     separate = math.fsum(one.machine.hours for one in stages.separate)
-    return RecomputedHours(
+    return EvaluatedHours(
         outside_run=(outside, outside * late),
         separate_machines=(separate, math.fsum(one.late_hours for one in stages.separate) * late),
         on_demand=(stages.run, stages.run * late * stages.stretch),
@@ -100,7 +100,7 @@ def recompute_hours(context: AuditContext, stages: JobStages, physics: Physics, 
     )
 
 
-def group_market(context: AuditContext) -> SpotAvailability:
+def group_market(context: RunContext) -> SpotAvailability:
     """Return how the machines of one run come and go together: as the offer states it, else as the prior has it."""
     values, statistics = context.values("stages"), context.offer.spot
     group = NodeGroupCoefficients.of(values)
@@ -112,14 +112,14 @@ def group_market(context: AuditContext) -> SpotAvailability:
     return node_group_market(up, share, _lost_together(context) * (1 if statistics else context.prior_hosts), group)
 
 
-def _lost_together(context: AuditContext) -> int:
+def _lost_together(context: RunContext) -> int:
     """Return the machines that need one another: all of a training run, one of generation."""
     return 1 if isinstance(context.job, InferenceJob) else context.machine.instances
 
 
-def spot_checkpoint_hours(context: AuditContext, physics: Physics) -> tuple[float, float]:
+def spot_checkpoint_hours(context: RunContext, physics: Physics) -> tuple[float, float]:
     """Return the stall and the full write of a checkpoint that interruptions make necessary; generation has none."""
-    if not isinstance(physics, RecomputedPhysics):
+    if not isinstance(physics, EvaluatedPhysics):
         return 0.0, 0.0
     saved = float(checkpoint_bytes(physics.setup.inputs.states.trainable, context.stages))
     disk = context.job.storage_gb_per_second * GB
@@ -127,7 +127,7 @@ def spot_checkpoint_hours(context: AuditContext, physics: Physics) -> tuple[floa
     return copy_stall_seconds(context, physics, saved) / HOUR, written / HOUR
 
 
-def recompute_resume(context: AuditContext, stages: JobStages, physics: Physics) -> float:
+def evaluate_resume(context: RunContext, stages: JobStages, physics: Physics) -> float:
     """Return the hours that a pause costs: a checkpoint is written and the run starts again; 0 where none may pause."""
     plan = context.named
     if plan.is_reserved or not may_pause(
@@ -138,7 +138,7 @@ def recompute_resume(context: AuditContext, stages: JobStages, physics: Physics)
     return stages.restart + spot_checkpoint_hours(context, physics)[1]
 
 
-def is_coarse(context: AuditContext, stages: JobStages) -> bool:
+def is_coarse(context: RunContext, stages: JobStages) -> bool:
     """Return whether the billing step or minimum is too large to be left out of the sums."""
     billing = context.offer.billing
     smallest = _COARSE_STEP * stages.run if context.offer.has_spot else _FINE_STEP_HOURS
@@ -160,7 +160,7 @@ def probability_within(limit: float | None, expected: float, late: float, confid
 
 
 @record(frozen=True)
-class RecomputedPolicyRun:
+class EvaluatedPolicyRun:
     """The run of a plan on its market, and the point of the curve at the time that the plan guarantees."""
 
     run: SpotRun
@@ -171,7 +171,7 @@ class RecomputedPolicyRun:
     moved_gb: float  # to other regions, at each loss of machines on average
     storage_usd_per_hour: float
 
-    def hours(self, hours: RecomputedHours, stretch: float) -> RecomputedHours:
+    def hours(self, hours: EvaluatedHours, stretch: float) -> EvaluatedHours:
         """Return the hours of the job with those of the policy: whatever share it takes, they are all its own."""
         outside, run = self.on_demand_outside_run_hours, self.point.hours * stretch * hours.late
         pair = (self.point.finish_hours, run)
@@ -181,7 +181,7 @@ class RecomputedPolicyRun:
         """Return hours that disks are paid for: of a late run, not of one that takes all the time it may."""
         return (self.on_demand_outside_run_hours + self.point.finish_hours * stretch) * late
 
-    def report(self, context: AuditContext, stages: JobStages) -> SpotPlan:
+    def report(self, context: RunContext, stages: JobStages) -> SpotPlan:
         """Return the policy as a plan reports it; what an hour is worth to the user is on no bill."""
         run, states, point, values = self.run, self.states, self.point, context.values("stages")
         prior = f"up {values['spot_mean_up_hours']:g} h, available {values['spot_availability']:.0%} of the time"
@@ -207,7 +207,7 @@ class RecomputedPolicyRun:
             basis=_basis(context, "" if context.offer.spot else f"prior: {prior}"),
         )
 
-    def _rule(self, context: AuditContext) -> dict[str, float | None]:
+    def _rule(self, context: RunContext) -> dict[str, float | None]:
         """Return when the run takes a spot machine: what the plan names, as far as it is a step or one next to it."""
         named, run = context.named.policy, self.run
         after, at_once = self.rule.take_after_up_hours, self.rule.take_at_once_from_hours
@@ -218,7 +218,7 @@ class RecomputedPolicyRun:
             at_once = _named_step(at_once, named.rule.take_at_once_from_hours, moments)
         return {"take_after_up_hours": after, "take_at_once_from_hours": at_once}
 
-    def _waiting_usd_per_hour(self, context: AuditContext) -> float:
+    def _waiting_usd_per_hour(self, context: RunContext) -> float:
         """Return the price of waiting that the plan names, as far as it may: that of the limits, or one up to 2 %."""
         given, named = context.scenario.limits.waiting_usd_per_hour, context.named.policy
         if given is not None or named is None or not context.scenario.waits_less:
@@ -241,13 +241,13 @@ def _named_step(expected: float | None, named: float | None, steps: Sequence[flo
     return named if abs(place(named) - place(expected)) <= 1 else expected
 
 
-def _basis(context: AuditContext, alone: str) -> str:
+def _basis(context: RunContext, alone: str) -> str:
     """Return what the market of the plan rests on: of a group of zones, what is known of one and a rule."""
     zones, known = len(context.offer.zones), alone or "as the offer states it"
     return f"{known} in one zone; any of {zones} zones by m^0.7 (prior)" if zones > 1 else alone
 
 
-def spot_only_run(context: AuditContext, stages: JobStages, physics: Physics) -> tuple[SpotRun, SpotStates] | None:
+def spot_only_run(context: RunContext, stages: JobStages, physics: Physics) -> tuple[SpotRun, SpotStates] | None:
     """Return run and market where a training job has spot machines and no others; None elsewhere."""
     is_alone = context.offer.usd_per_hour is None and context.offer.has_spot and context.named.spot_share > 0
     if not is_alone or isinstance(context.job, InferenceJob):
@@ -258,12 +258,12 @@ def spot_only_run(context: AuditContext, stages: JobStages, physics: Physics) ->
     ), _states(context)
 
 
-def market_ends(stages: JobStages, hours: RecomputedHours) -> bool:
+def market_ends(stages: JobStages, hours: EvaluatedHours) -> bool:
     """Return whether a run on spot comes to an end at all."""
     return hours.wall_spot < _MAX_RUN_RATIO * max(stages.run, stages.restart)
 
 
-def may_follow_policy(context: AuditContext, stages: JobStages) -> bool:
+def may_follow_policy(context: RunContext, stages: JobStages) -> bool:
     """Return whether a policy is made for the run: one run by cost, in both markets, whose use is billed finely."""
     offer, bounds = context.offer, context.scenario.limits.spot_share
     has_both = offer.has_spot and offer.usd_per_hour is not None and bounds.min < 1 and bounds.max >= 1
@@ -272,7 +272,7 @@ def may_follow_policy(context: AuditContext, stages: JobStages) -> bool:
     return by_cost and has_both and is_fine and context.job.trials.count == 1
 
 
-def recompute_policy_run(context: AuditContext, stages: JobStages, physics: Physics) -> RecomputedPolicyRun | None:
+def evaluate_policy_run(context: RunContext, stages: JobStages, physics: Physics) -> EvaluatedPolicyRun | None:
     """Return the policy at the time that the plan guarantees; None where the plan names none or none ends in time."""
     named = context.named.policy
     if named is None:
@@ -286,10 +286,10 @@ def recompute_policy_run(context: AuditContext, stages: JobStages, physics: Phys
     (point,), (rule,) = policies.best_points([(run, states, guaranteed)]), policies.rules([(run, states, guaranteed)])
     moved_gb, _ = moved_to_other_regions(context, physics)
     storage = _storage_usd_per_hour(context, stages)
-    return RecomputedPolicyRun(run, states, point, rule, stages.outside_run_hours - stages.start, moved_gb, storage)
+    return EvaluatedPolicyRun(run, states, point, rule, stages.outside_run_hours - stages.start, moved_gb, storage)
 
 
-def _states(context: AuditContext) -> SpotStates:
+def _states(context: RunContext) -> SpotStates:
     """Return the market of all machines together: as the offer tells it by age, else its means in the usual shape."""
     given, values = context.offer.spot, context.values("spot")
     if given and given.up and given.outage and given.instances == _lost_together(context):
@@ -301,25 +301,25 @@ def _states(context: AuditContext) -> SpotStates:
     return states_of_zones(alone, max(1, len(context.offer.zones)), values["zone_exponent"])
 
 
-def moved_to_other_regions(context: AuditContext, physics: Physics) -> tuple[float, float]:
+def moved_to_other_regions(context: RunContext, physics: Physics) -> tuple[float, float]:
     """Return the GB that all machines copy for each loss of one of them, on average, and the hours of one copy."""
     regions = [name.partition("/")[0] for name, _ in context.offer.zones]
     pairs = [(one, other) for at, one in enumerate(regions) for other in regions[:at]]
     share = sum(one != other for one, other in pairs) / len(pairs) if pairs else 0.0
     saved = 0.0  # a replica has no state to keep
-    if isinstance(physics, RecomputedPhysics):
+    if isinstance(physics, EvaluatedPhysics):
         saved = float(checkpoint_bytes(physics.setup.inputs.states.trainable, context.stages)) / GB
     gb, rate = share * (saved + context.job.data_gb), context.download_rate_of(context.offer)
     return gb * context.machine.instances / _lost_together(context), gb * GB / rate / HOUR
 
 
-def _run(context: AuditContext, stages: JobStages, physics: Physics) -> SpotRun:
+def _run(context: RunContext, stages: JobStages, physics: Physics) -> SpotRun:
     """Return what the policy has to bring home. The hours of an observed run have its start among them."""
     offer, instances, states = context.offer, context.machine.instances, _states(context)
     stall, write = spot_checkpoint_hours(context, physics)
     notice = offer.spot.notice_seconds if offer.spot else None
     noticed = (offer.spot_notice_seconds if notice is None else notice) or 0.0
-    if not isinstance(physics, RecomputedPhysics):  # requests that end within the notice are not lost
+    if not isinstance(physics, EvaluatedPhysics):  # requests that end within the notice are not lost
         interval, is_warned = physics.cycle_hours, last_checkpoint_fits(noticed, physics.cycle_hours * HOUR)
     else:
         share = context.values("stages")["interval_share_of_young"]
@@ -344,6 +344,6 @@ def _run(context: AuditContext, stages: JobStages, physics: Physics) -> SpotRun:
     )
 
 
-def _storage_usd_per_hour(context: AuditContext, stages: JobStages) -> float:
+def _storage_usd_per_hour(context: RunContext, stages: JobStages) -> float:
     """Return dollars an hour of all that the machines of the run keep on disks."""
     return (context.offer.fees.storage_usd_per_gb_month or 0.0) / MONTH_HOURS * stages.disk_gb

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.audit.hours import is_coarse
-from planner.audit.stages import billed_hours
 from planner.estimates.billing import MILLION, service_usd
 from planner.estimates.trials import node_group_shares
+from planner.evaluation.evaluated_hours import is_coarse
+from planner.evaluation.evaluated_stages import billed_hours
 from planner.results.plan_parts import BillItem
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
-    from planner.audit.context import AuditContext
-    from planner.audit.hours import RecomputedHours, RecomputedPolicyRun
-    from planner.audit.physics import Workload
-    from planner.audit.stages import JobStages
+    from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun
+    from planner.evaluation.evaluated_physics import Workload
+    from planner.evaluation.evaluated_stages import JobStages
+    from planner.evaluation.run_context import RunContext
     from planner.scenario.ownership.machines import Own
     from planner.scenario.payment import Managed
 
@@ -29,11 +29,11 @@ FIXED = {"transfer in", "transfer out", "data leaving", "kept after", "commitmen
 Uses = dict[str, tuple[float, float]]  # machine hours by item, on demand and on spot
 
 
-def recompute_bill(
-    context: AuditContext,
+def evaluate_bill(
+    context: RunContext,
     stages: JobStages,
-    hours: RecomputedHours,
-    policy: RecomputedPolicyRun | None,
+    hours: EvaluatedHours,
+    policy: EvaluatedPolicyRun | None,
     is_late: bool = False,
     resume: float = 0.0,
 ) -> tuple[BillItem, ...]:
@@ -84,7 +84,7 @@ def recompute_bill(
 
 
 def _uses_of_policy(
-    context: AuditContext, stages: JobStages, policy: RecomputedPolicyRun, every: float, longer: float
+    context: RunContext, stages: JobStages, policy: EvaluatedPolicyRun, every: float, longer: float
 ) -> Uses:
     """Return hours of a run that follows a policy; what is outside the run waits for no market.
 
@@ -106,9 +106,7 @@ def _uses_of_policy(
     }
 
 
-def _uses_of_shares(
-    context: AuditContext, stages: JobStages, hours: RecomputedHours, every: float, longer: float
-) -> Uses:
+def _uses_of_shares(context: RunContext, stages: JobStages, hours: EvaluatedHours, every: float, longer: float) -> Uses:
     """Return hours over all runs and instances, each item at the spot share."""
     trials, n, share = context.job.trials, context.machine.instances, context.named.spot_share
     k, work = trials.at_once, context.trials.work / context.trials.wall * longer
@@ -154,7 +152,7 @@ def own_parts(own: Own) -> dict[str, float]:
     return {item: usd for item, usd in parts.items() if usd}
 
 
-def _machine_lines(context: AuditContext, uses: Uses) -> list[BillItem]:
+def _machine_lines(context: RunContext, uses: Uses) -> list[BillItem]:
     """Return lines by what machines do in which market; own machines by what their hours cost the house."""
     offer = context.offer
     if offer.own is not None and offer.usd_per_hour is not None:
@@ -174,8 +172,8 @@ def _machine_lines(context: AuditContext, uses: Uses) -> list[BillItem]:
     return lines
 
 
-def recompute_service_bill(
-    context: AuditContext, managed: Managed, work: Workload, result_gb: float, is_late: bool = False
+def evaluate_service_bill(
+    context: RunContext, managed: Managed, work: Workload, result_gb: float, is_late: bool = False
 ) -> tuple[BillItem, ...]:
     """Return tokens and runs at their prices, what is missing to the minimum, and what moves and is kept."""
     job, runs = context.job, float(context.job.trials.count)
@@ -196,13 +194,13 @@ def recompute_service_bill(
     return tuple(line for line in lines if line.quantity)
 
 
-def service_data_gb(context: AuditContext) -> float:
+def service_data_gb(context: RunContext) -> float:
     """Return what is sent to a service: the data, raw or not, once for all trials."""
     ingest = context.job.stages.ingest
     return context.job.data_gb + (ingest.raw_gb if ingest else 0.0)
 
 
-def _transfer_lines(context: AuditContext, gb: float, own_gb: float, sent_gb: float, kept_gb: float) -> list[BillItem]:
+def _transfer_lines(context: RunContext, gb: float, own_gb: float, sent_gb: float, kept_gb: float) -> list[BillItem]:
     """Return what is kept after the run, what of the user's data leaves its place, what comes in and what leaves."""
     fees, months = context.offer.fees, (context.job.stages.retention_hours or 0.0) / MONTH_HOURS
     leaving = context.leaving_usd_per_gb(context.offer)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.audit.searched import is_same
 from planner.estimates.uncertainty import confidence_factor
+from planner.evaluation.named_run import is_same
 from planner.records import record
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.spot.policy.luck import speed_ranks
@@ -22,9 +22,9 @@ from planner.spot.policy.spot_only import spot_only_hours
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.audit.context import AuditContext
-    from planner.audit.hours import RecomputedHours, RecomputedPolicyRun
-    from planner.audit.stages import JobStages
+    from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun
+    from planner.evaluation.evaluated_stages import JobStages
+    from planner.evaluation.run_context import RunContext
     from planner.results.plan import Assignment
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.run import SpotRun
@@ -34,10 +34,10 @@ Cases = tuple[tuple[float, ...], ...]
 
 
 def usd_of_policy(
-    context: AuditContext,
+    context: RunContext,
     stages: JobStages,
-    policy: RecomputedPolicyRun,
-    hours: RecomputedHours,
+    policy: EvaluatedPolicyRun,
+    hours: EvaluatedHours,
     sigma: float,
     fixed_usd: float,
 ) -> tuple[float, Cases]:
@@ -77,7 +77,7 @@ class SpotOnlyFigures:
 
 
 def spot_only_figures(
-    context: AuditContext, stages: JobStages, run: SpotRun, states: SpotStates, sigma: float, extra_usd: float
+    context: RunContext, stages: JobStages, run: SpotRun, states: SpotStates, sigma: float, extra_usd: float
 ) -> SpotOnlyFigures:
     """Return the figures over drawn markets and speeds; `extra_usd` does not depend on either."""
     slow = [float(one) for one in confidence_factor(sigma, speed_ranks())]

@@ -14,17 +14,19 @@ from planner.units import GB, GIB, HOUR, MONTH_HOURS, TERA
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.audit.context import AuditContext
+    from planner.evaluation.evaluated_physics import EvaluatedPhysics
+    from planner.evaluation.run_context import RunContext
     from planner.scenario.offer import Offer
+
 
 _QUANTISED = ("gguf", "gptq", "awq")
 
 
-def _coefficients(context: AuditContext) -> formulas.ExportCoefficients:
+def _coefficients(context: RunContext) -> formulas.ExportCoefficients:
     return formulas.ExportCoefficients.of(context.values("stages"))
 
 
-def _format(context: AuditContext) -> tuple[str, int]:
+def _format(context: RunContext) -> tuple[str, int]:
     """Return what the job wants to leave, and its bits where it is quantised."""
     wanted = context.job.stages.export
     if wanted is None:
@@ -33,13 +35,13 @@ def _format(context: AuditContext) -> tuple[str, int]:
     return name, (wanted.bits or 4) if name in _QUANTISED else 16
 
 
-def is_made(context: AuditContext, method: str) -> bool:
+def is_made(context: RunContext, method: str) -> bool:
     """Return whether the result is more than what training leaves: quantised, or adapters merged."""
     name, _ = _format(context)
     return name in _QUANTISED or (name == "merged" and method == "lora")
 
 
-def trained_gb(context: AuditContext, method: str) -> float:
+def trained_gb(context: RunContext, method: str) -> float:
     """Return the size of what training leaves: adapters, or all weights as the model is released."""
     if method == "full":
         return context.architecture.download_gb
@@ -51,7 +53,7 @@ def trained_gb(context: AuditContext, method: str) -> float:
     return count * context.library.techniques.bytes.adapters[context.framework.adapters].adapter_bytes / GB
 
 
-def result_gb(context: AuditContext, method: str) -> float:
+def result_gb(context: RunContext, method: str) -> float:
     """Return the size of what the job wants to leave; a service quantises nothing."""
     name, bits = _format(context)
     if name == "adapters":
@@ -64,7 +66,7 @@ def result_gb(context: AuditContext, method: str) -> float:
     return formulas.grouped_bytes(context.network, weights, bits, coefficients) / GB
 
 
-def made_hours(context: AuditContext, offer: Offer) -> float:
+def made_hours(context: RunContext, offer: Offer) -> float:
     """Return hours of merging and quantising on one machine of an offer."""
     method = context.recipe.method
     if not is_made(context, method):
@@ -84,7 +86,7 @@ def made_hours(context: AuditContext, offer: Offer) -> float:
     return seconds / HOUR
 
 
-def sent_hours(context: AuditContext, offer: Offer, gb: float, is_final: bool = True) -> float:
+def sent_hours(context: RunContext, offer: Offer, gb: float, is_final: bool = True) -> float:
     """Return hours until `gb` has left a machine; the user's own place may take a final result more slowly."""
     wanted, line = context.job.stages.export, context.download_rate_of(offer)
     if is_final and wanted is not None and wanted.gb_per_second is not None:
@@ -92,7 +94,7 @@ def sent_hours(context: AuditContext, offer: Offer, gb: float, is_final: bool = 
     return gb * GB / line / HOUR if wanted is not None else 0.0
 
 
-def separate_export(context: AuditContext, offer: Offer) -> tuple[float, float, float]:
+def separate_export(context: RunContext, offer: Offer) -> tuple[float, float, float]:
     """Return hours (twice) and dollars of transfers: boot, image, all weights in, the result made, sent and kept."""
     method, fees = context.recipe.method, offer.fees
     made, weights = result_gb(context, method), context.architecture.download_gb
@@ -103,14 +105,14 @@ def separate_export(context: AuditContext, offer: Offer) -> tuple[float, float, 
     return hours, hours, usd + made * months * (fees.network_storage_usd_per_gb_month or 0.0)
 
 
-def merge_ram_gb(context: AuditContext) -> float:
+def merge_ram_gb(context: RunContext) -> float:
     """Return GB of host memory of merging; 0 where nothing is merged."""
     if context.recipe.method != "lora" or not is_made(context, "lora"):
         return 0.0
     return float(formulas.merge_ram_bytes(context.architecture.download_gb * GB / 2.0, _coefficients(context))) / GB
 
 
-def lacking_memory(context: AuditContext, offer: Offer) -> Iterator[tuple[str, str]]:
+def lacking_memory(context: RunContext, offer: Offer) -> Iterator[tuple[str, str]]:
     """Yield the memory that the export asks of a machine, and what that machine is known to have."""
     method, coefficients = context.recipe.method, _coefficients(context)
     if not is_made(context, method):
@@ -123,3 +125,20 @@ def lacking_memory(context: AuditContext, offer: Offer) -> Iterator[tuple[str, s
         layers = formulas.gpu_quantise_bytes(context.network, coefficients)
         if layers > usable:
             yield f"{layers / GB:.1f} GB of GPU memory", f"{usable / GB:.1f}"
+
+
+def cached_latents(context: RunContext, physics: EvaluatedPhysics) -> tuple[float, float]:
+    """Return hours and GB; none where images are encoded in every epoch, or where the whole run was observed.
+
+    The encoders take a third as long per FLOP as the network that is trained, forward passes being a third of its work.
+    """
+    image, job = context.architecture.image, context.job
+    if image is None or not context.recipe.caches_latents:
+        return 0.0, 0.0
+    resolution = job.work.resolution or image.resolution
+    images = float(job.work.images or (job.work.steps or 0) * job.global_batch)
+    each = image.latent_bytes * (resolution / image.resolution) ** 2 + image.text_bytes
+    read = images * resolution**2 * context.stages.image_bytes_per_pixel
+    step = physics.computed_seconds * image.encoder_gflop / (3.0 * image.forward_gflop)
+    seconds = max(images / job.global_batch * step, (read + images * each) / (job.storage_gb_per_second * GB))
+    return seconds / HOUR, images * each / GB

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from planner.audit.physics import Workload
-from planner.audit.replicas.measured_replicas import measured_factor, next_to_adapters
 from planner.configurations.serving import ServingColumns, coefficient_factors, serving_of
+from planner.estimates.adapters import lora_parameters
 from planner.estimates.inference import batching, decode, kv_cache, latency, prefill
 from planner.estimates.inference.activations import CHUNK_TOKENS, activation_bytes
 from planner.estimates.inference.shares import time_shares
 from planner.estimates.memory.fit import fit_probability
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigmas, memory_spread, tail_of_68_percent
+from planner.evaluation.evaluated_physics import Workload
 from planner.library.inference.engines import read_engines
 from planner.library.names import hosted_name
 from planner.records import record
@@ -24,9 +25,11 @@ from planner.units import GIB, HOUR
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.audit.context import AuditContext
+    from planner.evaluation.run_context import RunContext
     from planner.results.plan_parts import BillItem
     from planner.scenario.inference import InferenceJob
+    from planner.scenario.observed_run import ServedRun
+
 
 _PROMPTS_AT_ONCE = 64  # that one pass takes in
 
@@ -35,7 +38,7 @@ _PROMPTS_AT_ONCE = 64  # that one pass takes in
 class Replica:
     """One replica as the plan names it: engine, format, GPUs; one request length after the other."""
 
-    context: AuditContext
+    context: RunContext
     job: InferenceJob
 
     @cached_property
@@ -243,7 +246,7 @@ class Replica:
 
 
 @record(frozen=True)
-class RecomputedReplicas:
+class EvaluatedReplicas:
     """What the engine takes on the offer's machines."""
 
     replica: Replica
@@ -260,7 +263,7 @@ class RecomputedReplicas:
         return self.work.steps * self.step_seconds / HOUR / max(1.0, each / self.replica.run[1])
 
 
-def recompute_replicas(context: AuditContext, job: InferenceJob) -> RecomputedReplicas:
+def evaluate_replicas(context: RunContext, job: InferenceJob) -> EvaluatedReplicas:
     """Return speed and memory of the configuration that the plan names."""
     replica, work = Replica(context, job), job.work
     longest = max(one.input_tokens + one.output_tokens for one in work.classes)
@@ -272,7 +275,7 @@ def recompute_replicas(context: AuditContext, job: InferenceJob) -> RecomputedRe
     own = values.get(f"spread.{context.recipe.framework}", values.get("spread", 0.4))
     sigma = math.hypot(own, values.get("spread.prior", 0.2) if made.priors else 0.0)
     spread = Sigmas(sigma, float(tail_of_68_percent(sigma)))
-    return RecomputedReplicas(
+    return EvaluatedReplicas(
         replica,
         Workload(longest, float(longest), mean, mean, written, requests, 0.0, 0.0),
         step,
@@ -280,3 +283,52 @@ def recompute_replicas(context: AuditContext, job: InferenceJob) -> RecomputedRe
         class_sigmas(context.values("uncertainty"), "observed") if replica.measured else spread,
         {"fed_by_storage": False, "vram_gib": replica.vram(), "speed_factor": 1.0, "memory_factor": 1.0},
     )
+
+
+def next_to_adapters(plain: Any, context: RunContext, job: InferenceJob) -> Any:
+    """Return a configuration with the adapters that the job serves."""
+    adapter = job.adapter
+    if adapter is None or adapter.served is None:
+        return plain
+    # Every adapter lies in memory in 16 bits and is read in each step; a token meets one of them.
+    each = float(lora_parameters(context.network, adapter.rank, adapter.targets).trainable)
+    more, met = adapter.served * each * 2.0 / plain.weight_bytes, plain.model.met_weights + each
+    stored, dense = plain.model.stored_weights + more, plain.model.dense_weights + more
+    return replace(plain, model=replace(plain.model, stored_weights=stored, dense_weights=dense, met_weights=met))
+
+
+def measured_factor(context: RunContext, job: InferenceJob) -> float:
+    """Return measured over estimated speed of the plan's engine on its GPU: the geometric mean; 1 without runs."""
+    here = context.recipe.framework, context.gpu.name
+    logs = [
+        math.log(run.output_tokens_per_second / measured_rate(run, context, job))
+        for run in job.measured
+        if (run.engine, run.gpu) == here
+    ]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else 1.0
+
+
+def measured_rate(run: ServedRun, context: RunContext, job: InferenceJob) -> float:
+    """Return the estimated output tokens per second of a measurement: full rounds, and a last one of the rest."""
+    tensor = run.tensor_parallel or run.gpus
+    plain = serving_of(
+        context.architecture, context.gpu, context.library, engine=run.engine, weights=run.weight_format,
+        kv_bits=run.kv_bits, division=(tensor, run.gpus // tensor),
+    )  # fmt: skip
+    serving = next_to_adapters(plain, context, job)
+    factors = coefficient_factors([serving], context.values("inference"))
+    model, hardware, stack = ServingColumns([serving]).inputs(factors)
+    own, prefix = max(run.input_tokens - run.prefix_tokens, 0.0), float(run.prefix_tokens)
+
+    def cycle(flight: float) -> float:
+        return float(batching.cycle_seconds(model, hardware, stack, flight, own, run.output_tokens, prefix)[0])
+
+    if run.requests is None:
+        return run.in_flight * run.output_tokens / cycle(run.in_flight)
+    flight = min(run.in_flight, run.requests)
+    rounds, rest = divmod(run.requests, flight)
+    return run.requests * run.output_tokens / (rounds * cycle(flight) + (cycle(rest) if rest else 0.0))
+
+
+_IMAGE_GB = 10.0  # disk that a container image takes
+_BYTES_PER_TOKEN = 4.0  # of an answer as text

@@ -1,1 +1,0 @@
-"""The export of a job's result, computed again."""
