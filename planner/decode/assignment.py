@@ -45,15 +45,15 @@ def build_assignment(chosen: ChosenCandidate, scenario: Scenario, library: Libra
 
 def name_run(chosen: ChosenCandidate, limits: Limits) -> NamedRun:
     """Return what decides the figures of a chosen row."""
-    candidates, row, machine, recipe = chosen.candidates, chosen.row, chosen.machine, chosen.recipe
-    is_service = bool(candidates.is_managed_service[row])
+    candidates, row, recipe = chosen.candidates, chosen.row, chosen.recipe
+    machine = None if candidates.is_managed_service[row] else chosen.machine
     waiting = chosen.waiting_usd + (limits.waiting_usd_per_hour or 0.0)
     return NamedRun(
         name=chosen.job.name,
         offer=chosen.market.labels[chosen.place],
-        instances=0 if is_service else machine.instances,
-        gpus=0 if is_service else machine.gpus,
-        gpus_per_instance=0 if is_service else machine.gpus_per_instance,
+        instances=machine.instances if machine else 0,
+        gpus=machine.gpus if machine else 0,
+        gpus_per_instance=machine.gpus_per_instance if machine else 0,
         techniques=techniques_of(recipe, chosen.job, *candidates.batch(row)),
         spot_share=chosen.share,
         beside=tuple(NamedStage(one.stage, one.label) for one in candidates.placement_of(row).separate_stages),
@@ -71,8 +71,9 @@ def compare_with_row(made: Assignment, chosen: ChosenCandidate) -> list[Violatio
     pairs = {
         "hours.expected": (figures.hours(share), made.hours.expected),
         "hours.at_confidence": (figures.late_hours(share), made.hours.at_confidence),
-        "vram_gib.peak": (figures.fit_gib, made.vram_gib.peak),
     }
+    if made.inference is None:  # the cache of generation takes what is left
+        pairs["vram_gib.peak"] = (figures.fit_gib, made.vram_gib.peak)
     if not made.pauses:  # a timetable adds what they cost
         pairs["cost_usd"] = (figures.cost_usd(share), made.cost_usd)
         if chosen.spot is None:  # of a policy they are drawn: the search bounds them where a budget asks for them
