@@ -328,7 +328,8 @@ def test_a_command_is_loaded_when_it_is_asked_for() -> None:
     code = (
         "import sys\nfrom planner.cli import main\n"
         "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
-        "print(sorted({'planner.cli.catalog', 'planner.cli.solve', 'planner.cli.frontier'} & set(sys.modules)))"
+        "wanted = {'planner.cli.catalog', 'planner.cli.solve', 'planner.cli.frontier'}\n"
+        "print(sorted(wanted & set(sys.modules)))"
     )
     for words, loaded in (["--version"], "[]"), (["gpus", "--help"], "['planner.cli.catalog']"):
         command = [sys.executable, "-c", code, *words]
