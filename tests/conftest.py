@@ -18,6 +18,16 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 
+FIRST = ("tests/laws", "tests/independent", "tests/end_to_end", "tests/analysis")
+"""Folders of the files that take longest: where a file stays in one process, none of them is the last one alone."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the files that take longest first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Report failures as they happen, in the process that prints."""

@@ -100,6 +100,7 @@ def test_tornado_as_bars_and_as_json(small: str) -> None:
     assert infeasible.exit_code == 3 and "infeasible" in infeasible.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -15,6 +15,9 @@ AXE = importlib.util.find_spec("axe_playwright_python")
 """The package that carries axe.min.js, where it is installed."""
 FINDINGS = "axe.run().then((r) => r.violations.map((v) => [v.impact, v.id, v.nodes.map((n) => n.html).slice(0, 3)]))"
 
+ONE_SESSION = "crypto.getRandomValues = (bytes) => bytes.fill(7)"
+"""Script that gives every page of `planner app` the same session: its processes keep what they solved before."""
+
 
 def chromium() -> Iterator[Any]:
     """Yield a started browser; the test is skipped where there is none."""

@@ -12,9 +12,9 @@ that the machine lacks is left out.
 results: numpy computes its functions by other code from version to version, so estimates, spot policies and the
 recorded plans of all shipped scenarios run again. Every third-party package is reached by at least one test.
 
-**What this does not prove.** Our own logic is not tested again: `python -m pytest` and `-m long` do that once, with the
-newest versions on the oldest Python. A fault that shows only with a lowest version and only on a path of ours that no
-test of `TESTS` takes is not found.
+**What this does not prove.** Our own logic is not tested again: the other steps of `.ci/run` do that once, with the
+newest versions on the oldest Python. A fault that shows only with a lowest version, and only on a path of ours that no
+test of `TESTS` takes, is not found.
 """
 
 from __future__ import annotations

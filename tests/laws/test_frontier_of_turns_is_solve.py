@@ -140,6 +140,7 @@ STOCK = scenario_of([40_000_000, 40_000_000], [SMALL, {**BIG, "stock": 1}], {})
 DEADLINE = scenario_of([20_000_000, 60_000_000], [SMALL, BIG], {"max_gpus": 8, "budget_usd": 20}, ["3h", None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", [IN_TURN, STOCK, DEADLINE], ids=["gpus", "stock", "deadline and budget"])
 def test_the_fastest_point_is_the_fastest_plan(scenario: Scenario) -> None:
     """Whatever the cheapest plan is: the frontier begins where `objective: time` ends."""

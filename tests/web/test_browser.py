@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from planner.cli import main
-from tests.helpers.browser import chromium, screens, serious_findings, watch
+from tests.helpers.browser import ONE_SESSION, chromium, screens, serious_findings, watch
 from tests.helpers.pages import CALM, MOVES, served
 from tests.helpers.reports import HOSTILE
 
@@ -47,6 +47,8 @@ def address(folder: Path) -> Iterator[str]:
 def opened(browser: Any, address: str, request: pytest.FixtureRequest) -> Iterator[Any]:
     """Return the page of the calm scenario; the console must stay empty, and nothing else may be asked."""
     context = browser.new_context(**getattr(request, "param", {}))
+    context.set_default_timeout(120_000)  # other tests keep the cores busy
+    context.add_init_script(ONE_SESSION)
     page = context.new_page()
     said = watch(page)
     asked: list[str] = []
@@ -62,7 +64,7 @@ def opened(browser: Any, address: str, request: pytest.FixtureRequest) -> Iterat
 def settle(page: Any, until: str = SETTLED) -> None:
     """Wait until plan and curve are those of the fields, or the plan alone."""
     page.wait_for_timeout(50)  # an event of a field is handled before
-    page.wait_for_selector(until, timeout=60_000)
+    page.wait_for_selector(until, timeout=120_000)
 
 
 def tile(page: Any) -> str:
@@ -92,12 +94,9 @@ def set_field(page: Any, key: str, value: str) -> None:
     box.press("Tab")
 
 
-def test_every_field_gives_the_figures_of_what_if(browser: Any, address: str, folder: Path) -> None:
+def test_every_field_gives_the_figures_of_what_if(opened: Any, folder: Path) -> None:
     """Each field is moved alone; cost and command on the page are those of `what-if --json`; undo goes back."""
-    page = browser.new_page()
-    said = watch(page)
-    page.goto(address)
-    settle(page)
+    page = opened
     start = tile(page)
     for key, value in MOVES.items():
         set_field(page, key, value)
@@ -113,8 +112,26 @@ def test_every_field_gives_the_figures_of_what_if(browser: Any, address: str, fo
         page.click("#reset")
         settle(page, PLANNED)
         assert tile(page) == start, key
-    page.close()
-    assert said == []
+
+
+def test_no_tick_is_refused_at_its_list_until_one_is_ticked(opened: Any) -> None:
+    """`None` means no provider and not all; the plan stays, a reload too, and one tick gives the plan of that one."""
+    opened.select_option("#reference", label="before the last change")
+    opened.click("#field-providers")
+    none = opened.get_by_label("None of Providers")
+    none.click()
+    opened.wait_for_selector("#field-providers-wrong:not([hidden])")
+    assert "tick at least one" in opened.inner_text("#field-providers-wrong")
+    assert opened.inner_text("#field-providers") == "Providers: 0 of 3"
+    opened.get_by_label("fast", exact=True).check()
+    opened.wait_for_selector("#field-providers-wrong", state="hidden")
+    settle(opened, PLANNED)
+    assert '"fast"' in opened.inner_text("#command")
+    none.click()
+    opened.wait_for_selector("#field-providers-wrong:not([hidden])")
+    opened.reload()
+    opened.wait_for_selector("#field-providers-wrong:not([hidden])")
+    assert opened.inner_text("#field-providers") == "Providers: 0 of 3"
 
 
 def test_the_slider_needs_no_server(opened: Any) -> None:
@@ -226,7 +243,7 @@ def test_a_dropped_config_is_the_model(opened: Any, tmp_path: Path) -> None:
         if name == "bad.json":
             opened.wait_for_selector("#field-model-wrong:not([hidden])")
     # The file is read and sent before anything is solved: the command changes with the plan.
-    opened.wait_for_selector("#command:has-text('tiny.json')", timeout=60_000)
+    opened.wait_for_selector("#command:has-text('tiny.json')", timeout=120_000)
     settle(opened)
     assert opened.input_value("#field-model") == "tiny.json"
 
@@ -284,12 +301,12 @@ def test_names_start_no_script_and_several_jobs_have_a_timetable(browser: Any, t
         page = browser.new_page()
         said = watch(page)
         page.goto(address)
-        page.wait_for_selector("#figure-timetable svg", timeout=60_000)
+        page.wait_for_selector("#figure-timetable svg", timeout=120_000)
         assert page.inner_text("h1") == HOSTILE and page.locator("b").count() == 0
         assert page.evaluate("document.scripts.length") == 2
         assert page.locator("#facts h3").count() == 2
         page.click("#trace")
-        page.wait_for_selector("#curve svg", timeout=60_000)
+        page.wait_for_selector("#curve svg", timeout=120_000)
         page.close()
         assert said == []
 

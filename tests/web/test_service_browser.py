@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from planner.cli import main
-from tests.helpers.browser import chromium, screens, serious_findings, watch
+from tests.helpers.browser import ONE_SESSION, chromium, screens, serious_findings, watch
 from tests.helpers.pages import OFFICE, OFFICE_MOVES, served
 
 PLANNED, DRAWN = "body:not(.stale)", "body:not(.stale):not(.late):not(.tracing)"
@@ -42,6 +42,8 @@ def address(folder: Path) -> Iterator[str]:
 def opened(browser: Any, address: str, request: pytest.FixtureRequest) -> Iterator[Any]:
     """Return the page of the small service; the console must stay empty, and nothing else may be asked."""
     context = browser.new_context(**getattr(request, "param", {}))
+    context.set_default_timeout(120_000)  # other tests keep the cores busy
+    context.add_init_script(ONE_SESSION)
     page = context.new_page()
     said = watch(page)
     asked: list[str] = []
@@ -175,7 +177,7 @@ def test_files_are_downloaded(opened: Any, tmp_path: Path) -> None:
         ("scenario", "office.yaml", "# office"), ("plan", "office-plan.json", "{"),
         ("report", "office-report.html", "<!doctype"), ("exports", "office-exports.zip", "PK"),
     ):  # fmt: skip
-        with opened.expect_download(timeout=120_000) as found:
+        with opened.expect_download() as found:
             opened.click(f"[data-file={kind}]")
         assert found.value.suggested_filename == name
         found.value.save_as(tmp_path / name)
