@@ -8,7 +8,7 @@ import os
 import pkgutil
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 # A busy machine draws examples slowly: that is no fault of the code. Each run draws the same ones, here and in CI.
 settings.register_profile("no_clock", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -36,12 +36,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Import all modules, so that each process draws the same examples.
+    """Import all modules, so that each process draws the same examples, where a test draws any.
 
     Hypothesis takes constants from every module that happens to be imported: without this, its examples depend on which
     tests ran before in the same process.
     """
-    if session.items and not session.config.option.collectonly:
+    draws = any(is_hypothesis_test(getattr(item, "obj", None)) for item in session.items)
+    if draws and not session.config.option.collectonly:
         import benchmarks
         import planner
 
