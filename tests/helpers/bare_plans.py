@@ -19,13 +19,16 @@ def bare_plan(scenario: Scenario, options: SolveOptions | None = None, library: 
     It has neither alternatives nor binding limits, and where there is no plan no explanation. Services and open jobs
     have those that their own search makes.
     """
+    return _plan(scenario, options, library, is_bare=True)
+
+
+def plan_if_any(scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None) -> Plan:
+    """Return the plan of `solve` with all that it says; where there is none, without the explanation of that."""
+    return _plan(scenario, options, library, is_bare=False)
+
+
+def _plan(scenario: Scenario, options: SolveOptions | None, library: Library | None, is_bare: bool) -> Plan:
     if open_job(scenario) is not None or any(isinstance(job, ServeJob) for job in scenario.jobs):
         return solve(scenario, options, library, explains=False)
     prepared = prepare(scenario.on_day(options.as_of if options else None), library)
-    return solve_prepared(replace(prepared, is_slim=True), options, explains=False)
-
-
-def least_usd(scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None) -> float:
-    """Return the objective of a scenario; infinite where it has no plan."""
-    plan = bare_plan(scenario, options, library)
-    return float("inf") if plan.objective is None else plan.objective
+    return solve_prepared(replace(prepared, is_slim=is_bare or prepared.is_slim), options, explains=False)
