@@ -31,4 +31,6 @@ def _plan(scenario: Scenario, options: SolveOptions | None, library: Library | N
     if open_job(scenario) is not None or any(isinstance(job, ServeJob) for job in scenario.jobs):
         return solve(scenario, options, library, explains=False)
     prepared = prepare(scenario.on_day(options.as_of if options else None), library)
-    return solve_prepared(replace(prepared, is_slim=is_bare or prepared.is_slim), options, explains=False)
+    plan = solve_prepared(replace(prepared, is_slim=is_bare or prepared.is_slim), options, explains=False)
+    says_more = not is_bare and plan.jobs and plan.solver == "cp-sat"  # a timetable: what the shared limits cost
+    return solve_prepared(prepared, options) if says_more else plan
