@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from planner.cli import main
+from planner.loading.scenario_file import load_scenario
+from planner.web.fields.controls import controls_of
+from planner.web.fields.settings import settings_of
 from tests.helpers.browser import ONE_SESSION, chromium, screens, serious_findings, watch
 from tests.helpers.pages import CALM, MOVES, served
 from tests.helpers.reports import HOSTILE
@@ -94,24 +95,24 @@ def set_field(page: Any, key: str, value: str) -> None:
     box.press("Tab")
 
 
-def test_every_field_gives_the_figures_of_what_if(opened: Any, folder: Path) -> None:
-    """Each field is moved alone; cost and command on the page are those of `what-if --json`; undo goes back."""
-    page = opened
-    start = tile(page)
+def test_every_field_shows_the_plan_of_its_setting(opened: Any, folder: Path) -> None:
+    """Each field is moved alone: cost and command on the page are those of its setting; undo goes back.
+
+    That the server's answer to the setting is that of `what-if --json` is shown for each field in `test_server.py`.
+    """
+    controls, start = controls_of(load_scenario(folder / "s.yaml").scenario), tile(opened)
     for key, value in MOVES.items():
-        set_field(page, key, value)
-        settle(page, PLANNED)
-        command = page.inner_text("#command").split("--set ", 1)
-        assert len(command) == 2, key
-        setting = command[1].strip().strip("'")
-        words = ["what-if", str(folder / "s.yaml"), "--set", setting, "--json", "--as-of", "2026-11-21"]
-        answer = json.loads(CliRunner().invoke(main, words).stdout)
-        cost = answer["after"]["cost_usd"]
-        cell = page.locator("#change-table tbody tr").first.locator("td").nth(2).inner_text()
-        assert cell == (f"${cost['expected']:,.2f}" if cost else "no plan"), key
-        page.click("#reset")
-        settle(page, PLANNED)
-        assert tile(page) == start, key
+        set_field(opened, key, value)
+        settle(opened, PLANNED)
+        answer = opened.evaluate("shown.answer")
+        settings = list(settings_of(controls, {key: value}, {}).values())
+        assert answer["settings"] == settings and len(settings) == 1, key
+        assert opened.inner_text("#command").split("--set ", 1)[1].strip().strip("'") == settings[0], key
+        cell = opened.locator("#change-table tbody tr").first.locator("td").nth(2).inner_text()
+        assert cell == ("no plan" if answer["usd"] is None else f"${answer['usd']:,.2f}"), key
+        opened.click("#reset")
+        settle(opened, PLANNED)
+        assert tile(opened) == start, key
 
 
 def test_no_tick_is_refused_at_its_list_until_one_is_ticked(opened: Any) -> None:
