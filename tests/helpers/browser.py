@@ -48,6 +48,13 @@ def watch(page: Any) -> list[str]:
     return said
 
 
+def plan_answers(page: Any) -> list[Any]:
+    """Return the list that gets the responses of `planner app` with a plan."""
+    found: list[Any] = []
+    page.on("response", lambda one: found.append(one) if one.url.endswith("/api/plan") else None)
+    return found
+
+
 def serious_findings(page: Any) -> list[Any]:
     """Return what axe-core (WCAG 2.2 AA) finds serious or critical on a page with every part open."""
     if AXE is None or AXE.origin is None:

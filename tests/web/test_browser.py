@@ -13,7 +13,7 @@ import pytest
 from planner.loading.scenario_file import load_scenario
 from planner.web.fields.controls import controls_of
 from planner.web.fields.settings import settings_of
-from tests.helpers.browser import ONE_SESSION, chromium, screens, serious_findings, watch
+from tests.helpers.browser import ONE_SESSION, chromium, plan_answers, screens, serious_findings, watch
 from tests.helpers.pages import CALM, MOVES, served
 from tests.helpers.reports import HOSTILE
 
@@ -101,10 +101,11 @@ def test_every_field_shows_the_plan_of_its_setting(opened: Any, folder: Path) ->
     That the server's answer to the setting is that of `what-if --json` is shown for each field in `test_server.py`.
     """
     controls, start = controls_of(load_scenario(folder / "s.yaml").scenario), tile(opened)
+    answers = plan_answers(opened)
     for key, value in MOVES.items():
         set_field(opened, key, value)
         settle(opened, PLANNED)
-        answer = opened.evaluate("shown.answer")
+        answer = answers[-1].json()
         settings = list(settings_of(controls, {key: value}, {}).values())
         assert answer["settings"] == settings and len(settings) == 1, key
         assert opened.inner_text("#command").split("--set ", 1)[1].strip().strip("'") == settings[0], key

@@ -14,7 +14,7 @@ from planner.cli import main
 from planner.loading.scenario_file import load_scenario
 from planner.web.fields.controls import controls_of
 from planner.web.fields.settings import settings_of
-from tests.helpers.browser import ONE_SESSION, chromium, screens, serious_findings, watch
+from tests.helpers.browser import ONE_SESSION, chromium, plan_answers, screens, serious_findings, watch
 from tests.helpers.pages import MOVES, OFFICE, OFFICE_MOVES, served
 
 PLANNED, DRAWN = "body:not(.stale)", "body:not(.stale):not(.late):not(.tracing)"
@@ -97,13 +97,14 @@ def month(page: Any) -> str:
 def test_every_field_gives_the_figures_of_what_if(opened: Any, folder: Path) -> None:
     """Each field is moved alone; dollars on the page are those of `what-if --json`; Reset goes back."""
     start, controls = month(opened), controls_of(load_scenario(folder / "s.yaml").scenario)
+    answers = plan_answers(opened)
     for key, value in OFFICE_MOVES.items():
         set_field(opened, key, value)
         settle(opened)
         command = opened.inner_text("#command").split("--set ", 1)
         assert len(command) == 2, key
         (setting,) = settings_of(controls, {key: value}, {}).values()
-        answer = opened.evaluate("shown.answer")
+        answer = answers[-1].json()
         assert answer["settings"] == [setting] and command[1].strip().strip("'") == setting, key
         usd = dict(answer["compared"]).get("a month", "no plan")
         assert opened.locator("#change-table tbody tr").first.locator("td").nth(2).inner_text() == usd, key
