@@ -8,7 +8,7 @@ import os
 import pkgutil
 
 import pytest
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import HealthCheck, settings
 
 # A busy machine draws examples slowly: that is no fault of the code. Each run draws the same ones, here and in CI.
 settings.register_profile("no_clock", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -41,7 +41,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     Hypothesis takes constants from every module that happens to be imported: without this, its examples depend on which
     tests ran before in the same process.
     """
-    draws = any(is_hypothesis_test(getattr(item, "obj", None)) for item in session.items)
+    draws = any(getattr(getattr(item, "obj", None), "is_hypothesis_test", False) for item in session.items)
     if draws and not session.config.option.collectonly:
         import benchmarks
         import planner
