@@ -18,6 +18,16 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 
+FIRST = ("tests/laws", "tests/independent", "tests/end_to_end", "tests/analysis")
+"""Folders of the files that take longest: where a file stays in one process, none of them is the last one alone."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the files that take longest first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Report failures as they happen, in the process that prints."""
@@ -26,12 +36,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Import all modules, so that each process draws the same examples.
+    """Import all modules, so that each process draws the same examples, where a test draws any.
 
     Hypothesis takes constants from every module that happens to be imported: without this, its examples depend on which
     tests ran before in the same process.
     """
-    if session.items and not session.config.option.collectonly:
+    draws = any(getattr(getattr(item, "obj", None), "is_hypothesis_test", False) for item in session.items)
+    if draws and not session.config.option.collectonly:
         import benchmarks
         import planner
 

@@ -1,8 +1,15 @@
-"""The lowest declared versions are read from `pyproject.toml` as pins."""
+"""The lowest declared versions are read from `pyproject.toml` as pins, and every dependency is reached by tests."""
 
 from __future__ import annotations
 
-from tests.helpers.floors import DEFAULT_TESTS, FAST_TESTS, lowest_versions
+import re
+import tomllib
+
+from tests.helpers.floors import TESTS, chosen_tests, lowest_versions
+from tests.helpers.frozen_data import ROOT
+
+WITHOUT_TESTS = {"playwright", "axe-playwright-python"}
+"""Packages of tests in a browser, which `.ci/run` runs elsewhere."""
 
 
 def test_each_dependency_is_pinned_to_its_lowest_version() -> None:
@@ -14,7 +21,19 @@ def test_each_dependency_is_pinned_to_its_lowest_version() -> None:
     assert lowest_versions(project) == ["matplotlib==3.9", "numpy==2.0", "pulp==2.8", "types-PyYAML"]
 
 
-def test_the_lowest_versions_run_the_default_tests() -> None:
-    """`-m` chooses among the tests: without it the choice of `pyproject.toml` holds."""
-    assert "-m" not in DEFAULT_TESTS[1:]
-    assert FAST_TESTS[: len(DEFAULT_TESTS)] == DEFAULT_TESTS
+def test_every_dependency_that_is_imported_has_tests_under_its_lowest_version() -> None:
+    """A new dependency, or a new extra, must say which tests reach it; documentation and development need none."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    declared = [*project["dependencies"], *(one for name in extras.keys() - {"site", "dev"} for one in extras[name])]
+    names = {re.match(r"[\w-]+", one)[0] for one in declared}  # type: ignore[index]
+    assert names - WITHOUT_TESTS == TESTS.keys()
+    assert [path for found in TESTS.values() for path in found if not (ROOT / path.partition("::")[0]).exists()] == []
+
+
+def test_environments_in_between_only_solve() -> None:
+    """The lowest versions also run slow tests, the newest Python the fast ones of the same folders."""
+    assert chosen_tests("3.12") == []
+    floor, newest = chosen_tests("floor"), chosen_tests("3.13")
+    assert "tests/spot" in floor and "tests/estimates" in floor
+    assert {*newest} - {*floor} == {"not slow and not long and not fuzz and not ecosystem"}

@@ -191,6 +191,7 @@ BESIDE = {"stages": {"ingest": {"raw_gb": 50, "tokens": 1e9, "on": ["cpu"]}}}
 ON_CPU = "beside: ingest at c/any/16-cores"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("offers", "job", "then", "what"),
     [

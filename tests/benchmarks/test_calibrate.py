@@ -255,6 +255,7 @@ def test_the_side_that_judges_does_not_reach_the_fit() -> None:
     assert changed.fit(train).values == before
 
 
+@pytest.mark.slow
 def test_a_framework_that_one_organisation_has_alone_is_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows are judged as a stranger's; those with a framework that others have, too, keep their profile."""
     free = (*table().free[MEMORY_FILES], *table().free[TIME_FILES])

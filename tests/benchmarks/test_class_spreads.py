@@ -74,6 +74,7 @@ def test_a_class_holds_its_share() -> None:
         assert np.mean(sizes[rows] <= product[rows]) == pytest.approx(0.68, abs=0.02)
 
 
+@pytest.mark.slow
 def test_the_spread_of_memory_is_that_of_its_accounting_times_factors() -> None:
     """0.08 x 0.75 on one GPU x 0.9 for LoRA is 0.054; tails of 0.05 x 1 x 1.2 are 0.06, and never below 0.054."""
     found = next(

@@ -147,6 +147,7 @@ def test_no_group_decides_the_spread_of_a_new_one_alone() -> None:
     assert quantile_of_new_group(groups(*near[:3]), 0.95) > without  # fewer groups leave more open
 
 
+@pytest.mark.slow
 def test_the_margin_of_an_unknown_framework_needs_no_verdicts() -> None:
     """Runs that ran or failed somewhere change nothing: publishers print what ran."""
     library, evidence = read_library(), Evidence(of_sources=True)

@@ -379,6 +379,7 @@ def test_an_excluded_method_has_the_rows_that_it_has_without_the_exclusion() -> 
         np.testing.assert_array_equal(getattr(left.table, name), getattr(every.table, name))
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_undominated_configurations_are_those_of_every_pair_compared(data: st.DataObject) -> None:
     """Of two on one machine, by one method, the one goes that is nowhere better; of equal ones that with less room."""

@@ -28,6 +28,7 @@ from planner.spot.market.sampling import sample_states
 from planner.spot.policy.policy_table import from_table, to_table
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.replay import replay
+from tests.helpers.bare_plans import bare_plan
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, line, question, read, solved
 from tests.helpers.tampered_plans import tampered
 
@@ -59,12 +60,12 @@ def scenario_of(
 
 
 def planned(*offers: dict[str, Any], **settings: Any) -> Assignment:
-    """The plan of the one job, as solved and audited."""
+    """The plan of the one job, as solved and audited, without what is said of it."""
     return plan_of(*offers, **settings).assignment(JOB["name"])
 
 
 def plan_of(*offers: dict[str, Any], **settings: Any) -> Plan:
-    return solved(scenario_of(*(offers or (spot(),)), **settings))
+    return bare_plan(scenario_of(*(offers or (spot(),)), **settings), SolveOptions(as_of=AS_OF), library())
 
 
 def policy_of(told: Assignment) -> SpotPlan:

@@ -65,6 +65,7 @@ def test_a_higher_price_of_waiting_never_waits_longer_nor_costs_less() -> None:
     assert hours[-1] < hours[0]
 
 
+@pytest.mark.slow
 def test_by_itself_a_policy_waits_less_for_at_most_one_percent() -> None:
     """`solve.ties: 0` and a price of nothing give the least dollars; the strict figures are the same in all."""
     given, strict = solved(), solved("solve.ties=0")
@@ -88,6 +89,7 @@ def test_a_budget_that_is_spent_leaves_no_dollars_for_less_waiting() -> None:
     assert solved(f"{budget}=100").cost_usd > strict.cost_usd
 
 
+@pytest.mark.slow
 def test_an_audit_refuses_a_price_of_waiting_that_nobody_asked_for() -> None:
     """Above 2 % of the price on demand the policy is another one than the plan says."""
     scenario = asked()

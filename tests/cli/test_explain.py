@@ -9,6 +9,12 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.report.format import WIDTH
+from tests.helpers.computed_once import compute_once
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute_once(monkeypatch)
 
 
 def run(*arguments: str) -> Result:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.report.plots.style import tick
+from tests.helpers.computed_once import compute_once
 from tests.helpers.scenarios import GOOD
 
 SPOT = """\
@@ -29,6 +30,11 @@ TWINS = GOOD.replace("gpus: 1,", "gpus: 1, stock: 1,").replace(
 offers:""",
 )
 """Two jobs, and one of the machines that both would like best."""
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute_once(monkeypatch)
 
 
 @pytest.fixture
@@ -126,8 +132,11 @@ def test_a_picture_is_written_by_the_ending_of_its_name(
 
 
 @pytest.mark.long
-def test_the_same_picture_twice_is_the_same_file(scenario: str, tmp_path: Path) -> None:
+def test_the_same_picture_twice_is_the_same_file(
+    scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No date, no chance."""
+    monkeypatch.undo()
     for name in ("a.svg", "b.svg"):
         ask(scenario, "--plot", str(tmp_path / name))
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

@@ -251,6 +251,7 @@ def in_shell(folder: Path, line: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "what"),
     [
@@ -275,6 +276,7 @@ def test_no_answer_replaces_the_file_of_a_standard_stream(tmp_path: Path, line: 
     assert (tmp_path / "log").read_text().startswith("earlier\n")
 
 
+@pytest.mark.slow
 def test_what_standard_output_is_named_by_still_means_it(tmp_path: Path) -> None:
     """A log keeps its earlier lines and gets the document after them."""
     (tmp_path / "log").write_text("earlier\n")
@@ -291,6 +293,7 @@ def test_an_answer_and_its_picture_are_two_files(tmp_path: Path) -> None:
     assert line.endswith("is both the answer and its picture; name two files") and not path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "what"),
     [
@@ -334,6 +337,7 @@ def test_terms_of_an_offer_beyond_every_use_are_refused(tmp_path: Path, terms: s
     assert any(what in fault and fault.startswith(f"{path}:5: ") for fault in faults), faults
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value", "what"), [("training_hours", "1e308", "out of range"), ("instances", "-1", "must be at least 0")]
 )

@@ -11,12 +11,18 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.spot.policy.policy_table import advice
+from tests.helpers.computed_once import compute_once
 from tests.helpers.spot_scenarios import SPOT, trace
 
 DISTRIBUTION = {"mean", "p05", "p50", "p95"}
 FIGURES = {
     "cost_usd", "hours", "deadline_hit_rate", "spot_share", "interruptions", "wasted_hours", "waiting_hours",
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute_once(monkeypatch)
 
 
 @pytest.fixture

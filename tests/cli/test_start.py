@@ -23,6 +23,7 @@ UNNEEDED = (
 """Modules that a plan of one job from the shipped prices has no use for."""
 
 
+@pytest.mark.slow
 def test_a_plain_solve_loads_nothing_that_it_does_not_use() -> None:
     """The cheapest of one job's candidates needs no solver, no mail and no list of installed packages."""
     code = (

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
+from tests.helpers.computed_once import compute_once
 
 AS_OF = ("--as-of", "2026-11-21")
 NO_SPOT = ("--set", "limits.spot=false")
@@ -24,6 +25,11 @@ offers:
   - {provider: cheap, gpu: RTX3090, gpus: 1, usd_per_hour: 0.2, spot_usd_per_hour: 0.1}
   - {provider: fast, gpu: A100-80GB, gpus: 1, usd_per_hour: 1.6}
 """
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute_once(monkeypatch)
 
 
 @pytest.fixture
@@ -100,6 +106,7 @@ def test_tornado_as_bars_and_as_json(small: str) -> None:
     assert infeasible.exit_code == 3 and "infeasible" in infeasible.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -144,8 +151,9 @@ def test_every_answer_has_a_picture(small: str, tmp_path: Path, question: tuple[
 
 
 @pytest.mark.long
-def test_the_same_question_gives_the_same_picture(small: str, tmp_path: Path) -> None:
+def test_the_same_question_gives_the_same_picture(small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Byte by byte: a picture under version control changes only with its figures."""
+    monkeypatch.undo()
     pictures = []
     for name in ("one.png", "two.png"):
         assert run(small, "--vary", "jobs.bot.deadline=[2h, 12h]", "--plot", str(tmp_path / name)).exit_code == 0

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from planner.cli import main
 from tests.helpers import run_logs
 from tests.helpers.catalogs import skypilot_row, write_skypilot
+from tests.helpers.computed_once import compute_once
 from tests.helpers.scenarios_what_if import SMALL
 
 pytestmark = pytest.mark.slow
@@ -56,6 +57,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "offers.yaml": ("offers", "import", "aws/vms.csv", "-o", "offers.yaml"),
     "architecture.yaml": ("architectures", "import", "config.json", "-o", "architecture.yaml"),
 }
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute_once(monkeypatch)
 
 
 @pytest.fixture

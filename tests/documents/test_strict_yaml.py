@@ -207,6 +207,7 @@ plain = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(plain)
 @example({"<<": "<<"})

@@ -200,6 +200,7 @@ def over_mixed(gpu: str, batch: int, tokens: int, **how: Any) -> float:
     return slow / mixed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gpu", "small", "large"),
     [

@@ -43,6 +43,7 @@ def test_the_newest_complete_checkpoint_is_taken(kind: str, shell: str, tmp_path
     assert newest(out, shell) == "checkpoint-100"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_checkpoint_without_one_of_its_files_or_with_a_part_of_it_is_passed_over(kind: str, tmp_path: Path) -> None:
     """Each file in turn is missing, empty or cut, as a killed process or a bucket leaves it; some may lack.

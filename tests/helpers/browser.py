@@ -15,6 +15,9 @@ AXE = importlib.util.find_spec("axe_playwright_python")
 """The package that carries axe.min.js, where it is installed."""
 FINDINGS = "axe.run().then((r) => r.violations.map((v) => [v.impact, v.id, v.nodes.map((n) => n.html).slice(0, 3)]))"
 
+ONE_SESSION = "crypto.getRandomValues = (bytes) => bytes.fill(7)"
+"""Script that gives every page of `planner app` the same session: its processes keep what they solved before."""
+
 
 def chromium() -> Iterator[Any]:
     """Yield a started browser; the test is skipped where there is none."""
@@ -43,6 +46,13 @@ def watch(page: Any) -> list[str]:
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
     return said
+
+
+def plan_answers(page: Any) -> list[Any]:
+    """Return the list that gets the responses of `planner app` with a plan."""
+    found: list[Any] = []
+    page.on("response", lambda one: found.append(one) if one.url.endswith("/api/plan") else None)
+    return found
 
 
 def serious_findings(page: Any) -> list[Any]:

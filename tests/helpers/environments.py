@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -21,7 +22,16 @@ def tool_python(package: str, *more: str) -> Path:
     if uv is None:
         pytest.skip("needs uv: pip install uv")
     folder = FOLDER / package.replace("==", "-")
-    python, done = folder / "bin" / "python", folder / "installed"
+    FOLDER.mkdir(exist_ok=True)
+    with (FOLDER / f"{folder.name}.lock").open("w") as lock:  # several processes may want the same environment
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _make(uv, folder, package, *more)
+    return folder / "bin" / "python"
+
+
+def _make(uv: str, folder: Path, package: str, *more: str) -> None:
+    """Make an environment with a package where there is none; skips the test where that fails."""
+    done = folder / "installed"
     if not done.exists():
         for command in (
             [uv, "venv", "--quiet", "--clear", str(folder)],
@@ -32,7 +42,6 @@ def tool_python(package: str, *more: str) -> Path:
             if result.returncode:
                 pytest.skip(f"{package} cannot be installed: {result.stderr.strip()[-200:]}")
         done.touch()
-    return python
 
 
 def run_python(package: str, code: str, home: Path) -> str:

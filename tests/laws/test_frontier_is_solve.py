@@ -18,8 +18,8 @@ from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.frontier import Frontier
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.solve import solve
 from planner.spot.policy.curve_pieces import CURVE_ERROR
+from tests.helpers.bare_plans import bare_plan
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 ERROR = CURVE_ERROR + 1e-4
@@ -136,7 +136,7 @@ def cost_by(found: Frontier, hours: float) -> float:
 def cost_of_solving(scenario: Scenario, hours: float) -> float:
     """The cost of the plan for a deadline; infinite without one."""
     jobs = tuple(job.model_copy(update={"deadline_hours": hours}) for job in scenario.jobs)
-    plan = solve(scenario.model_copy(update={"jobs": jobs}), OPTIONS, library())
+    plan = bare_plan(scenario.model_copy(update={"jobs": jobs}), OPTIONS, library())
     return math.inf if plan.cost_usd is None else plan.cost_usd.expected
 
 

@@ -18,8 +18,8 @@ from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.frontier import Frontier
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.solve import solve
 from planner.spot.policy.curve_pieces import CURVE_ERROR
+from tests.helpers.bare_plans import bare_plan
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 MINUTE = 1 / 60
@@ -95,7 +95,7 @@ def cost_of_solving(scenario: Scenario, hours: float) -> float:
     jobs = tuple(
         job.model_copy(update={"deadline_hours": min(hours, job.deadline_hours or math.inf)}) for job in scenario.jobs
     )
-    plan = solve(scenario.model_copy(update={"jobs": jobs}), OPTIONS, library())
+    plan = bare_plan(scenario.model_copy(update={"jobs": jobs}), OPTIONS, library())
     return math.inf if plan.cost_usd is None else plan.cost_usd.expected
 
 
@@ -140,12 +140,13 @@ STOCK = scenario_of([40_000_000, 40_000_000], [SMALL, {**BIG, "stock": 1}], {})
 DEADLINE = scenario_of([20_000_000, 60_000_000], [SMALL, BIG], {"max_gpus": 8, "budget_usd": 20}, ["3h", None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", [IN_TURN, STOCK, DEADLINE], ids=["gpus", "stock", "deadline and budget"])
 def test_the_fastest_point_is_the_fastest_plan(scenario: Scenario) -> None:
     """Whatever the cheapest plan is: the frontier begins where `objective: time` ends."""
     found = frontier(scenario, OPTIONS, library())
-    fastest = solve(scenario.model_copy(update={"objective": "time"}), OPTIONS, library())
-    cheapest = solve(scenario, OPTIONS, library())
+    fastest = bare_plan(scenario.model_copy(update={"objective": "time"}), OPTIONS, library())
+    cheapest = bare_plan(scenario, OPTIONS, library())
     assert fastest.hours is not None and cheapest.cost_usd is not None
     assert found.points[0].hours == pytest.approx(fastest.hours.at_confidence, abs=MINUTE)
     assert found.points[-1].cost_usd == pytest.approx(cheapest.cost_usd.expected, abs=TOLERANCE_USD)

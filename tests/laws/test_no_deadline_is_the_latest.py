@@ -12,6 +12,7 @@ from planner.errors import ScenarioError
 from planner.results.plan import Plan
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
+from tests.helpers.bare_plans import bare_plan
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, read
 
 OPTIONS = SolveOptions(as_of=AS_OF, time_limit_seconds=20)
@@ -88,7 +89,7 @@ def solved(jobs: Rows, offers: Rows, limits: dict[str, Any], **more: Any) -> Pla
     if any("buy" in one for one in sold):
         asked["horizon"] = {"months": 36, "hours_per_month": 200}
     try:
-        found = solve(read(asked), OPTIONS, library(), explains=False)
+        found = bare_plan(read(asked), OPTIONS, library())
     except ScenarioError:
         return None
     return found if found.status in ("optimal", "infeasible") else None

@@ -195,6 +195,7 @@ def test_contradictory_architectures_are_refused(change: dict[str, Any]) -> None
         Architecture.model_validate({**card, **change})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{"usable_gib": 25}, {"tensor16_tflops": None}, {"source": ""}, {"vram_gb": 24}])
 def test_contradictory_gpus_are_refused(change: dict[str, Any]) -> None:
     """More usable than nominal memory, bf16 without tensor cores, no source, a misspelt key: refused."""

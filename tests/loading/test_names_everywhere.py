@@ -227,6 +227,7 @@ def test_an_unknown_name_is_refused_with_at_most_three_others(key: str) -> None:
         assert 0 < len(said.split(", ")) <= 3 and len(fault.fix) < 200, fault.fix
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [one for one in RIGHT if one != "limits.quota"])  # keys of a mapping are words
 def test_what_is_no_word_is_a_fault_of_its_place(key: str) -> None:
     """Alone, in a list with a word, in `allow` and `forbid`: the fault of validation, and nothing else breaks."""

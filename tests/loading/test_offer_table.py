@@ -142,6 +142,7 @@ def offers(draw: Any) -> Offer:
     )
 
 
+@pytest.mark.slow
 @given(st.lists(offers(), min_size=1, max_size=5, unique_by=machine_key))
 def test_offers_that_are_written_are_read_as_they_were(written: list[Offer]) -> None:
     """The price book rests on it."""

@@ -37,6 +37,7 @@ HUGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "value"), HUGE.items(), ids=HUGE)
 def test_a_figure_beyond_all_reason_is_refused(path: str, value: str) -> None:
     """One fault at the figure, with the most that it may be."""

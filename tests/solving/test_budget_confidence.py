@@ -57,6 +57,7 @@ def late_usd(*settings: str) -> float:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", [POLICY, MIX, COARSE, ELSEWHERE, TRIALS], ids=["policy", "mix", "coarse", "elsewhere", "trials"]
 )
@@ -84,6 +85,7 @@ def test_a_budget_holds_with_the_confidence_asked_for() -> None:
     assert solved(budget, f"{SURE}=0.95", f"{DEADLINE}=0.5").status == "infeasible"
 
 
+@pytest.mark.slow
 def test_a_changed_confidence_is_not_answered_from_before() -> None:
     """Candidates of an earlier scenario are used again only where their dollars are the same."""
     before = prepare(asked(), LIBRARY)

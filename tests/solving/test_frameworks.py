@@ -142,6 +142,7 @@ def test_a_method_that_is_allowed_again_brings_back_its_frameworks() -> None:
 SPOT = ("jobs.j.techniques.method=lora", "jobs.j.deadline=60h", "limits.providers.allow=[b]")
 
 
+@pytest.mark.slow
 def test_what_cannot_go_on_from_a_checkpoint_is_not_planned_on_spot() -> None:
     """LitGPT saves adapters without their optimizer, so on demand alone. Transformers takes spot, both do in full."""
 

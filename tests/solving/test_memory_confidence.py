@@ -55,6 +55,7 @@ def test_the_margin_of_a_confidence_is_where_the_probability_reaches_it(sigma: f
     assert float(fit_probability(margin, sigma)) == pytest.approx(level, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.6, 0.8, 0.95, 0.99])
 @pytest.mark.parametrize("framework", ["hf", "unsloth"])
 def test_a_plan_fits_with_at_least_the_probability_that_is_asked_for(level: float, framework: str) -> None:

@@ -113,6 +113,7 @@ def test_the_limit_on_the_age_of_prices_is_relaxed_like_any_other() -> None:
     assert planned(change_scenario(asked, [way.setting])).jobs[0].cost_usd == pytest.approx(way.cost_usd)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("as_of", "provider"), [("2026-11-02", "old"), ("2026-11-05", "new"), ("2027-01-29", "new")])
 def test_an_age_that_the_scenario_sets_counts_against_today(as_of: str, provider: str) -> None:
     """From the first day of a window, whatever else the provider sells; every command and the audit count alike."""
@@ -176,6 +177,7 @@ def test_offers_of_one_provider_are_compared_over_all_files(tmp_path: Path) -> N
     assert planned(parse_scenario(f"{job}inventory: [old.csv]\n", tmp_path)).jobs[0].provider == "p"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_of", ["2026-11-21", "2028-01-01", "2040-01-01"])
 def test_a_plain_install_finds_a_plan_on_any_later_day(as_of: str) -> None:
     """The same plan: time makes prices older, and no price of the shipped list newer than another."""
@@ -186,6 +188,7 @@ def test_a_plain_install_finds_a_plan_on_any_later_day(as_of: str) -> None:
     assert f"{plan.price_age_days:,} days old" in second and "planner prices update" in second
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(day=st.dates(datetime.date(2026, 11, 21), datetime.date(2200, 1, 1)), cap=st.integers(1, 2000) | st.none())
 def test_what_is_left_out_by_default_does_not_depend_on_the_day(day: datetime.date, cap: int | None) -> None:

@@ -12,7 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from planner.cli import main
-from tests.helpers.browser import chromium, screens, serious_findings, watch
+from planner.loading.scenario_file import load_scenario
+from planner.web.fields.controls import controls_of
+from planner.web.fields.settings import settings_of
+from tests.helpers.browser import ONE_SESSION, chromium, plan_answers, screens, serious_findings, watch
 from tests.helpers.pages import CALM, MOVES, served
 from tests.helpers.reports import HOSTILE
 
@@ -47,6 +50,8 @@ def address(folder: Path) -> Iterator[str]:
 def opened(browser: Any, address: str, request: pytest.FixtureRequest) -> Iterator[Any]:
     """Return the page of the calm scenario; the console must stay empty, and nothing else may be asked."""
     context = browser.new_context(**getattr(request, "param", {}))
+    context.set_default_timeout(120_000)  # other tests keep the cores busy
+    context.add_init_script(ONE_SESSION)
     page = context.new_page()
     said = watch(page)
     asked: list[str] = []
@@ -62,7 +67,7 @@ def opened(browser: Any, address: str, request: pytest.FixtureRequest) -> Iterat
 def settle(page: Any, until: str = SETTLED) -> None:
     """Wait until plan and curve are those of the fields, or the plan alone."""
     page.wait_for_timeout(50)  # an event of a field is handled before
-    page.wait_for_selector(until, timeout=60_000)
+    page.wait_for_selector(until, timeout=120_000)
 
 
 def tile(page: Any) -> str:
@@ -92,29 +97,48 @@ def set_field(page: Any, key: str, value: str) -> None:
     box.press("Tab")
 
 
-def test_every_field_gives_the_figures_of_what_if(browser: Any, address: str, folder: Path) -> None:
-    """Each field is moved alone; cost and command on the page are those of `what-if --json`; undo goes back."""
-    page = browser.new_page()
-    said = watch(page)
-    page.goto(address)
-    settle(page)
-    start = tile(page)
+def test_every_field_shows_the_plan_of_its_setting(opened: Any, folder: Path) -> None:
+    """Each field is moved alone: cost and command on the page are those of its setting; undo goes back.
+
+    That the server's answer to the setting is that of `what-if --json` is shown for each field in `test_server.py`.
+    """
+    controls, start = controls_of(load_scenario(folder / "s.yaml").scenario), tile(opened)
+    answers = plan_answers(opened)
     for key, value in MOVES.items():
-        set_field(page, key, value)
-        settle(page, PLANNED)
-        command = page.inner_text("#command").split("--set ", 1)
-        assert len(command) == 2, key
-        setting = command[1].strip().strip("'")
-        words = ["what-if", str(folder / "s.yaml"), "--set", setting, "--json", "--as-of", "2026-11-21"]
-        answer = json.loads(CliRunner().invoke(main, words).stdout)
-        cost = answer["after"]["cost_usd"]
-        cell = page.locator("#change-table tbody tr").first.locator("td").nth(2).inner_text()
-        assert cell == (f"${cost['expected']:,.2f}" if cost else "no plan"), key
-        page.click("#reset")
-        settle(page, PLANNED)
-        assert tile(page) == start, key
-    page.close()
-    assert said == []
+        set_field(opened, key, value)
+        settle(opened, PLANNED)
+        answer = answers[-1].json()
+        (setting,) = answer["settings"]
+        assert opened.inner_text("#command").split("--set ", 1)[1].strip().strip("'") == setting, key
+        if [setting] != list(settings_of(controls, {key: value}, {}).values()):  # ticks are the shorter of two lists
+            words = ["what-if", str(folder / "s.yaml"), "--set", setting, "--json", "--as-of", "2026-11-21"]
+            after = json.loads(CliRunner().invoke(main, words).stdout)["after"]
+            assert key in ("gpus", "providers") and after["cost_usd"]["expected"] == pytest.approx(answer["usd"]), key
+        cell = opened.locator("#change-table tbody tr").first.locator("td").nth(2).inner_text()
+        assert cell == ("no plan" if answer["usd"] is None else f"${answer['usd']:,.2f}"), key
+        opened.click("#reset")
+        settle(opened, PLANNED)
+        assert tile(opened) == start, key
+
+
+def test_no_tick_is_refused_at_its_list_until_one_is_ticked(opened: Any) -> None:
+    """`None` means no provider and not all; the plan stays, a reload too, and one tick gives the plan of that one."""
+    opened.select_option("#reference", label="before the last change")
+    opened.click("#field-providers")
+    none = opened.get_by_label("None of Providers")
+    none.click()
+    opened.wait_for_selector("#field-providers-wrong:not([hidden])")
+    assert "tick at least one" in opened.inner_text("#field-providers-wrong")
+    assert opened.inner_text("#field-providers") == "Providers: 0 of 3"
+    opened.get_by_label("fast", exact=True).check()
+    opened.wait_for_selector("#field-providers-wrong", state="hidden")
+    settle(opened, PLANNED)
+    assert '"fast"' in opened.inner_text("#command")
+    none.click()
+    opened.wait_for_selector("#field-providers-wrong:not([hidden])")
+    opened.reload()
+    opened.wait_for_selector("#field-providers-wrong:not([hidden])")
+    assert opened.inner_text("#field-providers") == "Providers: 0 of 3"
 
 
 def test_the_slider_needs_no_server(opened: Any) -> None:
@@ -226,7 +250,7 @@ def test_a_dropped_config_is_the_model(opened: Any, tmp_path: Path) -> None:
         if name == "bad.json":
             opened.wait_for_selector("#field-model-wrong:not([hidden])")
     # The file is read and sent before anything is solved: the command changes with the plan.
-    opened.wait_for_selector("#command:has-text('tiny.json')", timeout=60_000)
+    opened.wait_for_selector("#command:has-text('tiny.json')", timeout=120_000)
     settle(opened)
     assert opened.input_value("#field-model") == "tiny.json"
 
@@ -284,12 +308,12 @@ def test_names_start_no_script_and_several_jobs_have_a_timetable(browser: Any, t
         page = browser.new_page()
         said = watch(page)
         page.goto(address)
-        page.wait_for_selector("#figure-timetable svg", timeout=60_000)
+        page.wait_for_selector("#figure-timetable svg", timeout=120_000)
         assert page.inner_text("h1") == HOSTILE and page.locator("b").count() == 0
         assert page.evaluate("document.scripts.length") == 2
         assert page.locator("#facts h3").count() == 2
         page.click("#trace")
-        page.wait_for_selector("#curve svg", timeout=60_000)
+        page.wait_for_selector("#curve svg", timeout=120_000)
         page.close()
         assert said == []
 

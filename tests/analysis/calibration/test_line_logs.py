@@ -87,6 +87,7 @@ POINTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(POINTS)
 def test_attempts_hold_every_point_and_only_positive_times(points: list[LogPoint]) -> None:
     """Whatever a log says: no point is lost, steps of an attempt never go back, no interval is without time."""

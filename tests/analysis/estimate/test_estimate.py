@@ -188,6 +188,7 @@ def test_the_longest_sequence_fits_and_one_more_token_does_not(settings_: dict[s
     assert not told(**{**settings_, "sequence_length": longest + 1}, micro_batch=micro_batch).vram_gib.fits
 
 
+@pytest.mark.slow
 @QUIET
 @given(asked(), st.sampled_from([1, 16, 64]))
 def test_every_remedy_fits(settings_: dict[str, Any], micro_batch: int) -> None:

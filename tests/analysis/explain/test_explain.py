@@ -21,6 +21,7 @@ from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions, SolveSettings
 from planner.solving.significance import describe_difference
 from planner.solving.solve import solve
+from tests.helpers.bare_plans import bare_plan
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 TINY = "tinyllama-1.1b"
@@ -57,6 +58,11 @@ def solved(scenario: Scenario, *settings: str) -> Plan:
     return solve(change_scenario(scenario, settings) if settings else scenario, OPTIONS, library())
 
 
+def bare(scenario: Scenario, *settings: str) -> Plan:
+    """The optimum without what is said of it."""
+    return bare_plan(change_scenario(scenario, settings) if settings else scenario, OPTIONS, library())
+
+
 def cost(plan: Plan) -> float:
     """Dollars of the optimum; the plan itself may cost half a cent more for the sake of hours."""
     return float("inf") if plan.objective is None else plan.objective
@@ -72,21 +78,21 @@ def step(told: Explanation, limit: str) -> LimitSensitivity:
 def test_the_next_hour_is_the_first_that_makes_it_cheaper(hours: float) -> None:
     """At the told deadline the plan costs what was told and saves a cent; a moment earlier it does not save one."""
     scenario = change_scenario(scenario_of(job={"deadline": f"{hours}h"}), ["solve.ties=0"])
-    now = solved(scenario)
+    now = bare(scenario)
     told = explain(scenario, library=library())
     if now.status == "infeasible":
         assert told.status == "infeasible" and told.relax
         return
     later = step(told, "jobs.job0.deadline")
     if later.change_to is None:
-        assert cost(solved(scenario, "jobs.job0.deadline=700h")) > cost(now) - 0.01 - 0.001 * cost(now)
+        assert cost(bare(scenario, "jobs.job0.deadline=700h")) > cost(now) - 0.01 - 0.001 * cost(now)
         return
     assert isinstance(later.change_to, float)
-    after = solved(scenario, later.setting)
+    after = bare(scenario, later.setting)
     assert cost(after) == pytest.approx(later.cost_usd, abs=0.006)
     gain = max(0.01, 0.001 * cost(now))
     assert cost(after) <= cost(now) - gain + 1e-6
-    assert cost(solved(scenario, f"jobs.job0.deadline={later.change_to - 0.02:.4f}h")) > cost(now) - gain - 0.001
+    assert cost(bare(scenario, f"jobs.job0.deadline={later.change_to - 0.02:.4f}h")) > cost(now) - gain - 0.001
 
 
 @pytest.mark.long
@@ -122,8 +128,8 @@ def test_lifting_a_binding_limit_saves_what_is_told() -> None:
         "jobs.job0.deadline": "jobs.0.deadline=700h",
         "limits.max_gpus": "limits.max_gpus=1000",
     }
-    now = cost(solved(scenario))
-    expected = {limit: now - cost(solved(scenario, setting)) for limit, setting in lifting.items()}
+    now = cost(bare(scenario))
+    expected = {limit: now - cost(bare(scenario, setting)) for limit, setting in lifting.items()}
     assert saved == pytest.approx({limit: usd for limit, usd in expected.items() if usd >= 0.01}, abs=0.011)
     assert "limits.max_gpus" not in saved and len(saved) == 2
 
@@ -134,9 +140,9 @@ def test_the_best_value_of_a_list_is_named() -> None:
     scenario = scenario_of(job={"deadline": "5h", "framework": "hf"}, providers={"allow": ["a"]})
     let_in = step(explain(scenario, library=library()), "limits.providers")
     assert let_in.setting.startswith("limits.providers.allow=[a,")
-    ours = cost(solved(scenario, let_in.setting))
+    ours = cost(bare(scenario, let_in.setting))
     assert ours == pytest.approx(let_in.cost_usd, abs=0.006)
-    others = [cost(solved(scenario, f"limits.providers.allow=[a,{name}]")) for name in "bc"]
+    others = [cost(bare(scenario, f"limits.providers.allow=[a,{name}]")) for name in "bc"]
     assert ours == pytest.approx(min(others), abs=0.006)
 
 
@@ -145,14 +151,14 @@ def test_the_next_gpu_of_several_jobs_is_the_fewest_that_helps() -> None:
     """Two jobs under a cap: at the told cap they are faster or cheaper, one GPU fewer does not help."""
     scenario = scenario_of(2, {"deadline": "90m"}, max_gpus=4).model_copy(update={"schedule": "side_by_side"})
     told = explain(scenario, library=library())
-    now = cost(solved(scenario))
+    now = cost(bare(scenario))
     more = next((one for one in told.next_steps if one.limit == "limits.max_gpus"), None)
     assert more is not None
     if more.change_to is None:
-        assert cost(solved(scenario, "limits.max_gpus=64")) > now - 0.01 - 0.001 * now
+        assert cost(bare(scenario, "limits.max_gpus=64")) > now - 0.01 - 0.001 * now
     else:
-        assert cost(solved(scenario, f"limits.max_gpus={more.change_to:.0f}")) <= now - 0.01
-        assert cost(solved(scenario, f"limits.max_gpus={float(more.change_to) - 1:.0f}")) > now - 0.01 - 0.001 * now
+        assert cost(bare(scenario, f"limits.max_gpus={more.change_to:.0f}")) <= now - 0.01
+        assert cost(bare(scenario, f"limits.max_gpus={float(more.change_to) - 1:.0f}")) > now - 0.01 - 0.001 * now
 
 
 @pytest.mark.slow
@@ -171,7 +177,7 @@ def test_machines_that_are_not_in_stock_are_told_of() -> None:
 def test_each_alternative_is_what_solving_for_it_finds(deadline: str, objective: str) -> None:
     """The best of a provider, card or method scores what a solve restricted to it does; the plan leads its tables."""
     scenario = change_scenario(scenario_of(job={"deadline": deadline}, objective=objective), ["solve.ties=0"])
-    if solved(scenario).status == "infeasible":
+    if bare(scenario).status == "infeasible":
         return
     told = explain(scenario, library=library())
     for by in ("provider", "gpu", "method"):
@@ -183,7 +189,7 @@ def test_each_alternative_is_what_solving_for_it_finds(deadline: str, objective:
                 bits = {"QLoRA": 4, "LoRA 8-bit": 8}.get(one.name, 16)
                 method = "full" if one.name == "full" else "lora"
                 setting = f"jobs.0.techniques={{method: {method}, weight_bits: {bits}}}"
-            alone = solved(scenario, setting)
+            alone = bare(scenario, setting)
             if objective == "cost":
                 assert one.cost_usd == pytest.approx(cost(alone), abs=0.006)
             else:
@@ -237,7 +243,7 @@ def test_the_longest_run_binds_like_any_other_limit() -> None:
     for asked in ({}, {"max_hours": 400.0}):
         scenario = change_scenario(scenario_of(job=slow, **asked), ["solve.ties=0"])
         told, plan = explain(scenario, library=library()), solved(scenario)
-        saved = cost(plan) - cost(solved(scenario, "limits.max_hours=100000"))
+        saved = cost(plan) - cost(bare(scenario, "limits.max_hours=100000"))
         assert saved > 1
         bind = next(one for one in told.binding if one.limit == "limits.max_hours")
         assert bind.saving == pytest.approx(saved, abs=0.02)
@@ -245,7 +251,7 @@ def test_the_longest_run_binds_like_any_other_limit() -> None:
         (limit,) = plan.jobs[0].binding
         assert limit.startswith("max_hours (without" if asked else "max_hours (default 720 h; without")
         longer = step(told, "limits.max_hours")
-        assert cost(solved(scenario, longer.setting)) == pytest.approx(longer.cost_usd, abs=0.02)
+        assert cost(bare(scenario, longer.setting)) == pytest.approx(longer.cost_usd, abs=0.02)
 
 
 VALUED = {"value_of_time_usd_per_hour": 2.0}
@@ -258,7 +264,7 @@ def test_every_comparison_measures_the_objective() -> None:
     scenario = scenario_of(job=job, objective=VALUED, gpus={"forbid": ["H100-80GB", "RTX3060"]})
     told, plan = explain(scenario, library=library()), solved(scenario)
     assert told.compared_by == plan.jobs[0].compared_by == "cost + $2.00 per hour + penalties"
-    saved = cost(plan) - cost(solved(scenario, "limits.gpus={}"))
+    saved = cost(plan) - cost(bare(scenario, "limits.gpus={}"))
     (bind,) = [one for one in told.binding if one.limit == "limits.gpus"]
     assert bind.saving == pytest.approx(saved, abs=0.011) and saved >= 0.01
     assert f"gpus (without it ${saved:,.2f} better)" in plan.jobs[0].binding
@@ -276,7 +282,7 @@ def test_a_share_that_may_grow_is_worth_what_all_of_it_is_worth() -> None:
     told = explain(scenario_of(job=job, gpus=only, spot_share={"max": 0.5}), library=library())
     more = step(told, "limits.spot_share.max")
     assert more.change_to == 1.0
-    whole = solved(scenario_of(job=job, gpus=only))
+    whole = bare(scenario_of(job=job, gpus=only))
     assert more.cost_usd == pytest.approx(cost(whole), abs=0.006)
 
 

@@ -138,6 +138,7 @@ def test_an_engine_or_format_alone_costs_what_solve_finds(query: str, setting: s
         assert (by_framework.cost_usd, by_framework.plan) == (found.cost_usd, found.plan)
 
 
+@pytest.mark.slow
 def test_an_engine_without_such_weights_says_which_it_has() -> None:
     """AutoAWQ has weights of 4 bits alone."""
     found = explain(desk(), "engine=autoawq").why_not

@@ -20,6 +20,7 @@ from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
 from planner.spot.policy.curve_pieces import CURVE_ERROR
+from tests.helpers.bare_plans import bare_plan
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))
 ONE_JOB = ("quickstart", "seven-b-billion-tokens", "budget-bound")
@@ -66,7 +67,7 @@ def solved_by(scenario: Scenario, hours: float) -> Plan:
         job.model_copy(update={"deadline_hours": min(hours, job.deadline_hours or hours) * (1 + 1e-9)})
         for job in scenario.jobs
     )
-    return solve(scenario.model_copy(update={"jobs": jobs, "objective": "cost"}), OPTIONS, library())
+    return bare_plan(scenario.model_copy(update={"jobs": jobs, "objective": "cost"}), OPTIONS, library())
 
 
 def some(count: int, of: int) -> list[int]:
@@ -124,7 +125,7 @@ def test_the_last_point_is_what_solve_finds() -> None:
     A frontier may guarantee less time where that costs less: values of a policy lie on grids, which differ by 0.2 %.
     """
     for name in ONE_JOB:
-        plan = solve(scenario_of(name, DOLLARS), OPTIONS, library())
+        plan = bare_plan(scenario_of(name, DOLLARS), OPTIONS, library())
         assert plan.least_cost_usd is not None
         last = traced(name).points[-1].cost_usd
         assert last - 0.006 < plan.least_cost_usd < last * 1.002 + 0.006

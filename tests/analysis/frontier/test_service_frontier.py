@@ -63,6 +63,7 @@ def test_a_point_without_a_bound_is_said_to_have_none(found: ServiceFrontier) ->
     assert "100 %" not in text.replace("for 100 %", "") and "100.0%" not in other._repr_html_()
 
 
+@pytest.mark.slow
 def test_without_a_plan_at_any_limit_the_reason_is_given() -> None:
     """A first token within a millisecond is met at no time per token."""
     none = service_frontier(desk("jobs.desk.latency.ttft=1ms"), points=4)

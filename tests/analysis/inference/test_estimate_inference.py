@@ -61,6 +61,7 @@ def test_market_price_is_found_and_named() -> None:
     assert prices.usd_per_gpu_hour > 0 and "shipped market" in prices.basis
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(prefix=st.integers(0, 900))
 def test_a_prefix_never_makes_it_slower(prefix: int) -> None:

@@ -293,6 +293,7 @@ def test_a_plan_counts_on_another_zone_and_replays_come_true() -> None:
     assert found.deadline_hit_rate == 1.0
 
 
+@pytest.mark.slow
 def test_a_run_that_moves_among_zones_beats_each_alone(tmp_path: Path) -> None:
     """Three zones, one of them up at a time: alone each is worth little, together they are a market that is always up.
 

@@ -158,6 +158,7 @@ def test_the_probability_falls_as_the_pace_does(plan: Plan, tmp_path: Path) -> N
     assert any(0.2 < one < 0.8 for one in chances), chances
 
 
+@pytest.mark.slow
 def test_a_spot_run_is_judged_by_what_its_guard_needs(tmp_path: Path) -> None:
     """Its waiting is planned; the deadline is in danger only where the work left on demand does not fit any more."""
     plan = solved("spot")

@@ -98,6 +98,7 @@ def test_a_smaller_format_never_costs_more_to_transfer() -> None:
         assert line(told, "transfer out") == pytest.approx((size, size * 0.1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("egress", [0.0, 0.02, 2.0])
 @pytest.mark.parametrize("form", ["merged", "gguf"])
 def test_another_place_never_costs_more(form: str, egress: float) -> None:

@@ -26,6 +26,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_an_imported_card_is_the_architecture_of_a_scenario(config: Path, tmp_path: Path) -> None:
     """The plan is that of the shipped card; a path is relative to the scenario, and a plan can be checked."""
     made = run("architectures", "import", config, "-o", tmp_path / "own.yaml", "--name", "own")

@@ -11,11 +11,17 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.documents.json_file import json_text
+from tests.helpers.computed_once import compute_once
 from tests.helpers.exported_services import with_job
 from tests.helpers.reports import SMALL
 
 AS_OF = ("--as-of", "2026-11-21")
 QUICK = ("--without", "tornado", "--without", "reasons", "--runs", "50")
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute_once(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

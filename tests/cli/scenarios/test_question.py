@@ -118,6 +118,7 @@ def test_a_file_and_a_question_exclude_each_other() -> None:
     assert run("solve").exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "settings"),
     [

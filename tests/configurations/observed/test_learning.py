@@ -188,6 +188,7 @@ def test_the_very_configuration_that_was_observed_is_as_fast_as_it_was(ratio: fl
     assert any("the same configuration: its own estimate x " in note for note in job.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packing", ["packed", "padded", "fixed"])
 def test_the_configuration_that_was_observed_is_known_whatever_pads_its_sequences(packing: str) -> None:
     """The search and the audit look for it by the length that the job gives, not by what padding leaves of it."""
@@ -371,6 +372,7 @@ def test_a_probe_makes_a_framework_without_a_memory_profile_worth_planning_with(
     assert int(after.micro_batch.max()) >= int(before.micro_batch.max())
 
 
+@pytest.mark.slow
 def test_a_peak_without_its_kind_is_taken_as_allocated_and_says_so() -> None:
     """The kind that asks for the most room; nvidia-smi shows more than what is allocated."""
     _, unsaid = solved(peaked(10.9))
@@ -421,6 +423,7 @@ TAMPERED: dict[str, dict[str, Any]] = {
 BOTH = f"{HALF_SPEED}, peak_vram_gib: 11.2, peak_kind: allocated"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", TAMPERED)
 def test_the_audit_finds_a_tampered_figure(what: str) -> None:
     """What follows from the runs is compared and summed up again, from scenario and cards alone."""
@@ -491,6 +494,7 @@ def test_a_job_without_runs_learns_nothing() -> None:
     assert (job.speed_factor, job.memory_factor, job.observed_runs) == (1.0, 1.0, ())
 
 
+@pytest.mark.slow
 def test_a_peak_far_below_any_estimate_leaves_a_plan_that_passes_its_audit() -> None:
     """What the GPU cannot hold is predicted without the cap of its memory, in the plan and in its audit."""
     run = f"{ON_3060}, peak_vram_gib: 3, peak_kind: device, method: full"

@@ -187,6 +187,7 @@ def test_spot_adds_interruptions_to_observed_hours() -> None:
     assert 12.5 * 0.04 < job.cost_usd < 2 * 12.5 * 0.04
 
 
+@pytest.mark.slow
 def test_a_policy_on_spot_counts_the_start_of_an_observed_run_once() -> None:
     """Machines that are never taken: a policy pays for the 12.5 hours that were seen, the start among them."""
     _, job = solved(SEEN, "offers.1.spot={availability: 1, mean_up_hours: 1e9}", "limits.gpus={allow: [RTX3060]}")
@@ -219,6 +220,7 @@ def test_observations_that_the_plan_does_not_rest_on_are_told(seen: str, note: s
     assert job.hours == plain.hours and job.observed_hours is None
 
 
+@pytest.mark.slow
 def test_an_observation_that_no_way_can_follow_is_told() -> None:
     """A batch of 30 does not divide over 4 cards: the run was another one, and the plan is an estimate elsewhere."""
     _, job = solved("jobs.seen.measured=[{gpu: A100-80GB, gpus: 4, hours: 1}]", "jobs.seen.global_batch=30")

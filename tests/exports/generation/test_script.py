@@ -145,6 +145,7 @@ def test_answers_of_another_run_are_not_mixed(folder: Path, server: openai_serve
     assert "prompts was" in run(folder, server=server).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "said"),
     [

@@ -55,6 +55,7 @@ def test_a_start_longer_than_a_gap_keeps_the_machines() -> None:
     assert changes([2] * 10 + [1] + [2] * 13, 1.5) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(by_hour=st.one_of(DAYS, WEEKS), start_hours=st.floats(0.0, 2.5))
 def test_cron_orders_every_machine_early_enough_and_none_longer_than_needed(

@@ -67,6 +67,7 @@ def test_of_many_lengths_the_one_counts_that_the_share_stays_below() -> None:
         assert service(found).latency.ttft_seconds == pytest.approx(seconds)
 
 
+@pytest.mark.slow
 def test_the_default_is_said_right_below_the_first_line() -> None:
     """With the key that changes it; a service that gives both limits says nothing."""
     plan = solve(desk("jobs.desk.latency={}"))

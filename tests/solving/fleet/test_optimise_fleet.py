@@ -154,6 +154,7 @@ def test_a_time_limit_that_is_over_solves_no_program(monkeypatch: pytest.MonkeyP
     assert all(problem.carries(one, load)[0] for one, load in zip(late.fleets, problem.load, strict=True))
 
 
+@pytest.mark.slow
 def test_a_round_that_the_time_limit_ends_proves_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The best fleets of some hours are kept; a bound needs those of all."""
     problem = fleet([1.0, 3.0, 2.0, 0.5], [1.0, 2.5, 4.0], [1.0, 2.2, 3.1], [0.2, 0.3, 0.4])

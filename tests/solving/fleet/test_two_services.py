@@ -122,6 +122,7 @@ def test_limits_that_no_hour_keeps_are_infeasible_with_what_suffices(plan: Plan)
         assert solved(two(change.setting)).services
 
 
+@pytest.mark.slow
 def test_a_limit_is_named_only_where_it_suffices() -> None:
     """More GPUs help the first service, but nothing reaches the latency of the second: no change is named."""
     poor = solve(two("limits.max_gpus=1", "jobs.night.latency.ttft=1ms"))

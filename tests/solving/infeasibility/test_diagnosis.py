@@ -22,6 +22,7 @@ from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.infeasibility.diagnosis import asks_no_less
 from planner.solving.infeasibility.relaxations import LimitChange
 from planner.solving.solve import solve
+from tests.helpers.bare_plans import bare_plan
 from tests.helpers.frozen_data import frozen_scenarios
 from tests.helpers.spot_scenarios import SPOT
 
@@ -50,6 +51,11 @@ def library(name: str = TINY) -> Library:
 
 def plan_of(*settings: str) -> Plan:
     return solve(parse_scenario(SCENARIO, set_=settings), OPTIONS)
+
+
+def bare_of(*settings: str) -> Plan:
+    """The same without its explanation."""
+    return bare_plan(parse_scenario(SCENARIO, set_=settings), OPTIONS)
 
 
 def ways(plan: Plan) -> list[list[Relaxation]]:
@@ -132,7 +138,7 @@ def test_every_way_out_makes_a_plan_and_a_little_less_does_not(scenario: Scenari
     found = ways(plan)
     assert found
     for way in found:
-        after = solve(change_scenario(scenario, [one.setting for one in way]), OPTIONS, library())
+        after = bare_plan(change_scenario(scenario, [one.setting for one in way]), OPTIONS, library())
         assert after.status == "optimal" and after.cost_usd is not None
         assert way[0].cost_usd == pytest.approx(after.cost_usd.expected, abs=0.02)
         key = way[0].limit.rpartition(".")[2]
@@ -143,7 +149,7 @@ def test_every_way_out_makes_a_plan_and_a_little_less_does_not(scenario: Scenari
         if key == "min" and less >= float(way[0].change_from or 0):
             continue
         value = f"{less:.6f}h" if key == "deadline" else f"{less:.0f}" if STEPS[key] == 1.0 else f"{less:.6f}"
-        assert solve(change_scenario(scenario, [f"{path}={value}"]), OPTIONS, library()).status == "infeasible"
+        assert bare_plan(change_scenario(scenario, [f"{path}={value}"]), OPTIONS, library()).status == "infeasible"
     by_limit = [{one.limit: one for one in way} for way in found]
     for index, later in enumerate(by_limit):
         for earlier in by_limit[:index]:
@@ -168,8 +174,8 @@ def test_the_margin_of_memory_gives_no_more_than_it_must() -> None:
     plan = plan_of(*settings)
     margin = next(way[0] for way in ways(plan) if way[0].limit == "limits.vram_headroom")
     assert isinstance(margin.change_to, float) and 0 < margin.change_to < 0.95
-    assert plan_of(*settings, margin.setting).status == "optimal"
-    assert plan_of(*settings, f"limits.vram_headroom={margin.change_to + 0.001:.3f}").status == "infeasible"
+    assert bare_of(*settings, margin.setting).status == "optimal"
+    assert bare_of(*settings, f"limits.vram_headroom={margin.change_to + 0.001:.3f}").status == "infeasible"
 
 
 def test_a_card_short_of_memory_says_which_sequence_would_fit() -> None:
@@ -205,8 +211,8 @@ def test_within_a_budget_a_policy_may_need_more_time_than_a_mix(least_share: flo
     )
     (way,) = solve(scenario, OPTIONS).infeasible.relax  # type: ignore[union-attr]
     assert way.limit == "jobs.bot.deadline" and isinstance(way.change_to, float) and way.change_to > 7
-    assert solve(change_scenario(scenario, [way.setting]), OPTIONS).jobs
-    assert not solve(change_scenario(scenario, [f"jobs.bot.deadline={way.change_to - 0.01:.2f}h"]), OPTIONS).jobs
+    assert bare_plan(change_scenario(scenario, [way.setting]), OPTIONS).jobs
+    assert not bare_plan(change_scenario(scenario, [f"jobs.bot.deadline={way.change_to - 0.01:.2f}h"]), OPTIONS).jobs
 
 
 def test_many_limits_at_once_still_leave_a_way_out() -> None:

@@ -99,6 +99,7 @@ def test_the_plan_of_a_relaxation_is_what_solve_makes_of_its_settings(name: str)
         assert f"${way[0].cost_usd:,.2f}" in way[0].then
 
 
+@pytest.mark.slow
 def test_a_relaxation_of_many_jobs_is_what_solve_makes_of_it_in_turn() -> None:
     """Side by side four of five jobs would run on the dear card; the cheap one serves them one after the other."""
     dear = {"provider": "b", "gpu": "H100-80GB", "gpus": 1, "usd_per_hour": 9.0, "stock": 5}

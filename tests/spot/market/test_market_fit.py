@@ -123,6 +123,7 @@ def test_poisson_intervals_are_those_of_tables(ends: int, low: float, high: floa
     assert poisson_quantile(ends, 0.1) == pytest.approx(low, rel=0.03, abs=0.03)
 
 
+@pytest.mark.slow
 def test_fits_keep_the_recorded_availability() -> None:
     """Of 12 short records, whose ends lose more of long outages; a prior draws old outages towards it."""
     usual = Ages((0.0, 0.5), (1.2, 0.8))

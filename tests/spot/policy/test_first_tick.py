@@ -15,6 +15,7 @@ from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replay.replay import replay
 
 
+@pytest.mark.slow
 def test_a_run_does_not_wait_to_see_whether_a_young_zone_survives_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     """With slack for one start beyond the reserve: what a start loses in its first tick is a tick, as waiting does.
 

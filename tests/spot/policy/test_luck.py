@@ -71,6 +71,7 @@ def test_streams_are_independent_and_one_stream_is_the_same() -> None:
     assert abs(np.corrcoef(one, other)[0, 1]) < 0.1
 
 
+@pytest.mark.slow
 def test_requests_that_are_drawn_together_have_the_luck_of_each_alone() -> None:
     """Other runs, prices, checkpoints and guarantees on markets of one shape, and one of another, in any order."""
     other = SpotStates(Ages((0.0, 1.5), (0.4, 0.1)), Ages((0.0, 1.0), (0.5, 0.3)), instant=0.3)

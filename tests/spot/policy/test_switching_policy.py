@@ -216,6 +216,7 @@ def test_the_guard_by_hand() -> None:
     assert saved.spot == pytest.approx(0.2 + 0.05)  # nothing is lost, but a checkpoint may fill the whole tick
 
 
+@pytest.mark.slow
 def test_a_very_long_run_is_guarded_as_well() -> None:
     """Three months of work: the table ends earlier, and its last row serves in proportion."""
     run = replace(RUN, work_hours=2000.0)

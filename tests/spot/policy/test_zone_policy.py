@@ -21,6 +21,7 @@ STATES = SpotStates(Ages((0.0, 1.0), (0.8, 0.15)), Ages((0.0, 0.5), (1.5, 0.4)))
 RUN = SpotRun(24.0, 0.2, 0.0, 0.0, 0.3, 1.0, last_checkpoint=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [RUN, replace(RUN, last_checkpoint=False, stall_hours=0.02, interval_hours=0.5)])
 @pytest.mark.parametrize("hours", [26.0, 30.0, 46.0])
 def test_a_higher_chance_of_another_zone_never_costs_more(run: SpotRun, hours: float) -> None:

@@ -129,6 +129,7 @@ def test_trying_every_way_finds_nothing_cheaper_and_nothing_dearer(bits: int, re
     assert optimum_usd(run, up, TICK, 3.0)[0] == pytest.approx(cheapest)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 4), st.integers(0, 10**6), st.floats(0.2, 0.9))
 @settings(max_examples=30, deadline=None)
 def test_one_zone_more_never_costs_more(zones: int, seed: int, share: float) -> None:

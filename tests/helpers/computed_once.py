@@ -1,0 +1,51 @@
+"""Analyses that several tests of a file look at from different sides: computed once in a process."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+ANALYSES = (
+    "planner.solving.solve.solve",
+    "planner.analysis.explain.explain.explain",
+    "planner.analysis.frontier.frontier.frontier",
+    "planner.analysis.simulation.simulate.simulate",
+    "planner.analysis.what_if.sweep.sweep",
+    "planner.analysis.what_if.tornado.tornado",
+    "planner.analysis.what_if.what_if.what_if",
+)
+"""Functions that a command imports when it runs."""
+
+
+def compute_once(patch: pytest.MonkeyPatch) -> None:
+    """Let commands that are asked the same of the same scenario (as text, as JSON, as a picture) compute it once.
+
+    A test that compares two computations with each other calls `patch.undo()` first.
+    """
+    for name in ANALYSES:
+        patch.setattr(name, _once(name))
+
+
+@functools.cache
+def _once(name: str) -> Callable[..., Any]:
+    """Return the function with that name, with its answers kept by everything it is given but functions."""
+    module, _, function = name.rpartition(".")
+    compute: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    known: dict[str, Any] = {}
+
+    @functools.wraps(compute)
+    def answer(*arguments: Any, **named: Any) -> Any:
+        given = {**dict(enumerate(arguments)), **named}
+        with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+            key = repr({key: value for key, value in given.items() if not callable(value)})
+        if key not in known:
+            known[key] = compute(*arguments, **named)
+        return known[key]
+
+    return answer
