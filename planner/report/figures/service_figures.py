@@ -6,16 +6,17 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, TypeVar
 
+from planner.drawing.axis import Axis, draw_legend, draw_swatch, draw_up, fit_axis, money, room_of_ticks
+from planner.drawing.bars import Ranged, Stack, ranged, stacked
+from planner.drawing.panel import Labels, Trace, panel
+from planner.drawing.scene import SERIES, Caption, Line, Rect, Scene, Shape, Text, clip, moved
 from planner.report import format as words
-from planner.report.html.analysis_figures import MOST_BARS
-from planner.report.html.figure import Figure, Table
+from planner.report.figures.analysis_figures import MOST_BARS
+from planner.report.figures.figure import MONTH_LABEL, Figure, Table
 from planner.report.inference.fleet import proven_in_short
 from planner.report.inference.plan import HOSTS
 from planner.report.serving.frontier import summary
 from planner.report.serving.strip import DAYS
-from planner.results.report.axis import Axis, draw_up, fit_axis, money
-from planner.results.report.bars import Ranged, Stack, ranged, stacked
-from planner.results.report.scene import SERIES, Caption, Dot, Line, Rect, Scene, Shape, Text, clip
 from planner.results.serving.differences import MILLISECONDS, by_dollars, describe_kind, month_items, seconds_text, span
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ def _hour(hour: int, hours: int) -> str:
     return f"{hour % _DAY}:00" if hours == _DAY else f"{DAYS[hour // _DAY]} {hour % _DAY}:00"
 
 
-def _capacity(fleet: Fleet, hour: int) -> float:
-    return sum(one.capacity * one.by_hour[hour] for one in fleet.kinds)
+def _capacity(fleet: Fleet, hour: int, is_firm: bool = False) -> float:
+    """Return the capacity of an hour; `is_firm`: without spot."""
+    return sum(one.capacity * one.by_hour[hour] for one in fleet.kinds if not is_firm or one.market != "spot")
 
 
 def _week(fleet: Fleet, caption: Caption, width: float) -> Scene:
@@ -70,34 +72,70 @@ def _week(fleet: Fleet, caption: Caption, width: float) -> Scene:
     hours = len(fleet.load)
     across = Axis(0.0, float(hours), AXIS_ROOM, width - 8.0)
     able = [_capacity(fleet, hour) for hour in range(hours)]
+    firm = [_capacity(fleet, hour, is_firm=True) for hour in range(hours)]
     up = Axis(0.0, max(able) * 1.1, 16.0 + PANEL_HEIGHT, 16.0)
     shapes: list[Shape] = [
         *draw_up(up, AXIS_ROOM, width - 8.0),
-        Text(AXIS_ROOM, 11.0, f"{fleet.unit}: load, and capacity", "muted"),
+        Text(AXIS_ROOM, 11.0, f"{fleet.unit}: load, and capacity within the limits", "muted"),
     ]
+    bottom = up.start + PANEL_GAP + PANEL_HEIGHT
+    for at in map(across.at, range(0, hours + 1, _DAY)):
+        shapes.append(Line(((at, up.end), (at, up.start)), "grid"))
+        shapes.append(Line(((at, up.start + PANEL_GAP), (at, bottom)), "grid"))
     for start, end, load in _runs(fleet.load):
         top = up.at(load)
         note = f"{_hour(start, hours)}: {words.significant(load)} {fleet.unit}"
         shapes.append(Rect(across.at(start), top, across.at(end) - across.at(start), up.start - top, "c5", note))
+    entries = [("load", "c5", ""), ("capacity within the limits", "ink", "")]
     shapes.append(Line(tuple(_corners(able, across, up)), "ink", 1.5))
-    bottom = up.start + PANEL_GAP + PANEL_HEIGHT
-    count = Axis(0.0, float(max(fleet.replicas_by_hour)), bottom, up.start + PANEL_GAP)
-    shapes += [*_whole_ticks(count, width), Text(AXIS_ROOM, up.start + PANEL_GAP - 5.0, "replicas by kind", "muted")]
-    base = [0] * hours
-    names: list[tuple[str, str]] = []
-    for index, kind in enumerate(sorted(by_dollars(fleet), key=lambda one: one.market == "spot")):
-        role, name = SERIES[index % len(SERIES)], words.sanitise(describe_kind(kind))
-        names.append((name, role))
-        stack = [(low, one * kind.replicas) for low, one in zip(base, kind.by_hour, strict=True)]
+    if any(each < every for each, every in zip(firm, able, strict=True)) and max(firm) > 0:
+        shapes.append(Line(tuple(_corners(firm, across, up)), "accent", 1.5, dashed=True))
+        entries.append(("capacity that is not on spot", "accent", ""))
+    count = Axis(0.0, 1.05 * max(fleet.replicas_by_hour), bottom, up.start + PANEL_GAP)
+    shapes += draw_up(count, AXIS_ROOM, width - 8.0, whole=True)
+    shapes.append(Text(AXIS_ROOM, up.start + PANEL_GAP - 5.0, "replicas by kind", "muted"))
+    kinds, names = _kinds(fleet, across, count)
+    shapes += [*kinds, *_days(across, bottom, hours)]
+    legend, below = draw_legend(entries, bottom + 1.4 * LEGEND_ROW, width - AXIS_ROOM, _swatch)
+    shapes += [moved(shape, AXIS_ROOM, 0.0) for shape in legend]
+    return _with_names(shapes, names, below + 12.0, width, caption)
+
+
+def _swatch(role: str, x: float, y: float) -> list[Shape]:
+    """Return what stands for load, capacity and capacity that is not on spot in the legend."""
+    if role == "c5":
+        return draw_swatch(role, x, y)
+    return [Line(((x, y - 4), (x + 11, y - 4)), role, 1.5, dashed=role == "accent")]
+
+
+def _kinds(fleet: Fleet, across: Axis, count: Axis) -> tuple[list[Shape], list[tuple[str, str, bool]]]:
+    """Return replicas of each kind on top of one another, and the kinds with role and stripes; spot is striped.
+
+    Kinds for which no colour is left are one.
+    """
+    hours = len(fleet.load)
+    coloured = by_dollars(fleet)[: len(SERIES)]
+    ordered = sorted(coloured, key=lambda one: one.market == "spot")
+    counts = [
+        (words.sanitise(describe_kind(kind)), [one * kind.replicas for one in kind.by_hour], kind.market == "spot")
+        for kind in ordered
+    ]
+    rest = by_dollars(fleet)[len(SERIES) :]
+    roles = [*SERIES[: len(ordered)], "muted"]
+    if rest:
+        together = [sum(one.by_hour[hour] * one.replicas for one in rest) for hour in range(hours)]
+        counts.append((f"{len(rest)} more kinds", together, False))
+    base, shapes = [0] * hours, list[Shape]()
+    for role, (name, by_hour, is_spot) in zip(roles, counts, strict=False):
+        stack = list(zip(base, by_hour, strict=True))
         for start, end, (low, more) in _runs(stack):
             if more:
                 top = count.at(low + more)
                 wide = max(0.5, across.at(end) - across.at(start))
                 note = f"{_hour(start, hours)}: {more} of {name}"
-                shapes.append(Rect(across.at(start), top, wide, count.at(low) - top, role, note))
+                shapes.append(Rect(across.at(start), top, wide, count.at(low) - top, role, note, is_spot))
         base = [low + more for low, more in stack]
-    shapes += _days(across, bottom, hours)
-    return _with_names(shapes, names, bottom + 2.0 * LEGEND_ROW, width, caption)
+    return shapes, [(name, role, is_spot) for role, (name, _, is_spot) in zip(roles, counts, strict=False)]
 
 
 def _runs(values: Sequence[_T]) -> list[tuple[int, int, _T]]:
@@ -116,21 +154,10 @@ def _corners(values: Sequence[float], across: Axis, up: Axis) -> list[tuple[floa
     return [(across.at(at), up.at(value)) for start, end, value in _runs(values) for at in (start, end)]
 
 
-def _whole_ticks(count: Axis, width: float) -> list[Shape]:
-    """Return grid lines at whole numbers of replicas."""
-    step = max(1, round(count.high / 4))
-    shapes: list[Shape] = []
-    for value in range(0, int(count.high) + 1, step):
-        at = count.at(value)
-        line = Line(((AXIS_ROOM, at), (width - 8.0, at)), "grid")
-        shapes += [line, Text(AXIS_ROOM - 6.0, at + 4.0, f"{value:,}", "muted", "end")]
-    return shapes
-
-
 def _days(across: Axis, bottom: float, hours: int) -> list[Shape]:
     """Return the names of the days, or the hours of one day."""
     if hours == _DAY:
-        return [Text(across.at(hour), bottom + 16.0, f"{hour}", "muted", "middle") for hour in range(0, _DAY + 1, 6)]
+        return [Text(across.at(hour), bottom + 16.0, f"{hour}:00", "muted", "middle") for hour in range(0, _DAY + 1, 6)]
     middle = _DAY / 2
     return [
         Text(across.at(day * _DAY + middle), bottom + 16.0, DAYS[day], "muted", "middle")
@@ -139,13 +166,13 @@ def _days(across: Axis, bottom: float, hours: int) -> list[Shape]:
 
 
 def _with_names(
-    shapes: list[Shape], names: Sequence[tuple[str, str]], top: float, width: float, caption: Caption
+    shapes: list[Shape], names: Sequence[tuple[str, str, bool]], top: float, width: float, caption: Caption
 ) -> Scene:
     """Return the scene with a line for each kind below."""
-    for index, (name, role) in enumerate(names):
+    for index, (name, role, is_striped) in enumerate(names):
         y = top + 10.0 + index * LEGEND_ROW
         text = clip(name, width - AXIS_ROOM - 24.0)
-        shapes += [Rect(AXIS_ROOM, y - 10.0, 12.0, 12.0, role), Text(AXIS_ROOM + 18.0, y, text)]
+        shapes += [Rect(AXIS_ROOM, y - 10.0, 12.0, 12.0, role, striped=is_striped), Text(AXIS_ROOM + 18.0, y, text)]
     return Scene(width, top + 14.0 + len(names) * LEGEND_ROW, caption.title, caption.description, tuple(shapes))
 
 
@@ -167,34 +194,23 @@ def service_frontier_figure(found: ServiceFrontier) -> Figure:
 
 
 def _steps(found: ServiceFrontier, caption: Caption, width: float) -> Scene:
-    """Return a line that falls from point to point; the limit of the scenario is filled."""
+    """Return a line that falls from point to point, below it what no fleet undercuts, and the limit of the scenario."""
     points = found.points
-    limits = [one.tpot_seconds * MILLISECONDS for one in points]
-    usd = [one.usd_per_month for one in points]
-    left, bottom = AXIS_ROOM + 16.0, 240.0
-    across, up = fit_axis(min(limits), max(limits), left, width - 12.0), fit_axis(min(usd), max(usd), bottom, 14.0)
-    shapes: list[Shape] = [*draw_up(up, left, width - 12.0, money)]
-    last = -1e9
-    for limit in limits:
-        at = across.at(limit)
-        if at - last > 34.0:
-            shapes.append(Text(at, bottom + 16.0, f"{limit:.3g}", "muted", "middle"))
-            last = at
-    corners: list[tuple[float, float]] = []
-    for limit, dollars in zip(limits, usd, strict=True):
-        corners += [(across.at(limit), corners[-1][1])] if corners else []
-        corners.append((across.at(limit), up.at(dollars)))
-    shapes.append(Line(tuple(corners), "c0", 1.5))
-    for one, limit in zip(points, limits, strict=True):
-        note = f"{seconds_text(one.tpot_seconds)}: {words.usd(one.usd_per_month)} a month"
-        place = across.at(limit), up.at(one.usd_per_month)
-        shapes.append(Dot(*place, 6.0 if one.asked else 4.0, "c0", "accent" if one.asked else "c0", note))
-    shapes.append(Text(across.end, bottom + 34.0, caption.axis, "muted", "end"))
-    data = {
-        **{"x0": across.start, "x1": across.end, "h0": across.low, "h1": across.high, "hlog": float(across.is_log)},
-        **{"y0": up.start, "y1": up.end, "u0": up.low, "u1": up.high, "ulog": float(up.is_log)},
-    }
-    return Scene(width, bottom + 42.0, caption.title, caption.description, tuple(shapes), data)
+    limits = tuple(one.tpot_seconds * MILLISECONDS for one in points)
+    usd, bounds = [one.usd_per_month for one in points], [one.bound_usd_per_month for one in points]
+    up = fit_axis(min([one for one in bounds if one > 0] or usd), max(usd), 250.0, 22.0)
+    across = fit_axis(min(limits), max(limits), room_of_ticks(up, money), width - 12.0)
+    notes = tuple(f"{seconds_text(one.tpot_seconds)}: {words.usd(one.usd_per_month)} a month" for one in points)
+    places = tuple(zip(limits, usd, strict=True))
+    proven = tuple((limit, bound) for limit, bound in zip(limits, bounds, strict=True) if bound > 0)
+    asked = tuple(place for place, one in zip(places, points, strict=True) if one.asked)
+    traces = [
+        Trace(places, "c0", "cheapest fleet that was found", steps="after", mark="dot", words=notes),
+        Trace(proven, "accent", "no fleet costs less", width=0.0, mark="dash"),
+        Trace(asked, "accent", "limit of the scenario" if asked else "", width=0.0, mark="ring"),
+    ]
+    labels = Labels(MONTH_LABEL, up=money, across=lambda limit: f"{limit:.3g}", at=limits)
+    return panel(traces, across, up, labels, caption, width)
 
 
 def month_bill_figure(plan: Plan) -> Figure:

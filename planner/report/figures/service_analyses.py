@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from planner.drawing.bars import Ranged, Stack, ranged, stacked
+from planner.drawing.scene import Caption
 from planner.report import format as words
-from planner.report.html.analysis_figures import MOST_BARS
-from planner.report.html.figure import Figure, Table
+from planner.report.figures.analysis_figures import MOST_BARS
+from planner.report.figures.figure import Figure, Table
 from planner.report.inference.plan import engine_name
 from planner.report.inference.simulation import busiest_hour, refused
 from planner.report.serving.explanation import month_usd, times_text
-from planner.results.report.bars import Ranged, Stack, ranged, stacked
-from planner.results.report.scene import Caption
 from planner.results.serving.differences import seconds_text
 from planner.units import MONTH_HOURS
 

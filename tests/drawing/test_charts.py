@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.results.report.axis import Axis, draw_moments, fit_axis
-from planner.results.report.bars import Ranged, Stack, Swing, histogram, ranged, stacked, swings
-from planner.results.report.curve import Breakpoint, curve
-from planner.results.report.lanes import Lane, Moment, Stretch, lanes
-from planner.results.report.scene import (
+from planner.drawing.axis import Axis, draw_moments, fit_axis
+from planner.drawing.bars import Ranged, Stack, Swing, histogram, ranged, stacked, swings
+from planner.drawing.curve import Breakpoint, curve
+from planner.drawing.lanes import Lane, Moment, Stretch, lanes
+from planner.drawing.scene import (
     PALETTE,
     SERIES,
     Caption,
