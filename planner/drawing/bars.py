@@ -58,11 +58,12 @@ class Swing:
 
 def stacked(
     rows: Sequence[Stack], caption: Caption, show: Callable[[float], str], limit: str, width: float,
-    has_sums: bool = True,
+    has_sums: bool = True, has_axis: bool = False,
 ) -> Scene:  # fmt: skip
     """Return stacked bars, with the parts named below in the order of their size over all rows.
 
     `has_sums`: whether a part over all rows is a figure of its own, as dollars are and memory of other GPUs is not.
+    `has_axis`: whether there are ticks below the bars.
     """
     sums: dict[str, float] = {}
     for row in rows:
@@ -74,7 +75,7 @@ def stacked(
     frame = _Frame(width, [row.label for row in rows], room=max(text_width(row.words) for row in rows) + 12)
     most = max([sum(value for _, value in row.parts) for row in rows] + [row.limit or 0.0 for row in rows])
     axis = Axis(0.0, most or 1.0, frame.left, frame.right)
-    shapes = draw_across(axis, frame.top, frame.bottom, caption.axis, show) if caption.axis else []
+    shapes = draw_across(axis, frame.top, frame.bottom, caption.axis, show) if has_axis else []
     for index, row in enumerate(rows):
         top, start = frame.bar_top(index), 0.0
         shapes += frame.label(index)
@@ -92,7 +93,7 @@ def stacked(
     others = show(sum(sums[name] for name in rest)) if has_sums else ""
     entries += [("other", SERIES[-1], others)] if rest else []
     entries += [(limit, "accent", "")] if limit else []
-    legend, bottom = draw_legend(entries, frame.bottom + (44 if caption.axis else 10), width)
+    legend, bottom = draw_legend(entries, frame.bottom + (44 if has_axis else 10), width)
     return Scene(width, bottom, caption.title, caption.description, (*shapes, *legend))
 
 

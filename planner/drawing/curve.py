@@ -87,11 +87,8 @@ def curve(
     """
     height = LOW if width < BESIDE else HIGH
     every = [*points, *(point for branch in (*branches, *below) for point in branch.points)]
-    hours, usd = [point.hours for point in every], [point.usd for point in every]
-    most = max([*hours, *([deadline] if deadline is not None and deadline < 8 * max(hours) else [])])
-    up = fit_axis(min(usd), max(usd), height - 46.0, 22.0, from_zero=max(usd) <= WIDE_RATIO * min(usd))
-    left = room_of_ticks(up, money)
-    across = fit_axis(min(hours), most, left, width - 12.0)
+    across, up = _axes(every, deadline, height, width)
+    left = across.start
     heading = Text(0, 12, "expected cost", "muted")
     shapes: list[Shape] = [heading]
     shapes += draw_up(up, left, width - 12, money) + draw_across(across, 22, height - 46, caption.axis, plain)
@@ -124,6 +121,14 @@ def curve(
     legend, lower = draw_legend(entries, height - 2, width) if entries else ([], height)
     shapes += [*marks, *shown, *legend]
     return Scene(width, lower, caption.title, caption.description, tuple(shapes), axis_data(across, up))
+
+
+def _axes(points: Sequence[Breakpoint], deadline: float | None, height: float, width: float) -> tuple[Axis, Axis]:
+    """Return the axes of hours, up to a deadline that is not far off, and of dollars, from zero where they can be."""
+    hours, usd = [point.hours for point in points], [point.usd for point in points]
+    most = max([*hours, *([deadline] if deadline is not None and deadline < 8 * max(hours) else [])])
+    up = fit_axis(min(usd), max(usd), height - 46.0, 22.0, from_zero=max(usd) <= WIDE_RATIO * min(usd))
+    return fit_axis(min(hours), most, room_of_ticks(up, money), width - 12.0), up
 
 
 def _dots(branch: Branch, radius: float, across: Axis, up: Axis) -> Iterator[Shape]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from planner.results.what_if import Axis as Varied
     from planner.results.what_if import Cell, Sweep, Tornado, WhatIf
 
-LEAST_PART = 0.005
+LEAST_USD = 0.005
 """Dollars from which on a line of a bill is drawn."""
 MAX_WRITTEN = 12
 """Rows or columns up to which the cells of a heat map show their figure."""
@@ -64,10 +64,10 @@ def bills_scene(answer: WhatIf, width: float) -> Scene:
             text = f"{words.usd(sum(bill.values()))} a month"
         elif plan.cost_usd and plan.hours:
             text = f"{words.usd(plan.cost_usd.expected)}, {words.likely(plan.hours.expected)}"
-        rows.append(Stack(name, tuple(part for part in bill.items() if part[1] >= LEAST_PART), text))
+        rows.append(Stack(name, tuple(part for part in bill.items() if part[1] >= LEAST_USD), text))
     shown = "; ".join(f"{row.label}: {row.words}" for row in rows)
     caption = Caption("Before and after", shown, MONTH_LABEL if monthly else COST_LABEL)
-    return stacked(rows, caption, words.usd, "", width, has_sums=False)
+    return stacked(rows, caption, words.usd, "", width, has_sums=False, has_axis=True)
 
 
 def _bill(plan: Plan) -> dict[str, float]:
