@@ -58,7 +58,8 @@ def _draw(axes: Any, shape: Shape, order: int) -> None:
         look = {"facecolor": _color(shape.fill), "edgecolor": _color(shape.stroke), "zorder": order}
         axes.add_patch(Circle((shape.x, shape.y), shape.radius, linewidth=points, **look))
     elif isinstance(shape, Line):
-        style = (0, (4, 3)) if shape.dashed else "-"
+        # Matplotlib counts dashes in widths of the line, SVG in pixels.
+        style = (0, (4 / shape.width, 3 / shape.width)) if shape.dashed else "-"
         look = {"color": _color(shape.stroke), "linewidth": shape.width * points, "zorder": order}
         ends = {"solid_capstyle": "butt", "dash_capstyle": "butt"}
         axes.plot(*zip(*shape.points, strict=True), linestyle=style, **look, **ends)

@@ -12,6 +12,8 @@ from planner.records import record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+LEAST_LETTERS = 5
+"""Letters of a name that are more than nothing where it does not fit."""
 LANE, STRETCH = 30.0, 20.0
 """Height of a lane and of what is drawn on it."""
 
@@ -68,8 +70,9 @@ def lanes(
         for one in row.stretches:
             start, wide = _span(axis, one)
             shapes.append(Rect(start, upper, wide, STRETCH, one.role, one.words))
-            if one.name and text_width(one.name) + 8 <= wide and one.role != "soft":
-                shapes.append(Text(start + wide / 2, upper + 14, one.name, letters_on(one.role), "middle"))
+            name = clip(one.name, wide - 8)
+            if name and (name == one.name or len(name) > LEAST_LETTERS) and one.role != "soft":
+                shapes.append(Text(start + wide / 2, upper + 14, name, letters_on(one.role), "middle"))
         for hours in row.due:
             if hours <= axis.high:
                 at = axis.at(hours)

@@ -99,7 +99,7 @@ def draw_ticks(across: Axis, top: float, bottom: float, labels: Labels, title: s
         return draw_across(across, top, bottom, title, labels.across)
     shapes: list[Shape] = []
     end = -1e9
-    for value in labels.at:
+    for value in sorted(labels.at):
         at, label = across.at(value), labels.across(value)
         half = text_width(label) / 2
         place = min(at, across.end + 12 - half)

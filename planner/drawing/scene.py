@@ -13,7 +13,7 @@ from planner.errors import escaped
 from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 PALETTE: Mapping[str, tuple[str, str]] = {
     # role: on white paper, on a dark screen
@@ -198,7 +198,7 @@ def joined(rows: Sequence[Sequence[Scene]], title: str, description: str) -> Sce
 
 def headed(scene: Scene, heading: str) -> Scene:
     """Return a scene with a heading above, which names it next to others of one picture."""
-    lines = wrap(heading, scene.width)
+    lines = wrap(heading, scene.width, MOST_TITLE_LINES)
     top = 16.0 * len(lines) + 6
     texts = [Text(0, 12 + 16.0 * at, line, bold=True) for at, line in enumerate(lines)]
     shapes = (*texts, *(moved(shape, 0, top) for shape in scene.shapes))
@@ -226,8 +226,8 @@ def clip(text: str, room: float, size: float = 12.0) -> str:
 def wrap(text: str, room: float, most: int = 2, size: float = 12.0) -> list[str]:
     """Return the text in at most `most` lines that fit a width in pixels."""
     lines: list[str] = [""]
-    for word in text.split(" "):
-        longer = f"{lines[-1]} {word}".strip()
+    for gap, word in _pieces(text, room, size):
+        longer = f"{lines[-1]}{gap}{word}".strip()
         if text_width(longer, size) <= room or not lines[-1]:
             lines[-1] = longer
         elif len(lines) < most:
@@ -235,6 +235,13 @@ def wrap(text: str, room: float, most: int = 2, size: float = 12.0) -> list[str]
         else:
             lines[-1] = longer
     return [clip(line, room, size) for line in lines]
+
+
+def _pieces(text: str, room: float, size: float) -> Iterator[tuple[str, str]]:
+    """Yield the words, each with the space before it; of one that is too long for a line the parts of its name."""
+    for word in text.split(" "):
+        parts = [word] if text_width(word, size) <= room else re.findall(r"[^-/_.]*[-/_.]+|[^-/_.]+", word)
+        yield from ((" " if at == 0 else "", part) for at, part in enumerate(parts))
 
 
 def to_svg(scene: Scene, ident: str, as_classes: bool = False, standalone: bool = False) -> str:

@@ -48,6 +48,8 @@ WIDE_VALUES = 50.0
 """Ratio of the largest to the smallest value from which the axis of a sweep is logarithmic."""
 MOST_SWINGS = 24
 """Most bars of a tornado in a file of its own."""
+SMALL = 10.0
+"""Size of letters in cells that are too narrow for others."""
 CELL_HIGH, COLUMN_LABEL = 36.0, 46.0
 """Height of a cell of a heat map, and of the labels below its columns."""
 
@@ -209,7 +211,9 @@ def _heat_map(answer: Sweep, width: float) -> Scene:
         shapes.append(Rect(x, y, wide - 1, tall - 1, role, note))
         first = y + tall / 2 + 4 - 7 * (len(lines) - 1)
         middle = x + wide / 2
-        shapes += [Text(middle, first + 14 * at, line, letters_on(role), "middle") for at, line in enumerate(lines)]
+        size = 12.0 if all(text_width(line) <= wide - 2 for line in lines) else SMALL
+        ink = letters_on(role)
+        shapes += [Text(middle, first + 14 * at, line, ink, "middle", size) for at, line in enumerate(lines)]
     bottom = 22.0 + tall * rows
     shapes.append(Text(width, bottom + 34, clip(titles[1], width), "muted", "end"))
     for row in range(0, rows, max(1, rows // MAX_WRITTEN)):
@@ -227,9 +231,9 @@ def _heat_map(answer: Sweep, width: float) -> Scene:
 def _cell_lines(cell: Cell, usd: float | None, columns: int, wide: float) -> list[str]:
     """Return what is written into a cell: dollars, and the machines where there is room."""
     text = "no plan" if usd is None else words.usd(usd)
-    if text_width(text) > wide - 2 and usd is not None:
+    if text_width(text, SMALL) > wide - 2 and usd is not None:
         text = f"${usd:,.0f}"
-    lines = [text] if text_width(text) <= wide - 2 else []
+    lines = [text] if text_width(text, SMALL) <= wide - 2 else []
     if lines and columns <= MAX_LABELLED_ROWS and len(cell.jobs) == 1:
         lines += wrap(words.sanitise(cell.jobs[0].machines), wide - 4, 1)
     return lines
@@ -243,15 +247,17 @@ def _heat(usd: float, low: float, high: float) -> str:
 
 def _scale(low: float, high: float, has_gaps: bool, label: str) -> Iterator[Shape]:
     """Yield the colours from the least to the most with both figures, and the one of cells without a plan."""
-    yield Text(0, 12, f"{label}:")
-    x = text_width(f"{label}:") + 8
-    yield Text(x, 12, words.usd(low))
-    x += text_width(words.usd(low)) + 6
-    for role in HEAT:
-        yield Rect(x, 2, 16, 12, role)
-        x += 16
-    yield Text(x + 6, 12, words.usd(high))
-    x += text_width(words.usd(high)) + 24
+    x = 0.0
+    if high > 0:
+        yield Text(0, 12, f"{label}:")
+        x = text_width(f"{label}:") + 8
+        yield Text(x, 12, words.usd(low))
+        x += text_width(words.usd(low)) + 6
+        for role in HEAT:
+            yield Rect(x, 2, 16, 12, role)
+            x += 16
+        yield Text(x + 6, 12, words.usd(high))
+        x += text_width(words.usd(high)) + 24
     if has_gaps:
         yield Rect(x, 2, 12, 12, "soft")
         yield Text(x + 18, 12, "no plan")
