@@ -51,8 +51,8 @@ SERIES = tuple(role for role in PALETTE if role[0] == "c" and role[1:].isdigit()
 """Roles of series, in the order in which they are given out."""
 HEAT = tuple(role for role in PALETTE if role[0] == "h" and role[1:].isdigit())
 """Roles of a scale, the least first."""
-PALE = ("c4", "c5", "c6")
-"""Roles of series on which white letters are hard to read."""
+DEEP, PALE = ("soft", *HEAT[:3]), ("c4", "c5", "c6", HEAT[3])
+"""Roles of areas that are pale on paper: those that are deep in the dark, and those that are pale there too."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 LETTER = 0.62
 """Mean width of a letter as a share of the font size, of a wide font such as DejaVu Sans."""
@@ -207,7 +207,7 @@ def headed(scene: Scene, heading: str) -> Scene:
 
 def letters_on(role: str) -> str:
     """Return the role of letters on an area of a role."""
-    if role in ("soft", *HEAT[: len(HEAT) // 2]):
+    if role in DEEP:
         return "ink"
     return "onpale" if role in PALE else "onfill"
 
@@ -240,7 +240,7 @@ def wrap(text: str, room: float, most: int = 2, size: float = 12.0) -> list[str]
 def _pieces(text: str, room: float, size: float) -> Iterator[tuple[str, str]]:
     """Yield the words, each with the space before it; of one that is too long for a line the parts of its name."""
     for word in text.split(" "):
-        parts = [word] if text_width(word, size) <= room else re.findall(r"[^-/_.]*[-/_.]+|[^-/_.]+", word)
+        parts = [word] if text_width(word, size) <= room else re.findall(r"[^-_]*[-_]+|[^-_]+", word)
         yield from ((" " if at == 0 else "", part) for at, part in enumerate(parts))
 
 

@@ -150,7 +150,7 @@ def _luminance(color: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def _contrast(one: str, other: str) -> float:
+def contrast(one: str, other: str) -> float:
     high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
@@ -192,8 +192,8 @@ def test_colours_can_be_told_from_the_paper(mode: int) -> None:
 
     Worked example: black on white is 21.
     """
-    assert _contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
     paper = PALETTE["paper"][mode]
-    assert all(_contrast(PALETTE[role][mode], paper) >= 4.5 for role in ("ink", "muted", "accent", "c0"))
-    assert all(_contrast(PALETTE[role][mode], paper) >= 2.8 for role in SERIES)
-    assert all(_contrast(PALETTE[role][mode], PALETTE["onfill"][mode]) >= 4.5 for role in ("c0", "c1", "c2", "c3"))
+    assert all(contrast(PALETTE[role][mode], paper) >= 4.5 for role in ("ink", "muted", "accent", "c0"))
+    assert all(contrast(PALETTE[role][mode], paper) >= 2.8 for role in SERIES)
+    assert all(contrast(PALETTE[role][mode], PALETTE["onfill"][mode]) >= 4.5 for role in ("c0", "c1", "c2", "c3"))
