@@ -74,10 +74,7 @@ def _week(fleet: Fleet, caption: Caption, width: float) -> Scene:
     able = [_capacity(fleet, hour) for hour in range(hours)]
     firm = [_capacity(fleet, hour, is_firm=True) for hour in range(hours)]
     up = Axis(0.0, max(able) * 1.1, 16.0 + PANEL_HEIGHT, 16.0)
-    shapes: list[Shape] = [
-        *draw_up(up, AXIS_ROOM, width - 8.0),
-        Text(AXIS_ROOM, 11.0, f"{fleet.unit}: load, and capacity within the limits", "muted"),
-    ]
+    shapes: list[Shape] = [*draw_up(up, AXIS_ROOM, width - 8.0), Text(AXIS_ROOM, 11.0, fleet.unit, "muted")]
     bottom = up.start + PANEL_GAP + PANEL_HEIGHT
     for at in map(across.at, range(0, hours + 1, _DAY)):
         shapes.append(Line(((at, up.end), (at, up.start)), "grid"))
