@@ -51,7 +51,12 @@ def _draw(axes: Any, shape: Shape, order: int) -> None:
 
     points = 72.0 / PIXELS_PER_INCH
     if isinstance(shape, Rect):
-        look = {"facecolor": _color(shape.fill), "edgecolor": _color("paper"), "linewidth": 0, "zorder": order}
+        look: dict[str, Any] = {
+            "facecolor": _color(shape.fill),
+            "edgecolor": _color("paper"),
+            "linewidth": 0,
+            "zorder": order,
+        }
         hatch = "////" if shape.striped else None
         axes.add_patch(Rectangle((shape.x, shape.y), shape.width, shape.height, hatch=hatch, **look))
     elif isinstance(shape, Dot):

@@ -102,30 +102,33 @@ def _branches(found: Frontier) -> tuple[list[Branch], list[Branch]]:
 
     One curve has a name for each colour: those that make up the frontier first, then the cheapest.
     """
-    curves = [one for one in found.curves if one.points]
+    curves = [each for each in found.curves if each.points]
     legs = {getattr(job, found.by or "method") for segment in found.segments for job in segment.jobs}
-    chosen = sorted(curves, key=lambda one: (one.label not in legs, one.points[-1].cost_usd))[: len(SERIES)]
+    cheapest = sorted(curves, key=lambda each: (each.label not in legs, each.points[-1].cost_usd))
+    chosen = [each for each in curves if each in cheapest[: len(SERIES)]]
     branches = [
-        _branch(one, role, words.sanitise(one.label) + ("" if one.allowed else " (excluded)"))
-        for role, one in zip(SERIES, [one for one in curves if one in chosen], strict=False)
+        _branch(each, role, words.sanitise(each.label) + ("" if each.allowed else " (excluded)"))
+        for role, each in zip(SERIES, chosen, strict=False)
     ]
-    others = [one for one in curves if one not in chosen]
-    below = [_branch(one, "c6", "" if index else f"{len(others)} others", 0.7) for index, one in enumerate(others)]
+    others = cheapest[len(SERIES) :]
+    below = [_branch(each, "c6", "" if at else f"{len(others)} others", 0.7) for at, each in enumerate(others)]
     if found.separate and not curves:
         bound = tuple(runs_of(found.separate, ()))
         below.append(Branch("lower bound: each job alone", "muted", (), bound, 1.0, has_dots=False))
     return branches, below
 
 
-def _branch(one: Curve, role: str, name: str, width: float = 2.0) -> Branch:
+def _branch(found_curve: Curve, role: str, name: str, width: float = 2.0) -> Branch:
     points = tuple(
         Breakpoint(
             point.hours, point.cost_usd, "",
-            f"{one.label}: by {format_hours(point.hours)} h, {words.usd(point.cost_usd)}", point.spot_only,
+            f"{found_curve.label}: by {format_hours(point.hours)} h, {words.usd(point.cost_usd)}", point.spot_only,
         )
-        for point in one.points
+        for point in found_curve.points
     )  # fmt: skip
-    return Branch(name, role, points, tuple(runs_of(one.segments, one.points)), width, has_dots=width > 1)
+    return Branch(
+        name, role, points, tuple(runs_of(found_curve.segments, found_curve.points)), width, has_dots=width > 1
+    )
 
 
 def _label(point: Point, is_knee: bool) -> str:
@@ -136,30 +139,32 @@ def _label(point: Point, is_knee: bool) -> str:
 
 def runs_of(segments: Sequence[Segment], points: Sequence[Point]) -> list[Run]:
     """Return segments, and the points that lie on none of them, as hours and dollars of both ends."""
-    runs = [(one.hours_from, one.cost_from_usd, one.hours_to, one.cost_to_usd) for one in segments]
+    runs = [(segment.hours_from, segment.cost_from_usd, segment.hours_to, segment.cost_to_usd) for segment in segments]
     ends = {hours for run in runs for hours in (run[0], run[2])}
-    return runs + [(one.hours, one.cost_usd, one.hours, one.cost_usd) for one in points if one.hours not in ends]
+    return runs + [
+        (point.hours, point.cost_usd, point.hours, point.cost_usd) for point in points if point.hours not in ends
+    ]
 
 
 def loss_scene(found: LossFrontier, width: float) -> Scene:
     """Return loss over dollars, a dot for each budget with its tokens, the first one of each model with its name."""
     points = found.points
-    budgets, losses = [one.budget_usd for one in points], [one.loss for one in points]
+    budgets, losses = [point.budget_usd for point in points], [point.loss for point in points]
     up = fit_axis(min(losses), max(losses), 300.0, 22.0)
     across = fit_axis(min(budgets), 2.6 * max(budgets), room_of_ticks(up), width - 12.0)
-    models = list(dict.fromkeys(one.architecture for one in points))
+    models = list(dict.fromkeys(point.architecture for point in points))
     traces = [Trace(tuple(zip(budgets, losses, strict=True)), "ink", width=1.0)]
     names: list[tuple[float, float, str, str]] = []
     for index, model in enumerate(models):
         role = SERIES[index % len(SERIES)]
-        of_model = [one for one in points if one.architecture == model]
+        of_model = [point for point in points if point.architecture == model]
         label = f"{words.sanitise(model)} ({count(of_model[0].parameters)})"
         shown = tuple(
-            f"{words.usd(one.budget_usd)}: loss {one.loss:.3f}, {count(one.tokens)} tokens" for one in of_model
+            f"{words.usd(point.budget_usd)}: loss {point.loss:.3f}, {count(point.tokens)} tokens" for point in of_model
         )
-        places = tuple((one.budget_usd, one.loss) for one in of_model)
+        places = tuple((point.budget_usd, point.loss) for point in of_model)
         traces.append(Trace(places, role, label, width=0.0, mark="dot", words=shown))
-        names += [(one.budget_usd, one.loss, f"{count(one.tokens)} tokens", role) for one in of_model]
+        names += [(point.budget_usd, point.loss, f"{count(point.tokens)} tokens", role) for point in of_model]
     labels = Labels(f"loss, nats per token (law: {found.law})", across=_budget, at=tuple(budgets), names=tuple(names))
     title = format_loss_ends(found)
     return panel(traces, across, up, labels, Caption(title, title, "budget"), width)

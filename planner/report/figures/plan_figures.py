@@ -233,8 +233,8 @@ def machine_lanes(plan: Plan) -> list[tuple[str, list[Assignment]]]:
 
 def stretches_of(job: Assignment) -> list[tuple[float, float]]:
     """Return from when to when a job runs: once, or before, between and after its pauses."""
-    begins = [job.start_at_hours, *(one.to_hours for one in job.pauses)]
-    return list(zip(begins, [*(one.from_hours for one in job.pauses), job.end_at_hours or 0.0], strict=True))
+    begins = [job.start_at_hours, *(pause.to_hours for pause in job.pauses)]
+    return list(zip(begins, [*(pause.from_hours for pause in job.pauses), job.end_at_hours or 0.0], strict=True))
 
 
 def _times(job: Assignment) -> list[tuple[float, float]]:

@@ -115,7 +115,7 @@ def draw_file(result: Any, path: str | Path, caption: Sequence[str]) -> None:
 def scene_of(result: Any) -> Scene:
     """Return the picture of a result with its title; raises TypeError and NoPlanError like `plot`."""
     if type(result) not in SCENES:
-        known = sorted(one.__name__ for one in SCENES)
+        known = sorted(kind.__name__ for kind in SCENES)
         raise TypeError(f"{type(result).__name__} has no picture; results with one: {', '.join(known)}")
     scene = SCENES[type(result)](result)
     if scene is None:

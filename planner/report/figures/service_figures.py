@@ -1,4 +1,4 @@
-"""Figures of a service: load and replicas by the hour, dollars against the time per token, bill, simpler fleets."""
+"""Figures of a service: load, replicas, dollars against the time per token, bill, other fleets, memory, latency."""
 
 from __future__ import annotations
 
@@ -14,20 +14,31 @@ from planner.report import format as words
 from planner.report.figures.analysis_figures import MOST_BARS
 from planner.report.figures.figure import MONTH_LABEL, Figure, Table
 from planner.report.inference.fleet import proven_in_short
-from planner.report.inference.plan import HOSTS
+from planner.report.inference.plan import HOSTS, engine_name
+from planner.report.inference.simulation import busiest_hour, refused
+from planner.report.serving.explanation import month_usd, times_text
 from planner.report.serving.frontier import summary
 from planner.report.serving.strip import DAYS
 from planner.results.serving.differences import MILLISECONDS, by_dollars, describe_kind, month_items, seconds_text, span
+from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.results.explanation import Alternative, Explanation
     from planner.results.plan import Plan
     from planner.results.serving.fleet import Fleet, Service
     from planner.results.serving.frontier import ServiceFrontier
+    from planner.results.serving.rests import KindBasis
+    from planner.results.serving.simulation import ServiceReplay, ServiceSimulation, SimulatedLatency, SimulatedLimit
+    from planner.results.simulation import Simulation
 
 AXIS_ROOM, PANEL_HEIGHT, PANEL_GAP, LEGEND_ROW = 52.0, 120.0, 26.0, 18.0
 """Pixels: room of the axis, height of a panel, between panels, of a line of the legend."""
+REPLICA_PARTS = {"kv_cache": "KV cache", "overhead": "engine and CUDA"}
+LEFT_FREE = "left free by the engine"
+STREAM_WORDS = {"Poisson": "one by one", "bursts": "in bursts"}
+FLEET_TITLES = {"gpu": "GPU", "provider": "Provider", "market": "Market"}
 _DAY = 24
 _T = TypeVar("_T")
 
@@ -64,7 +75,7 @@ def _hour(hour: int, hours: int) -> str:
 
 def _capacity(fleet: Fleet, hour: int, is_firm: bool = False) -> float:
     """Return the capacity of an hour; `is_firm`: without spot."""
-    return sum(one.capacity * one.by_hour[hour] for one in fleet.kinds if not is_firm or one.market != "spot")
+    return sum(kind.capacity * kind.by_hour[hour] for kind in fleet.kinds if not is_firm or kind.market != "spot")
 
 
 def _week(fleet: Fleet, caption: Caption, width: float) -> Scene:
@@ -112,15 +123,19 @@ def _kinds(fleet: Fleet, across: Axis, count: Axis) -> tuple[list[Shape], list[t
     """
     hours = len(fleet.load)
     coloured = by_dollars(fleet)[: len(SERIES)]
-    ordered = sorted(coloured, key=lambda one: one.market == "spot")
+    ordered = sorted(coloured, key=lambda kind: kind.market == "spot")
     counts = [
-        (words.sanitise(describe_kind(kind)), [one * kind.replicas for one in kind.by_hour], kind.market == "spot")
+        (
+            words.sanitise(describe_kind(kind)),
+            [machines * kind.replicas for machines in kind.by_hour],
+            kind.market == "spot",
+        )
         for kind in ordered
     ]
     rest = by_dollars(fleet)[len(SERIES) :]
     roles = [*SERIES[: len(ordered)], "muted"]
     if rest:
-        together = [sum(one.by_hour[hour] * one.replicas for one in rest) for hour in range(hours)]
+        together = [sum(kind.by_hour[hour] * kind.replicas for kind in rest) for hour in range(hours)]
         counts.append((f"{len(rest)} more kinds", together, False))
     base, shapes = [0] * hours, list[Shape]()
     for role, (name, by_hour, is_spot) in zip(roles, counts, strict=False):
@@ -193,14 +208,14 @@ def service_frontier_figure(found: ServiceFrontier) -> Figure:
 def _steps(found: ServiceFrontier, caption: Caption, width: float) -> Scene:
     """Return a line that falls from point to point, below it what no fleet undercuts, and the limit of the scenario."""
     points = found.points
-    limits = tuple(one.tpot_seconds * MILLISECONDS for one in points)
-    usd, bounds = [one.usd_per_month for one in points], [one.bound_usd_per_month for one in points]
-    up = fit_axis(min([one for one in bounds if one > 0] or usd), max(usd), 250.0, 22.0)
+    limits = tuple(point.tpot_seconds * MILLISECONDS for point in points)
+    usd, bounds = [point.usd_per_month for point in points], [point.bound_usd_per_month for point in points]
+    up = fit_axis(min([bound for bound in bounds if bound > 0] or usd), max(usd), 250.0, 22.0)
     across = fit_axis(min(limits), max(limits), room_of_ticks(up, money), width - 12.0)
-    notes = tuple(f"{seconds_text(one.tpot_seconds)}: {words.usd(one.usd_per_month)} a month" for one in points)
+    notes = tuple(f"{seconds_text(point.tpot_seconds)}: {words.usd(point.usd_per_month)} a month" for point in points)
     places = tuple(zip(limits, usd, strict=True))
     proven = tuple((limit, bound) for limit, bound in zip(limits, bounds, strict=True) if bound > 0)
-    asked = tuple(place for place, one in zip(places, points, strict=True) if one.asked)
+    asked = tuple(place for place, point in zip(places, points, strict=True) if point.asked)
     traces = [
         Trace(places, "c0", "cheapest fleet that was found", steps="after", mark="dot", words=notes),
         Trace(proven, "accent", "no fleet costs less", width=0.0, mark="dash"),
@@ -252,3 +267,146 @@ def simpler_figure(service: Service) -> Figure:
     bars += [Ranged(words.sanitise(name), each, words.usd(each)) for name, each in others if each is not None]
     draw = functools.partial(ranged, bars[:MOST_BARS], Caption(title, lead)) if len(bars) > 1 else None
     return Figure("simpler", title, lead, draw, table)
+
+
+def replica_memory_figure(bases: Sequence[KindBasis]) -> Figure | None:
+    """Return the memory of one GPU of each kind by part, a bar for each GPU, engine and format; None without kinds."""
+    if not bases:
+        return None
+    stacks: dict[str, Stack] = {}
+    rows: list[tuple[str, ...]] = []
+    for one in bases:
+        memory, name = one.memory_gib, _served_gpu(one)
+        if name in stacks:
+            continue
+        used = sum(memory.parts.values())
+        parts = {REPLICA_PARTS.get(part, part): size for part, size in memory.parts.items()}
+        text = f"{words.gib(used)} of {words.gib(one.whole_gib)} GiB"
+        stacks[name] = Stack(name, tuple(parts.items()), text, one.whole_gib)
+        # Each is rounded as it is shown, so that the rows add up.
+        shown = {part: round(size, 1) for part, size in parts.items()}
+        shown[LEFT_FREE] = max(0.0, round(one.whole_gib, 1) - sum(shown.values()))
+        rows += [(name, part, f"{words.gib(size)} GiB") for part, size in shown.items()]
+        rows.append((name, "memory of the GPU", f"{words.gib(one.whole_gib)} GiB"))
+        rows.append((name, "tokens in the cache", f"{memory.kv_tokens:,}"))
+        rows.append((name, "requests in flight at most", f"{one.most_in_flight:,}"))
+    least = min(bases, key=lambda one: one.most_in_flight)
+    lead = (
+        f"The engine fills its share of the GPU with the KV cache; a replica on {least.gpu} has room for "
+        f"{least.most_in_flight:,} requests at one time"
+        f"{', the least of all kinds' if len(stacks) > 1 else ''}"
+    )
+    draw = functools.partial(
+        stacked, list(stacks.values())[:MOST_BARS], Caption("Memory of one GPU of a replica", lead), words.gib_text,
+        "memory of the GPU", has_sums=len(stacks) == 1,
+    )  # fmt: skip
+    return Figure(
+        "replica-memory", "Memory of a replica", f"{lead}.", draw, Table(("GPU", "part", "size"), tuple(rows))
+    )
+
+
+def _served_gpu(one: KindBasis) -> str:
+    form = one.weight_format.removesuffix("-weights")
+    return words.sanitise(f"{one.gpu}, {engine_name(one.engine)}, {form}")
+
+
+def latency_figures(found: ServiceSimulation | Simulation) -> list[Figure]:
+    """Return each latency of each service as simulated, next to what the plan predicts and to its limit."""
+    figures: list[Figure] = []
+    for number, service in enumerate(found.services):
+        several = f" of {words.sanitise(service.name)}" if len(found.services) > 1 else ""
+        limits = service.streams[0].limits if service.streams else ()
+        figures += [_latency_figure(one, service, found, f"{one.name}-{number}", several) for one in limits]
+    return figures
+
+
+def _latency_figure(
+    limit: SimulatedLimit, service: ServiceReplay, found: ServiceSimulation | Simulation, key: str, several: str
+) -> Figure:
+    """Return the time that the asked share of the requests stays below: planned, simulated, over all and busiest."""
+    asked, seconds = words.share_text(limit.asked_share), limit.limit_seconds
+    within = "" if seconds is None else f"within {seconds_text(seconds)}"
+    when = {"all hours": "cycle", busiest_hour(service): "busiest"}
+    bars: list[Ranged] = []
+    rows: list[tuple[str, ...]] = []
+    for hours, field in when.items():
+        plan: SimulatedLatency = getattr(limit, field)
+        bars.append(_bar(f"plan, {hours}", plan.predicted_seconds, plan.predicted_share, limit, True))
+        for stream in service.streams:
+            same = next(one for one in stream.limits if one.name == limit.name)
+            met: SimulatedLatency = getattr(same, field)
+            name = STREAM_WORDS[stream.name]
+            bars.append(_bar(f"{name}, {hours}", met.simulated_seconds, met.simulated_share, limit, False))
+            rows.append(_row(f"{name}, {hours}", met))
+    for stream in service.streams:
+        for kind in stream.kinds:
+            met = kind.ttft if limit.name == "ttft" else kind.tpot
+            name = f"{STREAM_WORDS[stream.name]}, {kind.gpu} at {kind.provider} in the busiest hour"
+            rows.append(_row(words.sanitise(name), met))
+    simulated = next(one for one in service.streams[0].limits if one.name == limit.name).cycle
+    share = "" if simulated.simulated_share is None else f"{words.percent(simulated.simulated_share)} {within}; "
+    lead = (
+        f"{share}{asked} within {seconds_text(simulated.simulated_seconds)} as simulated, "
+        f"{seconds_text(simulated.predicted_seconds)} as planned, over all hours"
+    )
+    title = f"{'Time to the first token' if limit.name == 'ttft' else 'Time per token'}{several}"
+    sampled = (
+        f"{found.runs:,} requests in each of {service.distinct_hours:,} distinct hours, {service.requests:,} in all"
+    )
+    notes = (
+        f"Bars: the time that {asked} of the requests stay below, and in brackets the share within the limit; "
+        f"{busiest_hour(service)} is the busiest hour. "
+        f"Simulated: {sampled}; gaps between requests in bursts are twice as varied as between those one by one.",
+        f"Refused: {refused(service)}.",
+        *(f"{note[0].upper()}{note[1:]}." for note in map(words.sanitise, found.notes)),
+    )
+    head = ("what", "planned within the limit", "simulated", f"planned, {asked} below", "simulated")
+    mark = f"limit, {seconds_text(seconds)}" if seconds is not None else ""
+    draw = functools.partial(ranged, bars, Caption(title, lead), limit=mark)
+    return Figure(key, title, f"{lead}.", draw, Table(head, tuple(rows)), notes if limit.name == "tpot" else notes[:1])
+
+
+def _bar(label: str, seconds: float, share: float | None, limit: SimulatedLimit, is_plan: bool) -> Ranged:
+    text = seconds_text(seconds)
+    if share is not None and limit.limit_seconds is not None:
+        text += f" ({words.percent(share)})"
+    return Ranged(label, seconds, text, is_chosen=is_plan, limit=limit.limit_seconds)
+
+
+def _row(name: str, met: SimulatedLatency) -> tuple[str, ...]:
+    shares = ["" if one is None else words.percent(one) for one in (met.predicted_share, met.simulated_share)]
+    return (name, *shares, seconds_text(met.predicted_seconds), seconds_text(met.simulated_seconds))
+
+
+def fleet_alternatives(explanation: Explanation | None) -> list[Figure]:
+    """Return what fleets of one GPU, one provider or one market alone cost a month, next to the plan."""
+    if explanation is None or explanation.service is None:
+        return []
+    figures = []
+    for by, title in FLEET_TITLES.items():
+        found = [one for one in explanation.alternatives if one.by == by]
+        if found:
+            figures.append(_alternatives(by, title, found, explanation))
+    return figures
+
+
+def _alternatives(by: str, title: str, found: Sequence[Alternative], explanation: Explanation) -> Figure:
+    service, hours = explanation.service, explanation.hours or MONTH_HOURS
+    assert service is not None
+    usd = service.usd_per_month
+    bars = [Ranged("this fleet", usd, words.usd(usd), is_chosen=True)]
+    rows: list[tuple[str, ...]] = [("this fleet", words.sanitise(explanation.plan), words.usd(usd), "chosen")]
+    for one in found:
+        name = words.sanitise(one.name.replace("_", " "))
+        if one.cost_usd is None:
+            rows.append((f"{name} alone", "", "", words.sanitise(one.verdict)))
+            continue
+        month = words.usd(month_usd(one.cost_usd, hours))
+        times = times_text(1.0 + (one.difference or 0.0))
+        bars.append(Ranged(f"{name} alone", month_usd(one.cost_usd, hours), f"{month}, {times}"))
+        rows.append((f"{name} alone", words.sanitise(one.plan), month, times))
+    lead = f"Least dollars of a month with one {title if by == 'gpu' else title.lower()} alone"
+    draw = functools.partial(ranged, bars[:MOST_BARS], Caption(title, lead))
+    return Figure(
+        f"fleet-{by}", title, f"{lead}.", draw, Table(("choice", "fleet", "a month", "against it"), tuple(rows))
+    )

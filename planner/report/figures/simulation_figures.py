@@ -35,15 +35,16 @@ def simulation_scene(found: Simulation, width: float) -> Scene:
     job = next((job for job in found.jobs if job.told is not None), None)
     if job is not None and job.told is not None:
         rows += _replay(job, job.told, len(found.jobs) > 1, width)
-    figures = {one.key: one for one in simulation_figures(found)}
+    figures = {figure.key: figure for figure in simulation_figures(found)}
     spreads = [figures[key] for key in ("cost-runs", "hours-runs") if key in figures]
     half = (width - GAP) / 2
-    if all(one.draw is not None for one in spreads):
-        rows.append([headed(one.draw(half), one.title) for one in spreads if one.draw is not None])
+    if all(figure.draw is not None for figure in spreads):
+        rows.append([headed(figure.draw(half), figure.title) for figure in spreads if figure.draw is not None])
     elif found.cost_usd is not None and found.hours is not None:
         means = ((found.cost_usd.mean, words.usd), (found.hours.mean, words.hours))
         bars = [
-            (one.title, Ranged(one.title, mean, show(mean))) for one, (mean, show) in zip(spreads, means, strict=True)
+            (figure.title, Ranged(figure.title, mean, show(mean)))
+            for figure, (mean, show) in zip(spreads, means, strict=True)
         ]
         rows += [[ranged([bar], Caption(title, bar.words), width)] for title, bar in bars]
     if bars := list(_policy_bars(found)):
@@ -92,14 +93,14 @@ def _bands(timeline: Timeline) -> Iterator[Lane]:
     """Yield when machines were there and what ran, a lane per zone where there were several."""
     parts = timeline.stretches
     for zone in timeline.zones:
-        ran = [Stretch(one.from_hours, one.to_hours, RUN_ROLES["spot"]) for one in parts if one.zone == zone.zone]
+        ran = [Stretch(part.from_hours, part.to_hours, RUN_ROLES["spot"]) for part in parts if part.zone == zone.zone]
         up = tuple(Stretch(begin, end, AVAILABLE) for begin, end in zone.up)
         yield Lane(words.sanitise(zone.zone), tuple(ran), behind=up)
     if not timeline.zones:
-        up = tuple(Stretch(one.from_hours, one.to_hours, AVAILABLE) for one in parts if one.market_up)
+        up = tuple(Stretch(part.from_hours, part.to_hours, AVAILABLE) for part in parts if part.market_up)
         yield Lane("market available", up)
     for running, role in RUN_ROLES.items():
-        ran = [Stretch(one.from_hours, one.to_hours, role) for one in parts if one.running == running]
+        ran = [Stretch(part.from_hours, part.to_hours, role) for part in parts if part.running == running]
         if ran:
             yield Lane(f"runs on {running.removeprefix('on ')}", tuple(ran))
 

@@ -126,7 +126,7 @@ def _curve(answer: Sweep, width: float) -> Scene:
         values, up, show = found[is_cost], ups[is_cost], money if is_cost else plain
         traces = list(_stretches(numbers, values, role, step_style(varied)))
         remarks = _remarks(answer, numbers, values)
-        traces += [replace(one, name="") for one in remarks] if is_cost else remarks  # one legend for both
+        traces += [replace(remark, name="") for remark in remarks] if is_cost else remarks  # one legend for both
         title = (MONTH_LABEL if is_cost else "most replicas") if monthly else COST_LABEL if is_cost else "likely hours"
         labels = Labels(title, up=show, whole=monthly and not is_cost, at=numbers)
         caption = Caption(title, title, "" if is_cost else f"{axis_name(varied.path)}{unit}")
@@ -180,7 +180,7 @@ def _value(cell: Cell, is_cost: bool, monthly: bool) -> float | None:
         return cell.cost_usd if is_cost else cell.hours
     if not cell.services:
         return None
-    return monthly_usd(cell) if is_cost else float(sum(one.most_replicas for one in cell.services))
+    return monthly_usd(cell) if is_cost else float(sum(service.most_replicas for service in cell.services))
 
 
 def step_style(varied: Varied) -> str:

@@ -10,10 +10,12 @@ from planner.report.figures.analysis_figures import alternative_figures, price_f
 from planner.report.figures.figure import Figure, Table
 from planner.report.figures.frontier_figure import frontier_figure
 from planner.report.figures.plan_figures import bill_figure, memory_figure, timetable_figure
-from planner.report.figures.service_analyses import fleet_alternatives, latency_figures, replica_memory_figure
 from planner.report.figures.service_figures import (
+    fleet_alternatives,
+    latency_figures,
     load_figure,
     month_bill_figure,
+    replica_memory_figure,
     service_frontier_figure,
     simpler_figure,
 )
