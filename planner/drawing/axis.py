@@ -102,7 +102,7 @@ def draw_up(
 ) -> list[Shape]:
     """Return grid lines and ticks of a vertical axis at `left`; `whole`: at whole figures alone."""
     shapes: list[Shape] = []
-    for value in axis.ticks(max(3, int(abs(axis.end - axis.start) / 32))):
+    for value in axis.ticks(max(3, int(abs(axis.end - axis.start) / 28))):
         if whole and value != int(value):
             continue
         at = axis.at(value)

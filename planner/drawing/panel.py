@@ -43,11 +43,12 @@ class Trace:
     dashed: bool = False
     steps: Literal["", "after", "before"] = ""
     """Whether a figure holds up to the next point, or from the one before; empty: straight lines."""
-    area: str = ""
-    """Role of the area below steps; empty for none."""
+    is_area: bool = False
+    """Whether the area below steps is filled; those of earlier traces stand before those of later ones."""
+    is_striped: bool = False
     mark: Literal["", "dot", "point", "ring", "dash", "cross"] = ""
     words: tuple[str, ...] = ()
-    """Of each dot, shown where the pointer rests on it."""
+    """Of each dot or step, shown where the pointer rests on it."""
 
 
 @record(frozen=True)
@@ -61,6 +62,8 @@ class Labels:
     """Whether the vertical axis has whole figures alone."""
     at: tuple[float, ...] = ()
     """Figures with a label on the horizontal axis; empty: round ones."""
+    grid: tuple[float, ...] = ()
+    """Figures with a line across the panel; empty: those with a label."""
     names: tuple[tuple[float, float, str, str], ...] = ()
     """Figures on both axes, text and role of names, which stand at a free place next to their point."""
     moments: tuple[tuple[float, str, str], ...] = ()
@@ -74,7 +77,7 @@ def panel(traces: Sequence[Trace], across: Axis, up: Axis, labels: Labels, capti
     shapes: list[Shape] = [heading] if labels.title else []
     shapes += draw_up(up, across.start, width - 12, labels.up, labels.whole)
     shapes += draw_ticks(across, top, bottom, labels, caption.axis)
-    for trace in traces:
+    for trace in reversed(traces):
         shapes += _areas(trace, across, up)
     for trace in traces:
         shapes += _line(trace, across, up)
@@ -97,17 +100,18 @@ def draw_ticks(across: Axis, top: float, bottom: float, labels: Labels, title: s
     """Return grid lines and labels of a horizontal axis at round figures, or at given ones as far as there is room."""
     if not labels.at:
         return draw_across(across, top, bottom, title, labels.across)
-    shapes: list[Shape] = []
+    shapes: list[Shape] = [
+        Line(((across.at(value), top), (across.at(value), bottom)), "grid") for value in labels.grid or labels.at
+    ]
     end = -1e9
     for value in sorted(labels.at):
         at, label = across.at(value), labels.across(value)
         half = text_width(label) / 2
         place = min(at, across.end + 12 - half)
-        shapes.append(Line(((at, top), (at, bottom)), "grid"))
         if place - half > end + 6:
             shapes.append(Text(place, bottom + 16, label, "muted", "middle"))
             end = place + half
-    return [*shapes, Text(across.end, bottom + 34, title, "muted", "end")]
+    return [*shapes, *([Text(across.end, bottom + 34, title, "muted", "end")] if title else [])]
 
 
 def corners(points: Sequence[Place], steps: str) -> list[Place]:
@@ -125,10 +129,11 @@ def _pixels(trace: Trace, across: Axis, up: Axis) -> list[Place]:
 
 def _areas(trace: Trace, across: Axis, up: Axis) -> Iterable[Shape]:
     """Yield a rectangle below each step."""
-    if trace.area:
-        for (x0, y0), (x1, _) in itertools.pairwise(trace.points):
+    notes = trace.words or itertools.repeat("")
+    for ((x0, y0), (x1, _)), note in zip(itertools.pairwise(trace.points), notes, strict=False):
+        if trace.is_area and y0 > 0:
             left, high = across.at(x0), up.at(y0)
-            yield Rect(left, high, across.at(x1) - left, up.start - high, trace.area)
+            yield Rect(left, high, across.at(x1) - left, up.start - high, trace.role, note, trace.is_striped)
 
 
 def _line(trace: Trace, across: Axis, up: Axis) -> list[Shape]:
@@ -158,7 +163,7 @@ def draw_mark(trace: Trace, x: float, y: float, words: str = "") -> list[Shape]:
 def _swatch(traces: Sequence[Trace], index: str, x: float, y: float) -> list[Shape]:
     """Return what stands for a trace in the legend: a piece of its line or area, and its mark."""
     trace = traces[int(index)]
-    shapes: list[Shape] = [Rect(x, y - 10, 11, 11, trace.area)] if trace.area else []
+    shapes: list[Shape] = [Rect(x, y - 10, 11, 11, trace.role, "", trace.is_striped)] if trace.is_area else []
     if trace.width:
         shapes.append(Line(((x, y - 4), (x + 11, y - 4)), trace.role, trace.width, trace.dashed))
     return [*shapes, *draw_mark(trace, x + 6, y - 4)]

@@ -52,7 +52,8 @@ def test_a_figure_holds_up_to_the_next_point_or_from_the_one_before() -> None:
 def test_lines_areas_and_marks_are_at_their_figures() -> None:
     """5 of 10 hours and 2 of 4 GPUs are in the middle; the area below a step reaches from it to zero."""
     scene = drawn(
-        Trace(((0.0, 2.0), (5.0, 4.0), (10.0, 0.0)), "ink", steps="after", area="soft", mark="dot"),
+        Trace(((0.0, 2.0), (5.0, 4.0), (10.0, 0.0)), "soft", width=0.0, steps="after", is_area=True),
+        Trace(((0.0, 2.0), (5.0, 4.0), (10.0, 0.0)), "ink", steps="after", mark="dot"),
         Trace(((5.0, 2.0),), "accent", "asked", width=0.0, mark="ring"),
         Trace(((5.0, 0.0),), "accent", "no plan", width=0.0, mark="cross"),
     )

@@ -193,10 +193,11 @@ def _with_use(
     up = Axis(0.0, 1.1 * most, 22.0 + USE_HIGH, 22.0)
     axis = lane_axis(rows, (), width)
     axis = Axis(axis.low, axis.high, max(axis.start, room_of_ticks(up)), axis.end)
-    use = Trace(tuple(levels), "ink", width=1.2, steps="after", area="soft")
+    area = Trace(tuple(levels), "soft", width=0.0, steps="after", is_area=True)
+    use = Trace(tuple(levels), "ink", width=1.2, steps="after")
     labels = Labels("GPUs in use", whole=True)
     above = lanes(rows, (), legend, Caption(caption.title, caption.description), width, axis)
-    below = panel([use], axis, up, labels, Caption("", "", caption.axis), width)
+    below = panel([area, use], axis, up, labels, Caption("", "", caption.axis), width)
     return joined([[above], [below]], caption.title, caption.description)
 
 

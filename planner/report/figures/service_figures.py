@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from planner.drawing.axis import Axis, draw_legend, draw_swatch, draw_up, fit_axis, money, room_of_ticks
+from planner.drawing.axis import Axis, fit_axis, money, room_of_ticks
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.panel import Labels, Trace, panel
-from planner.drawing.scene import SERIES, Caption, Line, Rect, Scene, Shape, Text, clip, moved
+from planner.drawing.scene import SERIES, Caption, Scene, joined
 from planner.report import format as words
 from planner.report.figures.analysis_figures import MOST_BARS
 from planner.report.figures.figure import MONTH_LABEL, Figure, Table
@@ -33,14 +33,13 @@ if TYPE_CHECKING:
     from planner.results.serving.simulation import ServiceReplay, ServiceSimulation, SimulatedLatency, SimulatedLimit
     from planner.results.simulation import Simulation
 
-AXIS_ROOM, PANEL_HEIGHT, PANEL_GAP, LEGEND_ROW = 52.0, 120.0, 26.0, 18.0
-"""Pixels: room of the axis, height of a panel, between panels, of a line of the legend."""
+AXIS_ROOM, PANEL_HEIGHT = 52.0, 120.0
+"""Pixels: room of the axis, height of a panel."""
 REPLICA_PARTS = {"kv_cache": "KV cache", "overhead": "engine and CUDA"}
 LEFT_FREE = "left free by the engine"
 STREAM_WORDS = {"Poisson": "one by one", "bursts": "in bursts"}
 FLEET_TITLES = {"gpu": "GPU", "provider": "Provider", "market": "Market"}
 _DAY = 24
-_T = TypeVar("_T")
 
 
 def load_figure(service: Service) -> Figure:
@@ -79,113 +78,64 @@ def _capacity(fleet: Fleet, hour: int, is_firm: bool = False) -> float:
 
 
 def _week(fleet: Fleet, caption: Caption, width: float) -> Scene:
-    """Return the picture: two panels over the hours, and the names of the kinds."""
+    """Return load and capacity above, and replicas of each kind on top of one another below; spot is striped."""
     hours = len(fleet.load)
-    across = Axis(0.0, float(hours), AXIS_ROOM, width - 8.0)
     able = [_capacity(fleet, hour) for hour in range(hours)]
     firm = [_capacity(fleet, hour, is_firm=True) for hour in range(hours)]
-    up = Axis(0.0, max(able) * 1.1, 16.0 + PANEL_HEIGHT, 16.0)
-    shapes: list[Shape] = [*draw_up(up, AXIS_ROOM, width - 8.0), Text(AXIS_ROOM, 11.0, fleet.unit, "muted")]
-    bottom = up.start + PANEL_GAP + PANEL_HEIGHT
-    for at in map(across.at, range(0, hours + 1, _DAY)):
-        shapes.append(Line(((at, up.end), (at, up.start)), "grid"))
-        shapes.append(Line(((at, up.start + PANEL_GAP), (at, bottom)), "grid"))
-    for start, end, load in _runs(fleet.load):
-        top = up.at(load)
-        note = f"{_hour(start, hours)}: {words.significant(load)} {fleet.unit}"
-        shapes.append(Rect(across.at(start), top, across.at(end) - across.at(start), up.start - top, "c5", note))
-    entries = [("load", "c5", ""), ("capacity within the limits", "ink", "")]
-    shapes.append(Line(tuple(_corners(able, across, up)), "ink", 1.5))
+    across = Axis(0.0, float(hours), AXIS_ROOM, width - 12.0)
+    up = Axis(0.0, max(able) * 1.1, 22.0 + PANEL_HEIGHT, 22.0)
+    count = Axis(0.0, 1.05 * max(fleet.replicas_by_hour), 22.0 + PANEL_HEIGHT, 22.0)
+    notes = [f"{words.significant(load)} {fleet.unit}" for load in fleet.load]
+    traces = [
+        _by_hour(fleet.load, "c5", "load", notes, is_area=True),
+        _by_hour(able, "ink", "capacity within the limits"),
+    ]
     if any(each < every for each, every in zip(firm, able, strict=True)) and max(firm) > 0:
-        shapes.append(Line(tuple(_corners(firm, across, up)), "accent", 1.5, dashed=True))
-        entries.append(("capacity that is not on spot", "accent", ""))
-    count = Axis(0.0, 1.05 * max(fleet.replicas_by_hour), bottom, up.start + PANEL_GAP)
-    shapes += draw_up(count, AXIS_ROOM, width - 8.0, whole=True)
-    shapes.append(Text(AXIS_ROOM, up.start + PANEL_GAP - 5.0, "replicas by kind", "muted"))
-    kinds, names = _kinds(fleet, across, count)
-    shapes += [*kinds, *_days(across, bottom, hours)]
-    legend, below = draw_legend(entries, bottom + 1.4 * LEGEND_ROW, width - AXIS_ROOM, _swatch)
-    shapes += [moved(shape, AXIS_ROOM, 0.0) for shape in legend]
-    return _with_names(shapes, names, below + 12.0, width, caption)
+        traces.append(replace(_by_hour(firm, "accent", "capacity that is not on spot"), dashed=True))
+    labels = Labels(
+        fleet.unit,
+        across=functools.partial(_hour_label, hours),
+        at=tuple(range(0, hours + 1, 6)) if hours == _DAY else tuple(range(_DAY // 2, hours, _DAY)),
+        grid=tuple(range(0, hours + 1, 6 if hours == _DAY else _DAY)),
+    )
+    replicas = replace(labels, title="replicas by kind", whole=True)
+    bare = Caption(caption.title, caption.description)
+    panels = [[panel(traces, across, up, labels, bare, width)]]
+    panels.append([panel(_kinds(fleet), across, count, replicas, bare, width)])
+    return joined(panels, caption.title, caption.description)
 
 
-def _swatch(role: str, x: float, y: float) -> list[Shape]:
-    """Return what stands for load, capacity and capacity that is not on spot in the legend."""
-    if role == "c5":
-        return draw_swatch(role, x, y)
-    return [Line(((x, y - 4), (x + 11, y - 4)), role, 1.5, dashed=role == "accent")]
-
-
-def _kinds(fleet: Fleet, across: Axis, count: Axis) -> tuple[list[Shape], list[tuple[str, str, bool]]]:
-    """Return replicas of each kind on top of one another, and the kinds with role and stripes; spot is striped.
-
-    Kinds for which no colour is left are one.
-    """
-    hours = len(fleet.load)
-    coloured = by_dollars(fleet)[: len(SERIES)]
-    ordered = sorted(coloured, key=lambda kind: kind.market == "spot")
-    counts = [
-        (
-            words.sanitise(describe_kind(kind)),
-            [machines * kind.replicas for machines in kind.by_hour],
-            kind.market == "spot",
-        )
-        for kind in ordered
-    ]
+def _kinds(fleet: Fleet) -> list[Trace]:
+    """Return the replicas of each kind above those of the kinds before; kinds for which no colour is left are one."""
+    hours = range(len(fleet.load))
+    ordered = sorted(by_dollars(fleet)[: len(SERIES)], key=lambda kind: kind.market == "spot")
     rest = by_dollars(fleet)[len(SERIES) :]
-    roles = [*SERIES[: len(ordered)], "muted"]
-    if rest:
-        together = [sum(kind.by_hour[hour] * kind.replicas for kind in rest) for hour in range(hours)]
-        counts.append((f"{len(rest)} more kinds", together, False))
-    base, shapes = [0] * hours, list[Shape]()
-    for role, (name, by_hour, is_spot) in zip(roles, counts, strict=False):
-        stack = list(zip(base, by_hour, strict=True))
-        for start, end, (low, more) in _runs(stack):
-            if more:
-                top = count.at(low + more)
-                wide = max(0.5, across.at(end) - across.at(start))
-                note = f"{_hour(start, hours)}: {more} of {name}"
-                shapes.append(Rect(across.at(start), top, wide, count.at(low) - top, role, note, is_spot))
-        base = [low + more for low, more in stack]
-    return shapes, [(name, role, is_spot) for role, (name, _, is_spot) in zip(roles, counts, strict=False)]
+    groups = [(words.sanitise(describe_kind(kind)), role, [kind]) for kind, role in zip(ordered, SERIES, strict=False)]
+    groups += [(f"{len(rest)} more kinds", "muted", rest)] if rest else []
+    base = [0.0 for _ in hours]
+    traces = []
+    for name, role, kinds in groups:
+        counts = [sum(kind.by_hour[hour] * kind.replicas for kind in kinds) for hour in hours]
+        base = [low + more for low, more in zip(base, counts, strict=True)]
+        is_striped = all(kind.market == "spot" for kind in kinds)
+        notes = [f"{more} of {name}" for more in counts]
+        traces.append(replace(_by_hour(base, role, name, notes, is_area=True), is_striped=is_striped))
+    return traces
 
 
-def _runs(values: Sequence[_T]) -> list[tuple[int, int, _T]]:
-    """Return from which hour to which each value stays the same."""
-    found: list[tuple[int, int, _T]] = []
-    at = 0
-    for value, group in itertools.groupby(values):
-        many = len(list(group))
-        found.append((at, at + many, value))
-        at += many
-    return found
+def _by_hour(values: Sequence[float], role: str, name: str, notes: Sequence[str] = (), is_area: bool = False) -> Trace:
+    """Return a step for each stretch of hours with the same value and note."""
+    hours = len(values)
+    seen = list(zip(values, notes or values, strict=True))
+    starts = [hour for hour in range(hours) if hour == 0 or seen[hour] != seen[hour - 1]]
+    points = [(float(hour), values[hour]) for hour in starts] + [(float(hours), values[-1])]
+    words_of = tuple(f"{_hour(hour, hours)}: {notes[hour]}" for hour in starts) if notes else ()
+    return Trace(tuple(points), role, name, 0.0 if is_area else 1.5, steps="after", is_area=is_area, words=words_of)
 
 
-def _corners(values: Sequence[float], across: Axis, up: Axis) -> list[tuple[float, float]]:
-    """Return the corners of a line of steps."""
-    return [(across.at(at), up.at(value)) for start, end, value in _runs(values) for at in (start, end)]
-
-
-def _days(across: Axis, bottom: float, hours: int) -> list[Shape]:
-    """Return the names of the days, or the hours of one day."""
-    if hours == _DAY:
-        return [Text(across.at(hour), bottom + 16.0, f"{hour}:00", "muted", "middle") for hour in range(0, _DAY + 1, 6)]
-    middle = _DAY / 2
-    return [
-        Text(across.at(day * _DAY + middle), bottom + 16.0, DAYS[day], "muted", "middle")
-        for day in range(hours // _DAY)
-    ]
-
-
-def _with_names(
-    shapes: list[Shape], names: Sequence[tuple[str, str, bool]], top: float, width: float, caption: Caption
-) -> Scene:
-    """Return the scene with a line for each kind below."""
-    for index, (name, role, is_striped) in enumerate(names):
-        y = top + 10.0 + index * LEGEND_ROW
-        text = clip(name, width - AXIS_ROOM - 24.0)
-        shapes += [Rect(AXIS_ROOM, y - 10.0, 12.0, 12.0, role, striped=is_striped), Text(AXIS_ROOM + 18.0, y, text)]
-    return Scene(width, top + 14.0 + len(names) * LEGEND_ROW, caption.title, caption.description, tuple(shapes))
+def _hour_label(hours: int, hour: float) -> str:
+    """Return the name of the day, or the hour of one day."""
+    return f"{hour:.0f}:00" if hours == _DAY else DAYS[int(hour) // _DAY]
 
 
 def service_frontier_figure(found: ServiceFrontier) -> Figure:
