@@ -166,7 +166,7 @@ SCENES: dict[type, Callable[[Any], Scene | None]] = {
     Frontier: _frontier_scene,
     LossFrontier: lambda found: _titled(loss_scene, render_loss_frontier)(found) if found.points else None,
     ServiceFrontier: _service_frontier_scene,
-    Simulation: lambda found: simulation_scene(found, PICTURE) if found.jobs else None,
+    Simulation: lambda found: simulation_scene(found, PICTURE) if found.jobs and found.cost_usd else None,
     WhatIf: _titled(bills_scene, render_what_if),
     Sweep: _titled(sweep_scene, render_sweep),
     Tornado: _titled(tornado_scene, render_tornado),

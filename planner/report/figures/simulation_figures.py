@@ -9,7 +9,7 @@ from planner.drawing.axis import Axis
 from planner.drawing.bars import Ranged, histogram, ranged
 from planner.drawing.lanes import Lane, Stretch, lane_axis, lanes
 from planner.drawing.panel import Labels, Trace, panel
-from planner.drawing.scene import GAP, Caption, headed, joined
+from planner.drawing.scene import GAP, Caption, Scene, Text, headed, joined, wrap
 from planner.report import format as words
 from planner.report.figures.figure import Figure, Table
 from planner.report.simulation import POLICY_NAMES, format_frequency, format_summary
@@ -18,7 +18,6 @@ from planner.results.simulation import PLANNED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from planner.drawing.scene import Scene
     from planner.results.simulation import Distribution, Histogram, JobReplays, ReplayFigures, Simulation, Timeline
 
 RUN_ROLES = {"spot": "c2", "on demand": "c0"}
@@ -35,22 +34,25 @@ def simulation_scene(found: Simulation, width: float) -> Scene:
     job = next((job for job in found.jobs if job.told is not None), None)
     if job is not None and job.told is not None:
         rows += _replay(job, job.told, len(found.jobs) > 1, width)
-    figures = {figure.key: figure for figure in simulation_figures(found)}
-    spreads = [figures[key] for key in ("cost-runs", "hours-runs") if key in figures]
     half = (width - GAP) / 2
-    if all(figure.draw is not None for figure in spreads):
-        rows.append([headed(figure.draw(half), figure.title) for figure in spreads if figure.draw is not None])
-    elif found.cost_usd is not None and found.hours is not None:
-        means = ((found.cost_usd.mean, words.usd), (found.hours.mean, words.hours))
-        bars = [
-            (figure.title, Ranged(figure.title, mean, show(mean)))
-            for figure, (mean, show) in zip(spreads, means, strict=True)
-        ]
-        rows += [[ranged([bar], Caption(title, bar.words), width)] for title, bar in bars]
-    if bars := list(_policy_bars(found)):
+    spreads = [figure for figure in simulation_figures(found) if figure.key in ("cost-runs", "hours-runs")]
+    if spreads:
+        rows.append([headed((spread.draw or _in_words(spread))(half), spread.title) for spread in spreads])
+    if policies := list(_policy_bars(found)):
         title = "Mean cost of policies on the same markets"
-        rows.append([headed(ranged(bars, Caption(title, title), width), title)])
+        rows.append([headed(ranged(policies, Caption(title, title), width), title)])
     return joined(rows, summary, summary)
+
+
+def _in_words(spread: Figure) -> Callable[[float], Scene]:
+    """Return a function that draws the sentence of a distribution which is a single figure."""
+
+    def draw(width: float) -> Scene:
+        lines = wrap(spread.lead, width, 4)
+        texts = tuple(Text(0, 14 + 18.0 * at, line) for at, line in enumerate(lines))
+        return Scene(width, 8 + 18.0 * len(lines), spread.title, spread.lead, texts)
+
+    return draw
 
 
 def _policy_bars(found: Simulation) -> Iterator[Ranged]:
