@@ -102,7 +102,7 @@ def ranged(rows: Sequence[Ranged], caption: Caption, width: float, limit: str = 
 
     `limit` names the marks of the rows below the bars.
     """
-    room = min(0.5 * width, max(text_width(row.words) for row in rows) + 14)
+    room = min(0.55 * width, max(text_width(row.words) for row in rows) + 14)
     frame = _Frame(width, [row.label for row in rows], room=room)
     most = max(max(row.value, row.high or 0.0, row.limit or 0.0) for row in rows)
     axis = Axis(0.0, most or 1.0, frame.left, frame.right)

@@ -53,7 +53,7 @@ Run = tuple[float, float, float, float]
 
 @record(frozen=True)
 class Branch:
-    """A curve next to others: its name stands at one of its breakpoints, or in the legend."""
+    """A curve next to others, named at one of its breakpoints or in the legend."""
 
     name: str
     role: str
@@ -199,7 +199,7 @@ def _names(points: Sequence[Breakpoint], across: Axis, up: Axis) -> list[Name]:
 
 
 def _name_of(branch: Branch, across: Axis, up: Axis) -> Name:
-    """Return the name of a curve, which may stand at its ends or between them."""
+    """Return the name of a curve, with the places that it can have: the ends and between them."""
     points = branch.points
     chosen = [points[0], points[-1], *(points[len(points) * part // 4] for part in (1, 2, 3))]
     return Name(branch.name, branch.role, tuple((across.at(point.hours), up.at(point.usd)) for point in chosen))

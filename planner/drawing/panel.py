@@ -44,7 +44,7 @@ class Trace:
     steps: Literal["", "after", "before"] = ""
     """Whether a figure holds up to the next point, or from the one before; empty: straight lines."""
     is_area: bool = False
-    """Whether the area below steps is filled; those of earlier traces stand before those of later ones."""
+    """Whether the area below steps is filled; those of earlier traces are in front of those of later ones."""
     is_striped: bool = False
     mark: Literal["", "dot", "point", "ring", "dash", "cross"] = ""
     words: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Labels:
     grid: tuple[float, ...] = ()
     """Figures with a line across the panel; empty: those with a label."""
     names: tuple[tuple[float, float, str, str], ...] = ()
-    """Figures on both axes, text and role of names, which stand at a free place next to their point."""
+    """Figures on both axes, text and role of names, placed where there is room next to their point."""
     moments: tuple[tuple[float, str, str], ...] = ()
     """Figures on the horizontal axis with name and role, named above the chart."""
 

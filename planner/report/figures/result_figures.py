@@ -137,10 +137,10 @@ def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
         share, planned = limit.cycle.simulated_share, limit.cycle.predicted_share
         if share is None or limit.limit_seconds is None:
             continue
-        within = f"{words.significant(1000.0 * limit.limit_seconds)} ms"
-        shares = [f"{100.0 * share:.1f} % within {within}", f"asked {words.significant(100.0 * limit.asked_share)} %"]
+        shares = [f"{100.0 * share:.1f} %", f"asked {words.significant(100.0 * limit.asked_share)} %"]
         shares += [] if planned is None else [f"planned {100.0 * planned:.1f} %"]
-        name = {"ttft": "first token", "tpot": "per token"}[limit.name]
+        what = {"ttft": "first token", "tpot": "per token"}[limit.name]
+        name = f"{what} within {words.significant(1000.0 * limit.limit_seconds)} ms"
         label = f"{name}, {stream.name}" if len(found.services) == 1 else f"{one.name}: {name}, {stream.name}"
         rows.append(Ranged(label, 100.0 * share, ", ".join(shares), is_chosen=share < limit.asked_share))
     return _bars(rows, f"{found.scenario}: requests within each limit") if rows else None
