@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from planner.errors import ScenarioError as ScenarioError
     from planner.errors import SolverError as SolverError
     from planner.loading.scenario_file import read_scenario as read_scenario
-    from planner.report.plots.plot import plot as plot
+    from planner.report.figures.plot import plot as plot
     from planner.results.estimate import Estimate as Estimate
     from planner.results.explanation import Explanation as Explanation
     from planner.results.frontier import Frontier as Frontier
@@ -76,7 +76,7 @@ _NAMES_BY_MODULE = {
     "planner.results.tracking": ("Tracking",),
     "planner.results.sweep": ("ManyVariants",),
     "planner.results.what_if": ("Sweep", "Tornado", "WhatIf"),
-    "planner.report.plots.plot": ("plot",),
+    "planner.report.figures.plot": ("plot",),
     "planner.scenario.scenario": ("Scenario", "SolveOptions"),
     "planner.solving.solve": ("solve",),
 }

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.accuracy.predictions import Comparison, Prediction
 from benchmarks.accuracy.scores import grouped
-from planner.report.plots.style import ACCENT_COLOR, COLORS, MUTED_COLOR, open_picture
+from planner.drawing.axis import Axis, draw_across, room_of_ticks
+from planner.drawing.image import draw_scene
+from planner.drawing.panel import Labels, Trace, panel
+from planner.drawing.scene import SERIES, Caption, Dot, Line, Scene, Shape, Text, framed, text_width
 from planner.units import GIB
 
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MOST_FRAMEWORKS = 7
+WIDTH, HEIGHT = 560.0, 440.0
+"""CSS pixels of the area of a picture."""
+ROW = 44.0
+"""Height of the errors of a framework."""
 
 
 Points = Sequence[tuple[Prediction, Comparison]]
@@ -29,11 +34,12 @@ def write_pictures(memory: Points, throughput: Points, folder: str | Path) -> li
     ):
         if not points:
             continue
-        written += [target / f"{figure}.png", target / f"{figure}-errors.png"]
-        with open_picture(written[-2], height=5.6) as (_, axes):
-            _scatter(axes, points, figure, unit, scale)
-        with open_picture(written[-1], height=5.0) as (_, axes):
-            _strips(axes, points, figure)
+        for name, scene in (
+            (figure, _scatter(points, figure, unit, scale)),
+            (f"{figure}-errors", _strips(points, figure)),
+        ):
+            written.append(target / f"{name}.png")
+            written[-1].write_bytes(draw_scene(framed(scene), "png"))
     return written
 
 
@@ -45,40 +51,56 @@ def _frameworks(points: Points) -> dict[str, list[tuple[Prediction, Comparison]]
     return {**kept, "others": rest} if rest else kept
 
 
-def _scatter(axes: Any, points: Points, figure: str, unit: str, scale: float) -> None:
-    low, high = float("inf"), 0.0
-    for number, (name, members) in enumerate(_frameworks(points).items()):
-        per_gpu = [1.0 if figure == "memory" else p.row.number("num_gpus") or 1.0 for p, _ in members]
-        measured = [c.measured / scale / n for (_, c), n in zip(members, per_gpu, strict=True)]
-        predicted = [c.predicted / scale / n for (_, c), n in zip(members, per_gpu, strict=True)]
-        low, high = min(low, *measured, *predicted), max(high, *measured, *predicted)
-        style = {"color": COLORS[number % len(COLORS)], "marker": MARKERS[number % len(MARKERS)]}
-        axes.scatter(measured, predicted, s=18, alpha=0.7, linewidths=0, label=f"{name} ({len(members)})", **style)
-    ends = [low / 1.2, high * 1.2]
-    axes.plot(ends, ends, color=MUTED_COLOR, linewidth=1)
-    for factor in (0.8, 1.25):
-        axes.plot(ends, [end * factor for end in ends], color=MUTED_COLOR, linewidth=0.8, linestyle=":")
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
-    axes.set(xlabel=f"measured, {unit}", ylabel=f"predicted, {unit}")
-    axes.set_title(f"{figure.capitalize()}: {len(points)} published runs (dotted: 25 % off)")
-    axes.legend()
+def _scatter(points: Points, figure: str, unit: str, scale: float) -> Scene:
+    """Return predicted over measured figures, each framework in its colour, with lines at 25 % off."""
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for name, members in _frameworks(points).items():
+        per_gpu = [1.0 if figure == "memory" else row.row.number("num_gpus") or 1.0 for row, _ in members]
+        groups[f"{name} ({len(members)})"] = [
+            (c.measured / scale / n, c.predicted / scale / n) for (_, c), n in zip(members, per_gpu, strict=True)
+        ]
+    figures = [value for members in groups.values() for pair in members for value in pair]
+    low, high = min(figures) / 1.2, max(figures) * 1.2
+    up = Axis(low, high, HEIGHT, 22.0, is_log=True)
+    across = Axis(low, high, room_of_ticks(up), WIDTH - 12.0, is_log=True)
+    traces = [Trace(((low, low), (high, high)), "muted", "predicted = measured", width=1.0)]
+    for factor, name in ((0.8, "25 % off"), (1.25, "")):
+        # Where the line leaves the chart at the upper or lower edge.
+        ends = [
+            (max(low, low / factor), max(low, low / factor) * factor),
+            (min(high, high / factor), min(high, high * factor)),
+        ]
+        traces.append(Trace(tuple(ends), "muted", name, width=1.0, dashed=True))
+    traces += [
+        Trace(tuple(members), role, name, width=0.0, mark="point")
+        for (name, members), role in zip(groups.items(), SERIES, strict=False)
+    ]
+    title = f"{figure.capitalize()}: {len(points)} published runs"
+    labels = Labels(f"predicted, {unit}")
+    return panel(traces, across, up, labels, Caption(title, title, f"measured, {unit}"), WIDTH)
 
 
-def _strips(axes: Any, points: Points, figure: str) -> None:
-    """Plot the errors of every row, one line per framework; outliers are drawn on the edges."""
+def _strips(points: Points, figure: str) -> Scene:
+    """Return the errors of every row, a strip for each framework with its median; outliers are drawn on the edges."""
     edge = 1.0
     groups = _frameworks(points)
-    for number, members in enumerate(groups.values()):
-        values = [min(max(c.error, -edge), edge) for _, c in members]
-        # A fixed pattern instead of chance spreads points of one line.
-        heights = [number + 0.6 * ((7 * i % 11) / 10 - 0.5) for i in range(len(values))]
-        axes.scatter(values, heights, s=12, alpha=0.5, linewidths=0, color=COLORS[0])
-        middle = sorted(c.error for _, c in members)[len(members) // 2]
-        axes.plot([middle, middle], [number - 0.4, number + 0.4], color=ACCENT_COLOR, linewidth=2)
-    axes.axvline(0, color=MUTED_COLOR, linewidth=1)
-    axes.set_yticks(range(len(groups)), [f"{name} ({len(members)})" for name, members in groups.items()])
-    axes.invert_yaxis()
-    axes.set_xlim(-edge * 1.02, edge * 1.02)
-    axes.set_xticks([-1, -0.5, 0, 0.5, 1], ["-100 %", "-50 %", "0", "+50 %", "+100 % and more"])
-    axes.set_xlabel("predicted over measured, less one; red: median")
-    axes.set_title(f"{figure.capitalize()}: errors by framework")
+    names = [f"{name} ({len(members)})" for name, members in groups.items()]
+    axis = Axis(-edge, edge, max(map(text_width, names)) + 14, WIDTH - 12.0)
+    bottom = 8.0 + ROW * len(groups)
+    title = f"{figure.capitalize()}: errors by framework (100 %: and more)"
+    shapes: list[Shape] = draw_across(axis, 4.0, bottom, "predicted over measured, less one; red: median", _percent)
+    shapes.append(Line(((axis.at(0.0), 4.0), (axis.at(0.0), bottom)), "muted"))
+    for number, (name, members) in enumerate(zip(names, groups.values(), strict=True)):
+        middle = 8.0 + ROW * (number + 0.5)
+        shapes.append(Text(0, middle + 4, name))
+        for index, (_, compared) in enumerate(members):
+            # A fixed pattern instead of chance spreads points of one line.
+            high = middle + 0.6 * ROW * ((7 * index % 11) / 10 - 0.5)
+            shapes.append(Dot(axis.at(min(max(compared.error, -edge), edge)), high, 1.6, "c0", "c0"))
+        median = axis.at(max(-edge, min(edge, sorted(c.error for _, c in members)[len(members) // 2])))
+        shapes.append(Line(((median, middle - 0.4 * ROW), (median, middle + 0.4 * ROW)), "accent", 2.0))
+    return Scene(WIDTH, bottom + 40.0, title, title, tuple(shapes))
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:+.0f} %" if share else "0"

@@ -58,9 +58,8 @@ def frontier(
 
         found = trace(loaded.scenario, options, by=by, points=points)
     from planner.report.frontier import render_frontier
-    from planner.report.plots.frontier import draw_frontier
 
-    output.write(found, functools.partial(render_frontier, every=every), draw_frontier if found.points else None)
+    output.write(found, functools.partial(render_frontier, every=every), bool(found.points))
     click.get_current_context().exit(EXIT_CODES[found.status])
 
 
@@ -86,9 +85,8 @@ def _frontier_of_loss(loaded: LoadedScenario, by: Any, output: Output, points: i
 
         found = loss_frontier(loaded.scenario, options, points=points)
     from planner.report.choices.model import render_loss_frontier
-    from planner.report.plots.loss_frontier import draw_loss_frontier
 
-    output.write(found, render_loss_frontier, draw_loss_frontier if found.points else None)
+    output.write(found, render_loss_frontier, bool(found.points))
     click.get_current_context().exit(EXIT_CODES[found.status])
 
 
@@ -106,8 +104,7 @@ def _frontier_of_service(loaded: LoadedScenario, by: Any, output: Output, points
         found = (service_frontier if alone else frontier_of_service)(
             loaded.scenario, options, points=SERVICE_POINTS if default else points
         )
-    from planner.report.plots.service import draw_service_frontier
     from planner.report.serving.frontier import render_service_frontier
 
-    output.write(found, render_service_frontier, draw_service_frontier if found.points else None)
+    output.write(found, render_service_frontier, bool(found.points))
     context.exit(EXIT_CODES[found.status])

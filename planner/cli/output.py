@@ -14,7 +14,7 @@ from planner.errors import Fault, InputError, printable
 from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from pydantic import BaseModel
 
@@ -45,9 +45,9 @@ class Output:
             check_writable(path)
         self._check_apart()
         if self.plot is not None:
-            from planner.report.plots.style import checked_suffix
+            from planner.report.figures.plot import PLOT_SUFFIXES, check_picture
 
-            checked_suffix(self.plot)
+            check_picture(self.plot, PLOT_SUFFIXES)
 
     def _files(self) -> list[str]:
         """Return the files that are written."""
@@ -66,7 +66,7 @@ class Output:
         self,
         answer: BaseModel,
         render: Callable[[Any], str],
-        draw: Callable[[Any, str, Sequence[str]], None] | None = None,
+        is_drawn: bool = False,
         document: Callable[[Any], str] | None = None,
         color: bool = False,
     ) -> None:
@@ -78,8 +78,8 @@ class Output:
             The typed result of a command.
         render
             Returns the text of the answer.
-        draw
-            Draws the answer into a file with the lines of the text as caption; None if there is nothing to draw.
+        is_drawn
+            Whether there is something to draw; a page has the lines of the text as caption.
         document
             Returns what the file is to hold; None if there is nothing to write.
         color
@@ -93,9 +93,11 @@ class Output:
             write_text_atomically(self.path, written)
         text = "" if self.as_json and self.plot is None else _rendered(answer, render)
         self._show_read()
-        if self.plot is not None and draw is not None:
+        if self.plot is not None and is_drawn:
+            from planner.report.figures.plot import draw_file
+
             with silent_matplotlib():
-                draw(answer, self.plot, text.splitlines())
+                draw_file(answer, self.plot, text.splitlines())
         if written is not None and self.path in STANDARD_OUTPUT:
             show(written.removesuffix("\n"))
         elif self.as_json:

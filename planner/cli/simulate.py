@@ -81,13 +81,12 @@ def simulate(
         from planner.analysis.simulation.simulate import simulate as run_replays
 
         found = run_replays(loaded.scenario, plan, options=options, progress=progress, **replay)
-    from planner.report.plots.simulation import draw_simulation
     from planner.report.simulation import render_simulation
 
     output.write(
         found,
         render_simulation,
-        draw_simulation if found.jobs else None,
+        bool(found.jobs),
         functools.partial(_policies_text, loaded.scenario) if found.jobs else None,
     )
     if verbose and found.runs_per_second:

@@ -13,8 +13,6 @@ from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from planner.loading.scenario_file import LoadedScenario
     from planner.results.plan import Plan
     from planner.scenario.scenario import SolveOptions
@@ -46,20 +44,8 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | N
         plan = find_plan(scenario, options)
     from planner.report.plan import render
 
-    output.write(plan, render, _draw if plan.jobs or plan.services else None, document=_plan_text, color=True)
+    output.write(plan, render, bool(plan.jobs or plan.services), document=_plan_text, color=True)
     click.get_current_context().exit(EXIT_CODES[plan.status])
-
-
-def _draw(plan: Plan, path: str, caption: Sequence[str]) -> None:
-    """Draw a plan; what draws is loaded only where a picture is asked for."""
-    if plan.services:
-        from planner.report.plots.service import draw_services
-
-        draw_services(plan, path, caption)
-        return
-    from planner.report.plots.timetable import draw_timetable
-
-    draw_timetable(plan, path, caption)
 
 
 def _plan_text(plan: Plan) -> str:

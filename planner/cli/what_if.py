@@ -62,9 +62,7 @@ def what_if(
     output.check()
     with show_progress(f"solving {loaded.scenario.name}") as count, loaded.locate_faults():
         answer, render = _compute(loaded.scenario, settings, vary, by if as_tornado else None, options, count)
-    from planner.report.plots.what_if import draw
-
-    output.write(answer, render, draw)
+    output.write(answer, render, True)
     click.get_current_context().exit(_exit_code(answer))
 
 

@@ -160,8 +160,8 @@ class Frontier(Part):
 
     def _repr_html_(self) -> str:
         """Return a picture, and a table with a row per breakpoint, for notebooks."""
-        from planner.results.report.curve import Breakpoint
-        from planner.results.report.sketch import frontier_sketch
+        from planner.drawing.curve import Breakpoint
+        from planner.drawing.sketch import frontier_sketch
 
         header = ("by", "likely", "cost", "plan", "change", "knee")
         rows = [

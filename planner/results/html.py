@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from planner.errors import escaped
 
 if TYPE_CHECKING:
-    from planner.results.report.sketch import Placed
+    from planner.drawing.sketch import Placed
 
 
 def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -20,7 +20,7 @@ def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]
 
 def plan_picture(jobs: Sequence[Placed], is_timetable: bool) -> str:
     """Return the timetable of jobs that take turns, else the bill, as SVG; what draws is loaded only then."""
-    from planner.results.report.sketch import bill_sketch, timetable_sketch
+    from planner.drawing.sketch import bill_sketch, timetable_sketch
 
     return timetable_sketch(jobs) if is_timetable else bill_sketch(jobs)
 

@@ -33,10 +33,18 @@ function draw(scene) {
   const ident = "picture-" + ++drawn;
   const svg = put("svg", { viewBox: `0 0 ${scene.width} ${scene.height}`, role: "img", "aria-labelledby": ident + "-t " + ident + "-d" });
   svg.append(put("title", { id: ident + "-t" }, scene.title), put("desc", { id: ident + "-d" }, scene.description));
+  if (scene.shapes.some((shape) => shape[0] === "rect" && shape[7])) {
+    const defs = put("defs", {});
+    const stripes = put("pattern", { id: ident + "-s", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
+    stripes.append(put("path", { d: "M0 0V5", class: "s-paper", "stroke-width": 2 }));
+    defs.append(stripes);
+    svg.append(defs);
+  }
   for (const [kind, ...rest] of scene.shapes) {
     if (kind === "rect") {
-      const [x, y, width, height, fill, note] = rest;
+      const [x, y, width, height, fill, note, striped] = rest;
       svg.append(noted(put("rect", { x, y, width, height, class: "f-" + fill }), note));
+      if (striped) svg.append(noted(put("rect", { x, y, width, height, fill: `url(#${ident}-s)` }), note));
     } else if (kind === "dot") {
       const [cx, cy, r, stroke, fill, note] = rest;
       svg.append(noted(put("circle", { cx, cy, r, class: `s-${stroke} f-${fill}` }), note));

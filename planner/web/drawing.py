@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from planner.results.report.scene import Dot, Line, Rect, Scene, Shape
+from planner.drawing.scene import Dot, Line, Rect, Scene, Shape
 
 if TYPE_CHECKING:
-    from planner.report.html.figure import Figure, Table
+    from planner.report.figures.figure import Figure, Table
 
 
 def figure_data(figure: Figure) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _shape(shape: Shape) -> list[Any]:
     """Return one shape: its kind, its figures, its colours by role, its text."""
     if isinstance(shape, Rect):
         box = [round(one, 1) for one in (shape.x, shape.y, shape.width, shape.height)]
-        return ["rect", *box, shape.fill, shape.note]
+        return ["rect", *box, shape.fill, shape.note, int(shape.striped)]
     if isinstance(shape, Dot):
         return ["dot", round(shape.x, 1), round(shape.y, 1), shape.radius, shape.stroke, shape.fill, shape.note]
     if isinstance(shape, Line):

@@ -151,7 +151,7 @@ class Engine:
     def frontier(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the frontier of `settings`, from which deadlines were taken; `deadline` is marked in the picture."""
         from planner.analysis.frontier.frontier import frontier as trace
-        from planner.report.html.frontier_figure import frontier_data, frontier_figure
+        from planner.report.figures.frontier_figure import frontier_data, frontier_figure
 
         scenario = change_scenario(self.base, request["settings"]) if request["settings"] else self.base
         if serves(scenario):

@@ -18,7 +18,7 @@ from planner.report.what_if.differences import (
     shown_difference,
     shown_hours_difference,
 )
-from planner.results.report.overview import Overview
+from planner.results.overview import Overview
 from planner.results.serving.together import jobs_alone
 from planner.web.drawing import drawn
 from planner.web.service_parts import service_compared, service_rows, service_summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
-from planner.report.html.service_figures import service_frontier_figure
+from planner.report.figures.service_figures import service_frontier_figure
 from planner.report.inference.fleet import proven
 from planner.report.serving.comparison import summary
 from planner.report.what_if.differences import format_difference, shown_difference

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.report.plots.style import tick
+from planner.drawing.axis import plain
 from tests.helpers.computed_once import compute_once
 from tests.helpers.scenarios import GOOD
 
@@ -200,7 +200,7 @@ def test_curves_lie_on_the_thick_line_of_the_frontier_and_only_its_knee_is_marke
     ask(scenario, "--by", "gpu", "--plot", str(path))
     picture = path.read_text(encoding="utf-8")
     assert "frontier of all allowed" in picture
-    assert picture.count('id="knee"') == 1
+    assert picture.count("<title>knee</title>") == 1
 
 
 @pytest.mark.long
@@ -219,15 +219,17 @@ def test_the_picture_of_jobs_in_each_others_way_has_their_lower_bound(tmp_path: 
 
 def test_large_figures_have_no_exponent_at_an_axis() -> None:
     """Millions of dollars are written out; small hours keep their digits."""
-    assert [tick(value) for value in (0.0, 0.25, 950.5, 4e6)] == ["0", "0.25", "950.5", "4,000,000"]
+    assert [plain(value) for value in (0.0, 0.25, 950.5, 4e6)] == ["0", "0.25", "950.5", "4,000,000"]
 
 
 def test_a_picture_without_matplotlib_names_the_extra(
     scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line, before anything is computed: a plan needs no matplotlib, so it may be missing."""
+    """One line, before anything is computed: a plan and its SVG need no matplotlib, so it may be missing."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = ask(scenario, "--plot", str(tmp_path / "picture.svg"))
+    assert ask(scenario, "--plot", str(tmp_path / "drawn.svg")).exit_code == 0
+    assert (tmp_path / "drawn.svg").read_bytes().startswith(b"<?xml")
+    result = ask(scenario, "--plot", str(tmp_path / "picture.png"))
     assert result.exit_code == 2
     assert len(result.output.splitlines()) == 1
     assert "pip install '.[plot]'" in result.output

@@ -8,7 +8,7 @@ from functools import cache
 from planner.analysis.overview.overview import overview
 from planner.loading.scenario_file import parse_scenario
 from planner.report.html.page import render_page
-from planner.results.report.overview import Overview
+from planner.results.overview import Overview
 from planner.scenario.scenario import Scenario
 from tests.helpers.pages import OFFICE
 from tests.helpers.reports import HOSTILE, OPTIONS

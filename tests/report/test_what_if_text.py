@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planner.report.plots.what_if import step_style
+from planner.report.figures.what_if_figures import step_style
 from planner.report.what_if.comparison import render_what_if
 from planner.report.what_if.differences import (
     describe_setting,
@@ -278,12 +278,12 @@ def test_a_heat_map_is_a_grid_with_letters_for_what_is_rented() -> None:
 @pytest.mark.parametrize(
     ("path", "numbers", "style"),
     [
-        ("jobs.x.deadline", (2.0, 4.0), "steps-post"),
-        ("jobs.x.deadline", (4.0, 2.0), "steps-pre"),
-        ("limits.vram_headroom", (0.1, 0.2), "steps-pre"),
-        ("limits.vram_headroom", (0.2, 0.1), "steps-post"),
-        ("jobs.x.efficiency", (0.5, 1.0), "default"),
-        ("limits.max_gpus", (4.0,), "default"),
+        ("jobs.x.deadline", (2.0, 4.0), "after"),
+        ("jobs.x.deadline", (4.0, 2.0), "before"),
+        ("limits.vram_headroom", (0.1, 0.2), "before"),
+        ("limits.vram_headroom", (0.2, 0.1), "after"),
+        ("jobs.x.efficiency", (0.5, 1.0), ""),
+        ("limits.max_gpus", (4.0,), ""),
     ],
 )
 def test_between_two_values_of_a_limit_the_tighter_ones_plan_stands(

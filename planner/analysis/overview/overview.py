@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from planner.analysis.overview.price_series import price_series
 from planner.analysis.serving.rests import kind_bases
 from planner.errors import InputError, NoPlanError, SolverError
-from planner.results.report.overview import Overview, Section
+from planner.results.overview import Overview, Section
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.serving.job import ServeJob
 from planner.solving.prepare import prepare

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.loading.price_book import read_last_days
-from planner.results.report.overview import PriceDay, PriceHistory
+from planner.results.overview import PriceDay, PriceHistory
 from planner.results.serving.fleet import FleetKind
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from planner.loading.scenario_file import LoadedScenario
+    from planner.results.overview import Overview, Section
     from planner.results.plan import Plan
-    from planner.results.report.overview import Overview, Section
     from planner.scenario.scenario import Scenario
 
 SECTIONS: tuple[Section, ...] = ("frontier", "reasons", "tornado", "simulation", "prices")
@@ -103,8 +103,8 @@ def _target(path: str | None, figure: str | None, kind: str | None) -> tuple[str
 
 def _check_installed(path: str, kind: str | None) -> None:
     """Refuse what no installed package can write, before anything is computed."""
+    from planner.drawing.image import check_drawable
     from planner.report.html.page import check_installed
-    from planner.report.plots.scene import check_drawable
 
     if kind is None:
         check_installed(path)
@@ -187,21 +187,18 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
 def _write_figure(found: Overview, name: str, path: str, kind: str) -> None:
     """Write one figure in the width of a page."""
     from planner.documents.files import write_bytes_atomically
+    from planner.drawing.image import draw_scene
+    from planner.drawing.scene import framed, to_svg
     from planner.errors import Fault, InputError
-    from planner.report.html.figure import WIDE
+    from planner.report.figures.figure import WIDE
     from planner.report.html.groups import find_figure
-    from planner.report.plots.scene import draw_scene
-    from planner.results.report.scene import framed, to_svg
 
     figure = find_figure(found, name)
     if figure is None or figure.draw is None:
         raise InputError([Fault("--figure", 0, "", f"{name}: the report has nothing to draw", "write the page")])
     scene = framed(figure.draw(WIDE))
-    if kind == "svg":
-        content = to_svg(scene, name, standalone=True).encode() + b"\n"
-    else:
-        with silent_matplotlib():
-            content = draw_scene(scene, kind)
+    with silent_matplotlib():
+        content = to_svg(scene, name, standalone=True).encode() + b"\n" if kind == "svg" else draw_scene(scene, kind)
     if path in STANDARD_OUTPUT:
         sys.stdout.buffer.write(content)
         return

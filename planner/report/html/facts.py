@@ -8,7 +8,7 @@ from planner.report import format as words
 from planner.report import plan_alternatives as others
 from planner.report import plan_sections as parts
 from planner.report.explanation import binding_line, past_line, step_lines
-from planner.report.html.figure import Table
+from planner.report.figures.figure import Table
 from planner.report.infeasible import format_near_miss, format_relaxation
 from planner.report.inference import fleet
 from planner.report.inference import plan as generation

@@ -6,18 +6,26 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from planner.records import record
+from planner.report.figures.analysis_figures import alternative_figures, price_figures, tornado_figure
+from planner.report.figures.figure import Figure, Table
+from planner.report.figures.frontier_figure import frontier_figure
+from planner.report.figures.plan_figures import bill_figure, memory_figure, timetable_figure
+from planner.report.figures.service_figures import (
+    fleet_alternatives,
+    latency_figures,
+    load_figure,
+    month_bill_figure,
+    replica_memory_figure,
+    service_frontier_figure,
+    simpler_figure,
+)
+from planner.report.figures.simulation_figures import simulation_figures
 from planner.report.html import facts, services
-from planner.report.html.analysis_figures import alternative_figures, price_figures, simulation_figures, tornado_figure
-from planner.report.html.figure import Figure, Table
-from planner.report.html.frontier_figure import frontier_figure
-from planner.report.html.plan_figures import bill_figure, memory_figure, timetable_figure
-from planner.report.html.service_analyses import fleet_alternatives, latency_figures, replica_memory_figure
-from planner.report.html.service_figures import load_figure, month_bill_figure, service_frontier_figure, simpler_figure
 from planner.results.serving.together import jobs_alone
 
 if TYPE_CHECKING:
+    from planner.results.overview import Overview, Section
     from planner.results.plan import Plan
-    from planner.results.report.overview import Overview, Section
 
 SECTION_NAMES = {
     "frontier": "Cost against time",

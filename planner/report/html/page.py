@@ -10,20 +10,20 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.drawing.scene import PALETTE, to_svg
 from planner.errors import Fault, ScenarioError
 from planner.report import format as words
+from planner.report.figures.figure import NARROW, WIDE, Figure, Table
+from planner.report.figures.frontier_figure import frontier_data
 from planner.report.html import facts, services
-from planner.report.html.figure import NARROW, WIDE, Figure, Table
-from planner.report.html.frontier_figure import frontier_data
 from planner.report.html.groups import SECTION_NAMES, SERVICE_SECTIONS, groups_of
-from planner.results.report.scene import PALETTE, to_svg
 from planner.results.serving.together import jobs_alone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from planner.results.overview import Overview
     from planner.results.plan import Plan
-    from planner.results.report.overview import Overview
 
 MOST_BYTES = 300_000
 """Largest page; files to copy are left out before it is larger."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
-from planner.report.html.figure import Table
+from planner.report.figures.figure import Table
 from planner.report.infeasible import limit_name
 from planner.report.inference.fleet import EQUAL_GAP, percent_up, proven, sections
 from planner.report.serving.explanation import month_usd, relaxed

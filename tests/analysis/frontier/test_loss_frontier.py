@@ -11,7 +11,7 @@ from planner.analysis.frontier.loss import loss_frontier, note_on_missed
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
 from planner.report.choices.model import render_loss_frontier
-from planner.report.plots.loss_frontier import draw_loss_frontier
+from planner.report.figures.plot import draw_file
 from planner.results.choices.model import LossFrontier
 from planner.solving.solve import solve
 from tests.helpers.open_scenarios import BATCH, OPEN
@@ -49,8 +49,10 @@ def test_the_frontier_is_printed_and_drawn(tmp_path: Path) -> None:
     text = render_loss_frontier(found)
     assert len([line for line in text.splitlines() if "H100-80GB" in line]) == len(found.points)
     assert max(map(len, text.splitlines())) <= 80
-    draw_loss_frontier(found, tmp_path / "loss.svg", text.splitlines())
-    assert (tmp_path / "loss.svg").stat().st_size > 1000
+    draw_file(found, tmp_path / "loss.svg", text.splitlines())
+    drawn = (tmp_path / "loss.svg").read_text(encoding="utf-8")
+    assert drawn.count("<circle") >= len(found.points) and "loss, nats per token" in drawn
+    assert all(one.architecture in drawn for one in found.points)
 
 
 @pytest.mark.parametrize("text", [BATCH, OPEN.replace("limits: {budget_usd: 100}", "limits: {max_gpus: 8}")])

@@ -9,7 +9,7 @@ import pytest
 
 from planner.analysis.frontier.service import service_frontier
 from planner.errors import ScenarioError
-from planner.report.plots.service import draw_service_frontier
+from planner.report.figures.plot import draw_file
 from planner.report.serving.frontier import render_service_frontier
 from planner.results.serving.frontier import ServiceFrontier
 from planner.solving.solve import solve
@@ -49,7 +49,7 @@ def test_the_frontier_is_text_and_picture(found: ServiceFrontier, tmp_path: Path
     text = render_service_frontier(found)
     assert all(len(line) <= 80 for line in text.split("\n"))
     assert text.count(" ms") >= len(found.points) and "* the limit of the scenario" in text
-    draw_service_frontier(found, tmp_path / "f.svg", text.split("\n"))
+    draw_file(found, tmp_path / "f.svg", text.split("\n"))
     assert "limit on the time per token" in (tmp_path / "f.svg").read_text()
 
 

@@ -13,10 +13,10 @@ from planner.analysis.serving.rests import kind_bases
 from planner.analysis.serving.simulate import simulate_service
 from planner.catalogs.price_book import update_book
 from planner.loading.scenario_file import parse_scenario
-from planner.report.html.figure import Figure
+from planner.report.figures.figure import Figure
 from planner.report.html.groups import find_figure, groups_of
 from planner.report.html.page import MOST_BYTES, render_page
-from planner.results.report.overview import Overview
+from planner.results.overview import Overview
 from planner.scenario.offer import Offer
 from tests.helpers.pages import OFFICE
 from tests.helpers.reports import HOSTILE, OPTIONS

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from planner.analysis.overview.overview import overview
+from planner.drawing.scene import to_svg
+from planner.report.figures.plot import draw_file
 from planner.report.html.groups import find_figure
 from planner.report.html.page import render_page
-from planner.report.plots.service import draw_services
 from planner.report.serving.strip import strip
 from planner.results.plan import Plan
-from planner.results.report.scene import to_svg
 from planner.solving.solve import solve
 from tests.helpers.services import desk
 
@@ -39,7 +39,7 @@ def test_each_hour_has_load_use_replicas_and_spot(plan: Plan) -> None:
 @pytest.mark.slow
 def test_the_picture_names_every_kind(plan: Plan, tmp_path: Path) -> None:
     """Load and replicas are drawn, the kinds are in the legend."""
-    draw_services(plan, tmp_path / "week.svg", ["desk"])
+    draw_file(plan, tmp_path / "week.svg", ["desk"])
     text = (tmp_path / "week.svg").read_text()
     assert "capacity within the limits" in text and "replicas" in text
     assert all(kind.gpu in text for kind in plan.services[0].fleet.kinds)

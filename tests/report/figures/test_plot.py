@@ -16,7 +16,7 @@ from planner.analysis.frontier.loss import loss_frontier
 from planner.analysis.frontier.service import service_frontier
 from planner.errors import NoPlanError, ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.report.plots.plot import DRAWN, SCENES, Picture, plot
+from planner.report.figures.plot import SCENES, Picture, plot
 from planner.results.estimate import Estimate
 from planner.results.plan import Plan
 from tests.helpers import run_logs
@@ -91,7 +91,7 @@ def texts(svg: str) -> str:
 
 def test_every_drawable_type_has_a_result_here() -> None:
     """A new picture joins the cases below."""
-    assert set(RESULTS) == {"Plan", *(one.__name__ for one in (*DRAWN, *SCENES))}
+    assert set(RESULTS) == {one.__name__ for one in SCENES}
 
 
 HEAVY = {"Tornado", "Simulation", "ServiceSimulation", "ServiceFrontier", "CalibrationResult"}
@@ -103,7 +103,7 @@ HEAVY = {"Tornado", "Simulation", "ServiceSimulation", "ServiceFrontier", "Calib
     "name", [pytest.param(one, marks=pytest.mark.long) if one in HEAVY else one for one in RESULTS]
 )
 def test_a_result_is_a_picture_in_a_notebook_and_as_a_file(name: str, tmp_path: Path) -> None:
-    """SVG that is well formed, has words in it, and equals the file's; PNG too."""
+    """SVG that is well formed, has words in it, and equals the file's; every other format too."""
     result = RESULTS[name](tmp_path)
     assert type(result).__name__ == name
     picture = plot(result)
@@ -111,8 +111,9 @@ def test_a_result_is_a_picture_in_a_notebook_and_as_a_file(name: str, tmp_path: 
     assert picture._repr_svg_() == picture.svg and len(texts(picture.svg)) > 20
     assert plot(result, tmp_path / "picture.svg") is None
     assert (tmp_path / "picture.svg").read_text(encoding="utf-8") == picture.svg
-    plot(result, tmp_path / "picture.png")
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    for suffix, start in {"png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!doctype html>"}.items():
+        plot(result, tmp_path / f"picture.{suffix}")
+        assert (tmp_path / f"picture.{suffix}").read_bytes().startswith(start)
 
 
 def test_what_cannot_be_drawn_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -163,8 +164,8 @@ def test_plan_frontier_and_timetable_show_a_small_picture_in_a_notebook() -> Non
 def test_recorded_pictures_are_legible_at_80_mm(picture: str) -> None:
     """Reduced to the width of a column, the smallest letters are five points high."""
     svg = (ROOT / picture).read_text(encoding="utf-8")
-    width = float(re.search(r'<svg[^>]* width="([\d.]+)pt"', svg)[1])  # type: ignore[index]
-    sizes = [float(size) for size in re.findall(r"font(?:-size)?: (?:[a-z0-9]+ )?([\d.]+)px", svg)]
+    width = float(re.search(r'<svg[^>]* width="([\d.]+)"', svg)[1])  # type: ignore[index]
+    sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)"', svg)]
     assert sizes and min(sizes) * COLUMN_POINTS / width >= LEAST_POINTS
 
 

@@ -9,10 +9,13 @@ from planner.records import record
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.results.report.scene import Scene
+    from planner.drawing.scene import Scene
 
 WIDE, NARROW = 840.0, 320.0
 """Widths in which each picture is drawn: for a page or paper, and for a telephone or a column of 80 mm."""
+PICTURE = 510.0
+"""Width of a picture as a file of its own: reduced to a column of 80 mm, its letters are still five points high."""
+COST_LABEL, MONTH_LABEL = "expected cost", "dollars a month"
 
 
 @record(frozen=True)

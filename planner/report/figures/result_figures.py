@@ -1,28 +1,27 @@
-"""Pictures of results without axes of their own in Matplotlib: bars of memory, alternatives, observed and planned."""
+"""Pictures of results as bars: memory, alternatives, observed and planned."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner.drawing.bars import Ranged, Stack, ranged, stacked
+from planner.drawing.scene import Caption
 from planner.report import format as words
-from planner.results.report.bars import Ranged, Stack, ranged, stacked
-from planner.results.report.scene import Caption
+from planner.report.figures.figure import PICTURE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from planner.drawing.scene import Scene
     from planner.results.calibration import CalibrationResult
     from planner.results.estimate import Estimate
     from planner.results.explanation import Explanation
     from planner.results.inference import InferenceEstimate
     from planner.results.market_fit import MarketFit
-    from planner.results.report.scene import Scene
     from planner.results.serving.simulation import ServiceSimulation
     from planner.results.sweep import ManyVariants
     from planner.results.tracking import Tracking
 
-SCENE_WIDTH = 480.0
-"""CSS pixels of such a picture."""
 MOST_GPUS = 12
 """Most bars of alternatives: the cheapest ones."""
 LEAST_PART = 0.05
@@ -50,7 +49,7 @@ def _memory(parts: Mapping[str, float], peak: float, usable: float, title: str) 
     shown = tuple((name.replace("_", " "), size) for name, size in parts.items() if size >= LEAST_PART)
     bar = Stack("GiB per GPU", shown, f"{words.gib(peak)} of {words.gib(usable)} GiB", usable)
     caption = Caption(words.sanitise(title), f"Memory of one GPU by part: {bar.words}")
-    return stacked([bar], caption, words.gib_text, "usable memory of the GPU", SCENE_WIDTH)
+    return stacked([bar], caption, words.gib_text, "usable memory of the GPU", PICTURE)
 
 
 def explanation_scene(found: Explanation) -> Scene | None:
@@ -138,10 +137,10 @@ def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
         share, planned = limit.cycle.simulated_share, limit.cycle.predicted_share
         if share is None or limit.limit_seconds is None:
             continue
-        within = f"{words.significant(1000.0 * limit.limit_seconds)} ms"
-        shares = [f"{100.0 * share:.1f} % within {within}", f"asked {words.significant(100.0 * limit.asked_share)} %"]
+        shares = [f"{100.0 * share:.1f} %", f"asked {words.significant(100.0 * limit.asked_share)} %"]
         shares += [] if planned is None else [f"planned {100.0 * planned:.1f} %"]
-        name = {"ttft": "first token", "tpot": "per token"}[limit.name]
+        what = {"ttft": "first token", "tpot": "per token"}[limit.name]
+        name = f"{what} within {words.significant(1000.0 * limit.limit_seconds)} ms"
         label = f"{name}, {stream.name}" if len(found.services) == 1 else f"{one.name}: {name}, {stream.name}"
         rows.append(Ranged(label, 100.0 * share, ", ".join(shares), is_chosen=share < limit.asked_share))
     return _bars(rows, f"{found.scenario}: requests within each limit") if rows else None
@@ -149,4 +148,4 @@ def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
 
 def _bars(rows: list[Ranged], title: str) -> Scene:
     shown = "; ".join(f"{row.label}: {row.words}" for row in rows)
-    return ranged(rows, Caption(words.sanitise(title), shown), SCENE_WIDTH)
+    return ranged(rows, Caption(words.sanitise(title), shown), PICTURE)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from planner.drawing.axis import Axis, draw_across, draw_legend, draw_moments
+from planner.drawing.bars import BESIDE
+from planner.drawing.scene import Caption, Line, Rect, Scene, Shape, Text, clip, letters_on, text_width, wrap
 from planner.records import record
-from planner.results.report.axis import Axis, draw_across, draw_moments
-from planner.results.report.bars import BESIDE
-from planner.results.report.scene import Caption, Line, Rect, Scene, Shape, Text, clip, text_width, wrap
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LEAST_LETTERS = 5
+"""Letters of a name that are more than nothing where it does not fit."""
 LANE, STRETCH = 30.0, 20.0
 """Height of a lane and of what is drawn on it."""
 
@@ -45,18 +50,16 @@ class Moment:
 
 
 def lanes(
-    rows: Sequence[Lane], moments: Sequence[Moment], legend: Sequence[tuple[str, str]], caption: Caption, width: float
-) -> Scene:
-    """Return the timetable; `legend` are names and roles of colours."""
+    rows: Sequence[Lane], moments: Sequence[Moment], legend: Sequence[tuple[str, str]], caption: Caption, width: float,
+    axis: Axis | None = None,
+) -> Scene:  # fmt: skip
+    """Return the timetable; `legend` are names and roles of colours, `axis` is that of a chart above or below."""
     is_beside = width >= BESIDE
     tall = LANE if is_beside else LANE + 16
-    longest = max((text_width(row.label) for row in rows), default=0.0)
-    left = min(longest + 14, 0.34 * width) if is_beside else 0.0
+    axis = axis or lane_axis(rows, moments, width)
+    left = axis.start
     top = 6.0 + 18.0 * len(moments)
     bottom = top + tall * len(rows) + 4
-    ends = [stretch.end for row in rows for stretch in row.stretches]
-    last = max([*ends, *(moment.hours for moment in moments), 1e-6])
-    axis = Axis(0.0, last * 1.02, left, width - 12.0)
     shapes = draw_across(axis, top, bottom, caption.axis)
     for index, row in enumerate(rows):
         upper = top + tall * index + (tall - STRETCH - 4)
@@ -67,21 +70,34 @@ def lanes(
         for one in row.stretches:
             start, wide = _span(axis, one)
             shapes.append(Rect(start, upper, wide, STRETCH, one.role, one.words))
-            if one.name and text_width(one.name) + 8 <= wide and one.role != "soft":
-                shapes.append(Text(start + wide / 2, upper + 14, one.name, "onfill", "middle"))
+            name = clip(one.name, wide - 8)
+            if name and (name == one.name or len(name) > LEAST_LETTERS) and one.role != "soft":
+                shapes.append(Text(start + wide / 2, upper + 14, name, letters_on(one.role), "middle"))
         for hours in row.due:
             if hours <= axis.high:
                 at = axis.at(hours)
                 shapes.append(Line(((at, upper - 4), (at, upper + STRETCH + 4)), "accent", 2.0))
     shapes += draw_moments([(one.hours, one.name, one.role) for one in moments], axis, bottom, width)
-    x, y = 0.0, bottom + 54.0
-    for name, role in legend:
-        long = text_width(name) + 18
-        if x > 0 and x + long > width:
-            x, y = 0.0, y + 20
-        shapes += [Rect(x, y - 10, 11, 11, role), Text(x + 17, y, name)]
-        x += long + 16
-    return Scene(width, y + 8 if legend else bottom + 44, caption.title, caption.description, tuple(shapes))
+    names, below = draw_legend(
+        [(name, role, "") for name, role in legend], bottom + (42.0 if caption.axis else 22.0), width
+    )
+    shapes += names
+    return Scene(
+        width,
+        below if legend else bottom + (44 if caption.axis else 24),
+        caption.title,
+        caption.description,
+        tuple(shapes),
+    )
+
+
+def lane_axis(rows: Sequence[Lane], moments: Sequence[Moment], width: float) -> Axis:
+    """Return the axis of hours, to the right of the labels where there is room for them."""
+    longest = max((text_width(row.label) for row in rows), default=0.0)
+    left = min(longest + 14, 0.34 * width) if width >= BESIDE else 0.0
+    ends = [stretch.end for row in rows for stretch in row.stretches]
+    last = max([*ends, *(moment.hours for moment in moments), 1e-6])
+    return Axis(0.0, last * 1.02, left, width - 12.0)
 
 
 def _span(axis: Axis, one: Stretch) -> tuple[float, float]:

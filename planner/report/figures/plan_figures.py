@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from typing import TYPE_CHECKING
 
+from planner.drawing.axis import Axis, room_of_ticks
+from planner.drawing.bars import Stack, stacked
+from planner.drawing.lanes import Lane, Moment, Stretch, lane_axis, lanes
+from planner.drawing.panel import Labels, Trace, panel
+from planner.drawing.scene import Caption, joined
 from planner.report import bill
 from planner.report import format as words
-from planner.report.html.figure import Figure, Table
+from planner.report.figures.figure import Figure, Table
 from planner.report.plan_sections import format_market, format_place
-from planner.report.plots.timetable import machine_lanes, stretches_of
 from planner.report.timetable import end_hours
-from planner.results.report.bars import Stack, stacked
-from planner.results.report.lanes import Lane, Moment, Stretch, lanes
-from planner.results.report.scene import Caption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from planner.drawing.scene import Scene
     from planner.results.plan import Assignment, Plan
     from planner.results.plan_parts import BillItem
 
 MAX_BARS_OF_JOBS = 40
 """Most jobs with a bar of their own; the tables have all."""
+USE_HIGH = 90.0
+"""Height of the GPUs in use."""
 OVERHEAD = "overhead and margin"
 """What the fit rule adds to live tensors: runtime, fragmentation, and the error of the estimate."""
 ON_SPOT, BY_THE_HOUR, STAGE, WAITING, RESERVED = "c2", "c0", "c6", "soft", "soft"
@@ -171,11 +176,66 @@ def timetable_figure(plan: Plan) -> Figure:
     legend += [("reserved", RESERVED)] if plan.reservations else []
     visible = any(due <= 1.02 * _last(plan) for row in rows for due in row.due)
     legend += [("deadline of a job", "accent")] if visible else []
-    draw = functools.partial(
-        lanes, rows, (), legend, Caption("Timetable", lead, f"at the confidence of each job{since}")
-    )
+    caption = Caption("Timetable", lead, f"at the confidence of each job{since}")
+    draw = functools.partial(_with_use, plan, rows, legend, caption)
     head = ("job", "machines", "start", "ends by", "cost", "deadline")
     return Figure("timetable", "Timetable", f"{lead}.", draw, Table(head, tuple(table)))
+
+
+def _with_use(
+    plan: Plan, rows: Sequence[Lane], legend: Sequence[tuple[str, str]], caption: Caption, width: float
+) -> Scene:
+    """Return the lanes, and below them the GPUs in use where jobs take turns."""
+    levels = _gpus_in_use(plan) if plan.is_timetable else []
+    most = max((level for _, level in levels), default=0)
+    if not most:
+        return lanes(rows, (), legend, caption, width)
+    up = Axis(0.0, 1.1 * most, 22.0 + USE_HIGH, 22.0)
+    axis = lane_axis(rows, (), width)
+    axis = Axis(axis.low, axis.high, max(axis.start, room_of_ticks(up)), axis.end)
+    area = Trace(tuple(levels), "soft", width=0.0, steps="after", is_area=True)
+    use = Trace(tuple(levels), "ink", width=1.2, steps="after")
+    labels = Labels("GPUs in use", whole=True)
+    above = lanes(rows, (), legend, Caption(caption.title, caption.description), width, axis)
+    below = panel([area, use], axis, up, labels, Caption("", "", caption.axis), width)
+    return joined([[above], [below]], caption.title, caption.description)
+
+
+def _gpus_in_use(plan: Plan) -> list[tuple[float, float]]:
+    """Return the hours at which the number of GPUs in use changes, each with the number from then on."""
+    changes: dict[float, int] = {}
+    for job in plan.jobs:
+        gpus = job.gpus * job.runs_at_once
+        for start, end in stretches_of(job):
+            changes[start] = changes.get(start, 0) + gpus
+            changes[end] = changes.get(end, 0) - gpus
+    times = sorted(changes)
+    return list(zip(times, itertools.accumulate(float(changes[time]) for time in times), strict=True))
+
+
+def machine_lanes(plan: Plan) -> list[tuple[str, list[Assignment]]]:
+    """Return lanes of jobs that do not overlap, with the offer of each: a machine, or jobs that could share one."""
+    lanes: list[tuple[str, list[Assignment]]] = []
+    by_place = {job.offer: f"{job.gpus} x {job.gpu}\n{job.provider}" for job in plan.jobs}
+    for job in sorted(plan.jobs, key=lambda job: (job.offer, job.start_at_hours, job.name)):
+        name = by_place[job.offer].replace("\n", ", ")
+        free = (
+            jobs
+            for place, jobs in lanes
+            if place == name and (jobs[-1].end_at_hours or 0.0) <= job.start_at_hours + 1e-9
+        )
+        lane = next(free, None)
+        if lane is None:
+            lanes.append((name, [job]))
+        else:
+            lane.append(job)
+    return lanes
+
+
+def stretches_of(job: Assignment) -> list[tuple[float, float]]:
+    """Return from when to when a job runs: once, or before, between and after its pauses."""
+    begins = [job.start_at_hours, *(pause.to_hours for pause in job.pauses)]
+    return list(zip(begins, [*(pause.from_hours for pause in job.pauses), job.end_at_hours or 0.0], strict=True))
 
 
 def _times(job: Assignment) -> list[tuple[float, float]]:

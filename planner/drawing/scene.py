@@ -5,12 +5,15 @@ Lengths are CSS pixels from the upper left corner. Colours are roles, so that a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
 from dataclasses import field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from planner.errors import escaped
 from planner.records import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
 PALETTE: Mapping[str, tuple[str, str]] = {
     # role: on white paper, on a dark screen
@@ -21,6 +24,7 @@ PALETTE: Mapping[str, tuple[str, str]] = {
     "accent": ("#b3261e", "#ff8a80"),
     "soft": ("#d5dae0", "#4a525c"),
     "onfill": ("#ffffff", "#101316"),
+    "onpale": ("#1d2126", "#101316"),
     "c0": ("#0068a8", "#58a8e0"),
     "c1": ("#bd5200", "#f29a5f"),
     "c2": ("#007a5f", "#45c4a0"),
@@ -29,12 +33,26 @@ PALETTE: Mapping[str, tuple[str, str]] = {
     "c5": ("#4a9fd4", "#a9d6f3"),
     "c6": ("#858d97", "#9aa3ad"),
     "c7": ("#7a4b2a", "#cba183"),
+    "h0": ("#e3f1f2", "#123a4a"),
+    "h1": ("#bfe0e2", "#1b5163"),
+    "h2": ("#93cbd4", "#266a7c"),
+    "h3": ("#5fadc4", "#398aa0"),
+    "h4": ("#2f83b0", "#5fadc4"),
+    "h5": ("#1e5d92", "#93cbd4"),
+    "h6": ("#163d6b", "#bfe0e2"),
 }
-"""Colours by role. The eight of series differ in lightness too, so that they stay apart for colour-blind readers."""
+"""Colours by role. The eight of series (c) differ in lightness too, so that they stay apart for colour-blind readers.
+
+Those of a scale (h) go from the least to the most.
+"""
 NONE = "none"
 """The role of what is not painted."""
 SERIES = tuple(role for role in PALETTE if role[0] == "c" and role[1:].isdigit())
 """Roles of series, in the order in which they are given out."""
+HEAT = tuple(role for role in PALETTE if role[0] == "h" and role[1:].isdigit())
+"""Roles of a scale, the least first."""
+DEEP, PALE = ("soft", *HEAT[:3]), ("c4", "c5", "c6", HEAT[3])
+"""Roles of areas that are pale on paper: those that are deep in the dark, and those that are pale there too."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 LETTER = 0.62
 """Mean width of a letter as a share of the font size, of a wide font such as DejaVu Sans."""
@@ -50,6 +68,8 @@ class Rect:
     height: float
     fill: str
     note: str = ""
+    striped: bool = False
+    """Whether thin stripes of paper cross it: another kind of the same colour."""
 
 
 @record(frozen=True)
@@ -128,19 +148,68 @@ class Scene:
 
 FRAME, TITLE = 16.0, 30.0
 """Around a figure that is a file of its own, and of its title."""
+MOST_TITLE_LINES, TITLE_LINE = 5, 18.0
+"""Most lines of a title, and the height of each after the first."""
 
 
 def framed(scene: Scene) -> Scene:
-    """Return the scene with a margin and its title above: as a file of its own it has no page around it."""
-    x, y = FRAME, FRAME + TITLE
-    shapes: list[Shape] = [Text(FRAME, FRAME + 14, scene.title, size=15, bold=True)]
-    for shape in scene.shapes:
-        if isinstance(shape, Line):
-            shapes.append(replace(shape, points=tuple((left + x, top + y) for left, top in shape.points)))
-        else:
-            shapes.append(replace(shape, x=shape.x + x, y=shape.y + y))
-    width, height = scene.width + 2 * FRAME, scene.height + 2 * FRAME + TITLE
-    return replace(scene, width=width, height=height, shapes=tuple(shapes), data={})
+    """Return the scene with a margin and its title above: as a file of its own it has no page around it.
+
+    A short title is large; a longer one goes on in further lines of smaller letters.
+    """
+    room = scene.width
+    lines, size, bold = [scene.title], 15.0, True
+    if text_width(scene.title, size) > room:
+        size, bold = 13.0, False
+        # A figure and its unit stay on one line.
+        kept = re.sub(r"(?<=\d) (?=(?:h|min|s|ms|GiB)\b|%)", "\N{NO-BREAK SPACE}", scene.title)
+        lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in wrap(kept, room, MOST_TITLE_LINES, size)]
+    tall = TITLE + TITLE_LINE * (len(lines) - 1)
+    title = [Text(FRAME, FRAME + 14 + TITLE_LINE * at, line, size=size, bold=bold) for at, line in enumerate(lines)]
+    shapes = (*title, *(moved(shape, FRAME, FRAME + tall) for shape in scene.shapes))
+    width, height = scene.width + 2 * FRAME, scene.height + 2 * FRAME + tall
+    return replace(scene, width=width, height=height, shapes=shapes, data={})
+
+
+def moved(shape: Shape, x: float, y: float) -> Shape:
+    """Return a shape moved to the right and down."""
+    if isinstance(shape, Line):
+        return replace(shape, points=tuple((left + x, top + y) for left, top in shape.points))
+    return replace(shape, x=shape.x + x, y=shape.y + y)
+
+
+GAP = 18.0
+"""Between two scenes of one picture."""
+
+
+def joined(rows: Sequence[Sequence[Scene]], title: str, description: str) -> Scene:
+    """Return scenes as one: each row below the one before, the scenes of a row next to each other."""
+    shapes: list[Shape] = []
+    width = y = 0.0
+    for row in rows:
+        x = 0.0
+        for scene in row:
+            shapes += [moved(shape, x, y) for shape in scene.shapes]
+            x += scene.width + GAP
+        width = max(width, x - GAP)
+        y += max(scene.height for scene in row) + GAP
+    return Scene(width, y - GAP, title, description, tuple(shapes))
+
+
+def headed(scene: Scene, heading: str) -> Scene:
+    """Return a scene with a heading above, which names it next to others of one picture."""
+    lines = wrap(heading, scene.width, MOST_TITLE_LINES)
+    top = 16.0 * len(lines) + 6
+    texts = [Text(0, 12 + 16.0 * at, line, bold=True) for at, line in enumerate(lines)]
+    shapes = (*texts, *(moved(shape, 0, top) for shape in scene.shapes))
+    return replace(scene, height=scene.height + top, shapes=shapes, data={})
+
+
+def letters_on(role: str) -> str:
+    """Return the role of letters on an area of a role."""
+    if role in DEEP:
+        return "ink"
+    return "onpale" if role in PALE else "onfill"
 
 
 def text_width(text: str, size: float = 12.0) -> float:
@@ -157,8 +226,8 @@ def clip(text: str, room: float, size: float = 12.0) -> str:
 def wrap(text: str, room: float, most: int = 2, size: float = 12.0) -> list[str]:
     """Return the text in at most `most` lines that fit a width in pixels."""
     lines: list[str] = [""]
-    for word in text.split():
-        longer = f"{lines[-1]} {word}".strip()
+    for gap, word in _pieces(text, room, size):
+        longer = f"{lines[-1]}{gap}{word}".strip()
         if text_width(longer, size) <= room or not lines[-1]:
             lines[-1] = longer
         elif len(lines) < most:
@@ -166,6 +235,13 @@ def wrap(text: str, room: float, most: int = 2, size: float = 12.0) -> list[str]
         else:
             lines[-1] = longer
     return [clip(line, room, size) for line in lines]
+
+
+def _pieces(text: str, room: float, size: float) -> Iterator[tuple[str, str]]:
+    """Yield the words, each with the space before it; of one that is too long for a line the parts of its name."""
+    for word in text.split(" "):
+        parts = [word] if text_width(word, size) <= room else re.findall(r"[^-_]*[-_]+|[^-_]+", word)
+        yield from ((" " if at == 0 else "", part) for at, part in enumerate(parts))
 
 
 def to_svg(scene: Scene, ident: str, as_classes: bool = False, standalone: bool = False) -> str:
@@ -193,16 +269,24 @@ def to_svg(scene: Scene, ident: str, as_classes: bool = False, standalone: bool 
     ]
     if standalone:
         parts.append(f'<rect width="100%" height="100%" fill="{PALETTE["paper"][0]}"/>')
-    parts += [_shape(shape, as_classes) for shape in scene.shapes]
+    stripes = f"{ident}-stripes"
+    if any(isinstance(shape, Rect) and shape.striped for shape in scene.shapes):
+        stroke = _paint(as_classes, stroke="paper")
+        parts.append(
+            f'<defs><pattern id="{stripes}" width="5" height="5" patternUnits="userSpaceOnUse" '
+            f'patternTransform="rotate(45)"><path d="M0 0V5" {stroke} stroke-width="2"/></pattern></defs>'
+        )
+    parts += [_shape(shape, as_classes, stripes) for shape in scene.shapes]
     return "".join(parts) + "</svg>"
 
 
-def _shape(shape: Shape, as_classes: bool) -> str:
-    """Return one shape as an SVG element."""
+def _shape(shape: Shape, as_classes: bool, stripes: str) -> str:
+    """Return one shape as SVG elements; `stripes` is the id of their pattern."""
     if isinstance(shape, Rect):
         area = f'x="{_figure(shape.x)}" y="{_figure(shape.y)}" '
         area += f'width="{_figure(shape.width)}" height="{_figure(shape.height)}"'
-        return _noted("rect", f"{area} {_paint(as_classes, fill=shape.fill)}", shape.note)
+        over = _noted("rect", f'{area} fill="url(#{stripes})"', shape.note) if shape.striped else ""
+        return _noted("rect", f"{area} {_paint(as_classes, fill=shape.fill)}", shape.note) + over
     if isinstance(shape, Dot):
         area = f'cx="{_figure(shape.x)}" cy="{_figure(shape.y)}" r="{_figure(shape.radius)}"'
         return _noted("circle", f"{area} {_paint(as_classes, fill=shape.fill, stroke=shape.stroke)}", shape.note)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from planner.results.report.bars import Stack, stacked
-from planner.results.report.curve import Breakpoint, Run, curve
-from planner.results.report.lanes import Lane, Stretch, lanes
-from planner.results.report.scene import SERIES, Caption, Scene, framed, to_svg
+from planner.drawing.bars import Stack, stacked
+from planner.drawing.curve import Breakpoint, Run, curve
+from planner.drawing.lanes import Lane, Stretch, lanes
+from planner.drawing.scene import SERIES, Caption, Scene, framed, to_svg
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SKETCH_WIDTH = 520.0
 """CSS pixels of a picture in a notebook."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from planner.drawing.axis import Axis, draw_across, draw_legend, draw_moments, draw_up, room_of_ticks
+from planner.drawing.scene import SERIES, Caption, Line, Rect, Scene, Shape, Text, clip, text_width, wrap
 from planner.records import record
-from planner.results.report.axis import Axis, draw_across, draw_moments
-from planner.results.report.scene import SERIES, Caption, Line, Rect, Scene, Shape, Text, clip, text_width, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 ROW, BAR_HEIGHT = 34.0, 18.0
 """Height of a row and of its bar."""
 BESIDE = 480.0
 """Width from which on labels stand to the left of bars; on a narrower chart they stand above them."""
+WIDE_BIN = 7.0
+"""Pixels of a bin from which on a gap separates the bars."""
+FAR_OFF = 3.0
+"""Times the last edge of a histogram from which a mark is named and not drawn."""
 
 
 @record(frozen=True)
@@ -51,11 +58,12 @@ class Swing:
 
 def stacked(
     rows: Sequence[Stack], caption: Caption, show: Callable[[float], str], limit: str, width: float,
-    has_sums: bool = True,
+    has_sums: bool = True, has_axis: bool = False,
 ) -> Scene:  # fmt: skip
     """Return stacked bars, with the parts named below in the order of their size over all rows.
 
     `has_sums`: whether a part over all rows is a figure of its own, as dollars are and memory of other GPUs is not.
+    `has_axis`: whether there are ticks below the bars.
     """
     sums: dict[str, float] = {}
     for row in rows:
@@ -67,13 +75,14 @@ def stacked(
     frame = _Frame(width, [row.label for row in rows], room=max(text_width(row.words) for row in rows) + 12)
     most = max([sum(value for _, value in row.parts) for row in rows] + [row.limit or 0.0 for row in rows])
     axis = Axis(0.0, most or 1.0, frame.left, frame.right)
-    shapes: list[Shape] = []
+    shapes = draw_across(axis, frame.top, frame.bottom, caption.axis, show) if has_axis else []
     for index, row in enumerate(rows):
         top, start = frame.bar_top(index), 0.0
         shapes += frame.label(index)
         for name, value in sorted(row.parts, key=lambda part: names.index(part[0])):
             if value > 0:
-                wide = max(0.0, axis.at(start + value) - axis.at(start) - 1)
+                whole = axis.at(start + value) - axis.at(start)
+                wide = max(min(1.0, whole), whole - 1)
                 shapes.append(Rect(axis.at(start), top, wide, BAR_HEIGHT, roles[name], f"{name}: {show(value)}"))
                 start += value
         if row.limit is not None:
@@ -84,7 +93,7 @@ def stacked(
     others = show(sum(sums[name] for name in rest)) if has_sums else ""
     entries += [("other", SERIES[-1], others)] if rest else []
     entries += [(limit, "accent", "")] if limit else []
-    legend, bottom = _legend(entries, frame.bottom + 10, width)
+    legend, bottom = draw_legend(entries, frame.bottom + (44 if has_axis else 10), width)
     return Scene(width, bottom, caption.title, caption.description, (*shapes, *legend))
 
 
@@ -93,7 +102,7 @@ def ranged(rows: Sequence[Ranged], caption: Caption, width: float, limit: str = 
 
     `limit` names the marks of the rows below the bars.
     """
-    room = min(0.5 * width, max(text_width(row.words) for row in rows) + 14)
+    room = min(0.55 * width, max(text_width(row.words) for row in rows) + 14)
     frame = _Frame(width, [row.label for row in rows], room=room)
     most = max(max(row.value, row.high or 0.0, row.limit or 0.0) for row in rows)
     axis = Axis(0.0, most or 1.0, frame.left, frame.right)
@@ -112,7 +121,7 @@ def ranged(rows: Sequence[Ranged], caption: Caption, width: float, limit: str = 
                 Line(((axis.at(row.low), top + BAR_HEIGHT / 2), (axis.at(row.high), top + BAR_HEIGHT / 2)), "ink", 2.0)
             )
         shapes.append(Text(end + 8, top + 14, clip(row.words, width - end - 8), bold=row.is_chosen))
-    legend, bottom = _legend([(limit, "accent", "")], frame.bottom + 4, width) if limit else ([], frame.bottom)
+    legend, bottom = draw_legend([(limit, "accent", "")], frame.bottom + 4, width) if limit else ([], frame.bottom)
     return Scene(width, bottom, caption.title, caption.description, (*shapes, *legend))
 
 
@@ -120,7 +129,7 @@ def swings(
     rows: Sequence[Swing], caption: Caption, names: tuple[str, str], show: Callable[[float], str], width: float
 ) -> Scene:
     """Return bars to both sides of a middle line: blue where the cause is lowered, red where it is raised."""
-    frame = _Frame(width, [row.label for row in rows], room=12.0, most_lines=2)
+    frame = _Frame(width, [row.label for row in rows], room=12.0, most_lines=3)
     changes = [change for row in rows for change in (row.down, row.up) if change is not None]
     low, high = min([0.0, *changes]), max([0.0, *changes])
     space = 0.04 * (high - low) or 1.0
@@ -139,7 +148,7 @@ def swings(
                 shapes.append(Rect(ends[0], top, max(1.0, ends[1] - ends[0]), BAR_HEIGHT, role, row.words))
     shapes.append(Line(((zero, frame.top), (zero, frame.bottom)), "ink"))
     entries = [(names[0], "c0", ""), (names[1], "c1", "")]
-    legend, bottom = _legend(entries, frame.bottom + 40, width)
+    legend, bottom = draw_legend(entries, frame.bottom + 40, width)
     return Scene(width, bottom, caption.title, caption.description, (*shapes, *legend))
 
 
@@ -151,41 +160,52 @@ def histogram(
     show: Callable[[float], str],
     width: float,
 ) -> Scene:
-    """Return counts per bin as bars, with marks (figure, words, role) as lines that are named above."""
+    """Return counts per bin as bars, with marks (figure, words, role) as lines that are named above.
+
+    A mark far to the right of all bars is named only: drawn, it would leave no room for them.
+    """
     # Names stand in rows above the bars, so that they never cover each other.
     top = 8.0 + 18.0 * len(marks)
-    left, right, bottom = 8.0, width - 12.0, top + 110.0
-    values = [*edges, *(value for value, _, _ in marks)]
+    near = [mark for mark in marks if mark[0] <= FAR_OFF * edges[-1]]
+    right, bottom = width - 12.0, top + 110.0
+    up = Axis(0.0, float(max(counts) or 1), bottom, top)
+    left = room_of_ticks(up)
+    values = [*edges, *(value for value, _, _ in near)]
     axis = Axis(min(values), max(values) if max(values) > min(values) else min(values) + 1.0, left, right)
-    most = max(counts) or 1
-    shapes = draw_across(axis, top, bottom, caption.axis, show)
+    shapes = [*draw_up(up, left, right, whole=True), *draw_across(axis, top, bottom, caption.axis, show)]
     for count, begin, end in zip(counts, edges[:-1], edges[1:], strict=True):
         if count:
-            tall = (bottom - top) * count / most
-            wide = max(1.0, axis.at(end) - axis.at(begin) - 1)
+            whole = axis.at(end) - axis.at(begin)
+            wide = max(1.0, whole - 1 if whole > WIDE_BIN else whole)
             note = f"{show(begin)} to {show(end)}: {count:,} runs"
-            shapes.append(Rect(axis.at(begin), bottom - tall, wide, tall, "c5", note))
+            shapes.append(Rect(axis.at(begin), up.at(count), wide, bottom - up.at(count), "c5", note))
     shapes.append(Line(((left, bottom), (right, bottom)), "muted"))
-    shapes += draw_moments(marks, axis, bottom, width)
+    far = [mark for mark in marks if mark not in near]
+    shapes += draw_moments(near, axis, bottom, width, below=len(far))
+    for row, (_, name, role) in enumerate(far):
+        shapes.append(Text(right, 14.0 + 18.0 * row, clip(f"{name}, far to the right", right), role, "end"))
     return Scene(width, bottom + 44.0, caption.title, caption.description, tuple(shapes))
 
 
 class _Frame:
     """Rows of bars with their labels: next to the bars on a wide chart, above them on a narrow one."""
 
-    def __init__(self, width: float, labels: Sequence[str], room: float, most_lines: int = 1) -> None:
+    def __init__(self, width: float, labels: Sequence[str], room: float, most_lines: int = 2) -> None:
         self.top, self.width, self.labels = 4.0, width, labels
         self.is_beside = width >= BESIDE
         longest = max((text_width(label) for label in labels), default=0.0)
         self.left = min(longest + 14, 0.34 * width) if self.is_beside else 0.0
         self.lines = [wrap(label, self.left - 10, most_lines) for label in labels] if self.is_beside else []
         self.right = width - room
-        self.row = ROW if self.is_beside else ROW + 16
+        tallest = max((len(lines) for lines in self.lines), default=1)
+        self.row = max(ROW, 14.0 * tallest + 8) if self.is_beside else ROW + 16
         self.bottom = self.top + self.row * len(labels)
 
     def bar_top(self, index: int) -> float:
         """Return the upper edge of the bar of a row."""
-        return self.top + self.row * index + (self.row - BAR_HEIGHT - (8 if self.is_beside else 6))
+        return (
+            self.top + self.row * index + ((self.row - BAR_HEIGHT) / 2 if self.is_beside else self.row - BAR_HEIGHT - 6)
+        )
 
     def mark(self, index: int, at: float) -> Line:
         """Return a line across the bar of a row, which stays below a label above the bar."""
@@ -200,17 +220,3 @@ class _Frame:
         lines = self.lines[index]
         first = top + 14 - 7 * (len(lines) - 1)
         return [Text(0, first + 14 * place, line, bold=bold) for place, line in enumerate(lines)]
-
-
-def _legend(entries: Sequence[tuple[str, str, str]], top: float, width: float) -> tuple[list[Shape], float]:
-    """Return swatches with names and figures, as many in a line as fit, and the lower edge."""
-    shapes: list[Shape] = []
-    x, y = 0.0, top + 12
-    for name, role, figure in entries:
-        words = clip(f"{name} {figure}".strip(), width - 20)
-        long = text_width(words) + 18
-        if x > 0 and x + long > width:
-            x, y = 0.0, y + 20
-        shapes += [Rect(x, y - 10, 11, 11, role), Text(x + 17, y, words)]
-        x += long + 16
-    return shapes, y + 8

@@ -1,31 +1,37 @@
-"""The frontier of a report: its picture, its table, and the figures behind the slider."""
+"""Frontiers of cost and of loss: their pictures, the table, and the figures behind the slider of a page."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import TYPE_CHECKING, Any
 
+from planner.drawing.axis import fit_axis, room_of_ticks
+from planner.drawing.curve import Branch, Breakpoint, Run, curve
+from planner.drawing.panel import Labels, Trace, panel
+from planner.drawing.scene import SERIES, Caption
 from planner.report import format as words
+from planner.report.choices.model import count, format_loss_ends
+from planner.report.figures.figure import NARROW, Figure, Table
+from planner.report.figures.plan_figures import item_name
 from planner.report.frontier import format_hours, format_notes, format_optimality, format_summary, knee
-from planner.report.html.figure import NARROW, Figure, Table
-from planner.report.html.plan_figures import item_name
 from planner.report.plan_sections import batch, format_place, kernels, techniques
 from planner.results.differences import describe_job_differences, method_name
 from planner.results.frontier import describe_assignment, select_points
-from planner.results.report.curve import Breakpoint, Run, curve
-from planner.results.report.scene import Caption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.results.frontier import Frontier, Point, Segment, SegmentJob
+    from planner.drawing.scene import Scene
+    from planner.results.choices.model import LossFrontier
+    from planner.results.frontier import Curve, Frontier, Point, Segment, SegmentJob
     from planner.results.plan import Assignment
-    from planner.results.report.scene import Scene
 
 MAX_NAMED, MAX_NAMED_NARROW = 10, 4
 """Most breakpoints with a name in a wide and in a narrow picture."""
 MOST_ROWS = 60
 """Most rows of the table; the data block has every breakpoint."""
+KNEE = "knee: "
 NO_BILL = -1
 """In place of the bill of an end that is no breakpoint."""
 NEAR = 1e-9
@@ -46,13 +52,17 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
         )
         rows.append((f"{format_hours(point.hours)} h", words.usd(point.cost_usd), _plan(point), change))
     hidden = len(found.points) - len(shown)
+    every = [*found.points, *(point for one in found.curves for point in one.points)]
+    hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in every) else ""
     notes = [format_optimality(found), *format_notes(found)]
     notes += [f"{hidden} similar breakpoints are not in the table: planner frontier --all"] if hidden else []
     return Figure(
         "frontier",
         "Cost against time",
         lead,
-        functools.partial(_draw, found, deadline, Caption("Cost against time", lead, f"ends by{confidence}, hours")),
+        functools.partial(
+            _draw, found, deadline, Caption("Cost against time", lead, f"ends by{confidence}, hours{hollow}")
+        ),
         Table((f"ends by{confidence}", "expected cost", "plan", "change"), tuple(rows)),
         tuple(map(words.sanitise, notes)),
     )
@@ -66,31 +76,102 @@ def _plan(point: Point) -> str:
 def _draw(found: Frontier, deadline: float | None, caption: Caption, width: float) -> Scene:
     most = MAX_NAMED_NARROW if width <= NARROW else MAX_NAMED
     named = set(select_points(found.points, most)) if len(found.points) > 2 else set(range(len(found.points)))
+    texts = {index: _label(found.points[index], index == found.knee) for index in sorted(named)}
+    # A machine is named where it first appears: a name repeated along the line says nothing.
+    repeated = [
+        here for last, here in itertools.pairwise(sorted(named)) if texts[here] == texts[last].removeprefix(KNEE)
+    ]
     points = [
         Breakpoint(
             point.hours,
             point.cost_usd,
-            _label(point, index == found.knee) if index in named else "",
+            texts[index] if index in named and index not in repeated else "",
             f"by {format_hours(point.hours)} h, {words.usd(point.cost_usd)}: {_plan(point)}",
             point.spot_only,
             index == found.knee,
         )
         for index, point in enumerate(found.points)
     ]
-    return curve(points, runs_of(found), deadline, caption, width)
+    branches, below = _branches(found)
+    runs = runs_of(found.segments, found.points)
+    return curve(points, runs, deadline, caption, width, branches, below)
+
+
+def _branches(found: Frontier) -> tuple[list[Branch], list[Branch]]:
+    """Return the curves that have a name, and those behind them: further curves, or the bound of an inexact frontier.
+
+    One curve has a name for each colour: those that make up the frontier first, then the cheapest.
+    """
+    curves = [each for each in found.curves if each.points]
+    legs = {getattr(job, found.by or "method") for segment in found.segments for job in segment.jobs}
+    cheapest = sorted(curves, key=lambda each: (each.label not in legs, each.points[-1].cost_usd))
+    chosen = [each for each in curves if each in cheapest[: len(SERIES)]]
+    branches = [
+        _branch(each, role, words.sanitise(each.label) + ("" if each.allowed else " (excluded)"))
+        for role, each in zip(SERIES, chosen, strict=False)
+    ]
+    others = cheapest[len(SERIES) :]
+    below = [_branch(each, "c6", "" if at else f"{len(others)} others", 0.7) for at, each in enumerate(others)]
+    if found.separate and not curves:
+        bound = tuple(runs_of(found.separate, ()))
+        below.append(Branch("lower bound: each job alone", "muted", (), bound, 1.0, has_dots=False))
+    return branches, below
+
+
+def _branch(found_curve: Curve, role: str, name: str, width: float = 2.0) -> Branch:
+    points = tuple(
+        Breakpoint(
+            point.hours, point.cost_usd, "",
+            f"{found_curve.label}: by {format_hours(point.hours)} h, {words.usd(point.cost_usd)}", point.spot_only,
+        )
+        for point in found_curve.points
+    )  # fmt: skip
+    return Branch(
+        name, role, points, tuple(runs_of(found_curve.segments, found_curve.points)), width, has_dots=width > 1
+    )
 
 
 def _label(point: Point, is_knee: bool) -> str:
     machines = ", ".join(words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs[:2])
     text = f"{machines}, {method_name(point.jobs[0].techniques)}" if len(point.jobs) == 1 else machines
-    return words.sanitise(f"knee: {text}" if is_knee else text)
+    return words.sanitise(f"{KNEE}{text}" if is_knee else text)
 
 
-def runs_of(found: Frontier) -> list[Run]:
+def runs_of(segments: Sequence[Segment], points: Sequence[Point]) -> list[Run]:
     """Return segments, and the points that lie on none of them, as hours and dollars of both ends."""
-    runs = [(one.hours_from, one.cost_from_usd, one.hours_to, one.cost_to_usd) for one in found.segments]
+    runs = [(segment.hours_from, segment.cost_from_usd, segment.hours_to, segment.cost_to_usd) for segment in segments]
     ends = {hours for run in runs for hours in (run[0], run[2])}
-    return runs + [(one.hours, one.cost_usd, one.hours, one.cost_usd) for one in found.points if one.hours not in ends]
+    return runs + [
+        (point.hours, point.cost_usd, point.hours, point.cost_usd) for point in points if point.hours not in ends
+    ]
+
+
+def loss_scene(found: LossFrontier, width: float) -> Scene:
+    """Return loss over dollars, a dot for each budget with its tokens, the first one of each model with its name."""
+    points = found.points
+    budgets, losses = [point.budget_usd for point in points], [point.loss for point in points]
+    up = fit_axis(min(losses), max(losses), 300.0, 22.0)
+    across = fit_axis(min(budgets), 2.6 * max(budgets), room_of_ticks(up), width - 12.0)
+    models = list(dict.fromkeys(point.architecture for point in points))
+    traces = [Trace(tuple(zip(budgets, losses, strict=True)), "ink", width=1.0)]
+    names: list[tuple[float, float, str, str]] = []
+    for index, model in enumerate(models):
+        role = SERIES[index % len(SERIES)]
+        of_model = [point for point in points if point.architecture == model]
+        label = f"{words.sanitise(model)} ({count(of_model[0].parameters)})"
+        shown = tuple(
+            f"{words.usd(point.budget_usd)}: loss {point.loss:.3f}, {count(point.tokens)} tokens" for point in of_model
+        )
+        places = tuple((point.budget_usd, point.loss) for point in of_model)
+        traces.append(Trace(places, role, label, width=0.0, mark="dot", words=shown))
+        names += [(point.budget_usd, point.loss, f"{count(point.tokens)} tokens", role) for point in of_model]
+    labels = Labels(f"loss, nats per token (law: {found.law})", across=_budget, at=tuple(budgets), names=tuple(names))
+    title = format_loss_ends(found)
+    return panel(traces, across, up, labels, Caption(title, title, "budget"), width)
+
+
+def _budget(usd: float) -> str:
+    return words.usd(usd).removesuffix(".00")
 
 
 def frontier_data(found: Frontier) -> dict[str, Any]:

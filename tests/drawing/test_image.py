@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.report.plots.scene import draw_scene
-from planner.results.report.bars import Stack, stacked
-from planner.results.report.scene import Caption, framed
+from planner.drawing.bars import Stack, stacked
+from planner.drawing.image import draw_scene
+from planner.drawing.scene import Caption, framed
 
 
 @pytest.mark.slow

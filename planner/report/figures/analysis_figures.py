@@ -1,25 +1,22 @@
-"""Figures of the analyses around a plan: alternatives, sensitivity, replays, and earlier prices."""
+"""Figures of the analyses around a plan: alternatives, sensitivity, and earlier prices."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from planner.drawing.bars import Ranged, Swing, ranged, swings
+from planner.drawing.scene import Caption
 from planner.report import format as words
-from planner.report.html.figure import Figure, Table
-from planner.report.simulation import POLICY_NAMES, format_frequency, format_summary
+from planner.report.figures.figure import Figure, Table
 from planner.report.what_if.tornado import effect_of, is_visible
-from planner.results.report.bars import Ranged, Swing, histogram, ranged, swings
-from planner.results.report.scene import Caption
-from planner.results.simulation import PLANNED
 
 if TYPE_CHECKING:
     from planner.results.explanation import Explanation
+    from planner.results.overview import PriceHistory
     from planner.results.plan import Assignment, Plan
     from planner.results.plan_parts import Option
-    from planner.results.report.overview import PriceHistory
-    from planner.results.simulation import Distribution, Histogram, ReplayFigures, Simulation
     from planner.results.what_if import Tornado
 
 MOST_BARS = 10
@@ -127,8 +124,11 @@ def _compared(key: str, title: str, rows: Rows) -> list[Figure]:
     return [Figure(key, title, f"{lead}.", draw, Table(HEADER, tuple(row for _, row in rows)))]
 
 
-def tornado_figure(found: Tornado) -> Figure | None:
-    """Return what a change of each limit, price and estimate does to the plan; None where nothing has an effect."""
+def tornado_figure(found: Tornado, most: int = MOST_BARS) -> Figure | None:
+    """Return what a change of each limit, price and estimate does to the plan; None where nothing has an effect.
+
+    `most` are the bars that are drawn; the table has all.
+    """
     by_time = found.better == "sooner"
     visible = [(name, bar) for name, bar in found.lines if is_visible(found, bar)]
     if not visible:
@@ -148,7 +148,7 @@ def tornado_figure(found: Tornado) -> Figure | None:
     title = f"change of the expected {'hours' if by_time else 'cost'}"
     draw = functools.partial(
         swings,
-        rows[:MOST_BARS],
+        rows[:most],
         Caption("What the plan depends on", lead, title),
         names,
         _hours_tick if by_time else _signed,
@@ -164,74 +164,6 @@ def _signed(value: float) -> str:
 
 def _hours_tick(value: float) -> str:
     return words.plain_number(value)
-
-
-def simulation_figures(found: Simulation) -> list[Figure]:
-    """Return the distributions of cost and of hours over the replays, with the figures of the plan."""
-    if found.cost_usd is None or found.hours is None or found.predicted is None:
-        return []
-    summary = words.sanitise(" ".join(format_summary(found)))
-    cost = [(found.predicted.cost_usd, f"plan {words.usd(found.predicted.cost_usd)}", "ink")]
-    if found.budget_usd is not None:
-        cost.append((found.budget_usd, f"budget {words.usd(found.budget_usd)}", "accent"))
-    hours = [(found.predicted.hours, f"plan, {words.likely(found.predicted.hours)}", "ink")]
-    deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
-    if len(deadlines) == 1:
-        limit = deadlines.pop()
-        hours.append((limit, f"deadline {words.plain_number(limit)} h", "accent"))
-    figures = []
-    for key, title, spread, bins, marks, show, axis_title in (
-        ("cost-runs", "Simulated cost", found.cost_usd, found.cost_histogram, cost, words.usd, "dollars"),
-        ("hours-runs", "Simulated finish", found.hours, found.hours_histogram, hours, words.hours, "hours until done"),
-    ):
-        figures += _spread(key, title, spread, bins, marks, show, f"{axis_title}, {found.runs:,} runs")
-    if figures:
-        table, notes = _policies(found), tuple(map(words.sanitise, found.notes))
-        figures.append(Figure("policies", "Policies on the same markets", summary, None, table, notes))
-    return figures
-
-
-def _spread(
-    key: str, title: str, spread: Distribution, bins: Histogram | None, marks: Sequence[tuple[float, str, str]],
-    show: Callable[[float], str], axis_title: str,
-) -> list[Figure]:  # fmt: skip
-    """Return a distribution as a histogram; as its quantiles alone where all runs are equal."""
-    lead = f"{show(spread.p05)} to {show(spread.p95)} in 90 of 100 runs, "
-    lead += f"median {show(spread.p50)}, mean {show(spread.mean)}"
-    near = [mark for mark in marks if bins is not None and mark[0] <= 3 * bins.edges[-1]]
-    lead += "".join(f"; {name}" for _, name, _ in marks)
-    draw = None
-    if bins is not None and len(bins.counts) > 1:
-        draw = functools.partial(histogram, bins.edges, bins.counts, near, Caption(title, lead, axis_title), show)
-    notes = ("The first and the last bar take all runs beyond them.",) if draw else ()
-    rows = (
-        tuple(
-            (f"{show(begin)} to {show(end)}", f"{count:,}")
-            for begin, end, count in zip(bins.edges[:-1], bins.edges[1:], bins.counts, strict=True) if count
-        )
-        if bins is not None and len(bins.counts) > 1
-        else ((show(spread.mean), "all"),)
-    )  # fmt: skip
-    return [Figure(key, title, f"{lead}.", draw, Table(("from, to", "runs"), rows), notes)]
-
-
-def _policies(found: Simulation) -> Table:
-    """Return the figures of each policy; of the plan alone where there is no spot."""
-    rows = []
-    policies: Mapping[str, ReplayFigures | Simulation] = found.policies or {PLANNED: found}
-    for name, figures in policies.items():
-        cost, hours, met = figures.cost_usd, figures.hours, figures.deadline_hit_rate
-        rows.append(
-            (
-                POLICY_NAMES.get(name, name),
-                f"{words.usd(cost.mean)} ({words.usd_between(cost.p05, cost.p95)})" if cost else "",
-                f"{words.hours(hours.mean)} ({words.between(hours.p05, hours.p95)})" if hours else "",
-                format_frequency(met) if met is not None else "",
-                f"{figures.interruptions:,.1f}" if figures.interruptions is not None else "",
-            )
-        )
-    head = ("policy", "cost: mean (5 to 95 %)", "hours: mean (5 to 95 %)", "deadline met", "interruptions")
-    return Table(head, tuple(rows))
 
 
 def price_figures(histories: Sequence[PriceHistory]) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""A scene as PNG or PDF, drawn shape by shape with Matplotlib."""
+"""A scene as PNG or PDF, drawn shape by shape with Matplotlib; the only module that imports it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import importlib.util
 import io
 from typing import TYPE_CHECKING, Any
 
+from planner.drawing.scene import NONE, PALETTE, Dot, Line, Rect
 from planner.errors import Fault, ScenarioError
-from planner.results.report.scene import NONE, PALETTE, Dot, Line, Rect
 
 if TYPE_CHECKING:
-    from planner.results.report.scene import Scene, Shape
+    from planner.drawing.scene import Scene, Shape
 
 PIXELS_PER_INCH = 96.0
 """CSS pixels, in which scenes are measured."""
@@ -36,8 +36,8 @@ def draw_scene(scene: Scene, kind: str) -> bytes:
         axes.set_xlim(0, scene.width)
         axes.set_ylim(scene.height, 0)
         axes.axis("off")
-        for shape in scene.shapes:
-            _draw(axes, shape)
+        for order, shape in enumerate(scene.shapes):
+            _draw(axes, shape, order)
         stream = io.BytesIO()
         # Without a date equal figures give equal bytes.
         about = {"Title": scene.title, "CreationDate": None} if kind == "pdf" else {"Title": scene.title}
@@ -45,28 +45,34 @@ def draw_scene(scene: Scene, kind: str) -> bytes:
     return stream.getvalue()
 
 
-def _draw(axes: Any, shape: Shape) -> None:
+def _draw(axes: Any, shape: Shape, order: int) -> None:
+    """Draw a shape; `order`: above all shapes before it, as in SVG."""
     from matplotlib.patches import Circle, Rectangle
 
     points = 72.0 / PIXELS_PER_INCH
     if isinstance(shape, Rect):
-        area = Rectangle((shape.x, shape.y), shape.width, shape.height, color=_color(shape.fill), linewidth=0)
-        axes.add_patch(area)
+        look: dict[str, Any] = {
+            "facecolor": _color(shape.fill),
+            "edgecolor": _color("paper"),
+            "linewidth": 0,
+            "zorder": order,
+        }
+        hatch = "////" if shape.striped else None
+        axes.add_patch(Rectangle((shape.x, shape.y), shape.width, shape.height, hatch=hatch, **look))
     elif isinstance(shape, Dot):
-        colors = {"facecolor": _color(shape.fill), "edgecolor": _color(shape.stroke)}
-        axes.add_patch(Circle((shape.x, shape.y), shape.radius, linewidth=points, **colors))
+        look = {"facecolor": _color(shape.fill), "edgecolor": _color(shape.stroke), "zorder": order}
+        axes.add_patch(Circle((shape.x, shape.y), shape.radius, linewidth=points, **look))
     elif isinstance(shape, Line):
-        style = (0, (4, 3)) if shape.dashed else "-"
-        axes.plot(
-            *zip(*shape.points, strict=True),
-            color=_color(shape.stroke),
-            linewidth=shape.width * points,
-            linestyle=style,
-        )
+        # Matplotlib counts dashes in widths of the line, SVG in pixels.
+        style = (0, (4 / shape.width, 3 / shape.width)) if shape.dashed else "-"
+        look = {"color": _color(shape.stroke), "linewidth": shape.width * points, "zorder": order}
+        ends = {"solid_capstyle": "butt", "dash_capstyle": "butt"}
+        axes.plot(*zip(*shape.points, strict=True), linestyle=style, **look, **ends)
     else:
         side = {"start": "left", "middle": "center", "end": "right"}[shape.anchor]
         look = {"ha": side, "va": "baseline", "color": _color(shape.fill), "fontsize": shape.size * points}
-        axes.text(shape.x, shape.y, shape.text, fontweight="bold" if shape.bold else "normal", **look)
+        weight = "bold" if shape.bold else "normal"
+        axes.text(shape.x, shape.y, shape.text, fontweight=weight, zorder=order, **look)
 
 
 def _color(role: str) -> str:

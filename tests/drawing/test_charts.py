@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.results.report.axis import Axis, draw_moments, fit_axis
-from planner.results.report.bars import Ranged, Stack, Swing, histogram, ranged, stacked, swings
-from planner.results.report.curve import Breakpoint, curve
-from planner.results.report.lanes import Lane, Moment, Stretch, lanes
-from planner.results.report.scene import (
+from planner.drawing.axis import Axis, draw_moments, fit_axis
+from planner.drawing.bars import Ranged, Stack, Swing, histogram, ranged, stacked, swings
+from planner.drawing.curve import Breakpoint, curve
+from planner.drawing.lanes import Lane, Moment, Stretch, lanes
+from planner.drawing.scene import (
     PALETTE,
     SERIES,
     Caption,
@@ -150,7 +150,7 @@ def _luminance(color: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def _contrast(one: str, other: str) -> float:
+def contrast(one: str, other: str) -> float:
     high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
@@ -192,8 +192,8 @@ def test_colours_can_be_told_from_the_paper(mode: int) -> None:
 
     Worked example: black on white is 21.
     """
-    assert _contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
     paper = PALETTE["paper"][mode]
-    assert all(_contrast(PALETTE[role][mode], paper) >= 4.5 for role in ("ink", "muted", "accent", "c0"))
-    assert all(_contrast(PALETTE[role][mode], paper) >= 2.8 for role in SERIES)
-    assert all(_contrast(PALETTE[role][mode], PALETTE["onfill"][mode]) >= 4.5 for role in ("c0", "c1", "c2", "c3"))
+    assert all(contrast(PALETTE[role][mode], paper) >= 4.5 for role in ("ink", "muted", "accent", "c0"))
+    assert all(contrast(PALETTE[role][mode], paper) >= 2.8 for role in SERIES)
+    assert all(contrast(PALETTE[role][mode], PALETTE["onfill"][mode]) >= 4.5 for role in ("c0", "c1", "c2", "c3"))
