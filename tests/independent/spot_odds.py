@@ -159,6 +159,30 @@ def spot_only_rows(seed: int, number: int) -> Iterator[Row]:
         yield Row("hours, spot only", name, 50.0, 100 * float(np.mean(outcome.hours <= usual)))
 
 
+def generation_rows(seed: int, number: int) -> Iterator[Row]:
+    """Hours and dollars of answers that nothing but one spot machine gives."""
+    rng = np.random.default_rng([seed, 5])
+    for each in range(number):
+        market, requests = draw_market(rng), float(rng.uniform(2e4, 1.2e5))
+        scenario = parse_scenario(
+            f"schema: 2\nname: drawn\noffers:\n{market.offer('a', demand=False)}jobs:\n  - {{name: g, kind: inference, "
+            f"architecture: mistral-7b, work: {{requests: {requests:.0f}, input_tokens: 800, output_tokens: 200}}, "
+            "techniques: {engine: vllm, weight_bits: 16}, deadline: 1500h}\nlimits: {max_gpus: 1}\n"
+        )
+        plan = planner.solve(scenario, options=OPTIONS)
+        if not plan.jobs:
+            continue
+        job = plan.jobs[0]
+        one, late = job_of(facts_of(scenario, plan)[job.name], job, market), job.hours.at_confidence
+        outcome = simulate(one, market.up, market.down, RUNS, seed + each, 2 * late)
+        name = f"up {market.up.mean():.1f} h, out {market.down.mean():.1f} h, {one.work:.1f} h of work"
+        yield Row("hours, generation", name, 90.0, 100 * float(np.mean(outcome.hours <= late)))
+        yield Row("dollars, generation", name, 90.0, 100 * float(np.mean(outcome.usd <= job.cost_at_confidence)))
+        cases = sorted(one for row in job.hours_of_runs for one in row)
+        usual = float(np.quantile(cases, 0.5))
+        yield Row("hours, generation", name, 50.0, 100 * float(np.mean(outcome.hours <= usual)))
+
+
 def joint_rows(seed: int, number: int) -> Iterator[Row]:
     """Dollars of two jobs together, on markets of their own at speeds that err alike."""
     rng, found = np.random.default_rng([seed, 3]), 0
@@ -181,11 +205,12 @@ def joint_rows(seed: int, number: int) -> Iterator[Row]:
         yield Row("dollars, two jobs", "", 90.0, 100 * float(np.mean(usd <= plan.cost_at_confidence)))
 
 
-def statements(seed: int, policies: int = 14, alone: int = 8, pairs: int = 4) -> Iterator[Row]:
-    """Policies, then jobs on spot alone, then pairs of jobs."""
+def statements(seed: int, policies: int = 14, alone: int = 8, pairs: int = 4, answers: int = 5) -> Iterator[Row]:
+    """Policies, then jobs on spot alone, pairs of jobs, and generation on spot alone."""
     yield from policy_rows(seed, policies)
     yield from spot_only_rows(seed, alone)
     yield from joint_rows(seed, pairs)
+    yield from generation_rows(seed, answers)
 
 
 def summary(found: list[Row]) -> str:

@@ -39,12 +39,12 @@ class SpotOnlyHours(NamedTuple):
 
 def spot_only_hours(run: SpotRun, states: SpotStates, work_hours: Floats) -> SpotOnlyHours:
     """Return when runs of some work (RUNS,) end that have no other machines than spot."""
-    of_any_work, cycles = replace(run, work_hours=0.0), FIRST_CYCLES
+    of_any_work, cycles = _of_any_work(run), FIRST_CYCLES
     while True:
         wall, paid = np.full(RUNS, np.inf), np.full(RUNS, np.inf)
         left = np.arange(RUNS)
         for seen in (EARLY_CYCLES, cycles):
-            ends = _ends(run, _rows(left, _up_times(of_any_work, states, cycles, seen)), work_hours[left])
+            ends = _ends(run, _up_times_of(left, of_any_work, states, cycles, seen), work_hours[left])
             wall[left], paid[left] = ends
             left = left[~np.isfinite(ends.wall)]
         if cycles >= MOST_CYCLES or not len(left):
@@ -62,20 +62,47 @@ class _UpTimes(NamedTuple):
     kept: Floats  # hours of work that were kept before it
 
 
-def _rows(which: Integers, times: _UpTimes) -> _UpTimes:
-    """Return the up-times of some runs."""
-    return times if len(which) == len(times.lasts) else _UpTimes(*(one[which] for one in times))
+def _of_any_work(run: SpotRun) -> SpotRun:
+    """Return what a run does in its up-times, whatever they cost; an interval that changes nothing is 0."""
+    is_free = run.last_checkpoint and run.stall_hours == 0
+    return replace(
+        run,
+        work_hours=0.0,
+        interval_hours=0.0 if is_free else run.interval_hours,
+        spot_usd_per_hour=0.0,
+        on_demand_usd_per_hour=0.0,
+        standing_usd_per_hour=0.0,
+        hop_usd=0.0,
+    )
+
+
+def _up_times_of(which: Integers, run: SpotRun, states: SpotStates, cycles: int, seen: int) -> _UpTimes:
+    """Return the first of so many up-times of some runs, and what a run does in them."""
+    if 2 * len(which) < RUNS:  # few: it is quicker to look at these alone
+        return _worked(run, *(one[which, :seen] for one in _market_hours(states, cycles)))
+    times = _up_times(run, states, cycles, seen)
+    return times if len(which) == RUNS else _UpTimes(*(one[which] for one in times))
 
 
 @lru_cache(maxsize=4)  # expected and late hours of one run ask for it, one after the other
 def _up_times(run: SpotRun, states: SpotStates, cycles: int, seen: int) -> _UpTimes:
-    """Return the first of so many up-times of each run, and what a run does in them."""
-    waits, ups = (one[:, :seen] for one in _market(states, cycles))
-    ended = np.cumsum(ups, axis=1)
+    """Return the first of so many up-times of all runs."""
+    return _worked(run, *(one[:, :seen] for one in _market_hours(states, cycles)))
+
+
+def _worked(run: SpotRun, ups: Floats, begins: Floats, paid: Floats) -> _UpTimes:
+    """Return up-times (runs, cycles) with the work that a run does in them."""
     whole, kept = work_in(run, np.maximum(ups - run.restart_hours, 0.0))
     saved = np.maximum(kept - run.hop_hours, 0.0)
-    begins = np.cumsum(waits, axis=1) + ended - ups
-    return _UpTimes(ups, begins, ended - ups, whole, np.cumsum(saved, axis=1) - saved)
+    return _UpTimes(ups, begins, paid, whole, np.cumsum(saved, axis=1) - saved)
+
+
+@lru_cache(maxsize=8)
+def _market_hours(states: SpotStates, cycles: int) -> tuple[Floats, Floats, Floats]:
+    """Return how long up-times last, when they begin, and the hours that are paid before (RUNS, cycles)."""
+    waits, ups = _market(states, cycles)
+    ended = np.cumsum(ups, axis=1)
+    return ups, np.cumsum(waits, axis=1) + ended - ups, ended - ups
 
 
 def _ends(run: SpotRun, times: _UpTimes, work_hours: Floats) -> SpotOnlyHours:
