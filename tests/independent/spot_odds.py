@@ -35,7 +35,7 @@ class Market:
     down: Rates
     spot_usd: float
 
-    def offer(self, provider: str, demand: bool) -> str:
+    def offer(self, provider: str, demand: bool, stock: int | None = None) -> str:
         up, down = self.up.mean(), self.down.mean()
         sold = f"usd_per_hour: {DEMAND_USD}, " if demand else ""
         blocks = [
@@ -45,6 +45,7 @@ class Market:
         prices = f"{sold}spot_usd_per_hour: {self.spot_usd}, date: 2026-11-20"
         means = f"availability: {up / (up + down):.6f}, mean_up_hours: {up:.5f}"
         machine = f"provider: {provider}, instance: x, gpu: RTX4090, gpus: 1"
+        machine += f", stock: {stock}" if stock else ""
         return f"  - {{{machine}, {prices}, spot: {{{means}, {', '.join(blocks)}}}}}\n"
 
 
@@ -106,8 +107,10 @@ def job_of(facts: SpotRun, job: Assignment, market: Market) -> Job:
     )
 
 
-def run_policy(scenario: Scenario, plan: Plan, job: Assignment, market: Market, seed: int) -> Outcome:
-    """Follow the policy of a job."""
+def run_policy(
+    scenario: Scenario, plan: Plan, job: Assignment, market: Market, seed: int, latest: float | None = None
+) -> Outcome:
+    """Follow the policy of a job; runs of one seed up to one latest hour see the same market."""
     table, deadline = planner.policy_tables(scenario, plan)[job.name], job.deadline_hours or math.inf
     one = replace(
         job_of(facts_of(scenario, plan)[job.name], job, market),
@@ -116,7 +119,7 @@ def run_policy(scenario: Scenario, plan: Plan, job: Assignment, market: Market, 
         guaranteed=table["guaranteed_hours"],
         table=table,
     )
-    return simulate(one, market.up, market.down, RUNS, seed, 1.6 * deadline)
+    return simulate(one, market.up, market.down, RUNS, seed, latest or 1.6 * deadline)
 
 
 def policy_rows(seed: int, number: int) -> Iterator[Row]:
@@ -184,25 +187,30 @@ def generation_rows(seed: int, number: int) -> Iterator[Row]:
 
 
 def joint_rows(seed: int, number: int) -> Iterator[Row]:
-    """Dollars of two jobs together, on markets of their own at speeds that err alike."""
+    """Dollars of two jobs together, at speeds that err alike: on one market, then on markets of their own."""
     rng, found = np.random.default_rng([seed, 3]), 0
     while found < number:
-        markets = [draw_market(rng), draw_market(rng)]
+        is_one = found % 2 == 0
+        markets, names = [draw_market(rng) for _ in range(1 if is_one else 2)], "a" if is_one else "ab"
         jobs = []
-        for _ in markets:
+        for _ in range(2):
             tokens = float(rng.uniform(30e6, 90e6))
             jobs.append((tokens, tokens / 2280 / 3600 * float(rng.uniform(1.3, 2.5)) + 0.5))
-        offers = "".join(one.offer(name, demand=True) for one, name in zip(markets, "ab", strict=True))
+        offers = "".join(
+            one.offer(name, demand=True, stock=None if is_one else 1) for one, name in zip(markets, names, strict=True)
+        )
         scenario = scenario_of(offers, jobs)
         plan = planner.solve(scenario, options=OPTIONS)
         if len(plan.jobs) < 2 or any(job.spot is None for job in plan.jobs) or plan.cost_at_confidence is None:
             continue
         found += 1
+        latest = 1.6 * max(hours for _, hours in jobs)
         usd = sum(
-            run_policy(scenario, plan, job, markets["ab".index(job.provider)], seed + 10 * found + place).usd
-            for place, job in enumerate(plan.jobs)
+            run_policy(scenario, plan, job, markets[at], seed + 10 * found + at, latest).usd
+            for job, at in ((job, names.index(job.provider)) for job in plan.jobs)
         )
-        yield Row("dollars, two jobs", "", 90.0, 100 * float(np.mean(usd <= plan.cost_at_confidence)))
+        kind = "dollars, one market" if is_one else "dollars, two markets"
+        yield Row(kind, "", 90.0, 100 * float(np.mean(usd <= plan.cost_at_confidence)))
 
 
 def statements(seed: int, policies: int = 14, alone: int = 8, pairs: int = 4, answers: int = 5) -> Iterator[Row]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from planner.results.odds import probability_of, share_within
+from planner.hazards import LUCKS, SPEEDS
+from planner.results.odds import joint_late_usd, joint_probability, joint_usd, probability_of, share_within
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.luck import RUNS, LuckRequest, draw_luck, draw_lucks, quantile
 from planner.spot.policy.policy_cache import PolicyCache
@@ -107,3 +109,27 @@ def test_quantile_and_probability_of_cases() -> None:
         assert probability_of(cases, share_within(cases, share)) == pytest.approx(share)
     assert probability_of(cases, -1.0) == 0.0
     assert probability_of(cases, 9.0) == 1.0
+
+
+def _paid(provider: str, dear: int, late: float) -> SimpleNamespace:
+    """A job that costs $1, and $3 in so many of 16 cases."""
+    row = (1.0,) * (LUCKS - dear) + (3.0,) * dear
+    place = {"provider": provider, "region": "r", "gpu": "A"}
+    return SimpleNamespace(**place, cost_usd=1 + 2 * dear / LUCKS, cost_at_confidence=late, usd_of_runs=(row,) * SPEEDS)
+
+
+def test_jobs_on_one_market_are_unlucky_together() -> None:
+    """Each costs $1 or $3, equally likely: on one market $2 or $6 together, on two markets $4 in half of all cases."""
+    one, two = (joint_usd([_paid("a", 8, 3.0), _paid(other, 8, 3.0)], 0.9) for other in "ab")
+    assert set(one) == {2.0, 6.0}
+    assert sum(case == 4.0 for case in two) == len(two) / 2
+    assert sum(one) == pytest.approx(sum(two))
+
+
+def test_jobs_on_two_markets_may_need_more_together_than_each_by_itself() -> None:
+    """Each is dear with 1/16: at 90 % it needs $1. One of two is dear with 12 %, so that both need more than $2."""
+    same, apart = ([_paid("a", 1, 1.0), _paid(other, 1, 1.0)] for other in "ab")
+    assert joint_late_usd(same, 0.9) == 2.0
+    assert joint_probability(same, 0.9, 2.0) == pytest.approx(15 / 16, abs=0.01)
+    assert joint_late_usd(apart, 0.9) > 2.0
+    assert joint_probability(apart, 0.9, 2.0) == pytest.approx((15 / 16) ** 2, abs=0.02)
