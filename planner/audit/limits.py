@@ -262,7 +262,10 @@ def limits_of_plan(
         yield from at_most(f"stock of {label}", offer.stock, machines)
         left = offer.committed_hours
         yield from at_most(f"hours left of {label}", left, hours[label], tolerance.hours * (left or 0.0))
-    yield from at_most("limits.budget_usd", limits.budget_usd, plan.cost_at_confidence or 0.0, tolerance.usd)
+    # The limit is on what each job needs by itself; what they need together may be more, and is told.
+    added = math.fsum((*(job.cost_at_confidence for job in plan.jobs), *(one.usd for one in plan.reservations)))
+    late = min(added, plan.cost_at_confidence or 0.0)
+    yield from at_most("limits.budget_usd", limits.budget_usd, late, tolerance.usd)
 
 
 def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
@@ -275,8 +278,8 @@ def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
     confidence = scenario.limits.budget_confidence
     expected = paid + math.fsum(job.cost_usd for job in jobs)
     odds, chance = budget_odds(jobs, confidence, paid, scenario.limits.budget_usd)
-    if odds is not None and len(jobs) > 1:
-        late = min(late, odds)
+    if odds is not None:
+        late = odds
     if chance is None:
         chance = probability_within(scenario.limits.budget_usd, expected, late, confidence)
     ages = [job.price_age_days for job in jobs if job.price_age_days is not None]

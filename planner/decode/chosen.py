@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.spot.candidates import policy_costs
+from planner.candidates.spot.candidates import fixed_share_costs, policy_costs
 from planner.records import record
 from planner.spot.policy.policy_odds import late_dollars
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from planner.candidates.spot.choices import SpotChoice
     from planner.configurations.grid import Machine
     from planner.configurations.recipe import Recipe
+    from planner.library.schema import Library
     from planner.results.plan_parts import Pause
     from planner.scenario.job import Job
     from planner.scenario.offer import Offer
-    from planner.spot.policy.policy_odds import PolicyCosts
+    from planner.spot.policy.policy_odds import PolicyCosts, SpotOnlyCosts
 
 
 @record(frozen=True)
@@ -85,6 +86,13 @@ class ChosenCandidate:
         """Return what the dollars of the candidate on a policy depend on."""
         fixed = float(self.figures.fixed_usd[0])
         return policy_costs(self.candidates, self.row, fixed, spot.run, spot.states, spot.point.hours)
+
+    def fixed_share_costs(self, library: Library) -> SpotOnlyCosts | None:
+        """Return what dollars depend on where fixed shares of both markets are used; None elsewhere."""
+        both = bool(np.isfinite(self.candidates.table.run_h[self.row]).all())
+        if self.spot is not None or not both or self.share <= 0 or self.candidates.is_managed_service[self.row]:
+            return None
+        return fixed_share_costs(self.candidates, self.row, self.share, self.market, library)
 
     @property
     def job(self) -> Job:

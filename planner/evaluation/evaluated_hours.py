@@ -248,9 +248,8 @@ def _basis(context: RunContext, alone: str) -> str:
 
 
 def spot_only_run(context: RunContext, stages: JobStages, physics: Physics) -> tuple[SpotRun, SpotStates] | None:
-    """Return run and market where a training job has spot machines and no others; None elsewhere."""
-    is_alone = context.offer.usd_per_hour is None and context.offer.has_spot and context.named.spot_share > 0
-    if not is_alone or isinstance(context.job, InferenceJob):
+    """Return run and market where a job has spot machines and no others; None elsewhere."""
+    if context.offer.usd_per_hour is not None or not context.offer.has_spot or context.named.spot_share <= 0:
         return None
     # What an hour is worth is on no bill, and nothing is decided by it.
     return replace(

@@ -125,16 +125,19 @@ def budget_odds(
 ) -> tuple[float | None, float | None]:
     """Return dollars of all jobs at the confidence and the probability of the budget; None where no job has luck.
 
-    `paid` are dollars beside the jobs.
+    `paid` are dollars beside the jobs. Jobs on one market (provider, region, card) are unlucky in the same runs.
     """
-    if not any(job.usd_of_runs for job in jobs):
+    lucky = [job for job in jobs if job.usd_of_runs]
+    if not lucky:
         return None, None
+    markets = sorted({(job.provider, job.region, job.gpu) for job in lucky})
     every: list[float] = []
     for speed in range(_SPEEDS):
-        sums = [paid]
-        for job in jobs:
-            own = job.usd_of_runs[speed] if job.usd_of_runs else [_at_speed(job, (speed + 0.5) / _SPEEDS, confidence)]
-            both = sorted(map(sum, itertools.product(sums, own)))
+        rank = (speed + 0.5) / _SPEEDS
+        sums = [paid + math.fsum(_at_speed(job, rank, confidence) for job in jobs if not job.usd_of_runs)]
+        for market in markets:
+            rows = [job.usd_of_runs[speed] for job in lucky if (job.provider, job.region, job.gpu) == market]
+            both = sorted(one + math.fsum(column) for one in sums for column in zip(*rows, strict=True))
             size = max(1, len(both) // _LUCKS)
             sums = [sum(both[at : at + size]) / size for at in range(0, len(both), size)]
         every += [one for one in sums for _ in range(_LUCKS // len(sums))]
@@ -142,7 +145,14 @@ def budget_odds(
     place = min(max(confidence * len(every) - 0.5, 0.0), len(every) - 1.0)
     low = min(math.floor(place), len(every) - 2)
     late = every[low] * (low + 1 - place) + every[low + 1] * (place - low)
-    return late, None if budget is None else min(MAX_CONFIDENCE, _share_below(every, budget))
+    added = paid + math.fsum(job.cost_at_confidence for job in jobs)
+    if len(jobs) == 1:
+        late = added
+    elif len(markets) == 1:  # what each needs is needed in the same runs
+        late = min(late, added)
+    if budget is None:
+        return late, None
+    return late, min(MAX_CONFIDENCE, max(_share_below(every, budget), confidence if late <= budget else 0.0))
 
 
 def middle_cases(cases: Cases, expected: float) -> tuple[float, float]:

@@ -1,4 +1,7 @@
-"""Dollars of several jobs together: their speeds err alike, their spot markets are lucky each by itself."""
+"""Dollars of several jobs together: their speeds err alike, their spot markets are lucky each by itself.
+
+Jobs on the same card of one provider in one region have one market: the unlucky runs of one are those of the others.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,18 @@ if TYPE_CHECKING:
 
 class PaidJob(Protocol):
     """The dollars of a job: expected, at the confidence, and in equally likely runs at each rank of speed, if drawn."""
+
+    @property
+    def provider(self) -> str:
+        """Whose machines it rents."""
+
+    @property
+    def region(self) -> str:
+        """Where they are."""
+
+    @property
+    def gpu(self) -> str:
+        """Their card."""
 
     @property
     def cost_usd(self) -> float:
@@ -30,19 +45,50 @@ class PaidJob(Protocol):
 def joint_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float = 0.0) -> list[float]:
     """Return dollars of all jobs in equally likely cases, by rising dollars; `fixed_usd` is paid beside them.
 
-    `confidence` is that of the `cost_at_confidence` of the jobs. At each speed all sums of two jobs are equally likely;
-    a sum of many is kept as the means of as many groups.
+    `confidence` is that of the `cost_at_confidence` of the jobs. At each speed all sums of two markets are equally
+    likely; a sum of many is kept as the means of as many groups.
     """
     cases: list[float] = []
     for speed in range(SPEEDS):
-        sums = [fixed_usd]
+        sums, markets = [fixed_usd], dict[object, list[float]]()
         for job in jobs:
-            lucks = job.usd_of_runs[speed] if job.usd_of_runs else (_usd_at_speed(job, speed, confidence),)
+            if not job.usd_of_runs:
+                sums[0] += _usd_at_speed(job, speed, confidence)
+                continue
+            together = markets.setdefault(_market_of(job), [0.0] * LUCKS)
+            for luck, usd in enumerate(job.usd_of_runs[speed]):  # by size
+                together[luck] += usd
+        for lucks in markets.values():
             every = sorted(one + other for one in sums for other in lucks)
             size = max(1, len(every) // LUCKS)
             sums = [math.fsum(every[at : at + size]) / size for at in range(0, len(every), size)]
         cases += [sums[number * len(sums) // LUCKS] for number in range(LUCKS)]
     return sorted(cases)
+
+
+def joint_late_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float = 0.0) -> float:
+    """Return the dollars that all jobs together stay within with this probability; `fixed_usd` is paid beside them.
+
+    Where all luck is that of one market, what the jobs need each by itself is enough for all: they need it in the same
+    runs. It was found among more runs than the cases tell, so that the lesser of the two counts.
+    """
+    added = fixed_usd + math.fsum(job.cost_at_confidence for job in jobs)
+    markets = {_market_of(job) for job in jobs if job.usd_of_runs}
+    if len(jobs) < 2 or not markets:
+        return added
+    found = share_within(joint_usd(jobs, confidence, fixed_usd), confidence)
+    return min(added, found) if len(markets) == 1 else found
+
+
+def joint_probability(jobs: Sequence[PaidJob], confidence: float, limit_usd: float, fixed_usd: float = 0.0) -> float:
+    """Return the probability that all jobs together stay within dollars: the inverse of `joint_late_usd`."""
+    found = probability_of(joint_usd(jobs, confidence, fixed_usd), limit_usd)
+    return max(found, confidence if joint_late_usd(jobs, confidence, fixed_usd) <= limit_usd else 0.0)
+
+
+def _market_of(job: PaidJob) -> object:
+    """Return what jobs on one spot market have in common."""
+    return job.provider, job.region, job.gpu
 
 
 def share_within(cases: Sequence[float], probability: float) -> float:

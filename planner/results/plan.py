@@ -11,7 +11,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from planner.deferred import Deferred, later
 from planner.errors import NoPlanError
 from planner.results.html import html_table, plan_picture
-from planner.results.odds import joint_usd, share_within
+from planner.results.odds import joint_late_usd
 from planner.results.plan_parts import (
     Baseline,
     BillItem,
@@ -214,8 +214,8 @@ def plan_figures(
     """
     paid = math.fsum(one.usd for one in reservations)
     late = paid + math.fsum(job.cost_at_confidence for job in jobs)
-    if budget_confidence is not None and len(jobs) > 1 and any(job.usd_of_runs for job in jobs):
-        late = min(late, share_within(joint_usd(jobs, budget_confidence, paid), budget_confidence))
+    if budget_confidence is not None:
+        late = joint_late_usd(jobs, budget_confidence, paid)
     cost = {key: paid + math.fsum(getattr(job.cost, key) for job in jobs) for key in Spread.model_fields}
     hours = {key: max(job.delay_hours + getattr(job.hours, key) for job in jobs) for key in Hours.model_fields}
     return {

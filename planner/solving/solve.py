@@ -16,7 +16,7 @@ from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.inputs import build_inputs
 from planner.decode.notes import cut_samples
-from planner.decode.probability import budget_probability
+from planner.decode.probability import budget_probability, budget_warnings
 from planner.decode.purchase import compare_purchase
 from planner.errors import AuditError
 from planner.library.quality import facts_on
@@ -214,6 +214,7 @@ def _plan(
         _assignment(prepared, solved, index, row, share, rooms, as_of)
         for index, (row, share) in enumerate(zip(solved.rows, solved.shares, strict=True))
     )
+    chance = budget_probability(scenario, jobs)
     return Plan(
         **facts,
         # A solver whose result holds only on a grid of shares (CP-SAT) proves no gap: the plan is only `feasible`.
@@ -225,8 +226,8 @@ def _plan(
         tie_decided_by=_tie_decided_by(solved) if scenario.objective_kind == "cost" else None,
         faster=find_faster(prepared, jobs[0].hours.at_confidence) if len(jobs) == 1 else (),
         budget_usd=scenario.limits.budget_usd,
-        budget_probability=budget_probability(scenario, jobs),
-        warnings=_warnings(scenario, jobs),
+        budget_probability=chance,
+        warnings=(*budget_warnings(scenario, chance), *_warnings(scenario, jobs)),
         inputs=build_inputs(scenario, jobs, solver_versions()),
         **plan_figures(jobs, budget_confidence=scenario.limits.budget_confidence),
     )

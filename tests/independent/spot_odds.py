@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ class Market:
     down: Rates
     spot_usd: float
 
-    def offer(self, provider: str, demand: bool) -> str:
+    def offer(self, provider: str, demand: bool, stock: int | None = None) -> str:
         up, down = self.up.mean(), self.down.mean()
         sold = f"usd_per_hour: {DEMAND_USD}, " if demand else ""
         blocks = [
@@ -45,6 +46,7 @@ class Market:
         prices = f"{sold}spot_usd_per_hour: {self.spot_usd}, date: 2026-11-20"
         means = f"availability: {up / (up + down):.6f}, mean_up_hours: {up:.5f}"
         machine = f"provider: {provider}, instance: x, gpu: RTX4090, gpus: 1"
+        machine += f", stock: {stock}" if stock else ""
         return f"  - {{{machine}, {prices}, spot: {{{means}, {', '.join(blocks)}}}}}\n"
 
 
@@ -75,14 +77,14 @@ def draw_market(rng: np.random.Generator) -> Market:
     return Market(rates(0.5, 12), rates(0.3, 6), round(DEMAND_USD * float(rng.uniform(0.1, 0.5)), 4))
 
 
-def scenario_of(offers: str, jobs: list[tuple[float, float]]) -> Scenario:
+def scenario_of(offers: str, jobs: list[tuple[float, float]], limits: str = "{}") -> Scenario:
     """Jobs of (tokens, deadline in hours)."""
     lines = "".join(
         f"  - {{name: j{number}, architecture: mistral-7b, work: {{tokens: {tokens:.0f}}}, deadline: {hours:.2f}h, "
         "techniques: {method: lora}}\n"
         for number, (tokens, hours) in enumerate(jobs)
     )
-    return parse_scenario(f"schema: 2\nname: drawn\noffers:\n{offers}jobs:\n{lines}")
+    return parse_scenario(f"schema: 2\nname: drawn\noffers:\n{offers}jobs:\n{lines}limits: {limits}\n")
 
 
 def facts_of(scenario: Scenario, plan: Plan) -> dict[str, SpotRun]:
@@ -106,8 +108,10 @@ def job_of(facts: SpotRun, job: Assignment, market: Market) -> Job:
     )
 
 
-def run_policy(scenario: Scenario, plan: Plan, job: Assignment, market: Market, seed: int) -> Outcome:
-    """Follow the policy of a job."""
+def run_policy(
+    scenario: Scenario, plan: Plan, job: Assignment, market: Market, seed: int, latest: float | None = None
+) -> Outcome:
+    """Follow the policy of a job; runs of one seed up to one latest hour see the same market."""
     table, deadline = planner.policy_tables(scenario, plan)[job.name], job.deadline_hours or math.inf
     one = replace(
         job_of(facts_of(scenario, plan)[job.name], job, market),
@@ -116,7 +120,7 @@ def run_policy(scenario: Scenario, plan: Plan, job: Assignment, market: Market, 
         guaranteed=table["guaranteed_hours"],
         table=table,
     )
-    return simulate(one, market.up, market.down, RUNS, seed, 1.6 * deadline)
+    return simulate(one, market.up, market.down, RUNS, seed, latest or 1.6 * deadline)
 
 
 def policy_rows(seed: int, number: int) -> Iterator[Row]:
@@ -159,33 +163,88 @@ def spot_only_rows(seed: int, number: int) -> Iterator[Row]:
         yield Row("hours, spot only", name, 50.0, 100 * float(np.mean(outcome.hours <= usual)))
 
 
+def generation_rows(seed: int, number: int) -> Iterator[Row]:
+    """Hours and dollars of answers that nothing but one spot machine gives."""
+    rng = np.random.default_rng([seed, 5])
+    for each in range(number):
+        market, requests = draw_market(rng), float(rng.uniform(2e4, 1.2e5))
+        scenario = parse_scenario(
+            f"schema: 2\nname: drawn\noffers:\n{market.offer('a', demand=False)}jobs:\n  - {{name: g, kind: inference, "
+            f"architecture: mistral-7b, work: {{requests: {requests:.0f}, input_tokens: 800, output_tokens: 200}}, "
+            "techniques: {engine: vllm, weight_bits: 16}, deadline: 1500h}\nlimits: {max_gpus: 1}\n"
+        )
+        plan = planner.solve(scenario, options=OPTIONS)
+        if not plan.jobs:
+            continue
+        job = plan.jobs[0]
+        one, late = job_of(facts_of(scenario, plan)[job.name], job, market), job.hours.at_confidence
+        outcome = simulate(one, market.up, market.down, RUNS, seed + each, 2 * late)
+        name = f"up {market.up.mean():.1f} h, out {market.down.mean():.1f} h, {one.work:.1f} h of work"
+        yield Row("hours, generation", name, 90.0, 100 * float(np.mean(outcome.hours <= late)))
+        yield Row("dollars, generation", name, 90.0, 100 * float(np.mean(outcome.usd <= job.cost_at_confidence)))
+        cases = sorted(one for row in job.hours_of_runs for one in row)
+        usual = float(np.quantile(cases, 0.5))
+        yield Row("hours, generation", name, 50.0, 100 * float(np.mean(outcome.hours <= usual)))
+
+
 def joint_rows(seed: int, number: int) -> Iterator[Row]:
-    """Dollars of two jobs together, on markets of their own at speeds that err alike."""
+    """Dollars of two jobs together, at speeds that err alike: on one market, then on markets of their own."""
     rng, found = np.random.default_rng([seed, 3]), 0
     while found < number:
-        markets = [draw_market(rng), draw_market(rng)]
+        is_one = found % 2 == 0
+        markets, names = [draw_market(rng) for _ in range(1 if is_one else 2)], "a" if is_one else "ab"
         jobs = []
-        for _ in markets:
+        for _ in range(2):
             tokens = float(rng.uniform(30e6, 90e6))
             jobs.append((tokens, tokens / 2280 / 3600 * float(rng.uniform(1.3, 2.5)) + 0.5))
-        offers = "".join(one.offer(name, demand=True) for one, name in zip(markets, "ab", strict=True))
+        offers = "".join(
+            one.offer(name, demand=True, stock=None if is_one else 1) for one, name in zip(markets, names, strict=True)
+        )
         scenario = scenario_of(offers, jobs)
         plan = planner.solve(scenario, options=OPTIONS)
         if len(plan.jobs) < 2 or any(job.spot is None for job in plan.jobs) or plan.cost_at_confidence is None:
             continue
         found += 1
+        latest = 1.6 * max(hours for _, hours in jobs)
         usd = sum(
-            run_policy(scenario, plan, job, markets["ab".index(job.provider)], seed + 10 * found + place).usd
-            for place, job in enumerate(plan.jobs)
+            run_policy(scenario, plan, job, markets[at], seed + 10 * found + at, latest).usd
+            for job, at in ((job, names.index(job.provider)) for job in plan.jobs)
         )
-        yield Row("dollars, two jobs", "", 90.0, 100 * float(np.mean(usd <= plan.cost_at_confidence)))
+        kind = "dollars, one market" if is_one else "dollars, two markets"
+        yield Row(kind, "", 90.0, 100 * float(np.mean(usd <= plan.cost_at_confidence)))
 
 
-def statements(seed: int, policies: int = 14, alone: int = 8, pairs: int = 4) -> Iterator[Row]:
-    """Policies, then jobs on spot alone, then pairs of jobs."""
+def mixed_rows(seed: int, number: int) -> Iterator[Row]:
+    """Dollars of one job on spot up to an hour, then on demand, over all markets as a note tells them."""
+    rng, found = np.random.default_rng([seed, 4]), 0
+    while found < number:
+        market, tokens = draw_market(rng), float(rng.uniform(20e6, 120e6))
+        hours, least = tokens / 2280 / 3600 * float(rng.uniform(1.4, 4.0)) + 0.5, float(rng.uniform(0.1, 0.7))
+        limits = f"{{spot_share: {{min: {least:.3f}, max: {min(0.95, least + float(rng.uniform(0, 0.3))):.3f}}}}}"
+        scenario = scenario_of(market.offer("a", demand=True), [(tokens, hours)], limits)
+        plan = planner.solve(scenario, options=OPTIONS)
+        if not plan.jobs or not 0 < plan.jobs[0].spot_share < 1 or plan.jobs[0].spot is not None:
+            continue
+        found += 1
+        job, late = plan.jobs[0], plan.jobs[0].hours.at_confidence
+        one = job_of(facts_of(scenario, plan)[job.name], job, market)
+        one = replace(one, demand_usd=DEMAND_USD, switch=job.switch_to_on_demand_at_hours or math.inf)
+        outcome = simulate(one, market.up, market.down, RUNS, seed + found, 2 * late + 3 * one.work)
+        name = f"up {market.up.mean():.1f} h, out {market.down.mean():.1f} h, {job.spot_share:.0%} of {one.work:.1f} h"
+        told = re.search(r"90 % no more than \$([\d.,]+)", " ".join(plan.warnings))
+        usd = float(told[1].replace(",", "")) if told else job.cost_at_confidence
+        yield Row("dollars, fixed share", name, 90.0, 100 * float(np.mean(outcome.usd <= usd + 0.005)))
+
+
+def statements(
+    seed: int, policies: int = 14, alone: int = 8, pairs: int = 4, answers: int = 5, mixes: int = 5
+) -> Iterator[Row]:
+    """Policies, then jobs on spot alone, pairs of jobs, generation on spot alone, and fixed shares of two markets."""
     yield from policy_rows(seed, policies)
     yield from spot_only_rows(seed, alone)
     yield from joint_rows(seed, pairs)
+    yield from generation_rows(seed, answers)
+    yield from mixed_rows(seed, mixes)
 
 
 def summary(found: list[Row]) -> str:

@@ -18,14 +18,13 @@ from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.spot.choices import SpotChoice, SpotPiece
 from planner.candidates.spot.rows import ALL, SearchTarget, SpotRows
-from planner.scenario.inference import InferenceJob
 from planner.spot.policy.curve_pieces import CurvePiece
 from planner.spot.policy.luck import quantile
 from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to
 from planner.spot.policy.policy_odds import PolicyCosts, SpotOnlyCosts, late_dollars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
@@ -315,32 +314,59 @@ def policy_costs(
 
 
 def spot_only_rows(candidates: JobCandidates, rows: Integers) -> Flags:
-    """Return which of some rows (n,) have spot machines and no others to train on."""
+    """Return which of some rows (n,) have spot machines and no others."""
     run_h = candidates.table.run_h[rows]
-    is_training = not isinstance(candidates.job, InferenceJob)
-    return np.asarray(np.isnan(run_h[:, ON_DEMAND]) & ~np.isnan(run_h[:, SPOT]) & is_training, dtype=bool)
+    return np.asarray(np.isnan(run_h[:, ON_DEMAND]) & ~np.isnan(run_h[:, SPOT]), dtype=bool)
 
 
 def spot_only_costs(candidates: JobCandidates, row: int, market: Market, library: Library) -> SpotOnlyCosts:
     """Return what hours and dollars of a row of the uncut table on spot alone depend on."""
-    which, table, columns = np.asarray([row]), candidates.table, candidates.columns
-    rows = SpotRows(candidates, table.rows(which), which, SearchTarget(np.inf, 0.0, 1.0, 0.0, 0.0), market, library)
-    run, states = rows.run_of(0)
-    h, placement = rows.hours, candidates.placement_of(row)
-    storage, usd = float(rows.storage[0]), float(columns.spot_usd[int(table.offer[row])] * table.instances[row])
-    after = float(h.after_start[0])
-    return SpotOnlyCosts(
-        run=run,
-        states=states,
-        sigma=float(candidates.run_hours.sigma_tail[int(candidates.configuration[row])]),
-        stretch=float(h.stretch[0]),
-        outside_hours=after + float(h.separate[0]),
-        late_outside_hours=after + float(h.late_separate[0]),
-        outside_usd=after * (usd + storage) + float(placement.total("late_usd")),
-        usd_per_hour=usd * float(h.group_run[0]) / (float(h.run[0]) * h.node_groups),
-        storage_usd_per_hour=storage,
-        fixed_usd=float(table.fixed_usd[row]),
+    return next(_costs_of_spot_only(candidates, np.asarray([row]), market, library))
+
+
+def fixed_share_costs(
+    candidates: JobCandidates, row: int, share: float, market: Market, library: Library
+) -> SpotOnlyCosts:
+    """Return what hours and dollars of a row of the uncut table on both markets depend on at a fixed spot share.
+
+    The run moves to on demand when its share of the mean hours on spot is over.
+    """
+    alone, h = spot_only_costs(candidates, row, market, library), candidates.hours.rows(np.asarray([row]))
+    offer, machines = int(candidates.table.offer[row]), int(candidates.table.instances[row])
+    demand, spot = (
+        float(one[offer]) * machines for one in (candidates.columns.on_demand_usd, candidates.columns.spot_usd)
     )
+    return replace(
+        alone,
+        outside_usd=alone.outside_usd + (1 - share) * float(h.after_start[0]) * (demand - spot),
+        on_demand_usd_per_hour=demand * float(h.group_run[0]) / (float(h.run[0]) * h.node_groups),
+        switch_hours=float(h.start[0]) + share * float(h.spot_wall[0]) if share < 1 else math.inf,
+    )
+
+
+def _costs_of_spot_only(
+    candidates: JobCandidates, which: Integers, market: Market, library: Library
+) -> Iterator[SpotOnlyCosts]:
+    """Yield what hours and dollars of some rows (n,) of the uncut table on spot alone depend on."""
+    table, columns = candidates.table.rows(which), candidates.columns
+    rows = SpotRows(candidates, table, which, SearchTarget(np.inf, 0.0, 1.0, 0.0, 0.0), market, library)
+    h, usd = rows.hours, columns.spot_usd[table.offer] * table.instances
+    late_separate = np.asarray([one.total("late_usd") for one in candidates.placements])[rows.placement]
+    figures = np.stack(
+        [
+            candidates.run_hours.sigma_tail[rows.configuration],
+            h.stretch,
+            h.after_start + h.separate,
+            h.after_start + h.late_separate,
+            h.after_start * (usd + rows.storage) + late_separate,
+            usd * h.group_run / (h.run * h.node_groups),
+            rows.storage,
+            table.fixed_usd,
+        ],
+        axis=1,
+    )
+    for number, of_row in enumerate(figures.tolist()):
+        yield SpotOnlyCosts(*rows.run_of(number), *of_row)
 
 
 def with_spot_only_odds(
@@ -356,12 +382,13 @@ def with_spot_only_odds(
     rows, late_from = rows[soonest <= latest], candidates.columns.lead_hours
     if not len(rows):
         return table
+    rows = rows[np.lexsort((h.restart[rows], table.offer[rows]))]  # up-times of equal starts are the same
     run_h, late_h, run_usd, late_usd = (
         one.copy() for one in (table.run_h, table.late_h, table.run_usd, table.late_usd)
     )
-    for row in rows.tolist():
-        costs, lead = spot_only_costs(candidates, row, market, library), float(late_from[int(table.offer[row])])
-        confidences = (candidates.job.confidence, candidates.run_hours.budget_confidence)
+    confidences = (candidates.job.confidence, candidates.run_hours.budget_confidence)
+    for row, costs in zip(rows.tolist(), _costs_of_spot_only(candidates, rows, market, library), strict=True):
+        lead = float(late_from[int(table.offer[row])])
         expected, late, paid = _spot_only_figures(costs, *confidences)
         if not np.isfinite(late):
             late_h[row, SPOT] = UNENDING_HOURS

@@ -11,7 +11,7 @@ from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.commitments import pays_from_hours
 from planner.decode.inputs import build_inputs
-from planner.decode.probability import budget_probability
+from planner.decode.probability import budget_probability, budget_warnings
 from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, objective_value
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation
@@ -57,7 +57,9 @@ def timetable_plan(
             for index in places
         )
     figures = plan_figures(jobs, reservations, prepared.scenario.limits.budget_confidence)
-    warnings = dict.fromkeys((TIMETABLE_NOTE, *(note for job in jobs for note in job.notes)))
+    chance = budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations))
+    short = budget_warnings(prepared.scenario, chance)
+    warnings = dict.fromkeys((*short, TIMETABLE_NOTE, *(note for job in jobs for note in job.notes)))
     plan = Plan(
         **facts,
         status="optimal" if solved.termination is Termination.OPTIMAL else "feasible",
@@ -67,7 +69,7 @@ def timetable_plan(
         least_cost_usd=objective if prepared.scenario.has_plain_dollars else None,
         inputs=build_inputs(prepared.scenario, jobs, solver_versions()),
         budget_usd=prepared.scenario.limits.budget_usd,
-        budget_probability=budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations)),
+        budget_probability=chance,
         now=prepared.scenario.now_text,
         zone=prepared.scenario.zone,
         baseline=_baseline(solved, prepared.scenario.objective_kind),

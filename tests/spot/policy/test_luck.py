@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from planner.results.odds import probability_of, share_within
+from planner.hazards import LUCKS, SPEEDS
+from planner.results.odds import joint_late_usd, joint_probability, joint_usd, probability_of, share_within
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.luck import RUNS, LuckRequest, draw_luck, draw_lucks, quantile
 from planner.spot.policy.policy_cache import PolicyCache
@@ -108,3 +110,60 @@ def test_quantile_and_probability_of_cases() -> None:
         assert probability_of(cases, share_within(cases, share)) == pytest.approx(share)
     assert probability_of(cases, -1.0) == 0.0
     assert probability_of(cases, 9.0) == 1.0
+
+
+def test_a_switch_to_on_demand_by_hand() -> None:
+    """Starts take 0.1 h. On a market without losses 2.9 h of 8 are done by hour 3: 5.1 h and a start are left.
+
+    Where machines come once in a million hours nothing is done; work that ends before the switch pays nothing there.
+    """
+    run = SpotRun(8.0, 0.1, 0.0, 0.0, 1.0, 4.0, last_checkpoint=True)
+    always = SpotStates(Ages((0.0,), (0.0,)), Ages((0.0,), (1.0,)))
+    found = spot_only_hours(run, always, same(8.0), 3.0)
+    assert found.wall == pytest.approx(3 + 0.1 + 5.1)
+    assert found.paid == pytest.approx(3.0)
+    assert found.on_demand == pytest.approx(5.2)
+    early = spot_only_hours(run, always, same(2.5), 3.0)
+    assert early.wall == pytest.approx(2.6)
+    assert not early.on_demand.any()
+    never = spot_only_hours(run, SpotStates(Ages((0.0,), (1.0,)), Ages((0.0,), (1e-6,))), same(8.0), 3.0)
+    assert np.quantile(never.wall, 0.99) == pytest.approx(3 + 8.1)
+    assert np.quantile(never.paid, 0.99) == 0.0
+
+
+def test_a_switch_on_a_market_with_losses_by_hand() -> None:
+    """Up for 6 h and out for 2 h, both exponential, free checkpoints: in 12 h three quarters of the time are worked.
+
+    A run never ends later than the switch and all of its work.
+    """
+    market = SpotStates(Ages((0.0,), (1 / 6,)), Ages((0.0,), (1 / 2,)))
+    run = SpotRun(30.0, 0.0, 0.0, 0.0, 1.0, 4.0, last_checkpoint=True)
+    found = spot_only_hours(run, market, same(30.0), 12.0)
+    # An outage is seen to end 2.5 minutes late on average: once in 8 h.
+    assert found.paid.mean() == pytest.approx(12 * 0.75 - 1.5 / 24, rel=0.03)
+    assert found.wall == pytest.approx(12 + 30 - found.paid)
+    assert found.wall.max() <= 42 + 1e-9
+
+
+def _paid(provider: str, dear: int, late: float) -> SimpleNamespace:
+    """A job that costs $1, and $3 in so many of 16 cases."""
+    row = (1.0,) * (LUCKS - dear) + (3.0,) * dear
+    place = {"provider": provider, "region": "r", "gpu": "A"}
+    return SimpleNamespace(**place, cost_usd=1 + 2 * dear / LUCKS, cost_at_confidence=late, usd_of_runs=(row,) * SPEEDS)
+
+
+def test_jobs_on_one_market_are_unlucky_together() -> None:
+    """Each costs $1 or $3, equally likely: on one market $2 or $6 together, on two markets $4 in half of all cases."""
+    one, two = (joint_usd([_paid("a", 8, 3.0), _paid(other, 8, 3.0)], 0.9) for other in "ab")
+    assert set(one) == {2.0, 6.0}
+    assert sum(case == 4.0 for case in two) == len(two) / 2
+    assert sum(one) == pytest.approx(sum(two))
+
+
+def test_jobs_on_two_markets_may_need_more_together_than_each_by_itself() -> None:
+    """Each is dear with 1/16: at 90 % it needs $1. One of two is dear with 12 %, so that both need more than $2."""
+    same, apart = ([_paid("a", 1, 1.0), _paid(other, 1, 1.0)] for other in "ab")
+    assert joint_late_usd(same, 0.9) == 2.0
+    assert joint_probability(same, 0.9, 2.0) == pytest.approx(15 / 16, abs=0.01)
+    assert joint_late_usd(apart, 0.9) > 2.0
+    assert joint_probability(apart, 0.9, 2.0) == pytest.approx((15 / 16) ** 2, abs=0.02)
