@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from planner.cli.options import EXIT_CODES, NameOf, output_options, solve_options
+from planner.cli.output import draw_answer
 from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 
@@ -59,7 +60,7 @@ def frontier(
         found = trace(loaded.scenario, options, by=by, points=points)
     from planner.report.frontier import render_frontier
 
-    output.write(found, functools.partial(render_frontier, every=every), bool(found.points))
+    output.write(found, functools.partial(render_frontier, every=every), draw_answer if found.points else None)
     click.get_current_context().exit(EXIT_CODES[found.status])
 
 
@@ -86,7 +87,7 @@ def _frontier_of_loss(loaded: LoadedScenario, by: Any, output: Output, points: i
         found = loss_frontier(loaded.scenario, options, points=points)
     from planner.report.choices.model import render_loss_frontier
 
-    output.write(found, render_loss_frontier, bool(found.points))
+    output.write(found, render_loss_frontier, draw_answer if found.points else None)
     click.get_current_context().exit(EXIT_CODES[found.status])
 
 
@@ -106,5 +107,5 @@ def _frontier_of_service(loaded: LoadedScenario, by: Any, output: Output, points
         )
     from planner.report.serving.frontier import render_service_frontier
 
-    output.write(found, render_service_frontier, bool(found.points))
+    output.write(found, render_service_frontier, draw_answer if found.points else None)
     context.exit(EXIT_CODES[found.status])

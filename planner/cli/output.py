@@ -14,7 +14,7 @@ from planner.errors import Fault, InputError, printable
 from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pydantic import BaseModel
 
@@ -66,7 +66,7 @@ class Output:
         self,
         answer: BaseModel,
         render: Callable[[Any], str],
-        is_drawn: bool = False,
+        draw: Callable[[Any, str, Sequence[str]], None] | None = None,
         document: Callable[[Any], str] | None = None,
         color: bool = False,
     ) -> None:
@@ -78,8 +78,8 @@ class Output:
             The typed result of a command.
         render
             Returns the text of the answer.
-        is_drawn
-            Whether there is something to draw; a page has the lines of the text as caption.
+        draw
+            Draws the answer into a file with the lines of the text as caption; None if there is nothing to draw.
         document
             Returns what the file is to hold; None if there is nothing to write.
         color
@@ -93,11 +93,9 @@ class Output:
             write_text_atomically(self.path, written)
         text = "" if self.as_json and self.plot is None else _rendered(answer, render)
         self._show_read()
-        if self.plot is not None and is_drawn:
-            from planner.report.figures.plot import draw_file
-
+        if self.plot is not None and draw is not None:
             with silent_matplotlib():
-                draw_file(answer, self.plot, text.splitlines())
+                draw(answer, self.plot, text.splitlines())
         if written is not None and self.path in STANDARD_OUTPUT:
             show(written.removesuffix("\n"))
         elif self.as_json:
@@ -117,6 +115,13 @@ class Output:
             show("\n".join(_wrapped(line)), err=is_document)
         if lines and not is_document:
             show("")
+
+
+def draw_answer(answer: Any, path: str, caption: Sequence[str]) -> None:
+    """Draw an answer into a file; what draws is loaded only where a picture is asked for."""
+    from planner.report.figures.plot import draw_file
+
+    draw_file(answer, path, caption)
 
 
 def _wrapped(line: str) -> list[str]:

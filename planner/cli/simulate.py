@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.options import EXIT_CODES, loaded_scenario, output_options, solve_options
-from planner.cli.output import show
+from planner.cli.output import draw_answer, show
 from planner.cli.plans.plan_file import read_plan
 from planner.cli.terminal import show_progress
 
@@ -86,7 +86,7 @@ def simulate(
     output.write(
         found,
         render_simulation,
-        bool(found.jobs),
+        draw_answer if found.jobs else None,
         functools.partial(_policies_text, loaded.scenario) if found.jobs else None,
     )
     if verbose and found.runs_per_second:

@@ -8,7 +8,7 @@ import click
 
 from planner.cli.exit_codes import INFEASIBLE
 from planner.cli.options import EXIT_CODES, clock_setting, json_option, now_option, set_option, solve_options
-from planner.cli.output import Output, show, write_json
+from planner.cli.output import Output, draw_answer, show, write_json
 from planner.cli.scenarios.question import loaded_question
 from planner.cli.terminal import show_progress
 
@@ -44,7 +44,7 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | N
         plan = find_plan(scenario, options)
     from planner.report.plan import render
 
-    output.write(plan, render, bool(plan.jobs or plan.services), document=_plan_text, color=True)
+    output.write(plan, render, draw_answer if plan.jobs or plan.services else None, document=_plan_text, color=True)
     click.get_current_context().exit(EXIT_CODES[plan.status])
 
 

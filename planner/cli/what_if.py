@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.options import EXIT_CODES, output_options, solve_options
+from planner.cli.output import draw_answer
 from planner.cli.scenarios.question import asked_scenario
 from planner.cli.terminal import show_progress
 
@@ -62,7 +63,7 @@ def what_if(
     output.check()
     with show_progress(f"solving {loaded.scenario.name}") as count, loaded.locate_faults():
         answer, render = _compute(loaded.scenario, settings, vary, by if as_tornado else None, options, count)
-    output.write(answer, render, True)
+    output.write(answer, render, draw_answer)
     click.get_current_context().exit(_exit_code(answer))
 
 

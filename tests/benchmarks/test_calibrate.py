@@ -104,6 +104,7 @@ def test_other_numbers_reach_the_estimate(figure: str, of: str) -> None:
     assert found == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_several_calibrations_at_once_are_those_calibrations() -> None:
     """Row k of the answer is what calibration k gives alone."""
     rows = stacked("throughput")

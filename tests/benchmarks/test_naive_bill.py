@@ -32,6 +32,7 @@ def test_the_lines_add_up_to_the_bill(both: tuple[Comparison, Assignment]) -> No
     assert sum(line.share for line in found.lines) == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_naive_bill_is_one_run_at_the_speed_of_the_plan(both: tuple[Comparison, Assignment]) -> None:
     """Tokens over speed times the price of the hour, from what is asked and printed: no trial, no stage in it."""
     found, job = both

@@ -157,6 +157,7 @@ def test_the_margin_of_an_unknown_framework_needs_no_verdicts() -> None:
     assert either[0]["unknown"] == either[1]["unknown"]
 
 
+@pytest.mark.slow
 def test_what_is_less_well_known_is_never_more_certain() -> None:
     """InternEvo as a stranger, llm-foundry by its verdicts alone, and small runs that decide little."""
     library = read_library()

@@ -24,6 +24,7 @@ jobs:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deadline", ["30h", "9h"])
 def test_the_best_of_each_framework_together_is_the_best_of_each_alone(deadline: str) -> None:
     """The least dollars of all candidates of a framework, policies on spot among them."""

@@ -101,6 +101,7 @@ def test_an_audit_refuses_a_price_of_waiting_that_nobody_asked_for() -> None:
     assert any("waiting_usd_per_hour" in one for one in found)
 
 
+@pytest.mark.slow
 def test_the_rule_says_what_the_policy_does() -> None:
     """It waits until the market is old enough, in the end takes anything, and on demand comes last."""
     spot = solved("solve.ties=0").spot

@@ -143,6 +143,7 @@ def plan_text(tmp_path_factory: pytest.TempPathFactory) -> str:
     return found.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tried", [one for one, (_, word) in TRIED.items() if word], ids=" ".join)
 def test_a_name_is_read_in_any_spelling(tried: tuple[str, str], folder: Path, plan_text: str) -> None:
     """What is wrong afterwards, if anything, is not the name."""

@@ -115,6 +115,7 @@ def test_plots_are_drawn_whole(question: Path, tmp_path: Path, suffix: str) -> N
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("replay")] == [file.name]
 
 
+@pytest.mark.slow
 def test_a_failed_run_leaves_the_old_picture(question: Path, tmp_path: Path) -> None:
     """Nothing is written where nothing was found."""
     file = tmp_path / "replay.svg"

@@ -126,6 +126,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_answer_says_in_its_first_lines_what_is_cut(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -147,6 +147,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_no_command_obeys_a_name(command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it prints and writes: no control signs, no tags, no formulas."""

@@ -137,6 +137,7 @@ def test_llama_2_70b_from_scratch_takes_about_the_reported_gpu_hours() -> None:
     assert 1.0 / 1.3 < gpu_hours / 1_720_320 < 1.3
 
 
+@pytest.mark.slow
 def test_quickstart_ends_for_a_few_dollars() -> None:
     """The first thing a user sees: 4-bit LoRA of a 7B model on one GPU, sure to fit, under five dollars."""
     (job,) = plan_of("quickstart").jobs

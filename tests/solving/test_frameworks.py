@@ -95,6 +95,7 @@ def test_the_choice_of_frameworks_is_the_best_of_each_alone(objective: str, more
                 assert ladder[label] == pytest.approx(alone, abs=half_cent)
 
 
+@pytest.mark.slow
 def test_a_prior_never_wins_by_being_optimistic() -> None:
     """It stands in the ladder with its figure, marked; named, it is the plan of that figure on the same GPU."""
     job = solved("solve.ties=0").jobs[0]

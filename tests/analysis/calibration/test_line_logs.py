@@ -99,6 +99,7 @@ def test_attempts_hold_every_point_and_only_positive_times(points: list[LogPoint
         assert all(0 < one.seconds < float("inf") and one.steps > 0 for one in (*attempt.intervals, *attempt.stalls))
 
 
+@pytest.mark.slow
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_none(text: str) -> None:
     """No text is an error of ours."""

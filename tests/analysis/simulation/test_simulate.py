@@ -88,6 +88,7 @@ def test_trials_and_stages_come_true_too() -> None:
     assert found.jobs[1].deadline_hit_rate is None and found.deadline_hit_rate == found.jobs[0].deadline_hit_rate
 
 
+@pytest.mark.slow
 def test_at_the_exact_speed_no_deadline_is_missed() -> None:
     """The guarantee holds on every path of the market."""
     found = simulated(exact_speed=True)
@@ -221,6 +222,7 @@ def test_a_timeline_shows_a_replay_from_its_first_hour_to_its_last() -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_infeasible_scenario_is_explained() -> None:
     """There is nothing to replay, and what would have to give is said."""
     found = simulate(scenario(SPOT, "jobs.bot.deadline=1h"), options=OPTIONS)

@@ -435,6 +435,7 @@ def test_the_audit_finds_a_tampered_figure(what: str) -> None:
     assert what in {one.what for one in audit(changed, asked(BOTH), LIBRARY)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "value"),
     [
