@@ -19,7 +19,7 @@ from planner.decode.assignment_parts import (
 )
 from planner.decode.fallback import find_fallback
 from planner.decode.memory_breakdown import MemoryEvaluator
-from planner.decode.notes import age_in_days, build_notes, build_service_notes, is_fed_by_storage
+from planner.decode.notes import age_in_days, build_notes, build_service_notes, is_fed_by_storage, on_fixed_shares
 from planner.decode.probability import finish_probability
 from planner.decode.stages.parts import build_data_path, build_export
 from planner.estimates.uncertainty import display_factors, interval
@@ -123,6 +123,7 @@ def _machine_figures(chosen: ChosenCandidate, limits: Limits, library: Library, 
         drawn = sorted(one for row in costs["hours_of_runs"] for one in row)
         earliest, latest = min(hours, share_within(drawn, 0.1)), max(hours, share_within(drawn, 0.9))
     own = _own_figures(chosen, training if not observed else None, costs["bill"], limits, library, as_of)
+    own["notes"] = (*on_fixed_shares(chosen, costs["cost_at_confidence"], library), *own["notes"])
     return {
         "gpu": machine.gpu,
         "gpus": machine.gpus,

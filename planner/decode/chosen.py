@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.spot.candidates import policy_costs, spot_only_costs, spot_only_rows
+from planner.candidates.spot.candidates import fixed_share_costs, policy_costs, spot_only_costs, spot_only_rows
 from planner.candidates.spot.odds import late_dollars
 from planner.records import record
 
@@ -96,6 +96,13 @@ class ChosenCandidate:
         if self.candidates.is_managed_service[self.row] or not spot_only_rows(self.candidates, which)[0]:
             return None
         return spot_only_costs(self.candidates, self.row, self.market, library)
+
+    def fixed_share_costs(self, library: Library) -> SpotOnlyCosts | None:
+        """Return what dollars depend on where fixed shares of both markets are used; None elsewhere."""
+        both = bool(np.isfinite(self.candidates.table.run_h[self.row]).all())
+        if self.spot is not None or not both or self.share <= 0 or self.candidates.is_managed_service[self.row]:
+            return None
+        return fixed_share_costs(self.candidates, self.row, self.share, self.market, library)
 
     def in_full(self) -> ChosenCandidate:
         """Return the candidate with all figures of its policy."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from planner.candidates.spot.odds import told_of_runs
 from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, chip_notes, efficiency_notes, expert_notes
 from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
 from planner.configurations.observed.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, optimizer_notes
 from planner.decode.observed_speed import describe_observed_speed
+from planner.decode.probability import LEAST_SHORT
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence
@@ -58,6 +62,22 @@ def build_notes(
         *(_on_observed_stages(chosen.job) if observed else _on_stages(chosen)),
         *_on_work(chosen, limits),
     )
+
+
+def on_fixed_shares(chosen: ChosenCandidate, late_usd: float, library: Library) -> tuple[str, ...]:
+    """Return what fixed shares of two markets cost at the confidence over drawn markets, where it is more than stated.
+
+    `late_usd` are the dollars of slow runs on a mean market, which budgets count.
+    """
+    if (costs := chosen.fixed_share_costs(library)) is None:
+        return ()
+    _, usd = costs.draw()
+    confidence, held = chosen.candidates.run_hours.budget_confidence, float(np.mean(usd <= late_usd))
+    if held > confidence - LEAST_SHORT:
+        return ()
+    what = f"${late_usd:,.2f} at the confidence and the budget leave out the luck of the market"
+    least = f"{held * 100:.2g} % of runs cost no more, {confidence * 100:.3g} % no more than"
+    return (f"fixed share of spot: {what}: {least} ${told_of_runs(usd, confidence)[0]:,.2f}",)
 
 
 def build_service_notes(

@@ -322,6 +322,26 @@ def spot_only_costs(candidates: JobCandidates, row: int, market: Market, library
     return next(_costs_of_spot_only(candidates, np.asarray([row]), market, library))
 
 
+def fixed_share_costs(
+    candidates: JobCandidates, row: int, share: float, market: Market, library: Library
+) -> SpotOnlyCosts:
+    """Return what hours and dollars of a row of the uncut table on both markets depend on at a fixed spot share.
+
+    The run moves to on demand when its share of the mean hours on spot is over.
+    """
+    alone, h = spot_only_costs(candidates, row, market, library), candidates.hours.rows(np.asarray([row]))
+    offer, machines = int(candidates.table.offer[row]), int(candidates.table.instances[row])
+    demand, spot = (
+        float(one[offer]) * machines for one in (candidates.columns.on_demand_usd, candidates.columns.spot_usd)
+    )
+    return replace(
+        alone,
+        outside_usd=alone.outside_usd + (1 - share) * float(h.after_start[0]) * (demand - spot),
+        on_demand_usd_per_hour=demand * float(h.group_run[0]) / (float(h.run[0]) * h.node_groups),
+        switch_hours=float(h.start[0]) + share * float(h.spot_wall[0]) if share < 1 else math.inf,
+    )
+
+
 def _costs_of_spot_only(
     candidates: JobCandidates, which: Integers, market: Market, library: Library
 ) -> Iterator[SpotOnlyCosts]:

@@ -8,6 +8,7 @@ taken in full. Its guarantee grows with its work, up to the hours at the confide
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,7 +87,7 @@ def late_dollars(costs: Sequence[PolicyCosts], confidence: float) -> list[float]
 
 @record(frozen=True)
 class SpotOnlyCosts:
-    """What hours and dollars of a job depend on that has spot machines and no others."""
+    """What hours and dollars of a job depend on that has spot machines and no others, or none up to some hour."""
 
     run: SpotRun
     states: SpotStates
@@ -98,6 +99,8 @@ class SpotOnlyCosts:
     usd_per_hour: float  # of all machines, as far as they are used
     storage_usd_per_hour: float
     fixed_usd: float
+    on_demand_usd_per_hour: float = 0.0  # of all machines, as far as they are used
+    switch_hours: float = math.inf  # from the order of the first machines to on demand; inf: never
 
     def expected_hours(self) -> float:
         """Return the mean hours at the expected speed; inf where a run may never end."""
@@ -107,8 +110,8 @@ class SpotOnlyCosts:
     def draw(self) -> tuple[Floats, Floats]:
         """Return the hours and the dollars (runs,) of runs by rising speed error, each on its market, in full."""
         slow = _slowness(self.sigma)
-        found = spot_only_hours(self.run, self.states, slow * self.stretch * self.run.work_hours)
-        usd = self.fixed_usd + slow * self.outside_usd
+        found = spot_only_hours(self.run, self.states, slow * self.stretch * self.run.work_hours, self.switch_hours)
+        usd = self.fixed_usd + slow * self.outside_usd + found.on_demand * self.on_demand_usd_per_hour
         usd = usd + found.paid * self.usd_per_hour + found.wall * self.storage_usd_per_hour
         return slow * self.late_outside_hours + found.wall, usd
 

@@ -1,8 +1,10 @@
-"""Runs that take spot machines whenever there are some and have nothing else: hours and paid hours of many of them.
+"""Runs that take spot machines whenever there are some, for good or up to some hour: hours and paid hours of many.
 
 A run that begins at a random moment of its market alternates between up-times and outages. Of an up-time it uses what a
 start leaves, and keeps what its checkpoints hold. So the end of its work lies in the first up-time that is long enough
 for the rest. Up-times and outages are drawn once for a market; the work may differ from run to run.
+A run of fixed shares goes on demand at its hour, one more start away, with all that is done by then: leaving spot
+machines of its own will loses it nothing.
 """
 
 from __future__ import annotations
@@ -34,21 +36,28 @@ class SpotOnlyHours(NamedTuple):
     """Hours of each run (runs,), from the order of the first machines: to its end, and paid; inf if it never ends."""
 
     wall: Floats
-    paid: Floats
+    paid: Floats  # on spot
+    on_demand: Floats  # paid there
 
 
-def spot_only_hours(run: SpotRun, states: SpotStates, work_hours: Floats) -> SpotOnlyHours:
-    """Return when runs of some work (RUNS,) end that have no other machines than spot."""
+def spot_only_hours(
+    run: SpotRun, states: SpotStates, work_hours: Floats, switch_hours: float = math.inf
+) -> SpotOnlyHours:
+    """Return when runs of some work (RUNS,) end that have no other machines than spot up to `switch_hours`.
+
+    These count from the order of the first machines. What is left then is done on demand.
+    """
     of_any_work, cycles = _of_any_work(run), FIRST_CYCLES
     while True:
-        wall, paid = np.full(RUNS, np.inf), np.full(RUNS, np.inf)
-        left = np.arange(RUNS)
+        found, left = SpotOnlyHours(*np.full((3, RUNS), np.inf)), np.arange(RUNS)
         for seen in (EARLY_CYCLES, cycles):
-            ends = _ends(run, _up_times_of(left, of_any_work, states, cycles, seen), work_hours[left])
-            wall[left], paid[left] = ends
+            times = _up_times_of(left, of_any_work, states, cycles, seen)
+            ends = _ends(run, times, work_hours[left], switch_hours)
+            for all_runs, these in zip(found, ends, strict=True):
+                all_runs[left] = these
             left = left[~np.isfinite(ends.wall)]
         if cycles >= MOST_CYCLES or not len(left):
-            return SpotOnlyHours(wall, paid)
+            return found
         cycles *= 4
 
 
@@ -105,15 +114,35 @@ def _market_hours(states: SpotStates, cycles: int) -> tuple[Floats, Floats, Floa
     return ups, np.cumsum(waits, axis=1) + ended - ups, ended - ups
 
 
-def _ends(run: SpotRun, times: _UpTimes, work_hours: Floats) -> SpotOnlyHours:
-    """Return the ends of runs of some work (runs,) within their up-times."""
+def _ends(run: SpotRun, times: _UpTimes, work_hours: Floats, switch_hours: float) -> SpotOnlyHours:
+    """Return the ends of runs of some work (runs,) within their up-times, or on demand after the switch."""
     left = work_hours[:, None] - times.kept
     ends = (left <= times.whole + ROUNDING_HOURS) & (times.lasts > run.restart_hours)
     first = np.argmax(ends, axis=1)
     at = np.arange(len(work_hours)), first
     rest = run.restart_hours + _hours_for(run, np.maximum(left[at], 0.0))
     done = ends.any(axis=1)
-    return SpotOnlyHours(np.where(done, times.begins[at] + rest, np.inf), np.where(done, times.paid[at] + rest, np.inf))
+    wall, paid = (np.where(done, one[at] + rest, np.inf) for one in (times.begins, times.paid))
+    on_demand = np.where(done, 0.0, np.inf)
+    if math.isinf(switch_hours):
+        return SpotOnlyHours(wall, paid, on_demand)
+    # An up-time that lasts beyond the last one seen may still hold the switch; one that ended before it holds none.
+    moves = (wall > switch_hours) & (times.begins[:, -1] + times.lasts[:, -1] > switch_hours)
+    used, worked = _until(run, times, switch_hours)
+    rest = run.restart_hours + np.maximum(work_hours - worked, 0.0)
+    moved, kept = (switch_hours + rest, used, rest), (wall, paid, on_demand)
+    return SpotOnlyHours(*(np.where(moves, one, other) for one, other in zip(moved, kept, strict=True)))
+
+
+def _until(run: SpotRun, times: _UpTimes, switch_hours: float) -> tuple[Floats, Floats]:
+    """Return the paid hours (runs,) of runs that leave spot at some hour, and the hours of work they have done."""
+    begun = times.begins <= switch_hours
+    at = np.arange(len(begun)), np.maximum(begun.sum(axis=1) - 1, 0)
+    here = np.where(begun[:, 0], np.clip(switch_hours - times.begins[at], 0.0, times.lasts[at]), 0.0)
+    is_lost = here >= times.lasts[at]
+    worked, kept = work_in(run, np.maximum(here - run.restart_hours, 0.0))
+    last = np.where(is_lost, np.maximum(kept - run.hop_hours, 0.0), worked)
+    return times.paid[at] + here, times.kept[at] + last
 
 
 def _hours_for(run: SpotRun, work: Floats) -> Floats:
