@@ -16,6 +16,7 @@ from planner.decode.probability import LEAST_SHORT
 from planner.estimates.observed_runs import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.trials import trial_work
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence
+from planner.results.odds import FIXED_SHARE
 from planner.results.plan_parts import CutSamples
 from planner.scenario.limits import latest_finish_hours
 from planner.scenario.ownership.machines import default_power_watts
@@ -77,9 +78,9 @@ def on_fixed_shares(chosen: ChosenCandidate, late_usd: float, library: Library) 
     confidence, held = chosen.candidates.run_hours.budget_confidence, float(np.mean(usd <= late_usd))
     if held > confidence - LEAST_SHORT:
         return ()
-    what = f"${late_usd:,.2f} at the confidence and the budget leave out the luck of the market"
+    what = f"budgets count ${late_usd:,.2f} at the confidence, without the luck of the market"
     least = f"{held * 100:.2g} % of runs cost no more, {confidence * 100:.3g} % no more than"
-    return (f"fixed share of spot: {what}: {least} ${told_of_runs(usd, confidence)[0]:,.2f}",)
+    return (f"{FIXED_SHARE}{what}: {least} ${told_of_runs(usd, confidence)[0]:,.2f}",)
 
 
 def build_service_notes(chosen: ChosenCandidate, limits: Limits, as_of: datetime.date) -> tuple[str, ...]:

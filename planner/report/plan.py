@@ -14,6 +14,7 @@ from planner.report.format import line_room
 from planner.report.inference import plan as generation
 from planner.report.notes import render_notes
 from planner.report.stages import lines as stages
+from planner.results.odds import FIXED_SHARE
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment, Plan
@@ -104,7 +105,8 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Prices", parts.prices(job)),
         *words.section("Scope", others.scope(plan)),
     ]
-    all_notes = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
+    every = dict.fromkeys((*job.notes, *plan.warnings))
+    all_notes = tuple(one for one in every if not one.startswith(FIXED_SHARE))  # section Spot has it
     more = job.stage_hours or job.trials > 1 or job.commitment or job.spot or job.inference or job.model
     most = LINES + MORE_LINES * bool(more) + len(other_ways) - len(parts.cut_lines(plan.cut))
     room = most - len(summary) - len(above) - len(below) - bool(all_notes)

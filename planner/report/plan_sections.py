@@ -10,6 +10,7 @@ from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.inference import plan as generation
 from planner.results.differences import device_noun
+from planner.results.odds import FIXED_SHARE
 from planner.results.plan import Assignment, Plan
 
 if TYPE_CHECKING:
@@ -246,10 +247,11 @@ def format_job_deadline(job: Assignment) -> str:
 
 
 def spot(job: Assignment) -> list[str]:
-    """Return what the spot policy saves and expects, and the rule it follows; empty without one."""
+    """Return what the spot policy saves and expects, and the rule it follows; of fixed shares what they may cost."""
     policy = job.spot
     if policy is None:
-        return []
+        told = (note for note in job.notes if note.startswith(FIXED_SHARE))
+        return [line for note in told for line in words.wrap_lines(note, line_room(), 3)]
     if policy.basis:  # a guess: from no machines at all to machines at any time
         most = words.usd(policy.saving_usd + policy.luck_usd)
         saved = f"may save {words.usd(policy.saving_usd)} (0 to {most}; assumed market) against on demand"
