@@ -45,7 +45,7 @@ TESTS = {
     "tzdata": ("tests/loading/test_zones_of_dates.py",),
     "loky": ("tests/analysis/sweep",),
     "distributed": ("tests/analysis/sweep",),
-    "matplotlib": ("tests/report/plots",),
+    "matplotlib": ("tests/drawing",),
     "jinja2": ("tests/report/html", "tests/web"),
     "fastapi": ("tests/web",),
     "uvicorn": ("tests/cli/plans/test_app.py",),
