@@ -17,11 +17,11 @@ from planner.estimates.uncertainty import Sigmas, confidence_factor
 from planner.evaluation.evaluated_bill import FIXED, evaluate_bill, evaluate_service_bill, service_data_gb
 from planner.evaluation.evaluated_hours import (
     EvaluatedHours,
+    can_follow_policy,
     evaluate_hours,
     evaluate_policy_run,
     evaluate_resume,
     market_ends,
-    may_follow_policy,
     probability_within,
     spot_only_run,
 )
@@ -77,8 +77,9 @@ def evaluate(context: RunContext, as_of: datetime.date) -> Evaluation:
     physics, stages = _physics_and_stages(context)
     markets = evaluate_hours(context, stages, physics, context.job.confidence)
     may_use_spot = market_ends(stages, markets)
-    may_follow = may_use_spot and may_follow_policy(context, stages)
-    policy = evaluate_policy_run(context, stages, physics) if may_follow else None
+    can_follow = may_use_spot and can_follow_policy(context, stages)
+    policy = evaluate_policy_run(context, stages, physics) if can_follow else None
+    may_follow = can_follow and context.scenario.objective_kind == "cost"  # a frontier has policies of any objective
     resume = evaluate_resume(context, stages, physics) if policy is None else 0.0
     run = _Run(context, physics, stages, policy, markets, resume, may_use_spot)
     assignment = _on_machines(run, as_of)

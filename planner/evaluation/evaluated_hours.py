@@ -262,13 +262,12 @@ def market_ends(stages: JobStages, hours: EvaluatedHours) -> bool:
     return hours.wall_spot < _MAX_RUN_RATIO * max(stages.run, stages.restart)
 
 
-def may_follow_policy(context: RunContext, stages: JobStages) -> bool:
-    """Return whether a policy is made for the run: one run by cost, in both markets, whose use is billed finely."""
+def can_follow_policy(context: RunContext, stages: JobStages) -> bool:
+    """Return whether a policy can be made for the run: one run in both markets whose use is billed finely."""
     offer, bounds = context.offer, context.scenario.limits.spot_share
     has_both = offer.has_spot and offer.usd_per_hour is not None and bounds.min < 1 and bounds.max >= 1
     is_fine = offer.billing.step_seconds / HOUR <= _FINE_BILLING_HOURS and not is_coarse(context, stages)
-    by_cost = context.scenario.objective_kind == "cost"
-    return by_cost and has_both and is_fine and context.job.trials.count == 1
+    return has_both and is_fine and context.job.trials.count == 1
 
 
 def evaluate_policy_run(context: RunContext, stages: JobStages, physics: Physics) -> EvaluatedPolicyRun | None:
