@@ -60,6 +60,8 @@ class FrontierTracer:
 
     def __init__(self, prepared: PreparedScenario, options: SolveOptions) -> None:
         self.prepared, self.options = prepared, options
+        # A frontier compares dollars with hours: what an hour is worth decides no policy of it.
+        self.by_cost = prepared.scenario.model_copy(update={"objective": "cost"})
         self.as_of = options.as_of or datetime.date.today()
         self.limits = build_shared_limits(prepared.scenario, prepared.market)
         self.may_take_turns = may_take_turns(prepared)
@@ -225,7 +227,7 @@ class FrontierTracer:
         one, chosen = self.prepared, self._chosen(index, screened, choice)
         key = (index, chosen.row, chosen.share, chosen.rounded, chosen.spot)
         if key not in self._decoded:
-            self._decoded[key] = build_assignment(chosen, one.scenario, one.library, self.as_of)
+            self._decoded[key] = build_assignment(chosen, self.by_cost, one.library, self.as_of)
         return self._decoded[key]
 
     def _chosen(self, index: int, screened: ScreenedCandidates, choice: RowChoice) -> ChosenCandidate:
