@@ -29,7 +29,9 @@ OUTSIDE = {
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",
     "models/README.md": "project/models.md",
+    "models/measurements/README.md": "project/measurements.md",
     "benchmarks/README.md": "project/benchmarks.md",
+    "benchmarks/measure/README.md": "project/measuring.md",
 }
 """Documents of the repository that are pages too, and the places of these pages."""
 README_PAGE = "index.md"
