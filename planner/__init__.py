@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from planner.analysis.calibration.calibrate import calibrate as calibrate
-    from planner.analysis.estimate.estimate import estimate as estimate
-    from planner.analysis.explain.explain import explain as explain
+    from planner.analysis.estimate_question import estimate as estimate
+    from planner.analysis.explain.limit_sensitivity import explain as explain
     from planner.analysis.explain.published import explain_technique as explain_technique
-    from planner.analysis.frontier.frontier import frontier as frontier
-    from planner.analysis.market_fit import market_fit as market_fit
-    from planner.analysis.serving.simulate import simulate_service as simulate_service
-    from planner.analysis.simulation.policy_advice import policy_tables as policy_tables
-    from planner.analysis.simulation.policy_advice import spot_advice as spot_advice
-    from planner.analysis.simulation.simulate import simulate as simulate
-    from planner.analysis.sweep.run_sweep import run_sweep as run_sweep
-    from planner.analysis.tracking.track import track as track
-    from planner.analysis.what_if.sweep import sweep as sweep
-    from planner.analysis.what_if.tornado import tornado as tornado
-    from planner.analysis.what_if.what_if import what_if as what_if
+    from planner.analysis.frontier.frontier_question import frontier as frontier
+    from planner.analysis.market_fit_question import market_fit as market_fit
+    from planner.analysis.run_sweep import run_sweep as run_sweep
+    from planner.analysis.service_simulation import simulate_service as simulate_service
+    from planner.analysis.simulation.job_runs import policy_tables as policy_tables
+    from planner.analysis.simulation.job_runs import spot_advice as spot_advice
+    from planner.analysis.simulation.simulate_question import simulate as simulate
+    from planner.analysis.tornado import tornado as tornado
+    from planner.analysis.track_question import track as track
+    from planner.analysis.what_if_question import what_if as what_if
+    from planner.analysis.what_if_sweep import sweep as sweep
     from planner.errors import InputError as InputError
     from planner.errors import LibraryError as LibraryError
     from planner.errors import NoPlanError as NoPlanError
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from planner.results.market_fit import MarketFit as MarketFit
     from planner.results.plan import Plan as Plan
     from planner.results.simulation import Simulation as Simulation
-    from planner.results.sweep import ManyVariants as ManyVariants
     from planner.results.tracking import Tracking as Tracking
+    from planner.results.what_if import ManyVariants as ManyVariants
     from planner.results.what_if import Sweep as Sweep
     from planner.results.what_if import Tornado as Tornado
     from planner.results.what_if import WhatIf as WhatIf
@@ -52,19 +52,19 @@ if TYPE_CHECKING:
 
 _NAMES_BY_MODULE = {
     "planner.analysis.calibration.calibrate": ("calibrate",),
-    "planner.analysis.estimate.estimate": ("estimate",),
-    "planner.analysis.explain.explain": ("explain",),
+    "planner.analysis.estimate_question": ("estimate",),
+    "planner.analysis.explain.limit_sensitivity": ("explain",),
     "planner.analysis.explain.published": ("explain_technique",),
-    "planner.analysis.frontier.frontier": ("frontier",),
-    "planner.analysis.market_fit": ("market_fit",),
-    "planner.analysis.simulation.policy_advice": ("policy_tables", "spot_advice"),
-    "planner.analysis.serving.simulate": ("simulate_service",),
-    "planner.analysis.simulation.simulate": ("simulate",),
-    "planner.analysis.tracking.track": ("track",),
-    "planner.analysis.sweep.run_sweep": ("run_sweep",),
-    "planner.analysis.what_if.sweep": ("sweep",),
-    "planner.analysis.what_if.tornado": ("tornado",),
-    "planner.analysis.what_if.what_if": ("what_if",),
+    "planner.analysis.frontier.frontier_question": ("frontier",),
+    "planner.analysis.market_fit_question": ("market_fit",),
+    "planner.analysis.simulation.job_runs": ("policy_tables", "spot_advice"),
+    "planner.analysis.service_simulation": ("simulate_service",),
+    "planner.analysis.simulation.simulate_question": ("simulate",),
+    "planner.analysis.track_question": ("track",),
+    "planner.analysis.run_sweep": ("run_sweep",),
+    "planner.analysis.what_if_sweep": ("sweep",),
+    "planner.analysis.tornado": ("tornado",),
+    "planner.analysis.what_if_question": ("what_if",),
     "planner.errors": ("InputError", "LibraryError", "NoPlanError", "PlannerError", "ScenarioError", "SolverError"),
     "planner.loading.scenario_file": ("read_scenario",),
     "planner.results.estimate": ("Estimate",),
@@ -74,8 +74,7 @@ _NAMES_BY_MODULE = {
     "planner.results.plan": ("Plan",),
     "planner.results.simulation": ("Simulation",),
     "planner.results.tracking": ("Tracking",),
-    "planner.results.sweep": ("ManyVariants",),
-    "planner.results.what_if": ("Sweep", "Tornado", "WhatIf"),
+    "planner.results.what_if": ("ManyVariants", "Sweep", "Tornado", "WhatIf"),
     "planner.report.figures.plot": ("plot",),
     "planner.scenario.scenario": ("Scenario", "SolveOptions"),
     "planner.solving.solve": ("solve",),

@@ -92,9 +92,9 @@ def test_a_plan_of_training_makes_no_models_of_services() -> None:
         "from planner.cli import main\n"
         "try: main(['solve', 'quickstart', '--as-of', '2026-11-21', '-o', '-', '--format', 'json'])\n"
         "except SystemExit: pass\n"
-        "from planner.results.serving.fleet import Service\n"
-        "from planner.scenario.choices.open_job import OpenJob\n"
-        "from planner.scenario.serving.job import ServeJob\n"
+        "from planner.results.fleet import Service\n"
+        "from planner.scenario.open_job import OpenJob\n"
+        "from planner.scenario.service_load import ServeJob\n"
         "print([one.__pydantic_complete__ for one in (Service, OpenJob, ServeJob)])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)

@@ -51,8 +51,8 @@ from planner.estimates.inputs import (
 )
 from planner.library.schema import Library
 from planner.scenario.job import Job
+from planner.scenario.job_work import Work
 from planner.scenario.techniques import LoraSettings
-from planner.scenario.work import Work
 
 LOSS_ROWS = {"fused-16bit": "chunked"}
 """Loss kernels that a table names otherwise than models/techniques: logits in 16 bit and one chunk."""

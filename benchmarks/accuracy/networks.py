@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 from benchmarks.accuracy.measurements import Row
-from planner.configurations.network import network_of
+from planner.configurations.grid import network_of
 from planner.estimates.inputs import Network
 from planner.library.schema import Library
 

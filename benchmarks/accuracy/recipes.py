@@ -11,7 +11,7 @@ from benchmarks.accuracy.networks import Incomplete, NotExpressible
 from planner.configurations.recipe import GpuClass, Recipe
 from planner.estimates.inputs import Network
 from planner.library.schema import Library
-from planner.library.techniques import read_techniques
+from planner.library.technique_tables import read_techniques
 
 CHECKPOINTING_BY_DEFAULT = {
     "torchtitan": "selective",

@@ -3,7 +3,7 @@
     python -m benchmarks.pilot TABLE.csv [--json]
 
 Each row is predicted after k other rows of its source, drawn at random from a fixed seed, have corrected the
-estimate as `planner/configurations/observed/learning.py` does; never does a row correct itself.
+estimate as `planner/configurations/compared_runs.py` does; never does a row correct itself.
 Two columns: with the framework of the row, whose coefficients were fitted on such rows, and with the
 framework forgotten, as for a stack without measurements. Memory likewise, from rows of the same
 setting.
@@ -27,15 +27,16 @@ from benchmarks.accuracy.predictions import Prediction, Predictor
 from benchmarks.accuracy.splits import family
 from planner.errors import InputError
 from planner.estimates.inputs import Setup
-from planner.estimates.memory.peak import estimate_memory
-from planner.estimates.memory.states import MemoryCoefficients
-from planner.estimates.observed_runs import (
+from planner.estimates.memory.memory_peak import estimate_memory
+from planner.estimates.memory.memory_states import MemoryCoefficients
+from planner.estimates.uncertainty import (
+    Sigmas,
     corrected_sigmas,
     log_memory_scale,
     log_speed_correction,
     memory_half_weight_runs,
+    memory_spread,
 )
-from planner.estimates.uncertainty import Sigmas, memory_spread
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.units import GIB

@@ -19,7 +19,7 @@ from benchmarks.accuracy.predictions import Prediction
 from benchmarks.accuracy.splits import organisation
 from benchmarks.calibration.fitting import source_weights
 from planner.arrays import Floats
-from planner.estimates.memory.fit import fit_probability
+from planner.estimates.memory.memory_fit import fit_probability
 
 GRID = np.linspace(-2.0, 2.0, 201)
 """Errors, and shared parts of them, that are told apart."""

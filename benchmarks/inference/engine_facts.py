@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.serving import Serving
-from planner.estimates.inference.inputs import ServedModel
+from planner.estimates.batching import ServedModel
 from planner.library.schema import Architecture, GpuSpec
 
 RENEWED = {"vllm": ((0, 8), "2025-03")}

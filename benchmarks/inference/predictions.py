@@ -12,12 +12,20 @@ from numpy.typing import NDArray
 from benchmarks.inference.rows import FIGURES, RESERVED_BYTES, Measured
 from planner.arrays import Flags, Floats
 from planner.configurations.serving import QUANTITIES, ServingColumns
-from planner.estimates.inference.batching import cycle_seconds, in_flight_at_rate
-from planner.estimates.inference.decode import decode_step_seconds
-from planner.estimates.inference.inputs import ServedModel, ServingHardware, ServingStack
-from planner.estimates.inference.kv_cache import kv_bytes_per_token, mean_seen_tokens, requests_that_fit
-from planner.estimates.inference.latency import first_token_seconds, seconds_per_token
-from planner.estimates.inference.prefill import prefill_seconds, prompt_seconds
+from planner.estimates.batching import (
+    ServedModel,
+    ServingHardware,
+    ServingStack,
+    cycle_seconds,
+    decode_step_seconds,
+    in_flight_at_rate,
+    kv_bytes_per_token,
+    mean_seen_tokens,
+    prefill_seconds,
+    prompt_seconds,
+    requests_that_fit,
+)
+from planner.estimates.prompt_work import first_token_seconds, seconds_per_token
 
 
 def _rectangle(parts: Sequence[Sequence[int]]) -> NDArray[np.intp]:

@@ -13,14 +13,14 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 from planner.documents.files import data_folder
-from planner.formulation.timetable.problem import UNITS_PER_USD, Schedule, Timetable, objective_value
+from planner.formulation.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import Scenario
 from planner.solving.prepare import prepare
-from planner.solving.timetable.build import build_timetable
 from planner.solving.timetable.greedy import ORDERS, best_greedy, greedy_timetable
-from planner.solving.timetable.optimise import PROVEN_GAP
-from planner.solving.timetable.search import TimetableSearch
+from planner.solving.timetable.modes import build_timetable
+from planner.solving.timetable.timetable_plan import PROVEN_GAP
+from planner.solving.timetable.timetable_search import TimetableSearch
 
 SHARED = ("own", "gpus", "reservation", "everything")
 ARCHITECTURES = ("tinyllama-1.1b", "mistral-7b", "llama-2-7b", "llama-2-13b", "llama-3-8b")

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.analysis.serving.replicas import Run, simulate_runs, speeds_of
-from planner.solving.fleet.path import cheapest_circle
+from planner.analysis.simulated_replicas import Run, simulate_runs, speeds_of
+from planner.solving.fleet.optimise import cheapest_circle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Floats
-    from planner.candidates.fleet.kinds import ServedKinds
-    from planner.formulation.fleet.problem import FleetProblem
+    from planner.candidates.fleet_kinds import ServedKinds
+    from planner.formulation.fleet_problem import FleetProblem
 
 REQUESTS = 4000
 """Of each hour, simulated."""

@@ -121,8 +121,8 @@ class _Estimate:
 
     def __init__(self, job: Any, library: Library) -> None:
         from planner.configurations.grid import shape_of
-        from planner.estimates.memory.states import MemoryCoefficients
-        from planner.estimates.time.coefficients import TimeCoefficients
+        from planner.estimates.memory.memory_states import MemoryCoefficients
+        from planner.estimates.time.device import TimeCoefficients
 
         self.job, self.library = job, library
         self.shape = shape_of(job, library.architecture(job.architecture))
@@ -137,8 +137,8 @@ class _Estimate:
 
     def run(self, inputs: Any) -> tuple[Any, Any, Any]:
         """Return the micro-batch, bytes needed and seconds per step, shape (R, H)."""
-        from planner.estimates.memory.fit import memory_lines
-        from planner.estimates.time.step import step_seconds
+        from planner.estimates.memory.memory_fit import memory_lines
+        from planner.estimates.time.step_time import step_seconds
 
         usable = inputs.hardware.usable_bytes
         lines = memory_lines(inputs, self.memory)
@@ -153,7 +153,7 @@ class _Estimate:
 
 def market_lines(repeat: int) -> list[Line]:
     """Measure one job on a market of 5,000 offers: the solve alone, once its candidates are made."""
-    from planner.candidates.enumeration import enumerate_candidates
+    from planner.candidates.candidate_enumeration import enumerate_candidates
     from planner.candidates.market import build_market
     from planner.candidates.screening import screen
     from planner.formulation.dominance import find_undominated

@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument("file")
     wanted = parser.parse_args()
     from planner.catalogs.catalog import read_catalog
-    from planner.loading.inventories import read_inventory
+    from planner.loading.scenario_file import read_inventory
 
     started = cpu_seconds()
     if wanted.kind == "plain":

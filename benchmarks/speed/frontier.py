@@ -25,7 +25,7 @@ MOST_SOLVES = 6
 
 def frontier_lines(repeat: int) -> list[Line]:
     """Measure the frontier of one job against one solve and a solve per breakpoint; and of five jobs, 20 points."""
-    from planner.analysis.frontier.frontier import frontier
+    from planner.analysis.frontier.frontier_question import frontier
     from planner.scenario.scenario import SolveOptions
     from planner.solving.solve import solve
 

@@ -34,10 +34,10 @@ from benchmarks.spot.guarded import guarded_usd
 from benchmarks.spot.judge import SLACKS, deadline_of
 from benchmarks.spot.one_path import one_path
 from benchmarks.spot.zones import SEED
+from planner.spot.lagrangian_bound import optimum_of_zones_usd
+from planner.spot.market.hazards_of_prices import fit_zones
 from planner.spot.market.sampling import sample_states
-from planner.spot.market.zone_fit import fit_zones
 from planner.spot.market.zones import ZoneGroup, ages_on, follow, worth_of
-from planner.spot.replay.offline_optimum import optimum_of_zones_usd
 
 SLACK = min(SLACKS)
 """Deadline over work of the bounds: with more slack the distances are small."""

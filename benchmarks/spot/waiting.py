@@ -12,7 +12,7 @@ from planner.arrays import Flags, Floats, Integers
 from planner.decode.chosen import ChosenCandidate
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.scenario import SolveOptions
-from planner.solving.optimise import optimise
+from planner.solving.lexicographic import optimise
 from planner.solving.prepare import prepare
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import SpotStates
@@ -20,7 +20,7 @@ from planner.spot.policy.policy_cache import PolicyCache
 from planner.spot.policy.run import Action, Policy, SpotRun
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.policy.waiting import least_wait
-from planner.spot.replay.replay import replay
+from planner.spot.replayed_runs import replay
 
 MOST_MORE_PERCENT, LEAST_FEWER_PERCENT = 1.5, 35.0
 """Targets: dollars above the policy of least dollars, and hours waited while the market is up below its hours."""

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.audit.further_ways import ways_of_plan
-from planner.audit.limits import choices_of_job, figures_of_job, limits_of_plan, totals
+from planner.audit.audited_limits import choices_of_job, figures_of_job, limits_of_plan, totals
+from planner.audit.audited_timetable import lateness_usd, waited_hours
+from planner.audit.audited_ways import ways_of_plan
 from planner.audit.model_choice import decided_scenario
-from planner.audit.timetable import lateness_usd, waited_hours
 from planner.estimates.work import NEGLIGIBLE_CUT, padded_length
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_physics import evaluate_work
 from planner.evaluation.named_run import NamedRun
 from planner.evaluation.run_context import resolve_names
-from planner.library.techniques import read_techniques
-from planner.results.serving.together import jobs_alone, services_usd
+from planner.library.technique_tables import read_techniques
+from planner.results.fleet_differences import jobs_alone, services_usd
+from planner.scenario.jobs_and_services import without_services
 from planner.scenario.scenario import MOST_ABOVE_LEAST
-from planner.scenario.serving.together import without_services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def audit(
     found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
     found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
     if plan.services and plan.status not in _NO_PLAN:
-        from planner.audit.replicas.fleet import audit_services  # late: most plans have no services
+        from planner.audit.audited_fleet import audit_services  # late: most plans have no services
 
         found += audit_services(plan, scenario, library, tolerance)
         if plan.jobs:

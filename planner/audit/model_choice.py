@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from planner.estimates import loss_laws
 from planner.evaluation.comparison import Violation
-from planner.scenario.choices.definite import architectures_of, decide, decide_scenario, open_jobs
-from planner.scenario.choices.open_job import OwnLaw
+from planner.scenario.definite import architectures_of, decide, decide_scenario, open_jobs
+from planner.scenario.open_job import OwnLaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.evaluation.comparison import Broken
     from planner.library.schema import Architecture, Library
-    from planner.results.choices.model import BatchChoice, ModelChoice
+    from planner.results.chosen_model import BatchChoice, ModelChoice
     from planner.results.plan import Assignment, Plan
-    from planner.scenario.choices.open_job import OpenJob
     from planner.scenario.job import Job
+    from planner.scenario.open_job import OpenJob
     from planner.scenario.scenario import Scenario
 
 _ROUNDING = 0.6

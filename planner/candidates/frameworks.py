@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.candidates.candidate_enumeration import price_machines
 from planner.candidates.job_candidates import JobCandidates, burden_of, undominated_on_machine
 from planner.candidates.machine_candidates import join_placements
-from planner.candidates.pricing import price_machines
 from planner.candidates.run_hours import RunHours, compute_run_hours
-from planner.configurations.configuration_table import concatenate_configurations, technique_penalties
-from planner.configurations.enumeration import enumerate_configurations
+from planner.configurations.fitting_cells import enumerate_configurations
+from planner.configurations.grid import concatenate_configurations, technique_penalties
 from planner.configurations.recipe import is_allowed
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Integers
     from planner.candidates.market import Market
-    from planner.configurations.configuration_table import Configurations
+    from planner.configurations.grid import Configurations
     from planner.library.schema import Library
     from planner.scenario.job import Confidence, Job
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.candidates.export_placement import find_fitting
 from planner.candidates.offer_terms import disk_gb
-from planner.candidates.shipping.placement import find_fitting
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.candidates.stage_placement import Placement, ingested_tokens, prepared_gb
-from planner.estimates.time.data_stages import ingest_seconds, machine_cores
-from planner.estimates.time.stages import boot_seconds, transfer_seconds
+from planner.estimates.time.stage_seconds import boot_seconds, ingest_seconds, machine_cores, transfer_seconds
 from planner.estimates.trials import trial_work
 from planner.records import record
 from planner.units import GB, HOUR
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Flags, Floats, Integers
+    from planner.candidates.job_candidates import OfferColumns
     from planner.candidates.market import Market
-    from planner.candidates.offer_columns import OfferColumns
     from planner.candidates.run_hours import RunHours
-    from planner.configurations.configuration_table import Configurations
-    from planner.configurations.enumeration import JobConfigurations
+    from planner.configurations.fitting_cells import JobConfigurations
+    from planner.configurations.grid import Configurations
     from planner.scenario.job import Job
 
 MAX_WALL_FACTOR = 1000.0

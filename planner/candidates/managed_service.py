@@ -12,12 +12,10 @@ from planner.candidates.offer_terms import data_egress_usd_per_gb, data_transfer
 from planner.candidates.preference import Evidence, offer_steps, tie_steps
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
-from planner.configurations.grid import evaluated_tokens
+from planner.configurations.grid import evaluated_tokens, trained_gb
 from planner.configurations.recipe import Recipe
-from planner.configurations.written_sizes import trained_gb
 from planner.estimates.billing import service_tokens_per_second, service_usd
-from planner.estimates.time.data_stages import retained_gb_months
-from planner.estimates.time.stages import transfer_seconds
+from planner.estimates.time.stage_seconds import retained_gb_months, transfer_seconds
 from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor
 from planner.records import record

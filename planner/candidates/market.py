@@ -21,7 +21,7 @@ from planner.candidates.offer_terms import host_memory_of, machines_of
 from planner.records import record
 from planner.scenario.limits import AllowForbid, SpotShare
 from planner.scenario.offer import Offer
-from planner.scenario.zones.groups import undominated_groups
+from planner.scenario.zone_groups import undominated_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from planner.configurations.grid import Machine
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
-from planner.estimates.time.stages import transfer_seconds
-from planner.library.machines import typical_ram_gb
+from planner.estimates.time.stage_seconds import transfer_seconds
+from planner.library.known_machines import typical_ram_gb
 from planner.records import record
-from planner.scenario.zones.prices import moves_between_regions
+from planner.scenario.zone_prices import moves_between_regions
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zone_prior import states_of_zones

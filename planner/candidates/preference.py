@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Integers
-    from planner.configurations.enumeration import JobConfigurations
+    from planner.configurations.fitting_cells import JobConfigurations
     from planner.library.schema import Library
     from planner.scenario.offer import Offer
 

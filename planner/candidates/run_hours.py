@@ -10,12 +10,11 @@ import numpy as np
 
 from planner.candidates.preference import training_evidence
 from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
-from planner.configurations.grid import evaluated_tokens
+from planner.configurations.grid import evaluated_tokens, export_gb, stage_checkpoint_bytes, trained_gb
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.latents import cached_bytes, latent_gb, latent_seconds
 from planner.configurations.recipe import framework_of
-from planner.configurations.uncertainty import spread_of
-from planner.configurations.written_sizes import export_gb, stage_checkpoint_bytes, trained_gb
+from planner.configurations.uncertainty_columns import spread_of
 from planner.estimates.preemption import (
     InterruptedRun,
     NodeGroupCoefficients,
@@ -23,7 +22,7 @@ from planner.estimates.preemption import (
     node_group_market,
     wall_quantile_factor,
 )
-from planner.estimates.time.stages import (
+from planner.estimates.time.stage_seconds import (
     StageCoefficients,
     asynchronous_stall_seconds,
     checkpoint_bytes,
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Flags, Floats, Integers
-    from planner.configurations.enumeration import JobConfigurations
+    from planner.configurations.fitting_cells import JobConfigurations
     from planner.estimates.inputs import Numbers
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job
@@ -224,7 +223,7 @@ class _RunTimes:
         """Return the hours of evaluation on the training machine."""
         shape = self.physics.shape
         if self.job.stages.answers_prompts:
-            from planner.configurations.replicas.evaluation import generation_hours  # late: what only generation needs
+            from planner.configurations.answered_evaluation import generation_hours  # late: what only generation needs
 
             generated = generation_hours(self.job, self.architecture, self.physics.ways.machines, self.library)
             return self.of_machine(generated) / self.job.early_stopping  # which leaves out no prompt

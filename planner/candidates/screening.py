@@ -11,14 +11,12 @@ import numpy as np
 from planner.arrays import distinct_names
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
-from planner.candidates.spot.billing_steps import apply_billing_steps, has_coarse_billing
-from planner.candidates.spot.candidates import FoundPolicies, SpotCandidates, policy_rows, with_spot_only_odds
-from planner.candidates.spot.rows import SearchTarget
-from planner.candidates.spot.scope import DEFAULT_SCOPE, SearchScope
-from planner.candidates.spot.search import find_policies
+from planner.candidates.spot_candidates import FoundPolicies, SpotCandidates, policy_rows, with_spot_only_odds
+from planner.candidates.spot_rows import SearchTarget, apply_billing_steps, has_coarse_billing
+from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, find_policies
 from planner.configurations.recipe import is_allowed
 from planner.records import record
-from planner.scenario.inference import InferenceJob
+from planner.scenario.inference_job import InferenceJob
 from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours, max_run_hours
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
-    from planner.candidates.spot.choices import SpotChoice, SpotPiece
+    from planner.candidates.spot_candidates import SpotChoice, SpotPiece
     from planner.library.schema import Library
 
 ENDS_AFTER_DEADLINE = "it ends after the deadline"

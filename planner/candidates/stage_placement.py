@@ -14,13 +14,16 @@ from planner.configurations.grid import evaluated_tokens
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
-from planner.estimates.time.data_stages import (
+from planner.estimates.time.stage_seconds import (
+    StageCoefficients,
+    boot_seconds,
     evaluation_fits,
     forward_tokens_per_second_cpu,
     forward_tokens_per_second_gpu,
     ingest_seconds,
+    load_seconds,
+    transfer_seconds,
 )
-from planner.estimates.time.stages import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.trials import trial_work
 from planner.records import record
 from planner.units import GB, GIB, HOUR, TERA
@@ -188,7 +191,7 @@ def _evaluation_seconds(
         return None if rate is None else tokens / rate
     if "one_gpu" not in wanted.on or not offer.rents_gpus or offer.gpus != 1 or offer.usd_per_hour is None:
         return None
-    from planner.configurations.replicas.evaluation import generating_on  # late: what only generation needs
+    from planner.configurations.answered_evaluation import generating_on  # late: what only generation needs
 
     answering = generating_on(job, architecture, offer.card, 1, library, only_16_bits=True)
     return None if answering is None else answering.seconds(1) + stages.compile_seconds

@@ -6,16 +6,22 @@ import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.catalogs.catalog_rows import PRICE_KEYS, CatalogRows, bookable
 from planner.catalogs.gpu_match import GpuMatcher
-from planner.catalogs.gpuhunt import NAMED_COLUMNS, read_gpuhunt
 from planner.catalogs.job_flavors import FLAVORS_WANTED, PROVIDER, flavors_table
-from planner.catalogs.skypilot import NAMED, read_skypilot
+from planner.catalogs.skypilot import (
+    NAMED,
+    NAMED_COLUMNS,
+    PRICE_KEYS,
+    CatalogRows,
+    bookable,
+    read_gpuhunt,
+    read_skypilot,
+)
 from planner.documents.csv_table import first_faults, read_csv, short_column
 from planner.documents.json_file import read_json
 from planner.documents.validation import SYNONYMS
 from planner.errors import Fault, InputError
-from planner.library.machines import is_known_provider, provider_name
+from planner.library.known_machines import is_known_provider, provider_name
 from planner.library.reading import CardNames
 from planner.loading.offer_table import TABLE_COLUMNS, card_finder, read_offer_rows, validated_offers
 from planner.records import record

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from planner.library.machines import is_sxm_family
+from planner.library.known_machines import is_sxm_family
 from planner.library.reading import CardNames, read_library
 from planner.records import record
 

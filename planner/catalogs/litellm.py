@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from planner.catalogs.catalog_rows import LeftOut
+from planner.catalogs.skypilot import LeftOut
 from planner.documents.csv_table import first_faults
 from planner.documents.json_file import read_json
 from planner.documents.quantities import format_value
 from planner.errors import Fault, InputError
-from planner.library.machines import provider_name
+from planner.library.known_machines import provider_name
 from planner.records import record
 
 if TYPE_CHECKING:

@@ -12,20 +12,231 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from planner.catalogs.catalog_rows import CatalogRows, read_rows, whole_gpus
 from planner.catalogs.gpu_match import says_nvlink
-from planner.library.machines import Attached, attached_accelerator
+from planner.errors import Fault
+from planner.library.known_machines import Attached, attached_accelerator, provider_name, unsold_type
+from planner.loading.offer_table import MAX_FILE_OFFERS, Row, parse_number, too_many_offers
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
-    from planner.catalogs.catalog_rows import Cells
     from planner.catalogs.gpu_match import GpuMatcher
     from planner.documents.csv_table import CsvTable
-    from planner.loading.offer_table import Row
+
+
+# What the readers of catalogs share: rows that are read, rows that are left out by reason, faults of cells.
+
+
+Cells = Mapping[str, str]
+"""The cells of a row by column."""
+
+
+@dataclass
+class LeftOut:
+    """Rows that are left out for one reason: how many, and the line of the first."""
+
+    rows: int
+    line: int
+
+
+PRICE_KEYS = ("usd_per_hour", "spot_usd_per_hour")
+
+
+@dataclass
+class CatalogRows:
+    """The machines of a catalog as offers to be validated, and what became of the other rows."""
+
+    table: CsvTable
+    machines: dict[tuple[Any, ...], tuple[int, Row]] = field(default_factory=dict)
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def add(self, line: int, row: Row) -> None:
+        """Add a row with one or both of its prices; a row of the same machine adds the price that is missing.
+
+        Of two prices the higher one is kept: the lower one may not be to be had. All rows of a catalog have the same
+        keys in the same order, so that their values tell machines apart.
+        """
+        prices = {key: price for key in PRICE_KEYS if (price := row.pop(key, None)) is not None}
+        if not prices:
+            self.leave_out(line, "no price (empty or 0.00)")
+            return
+        machine = tuple(value for key, value in row.items() if key != "notes")
+        if machine not in self.machines:
+            stated = {key: value for key, value in row.items() if value is not None and value != ""}
+            self.machines[machine] = (line, stated | prices)
+            return
+        _, known = self.machines[machine]
+        if any(key in known and known[key] != price for key, price in prices.items()):
+            self.leave_out(line, "the same machine at another price: the higher one is kept")
+        elif all(key in known for key in prices):
+            self.leave_out(line, "a repeated row")
+        known |= {key: max(price, known.get(key, 0.0)) for key, price in prices.items()}
+
+    def offers(self) -> list[tuple[int, Row]]:
+        """Return line and keys of each machine that is sold, without spot prices that are no discount."""
+        return bookable(self.machines.values(), self)
+
+    def leave_out(self, line: int, reason: str) -> None:
+        """Count a row that cannot be mapped."""
+        self.left_out.setdefault(reason, LeftOut(0, line)).rows += 1
+
+    def note(self, text: str) -> None:
+        """Count a row that is read in a way that the user should know."""
+        self.notes[text] = self.notes.get(text, 0) + 1
+
+    def number(self, line: int, cells: Cells, column: str) -> float | None:
+        """Return the number in a cell, None where it is empty; one that is no number or negative is a fault."""
+        cell = cells.get(column, "")
+        if not cell:
+            return None
+        try:
+            number = parse_number(cell)
+        except ValueError as error:
+            self.faults.append(Fault(self.table.file, line, column, str(error), "correct the row or leave it out"))
+            return None
+        if number < 0:
+            self.faults.append(Fault(self.table.file, line, column, f"{cell} is negative", "it must be at least 0"))
+            return None
+        return number
+
+    def price(self, line: int, cells: Cells, column: str) -> float | None:
+        """Return the price in a cell; None where it is empty or 0.00, which means that it is not known."""
+        return self.number(line, cells, column) or None
+
+
+def bookable(rows: Iterable[tuple[int, Row]], found: CatalogRows) -> list[tuple[int, Row]]:
+    """Return the rows that can be booked, each with the prices at which it can; the others are left out."""
+    sold = ((line, _as_sold(line, row, found)) for line, row in rows)
+    return [(line, _with_usable_spot(row, found)) for line, row in sold if row is not None]
+
+
+def _as_sold(line: int, row: Row, found: CatalogRows) -> Row | None:
+    """Return a row without a price on demand where its provider sells none; None where it cannot be had at all."""
+    instance = str(row.get("instance", ""))
+    unsold = unsold_type(provider_name(str(row.get("provider", ""))), instance)
+    if unsold is None:
+        return row
+    if not unsold.sold_on_spot or "spot_usd_per_hour" not in row:
+        found.leave_out(line, f"{instance}: {unsold.reason}")
+        return None
+    if "usd_per_hour" in row:
+        found.note(f"{instance}: {unsold.reason}, its price on demand is left out")
+    return {key: value for key, value in row.items() if key != "usd_per_hour"}
+
+
+def _with_usable_spot(row: Row, found: CatalogRows) -> Row:
+    """Return a row without a spot price that is no discount."""
+    on_demand, spot = (row.get(key) for key in PRICE_KEYS)
+    if spot is None or on_demand is None or spot < on_demand:
+        return row
+    found.note("spot price not below that on demand: left out, it is no discount")
+    return {key: value for key, value in row.items() if key != "spot_usd_per_hour"}
+
+
+def read_rows(
+    table: CsvTable, needed: tuple[str, ...], kind: str, offer: Callable[[int, Cells, CatalogRows], Row | None]
+) -> CatalogRows:
+    """Return the rows of a catalog, each read by `offer` (None: left out), or a fault for each missing column."""
+    found = CatalogRows(table, faults=check_columns(table, needed, kind))
+    if found.faults:
+        return found
+    for line, values in table.rows:
+        if len(found.machines) >= MAX_FILE_OFFERS:
+            found.faults.append(too_many_offers(table.file, line))
+            break
+        row = offer(line, dict(zip(table.columns, values, strict=True)), found)
+        if row is not None:
+            found.add(line, row)
+    return found
+
+
+def check_columns(table: CsvTable, needed: tuple[str, ...], kind: str) -> list[Fault]:
+    """Return a fault for each column that a catalog of this kind needs and the file has not."""
+    has = ", ".join(table.columns)
+    return [
+        Fault(table.file, 1, name, f"a {kind} without this column", f"it has {has[:200]}")
+        for name in needed
+        if name not in table.columns
+    ]
+
+
+def whole_gpus(found: CatalogRows, line: int, count: float | None) -> int | None:
+    """Return the number of GPUs of a row; None, and the row left out, where it has none or a part of one."""
+    if not count:
+        found.leave_out(line, "no GPU")
+        return None
+    if count != int(count):
+        found.leave_out(line, "a fraction of a GPU")
+        return None
+    return int(count)
+
+
+# gpuhunt's CSV: dollars per instance and hour, one row on demand and one on spot.
+#
+# Columns of its second version: instance_name, location, price, cpu, memory, gpu_count, gpu_name, gpu_memory (GB of one
+# GPU), spot, disk_size, gpu_vendor, flags, cpu_arch, provider_data. The provider is the name of the file. GCP's rows
+# with the flag `gcp-dws-calendar-mode` are reservations for a fixed time, although their column `spot` reads as on
+# demand.
+
+
+NEEDED_COLUMNS = ("instance_name", "location", "price", "gpu_count", "gpu_name", "spot")
+NAMED_COLUMNS = frozenset([*NEEDED_COLUMNS, "gpu_memory", "cpu", "memory", "disk_size", "gpu_vendor", "provider_data"])
+"""Columns that tell this catalog from others."""
+GIB_PROVIDERS = frozenset({"aws", "azure", "gcp", "nebius"})
+"""Providers whose column `memory` is in GiB: gpuhunt says GB, and passes on what these state (0.1.34, `providers/`)."""
+
+
+def read_gpuhunt(table: CsvTable, provider: str, matcher: GpuMatcher) -> CatalogRows:
+    """Return the rows of a catalog of one provider, the two prices of a machine in one row."""
+    return read_rows(
+        table,
+        NEEDED_COLUMNS,
+        "gpuhunt catalog",
+        lambda line, cells, found: _gpuhunt_offer(line, cells, provider, matcher, found),
+    )
+
+
+def _gpuhunt_offer(line: int, cells: Cells, provider: str, matcher: GpuMatcher, found: CatalogRows) -> Row | None:
+    """Return a machine with one of its prices."""
+    count = whole_gpus(found, line, found.number(line, cells, "gpu_count") if cells["gpu_name"] else None)
+    if count is None:
+        return None
+    instance = cells["instance_name"]
+    if "gcp-dws-calendar-mode" in cells.get("flags", ""):
+        found.leave_out(line, "a price of capacity that is reserved by the calendar")
+        return None
+    memory_gib = found.number(line, cells, "gpu_memory")
+    match = matcher.match(cells["gpu_name"], (memory_gib,) if memory_gib else (), provider, instance)
+    if match.gpu is None:
+        found.leave_out(line, match.reason)
+        return None
+    if (sold := cells["spot"].casefold()) not in ("true", "false"):
+        fix = "gpuhunt writes True or False"
+        found.faults.append(Fault(found.table.file, line, "spot", f"{cells['spot']!r} is neither", fix))
+        return None
+    if match.note:
+        found.note(match.note)
+    return {
+        **{"provider": provider, "region": cells["location"] or "any", "instance": instance},
+        **{"gpu": match.gpu, "gpus": count, "notes": match.note},
+        "spot_usd_per_hour" if sold == "true" else "usd_per_hour": found.price(line, cells, "price"),
+        "cpu_cores": found.number(line, cells, "cpu") or None,
+        "ram_gb": _ram_gb(provider, found.number(line, cells, "memory")),
+    }
+
+
+def _ram_gb(provider: str, memory: float | None) -> float | None:
+    """Return memory in GB of 10^9 bytes; None where it is not stated."""
+    if not memory:
+        return None
+    return round(memory * GIB / GB, 1) if provider in GIB_PROVIDERS else memory
+
 
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price")
 NAMED = frozenset([*NEEDED, "SpotPrice", "GpuInfo", "Region", "AvailabilityZone", "MemoryGiB"])

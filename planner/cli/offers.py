@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.catalogs.import_offers import import_offers
 from planner.cli.exit_codes import ListGroup
+from planner.cli.import_offers import import_offers
 from planner.cli.options import json_option
 from planner.cli.output import write_either
 from planner.errors import Fault, ScenarioError, raise_faults
@@ -45,7 +45,7 @@ def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as
 
     Prices are dollars per GPU and hour; an upfront payment is spread over its term.
     """
-    from planner.report.catalog import OFFER_COLUMNS, table
+    from planner.report.catalog_text import OFFER_COLUMNS, table
     from planner.scenario.offer import offer_labels
 
     found = read_market(inventory)
@@ -102,7 +102,7 @@ def _why_none(found: Sequence[Offer], names: frozenset[str] | None, gpu: str | N
 def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
     """Show one; NAME is a label that `offers list` prints."""
     from planner.documents.validation import meant_name
-    from planner.report.catalog import card_text
+    from planner.report.catalog_text import card_text
     from planner.scenario.offer import offer_labels
 
     found = read_market(inventory)
@@ -126,10 +126,8 @@ def read_market(path: str | None) -> tuple[Offer, ...]:
     Raises `ScenarioError` with every fault.
     """
     from planner.documents.strict_yaml import read_document
-    from planner.loading.defaults import MARKET, PRICE_BOOK, PURCHASE
-    from planner.loading.inventories import read_inventory
     from planner.loading.inventory_file import read_offers
-    from planner.loading.scenario_file import read_scenario
+    from planner.loading.scenario_file import MARKET, PRICE_BOOK, PURCHASE, read_inventory, read_scenario
 
     file = path or MARKET
     faults: list[Fault] = []

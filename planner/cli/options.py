@@ -49,7 +49,7 @@ class NameOf(click.Choice):  # type: ignore[type-arg]
 def _moment(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Refuse what is no day and time, under the name of the option."""
     if value is not None:
-        from planner.documents.instants import INSTANT_FIX, parse_instant
+        from planner.documents.quantities import INSTANT_FIX, parse_instant
 
         try:
             parse_instant(value)
@@ -192,7 +192,7 @@ class TechniqueOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return values and text of the option for `--help`."""
-        from planner.library.techniques import read_techniques
+        from planner.library.technique_tables import read_techniques
 
         technique = read_techniques().of(str(self.name))
         self.metavar = "|".join(map(str, technique.values))

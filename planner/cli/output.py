@@ -157,7 +157,7 @@ def show(text: str, err: bool = False, color: bool = False) -> None:
     """
     lines = [printable(line) for line in text.split("\n")]
     if color and wants_color():
-        from planner.report.plan import colorize
+        from planner.report.plan_text import colorize
 
         lines = colorize(lines)
     with contextlib.suppress(OSError) if err else contextlib.nullcontext():

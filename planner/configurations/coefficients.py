@@ -31,16 +31,15 @@ from planner.estimates.inputs import (
     Stack,
     States,
 )
-from planner.estimates.memory.fit import confidence_margin
-from planner.estimates.memory.states import REDUCE_BUCKET_ELEMENTS
+from planner.estimates.memory.memory_fit import confidence_margin
+from planner.estimates.memory.memory_states import REDUCE_BUCKET_ELEMENTS
 from planner.records import record
 from planner.units import GIB
 
 if TYPE_CHECKING:
-    from planner.library.framework_profile import FrameworkProfile
     from planner.library.schema import Calibration, Library
     from planner.library.technique_rows import OptimizerBytes
-    from planner.library.techniques import TechniqueTable
+    from planner.library.technique_tables import FrameworkProfile, TechniqueTable
     from planner.scenario.job import Job
 
 _SELECTIVE_CODES = {

@@ -2,29 +2,91 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from planner.arrays import distinct
 from planner.configurations.coefficients import recipe_coefficients
 from planner.configurations.hardware import hardware_numbers
 from planner.configurations.lengths import sequence_of
-from planner.configurations.network import network_of
-from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States, TimedSetup
-from planner.estimates.memory.host_offload import with_host_room
-from planner.estimates.memory.states import MemoryCoefficients
+from planner.configurations.recipe import lossiness_of
+from planner.estimates.adapters import Dimensions, linears_of
+from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Linear, Network, Stack, States, TimedSetup
+from planner.estimates.memory.memory_states import MemoryCoefficients, with_host_room
+from planner.estimates.time.export_work import ExportCoefficients, gguf_bytes, grouped_bytes
+from planner.estimates.time.stage_seconds import StageCoefficients, kept_checkpoint_bytes
 from planner.estimates.work import PACKED_FILL, cut_share, kept_length, step_count
+from planner.library.technique_tables import read_techniques
 from planner.records import record
 from planner.units import GB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.arrays import Flags, Floats, Integers
     from planner.configurations.coefficients import RecipeCoefficients
     from planner.configurations.recipe import Recipe
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job
+
+
+# The shape of an architecture card as the estimates read it.
+
+
+_SAME_NAMES = (
+    *("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "gated", "rope", "parallel_residual"),
+    "experts",
+)
+"""Fields that `Network` and an architecture card share."""
+
+
+def network_of(architecture: Architecture) -> Network:
+    """Return the shape of an architecture card, without its names and sources."""
+    same = {name: getattr(architecture, name) for name in _SAME_NAMES}
+    window, share = _window(architecture)
+    return Network(
+        **same,
+        parameters=float(architecture.parameters),
+        active_parameters=float(architecture.active_parameters),
+        tied=architecture.tied_embeddings,
+        experts_per_token=architecture.experts_per_token + architecture.shared_experts if architecture.experts else 0,
+        sliding_window=window,
+        sliding_layers=share,
+        uneven_layers=architecture.linear_layers > 0,
+        linears=_linears(architecture),
+        frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
+    )
+
+
+def _linears(architecture: Architecture) -> tuple[Linear, ...]:
+    """Return the modules that adapters can extend; none for an image network, whose shape is a stand-in."""
+    if architecture.image is not None:
+        return ()
+    dimensions = Dimensions(**{field.name: getattr(architecture, field.name) for field in fields(Dimensions)})
+    return linears_of(dimensions, read_techniques().linears.of(architecture.family))
+
+
+_CHUNK_TOKENS = 64
+"""Tokens that kernels of linear attention take together (flash-linear-attention's gated delta rule)."""
+
+
+def _window(architecture: Architecture) -> tuple[int, float]:
+    """Return a window in tokens, and the share of layers that have it, at the cost of the layer's own attention.
+
+    A gated delta rule costs the same for every token: per head 6 d_k d_v FLOP to read, correct and write its state, and
+    4 C (d_k + d_v) within a chunk of C tokens (Gated DeltaNet, arXiv:2412.06464). Softmax attention costs
+    4 d FLOP per head and token attended to; the window is how many of those cost as much.
+    """
+    if not architecture.linear_layers:
+        return architecture.sliding_window, architecture.sliding_layer_share
+    key, value = architecture.linear_key_dim, architecture.linear_value_dim
+    flop = architecture.linear_value_heads * (6 * key * value + 4 * _CHUNK_TOKENS * (key + value))
+    window = flop / (4 * architecture.heads * architecture.head_dim)
+    return max(round(window), 1), architecture.linear_layers / architecture.layers
+
 
 T = TypeVar("T", States, Activations, Stack, Kernels, Hardware)
 
@@ -202,3 +264,151 @@ def stack_dataclasses(items: Sequence[T], as_column: bool) -> T:
             array = np.asarray([getattr(item, name) for item in items], dtype=float)
             fields[name] = array[:, None] if as_column else array
     return type(first)(**fields)
+
+
+# Configurations of one job as columns: a recipe on a machine with its batch, speed and memory, not yet priced.
+
+
+@record(frozen=True)
+class Configurations:
+    """Columns of shape (n,): configurations that fit."""
+
+    recipes: tuple[Recipe, ...]
+    machines: tuple[Machine, ...]
+    recipe: Integers
+    machine: Integers
+    micro_batch: Integers
+    accumulation: Integers
+    step_seconds: Floats
+    sequence: Floats  # tokens per sequence as processed
+    fit_gib: Floats
+    usable_gib: Floats
+    observed_hours: Floats  # of the whole job; nan where all is estimated
+
+    def __len__(self) -> int:
+        return len(self.recipe)
+
+    @functools.cached_property
+    def lossiness(self) -> Integers:
+        """Return `lossiness_of` the recipes (recipes,): a plan compares the same ones on many offers."""
+        return lossiness_of(self.recipes)
+
+    def rows(self, which: Integers | Flags) -> Configurations:
+        """Return the configurations that a mask or an index array selects."""
+        return replace(self, **{name: getattr(self, name)[which] for name in COLUMNS})
+
+    def with_used_lists(self) -> tuple[Configurations, Integers]:
+        """Return the same configurations with none but their recipes and machines, and the places of these recipes."""
+        (recipes, recipe), (machines, machine) = distinct(self.recipe), distinct(self.machine)
+        used = tuple(self.recipes[place] for place in recipes.tolist())
+        rented = tuple(self.machines[place] for place in machines.tolist())
+        return replace(self, recipes=used, machines=rented, recipe=recipe, machine=machine), recipes
+
+
+COLUMNS = tuple(field.name for field in fields(Configurations))[2:]
+"""The fields of `Configurations` with an element per configuration."""
+
+
+@record(frozen=True)
+class MemoryShortfall:
+    """A recipe on a machine whose memory is too small, and by how much."""
+
+    recipe: Recipe
+    machine: Machine
+    shortfall_gib: float
+
+
+@record(frozen=True)
+class HostShortfall:
+    """A recipe that fits on the GPUs of a machine, whose host has too little memory for its states."""
+
+    recipe: Recipe
+    machine: Machine
+    taken_gb: float
+
+    @property
+    def shortfall_gb(self) -> float:
+        """GB that the host lacks."""
+        return self.taken_gb - (self.machine.ram_gb or 0.0)
+
+
+def concatenate_configurations(pieces: Sequence[Configurations]) -> Configurations:
+    """Return one set of columns; the recipes and machines of the pieces are listed one after the other."""
+    empty = np.zeros(0)
+    if not pieces:
+        return Configurations((), (), *(empty.astype(np.int64),) * 4, *(empty,) * 5)
+    recipes = [recipe for piece in pieces for recipe in piece.recipes]
+    machines = [machine for piece in pieces for machine in piece.machines]
+    recipe_base = np.cumsum([0, *(len(piece.recipes) for piece in pieces)])
+    machine_base = np.cumsum([0, *(len(piece.machines) for piece in pieces)])
+    return Configurations(
+        tuple(recipes),
+        tuple(machines),
+        np.concatenate([piece.recipe + base for piece, base in zip(pieces, recipe_base, strict=False)]),
+        np.concatenate([piece.machine + base for piece, base in zip(pieces, machine_base, strict=False)]),
+        *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in COLUMNS[2:]),
+    )
+
+
+def technique_uses(ways: Configurations, which: Integers) -> Flags:
+    """Return the techniques (k, T) that some configurations (k,) use."""
+    names = read_techniques().values.names
+    recipes, of = distinct(ways.recipe[which])
+    by_recipe = np.asarray([_uses(ways.recipes[one], names) for one in recipes.tolist()], dtype=bool)
+    return by_recipe.reshape(-1, 2, len(names))[of, (ways.accumulation[which] > 1).astype(np.int64)]
+
+
+def technique_penalties(job: Job, ways: Configurations) -> Floats:
+    """Return the sum of the penalties (n,) of the techniques that each configuration uses."""
+    penalties = np.asarray(job.techniques.penalties_usd)
+    if not penalties.any():
+        return np.zeros(len(ways))
+    return np.asarray(technique_uses(ways, np.arange(len(ways))) @ penalties, dtype=float)
+
+
+@functools.lru_cache(maxsize=4096)  # recipes repeat: on other GPUs, and whenever a limit is lifted
+def _uses(recipe: Recipe, names: tuple[str, ...]) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Return which of the table's `names` are in use without and with accumulation."""
+    del names  # part of the key alone: another table of techniques has other names
+    return recipe.uses(False), recipe.uses(True)
+
+
+# Bytes that a run writes: checkpoints that stay, and the result as it is exported.
+
+
+def trained_gb(recipe: Recipe, coefficients: RecipeCoefficients, architecture: Architecture) -> float:
+    """Return the GB that training itself leaves: the adapters, or all weights in 16 bit."""
+    if recipe.method == "lora":
+        return float(coefficients.states.trainable) * float(coefficients.states.adapter_bytes) / GB
+    return architecture.download_gb
+
+
+def export_gb(
+    recipe: Recipe, coefficients: RecipeCoefficients, architecture: Architecture, job: Job, library: Library
+) -> float:
+    """Return the GB of the result: as trained, or all weights in 16 bit, or quantised."""
+    wanted = job.stages.export
+    if wanted is None or wanted.form == "adapters":
+        return trained_gb(recipe, coefficients, architecture)
+    if wanted.quantised_bits is None:
+        return architecture.download_gb
+    weights = float(architecture.parameters)
+    values = ExportCoefficients.of(library.calibrations["stages"].values)
+    if wanted.form == "gguf":
+        return float(gguf_bytes(weights, wanted.quantised_bits, values)) / GB
+    return grouped_bytes(network_of(architecture), weights, wanted.quantised_bits, values) / GB
+
+
+def stage_checkpoint_bytes(job: Job, coefficients: Sequence[RecipeCoefficients], stages: StageCoefficients) -> Floats:
+    """Return the bytes of one checkpoint of the stage, per recipe; 0 without that stage."""
+    wanted = job.stages.checkpoints
+    if wanted is None:
+        return np.zeros(len(coefficients))
+    trained, weight = (
+        np.asarray(column, dtype=float)
+        for column in (
+            [s.states.trainable for s in coefficients],
+            [s.states.adapter_bytes if s.states.frozen else stages.weight_bytes_per_parameter for s in coefficients],
+        )
+    )
+    return np.asarray(kept_checkpoint_bytes(trained, weight, wanted.contents == "resume", stages), dtype=float)

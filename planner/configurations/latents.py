@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import Fault
-from planner.estimates.time.latents import encode_seconds
-from planner.estimates.time.stages import step_bytes
+from planner.estimates.time.device import encode_seconds
+from planner.estimates.time.stage_seconds import step_bytes
 from planner.records import record
 from planner.units import GB
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Floats
     from planner.configurations.recipe import Recipe
-    from planner.estimates.time.stages import StageCoefficients
+    from planner.estimates.time.stage_seconds import StageCoefficients
     from planner.library.schema import Architecture
     from planner.scenario.job import Job
 

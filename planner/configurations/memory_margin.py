@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.configurations.recipe import framework_of
-from planner.estimates.memory.fit import confidence_margin
+from planner.estimates.memory.memory_fit import confidence_margin
 from planner.estimates.uncertainty import MemorySpread, memory_spread
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers, first_least
 from planner.configurations.recipe import HYBRID_ABOVE_GPUS, Recipe
 from planner.estimates.inputs import Layout, TimedSetup
-from planner.estimates.memory.fit import MemoryLines
+from planner.estimates.memory.memory_fit import MemoryLines
 
 
 def possible_cells(recipes: Sequence[Recipe], layout: Layout, per_rank: Floats, width: int) -> Flags:

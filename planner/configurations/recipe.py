@@ -14,18 +14,18 @@ import numpy as np
 
 from planner.configurations.lengths import sequence_of
 from planner.errors import Fault
-from planner.library.inference.engines import read_engines
+from planner.library.engines import read_engines
 from planner.library.releases import conversion, held_quant, training_conversion, training_refusal
-from planner.library.techniques import read_techniques
+from planner.library.technique_tables import read_techniques
 from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from planner.arrays import Integers
-    from planner.library.framework_profile import FrameworkProfile
     from planner.library.schema import Architecture, GpuSpec, Library
     from planner.library.technique_rows import PeakKey
+    from planner.library.technique_tables import FrameworkProfile
     from planner.scenario.job import Job
 
 UNSHARDED = "none"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
-from planner.estimates.inference.inputs import ServedModel, ServingHardware, ServingStack
-from planner.library.inference.engines import GROWING_SHARE, WeightFormat, read_engines
+from planner.estimates.batching import ServedModel, ServingHardware, ServingStack
+from planner.library.engines import GROWING_SHARE, WeightFormat, read_engines
 from planner.records import record
 from planner.units import GB, TERA
 

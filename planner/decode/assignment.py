@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.configurations.replicas.recipes import ServingRecipe
+from planner.configurations.serving_recipes import ServingRecipe
 from planner.decode.notes import build_generation_notes, build_notes, build_service_notes, on_fixed_shares
 from planner.errors import AuditError
 from planner.evaluation.comparison import Tolerance, Violation, compare, unit_of

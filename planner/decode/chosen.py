@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidates.spot.candidates import fixed_share_costs, policy_costs
+from planner.candidates.spot_candidates import fixed_share_costs, policy_costs
 from planner.records import record
 from planner.spot.policy.policy_odds import late_dollars
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.candidates.screening import ScreenedCandidates
-    from planner.candidates.spot.choices import SpotChoice
+    from planner.candidates.spot_candidates import SpotChoice
     from planner.configurations.grid import Machine
     from planner.configurations.recipe import Recipe
     from planner.library.schema import Library

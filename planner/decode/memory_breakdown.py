@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.configurations.compared_runs import NO_CORRECTION, Correction
 from planner.configurations.grid import JobShape, Machine, grid_inputs
 from planner.configurations.memory_margin import framework_spread
-from planner.configurations.observed.learning import NO_CORRECTION, Correction
-from planner.estimates.memory.fit import MemoryLines, fit_probability, memory_lines
-from planner.estimates.memory.host_offload import host_bytes
-from planner.estimates.memory.paging import with_paging
-from planner.estimates.memory.peak import PHASES, MemoryEstimate, estimate_memory
-from planner.estimates.memory.states import MemoryCoefficients
+from planner.estimates.memory.memory_fit import MemoryLines, fit_probability, memory_lines
+from planner.estimates.memory.memory_peak import PHASES, MemoryEstimate, estimate_memory, with_paging
+from planner.estimates.memory.memory_states import MemoryCoefficients, host_bytes
 from planner.records import record
 from planner.results.plan_parts import HostMemory, Vram
 from planner.units import GB, GIB

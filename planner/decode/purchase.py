@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from planner.results.ways.ways import Purchase
+from planner.results.plan_parts import Purchase
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:

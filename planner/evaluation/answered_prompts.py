@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
-from planner.configurations.replicas.recipes import supports
-from planner.estimates.time import stages
+from planner.configurations.serving_recipes import supports
+from planner.estimates.time import stage_seconds as stages
 from planner.evaluation.evaluated_replica import Replica
-from planner.library.inference.engines import read_engines
-from planner.scenario.inference import InferenceJob
+from planner.library.engines import read_engines
+from planner.scenario.inference_job import InferenceJob
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:

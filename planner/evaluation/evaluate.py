@@ -39,7 +39,7 @@ from planner.evaluation.run_odds import finish_chance, middle_cases, spot_only_f
 from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import BillItem, CommitmentUse, Fallback, Hours, SpotPlan, Spread, Vram
-from planner.scenario.inference import InferenceJob
+from planner.scenario.inference_job import InferenceJob
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:

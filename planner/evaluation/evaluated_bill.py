@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from planner.evaluation.evaluated_physics import Workload
     from planner.evaluation.evaluated_stages import JobStages
     from planner.evaluation.run_context import RunContext
-    from planner.scenario.ownership.machines import Own
+    from planner.scenario.own_machines import Own
     from planner.scenario.payment import Managed
 
 _UNKNOWN_FEE = "unknown: not included"

@@ -10,17 +10,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.estimates.preemption import NodeGroupCoefficients, interrupted_run, node_group_market, wall_quantile_factor
-from planner.estimates.time.stages import checkpoint_bytes, checkpoint_seconds
+from planner.estimates.time.stage_seconds import checkpoint_bytes, checkpoint_seconds
 from planner.estimates.uncertainty import confidence_factor
 from planner.evaluation.evaluated_physics import EvaluatedPhysics
 from planner.evaluation.evaluated_stages import copy_stall_seconds
 from planner.evaluation.named_run import is_same
 from planner.records import record
 from planner.results.plan_parts import SpotPlan
-from planner.scenario.inference import InferenceJob
+from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.scenario.limits import may_pause
-from planner.scenario.zones.groups import zone_prices
+from planner.scenario.zone_groups import zone_prices
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zone_prior import states_of_zones
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from planner.evaluation.evaluated_replica import EvaluatedReplicas
     from planner.evaluation.evaluated_stages import JobStages
     from planner.evaluation.run_context import RunContext
-    from planner.spot.policy.cost_curve import CurvePoint
+    from planner.spot.policy.policy_cache import CurvePoint
     from planner.spot.policy.switching_policy import WaitingRule
 
     Physics = EvaluatedPhysics | EvaluatedReplicas

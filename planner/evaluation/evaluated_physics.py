@@ -10,28 +10,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.configurations.coefficients import recipe_coefficients
+from planner.configurations.compared_runs import job_of_run, learn_correction
 from planner.configurations.hardware import efficiency_of, hardware_numbers
 from planner.configurations.lengths import sequence_of
 from planner.configurations.memory_margin import MIN_MEMORY_SAVING
-from planner.configurations.observed.comparison import job_of_run
-from planner.configurations.observed.learning import learn_correction
-from planner.configurations.observed.memory_peaks import KINDS, memory_setting
+from planner.configurations.memory_peaks import KINDS, memory_setting
 from planner.configurations.recipe import GpuClass, find_incompatibility
 from planner.estimates.inputs import Layout, Stack, TimedSetup
-from planner.estimates.memory.fit import memory_lines
-from planner.estimates.memory.host_offload import host_bytes, with_host_room
-from planner.estimates.memory.paging import with_paging
-from planner.estimates.memory.peak import PHASES, estimate_memory
-from planner.estimates.memory.states import MemoryCoefficients
-from planner.estimates.observed_runs import log_speed_correction
-from planner.estimates.time.coefficients import TimeCoefficients
-from planner.estimates.time.stages import fed_step_seconds
-from planner.estimates.time.step import step_time
+from planner.estimates.memory.memory_fit import memory_lines
+from planner.estimates.memory.memory_peak import PHASES, estimate_memory, with_paging
+from planner.estimates.memory.memory_states import MemoryCoefficients, host_bytes, with_host_room
+from planner.estimates.time.device import TimeCoefficients
+from planner.estimates.time.stage_seconds import fed_step_seconds
+from planner.estimates.time.step_time import step_time
 from planner.estimates.uncertainty import (
     MemorySpread,
     Sigmas,
     class_sigmas,
     efficiency_sigma,
+    log_speed_correction,
     memory_spread,
     time_sigmas,
 )
@@ -39,16 +36,15 @@ from planner.estimates.work import PACKED_FILL, kept_length, processed_length, s
 from planner.evaluation.measured_chips import of_another_kind
 from planner.records import record
 from planner.results.plan_parts import HostMemory, ObservedRun, Techniques, Vram
-from planner.scenario.choices.definite import token_sigma
+from planner.scenario.definite import token_sigma
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
+    from planner.configurations.compared_runs import ComparedRun, Correction
     from planner.configurations.grid import Machine
-    from planner.configurations.observed.comparison import ComparedRun
-    from planner.configurations.observed.learning import Correction
-    from planner.configurations.observed.memory_peaks import MemoryCorrection
+    from planner.configurations.memory_peaks import MemoryCorrection
     from planner.configurations.recipe import Recipe
-    from planner.estimates.memory.peak import MemoryEstimate
+    from planner.estimates.memory.memory_peak import MemoryEstimate
     from planner.evaluation.run_context import RunContext
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job

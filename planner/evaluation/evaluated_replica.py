@@ -8,14 +8,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from planner.configurations.serving import ServingColumns, coefficient_factors, serving_of
+from planner.estimates import batching
+from planner.estimates import batching as decode
+from planner.estimates import batching as kv_cache
+from planner.estimates import batching as prefill
+from planner.estimates import prompt_work as latency
 from planner.estimates.adapters import lora_parameters
-from planner.estimates.inference import batching, decode, kv_cache, latency, prefill
-from planner.estimates.inference.activations import CHUNK_TOKENS, activation_bytes
-from planner.estimates.inference.shares import time_shares
-from planner.estimates.memory.fit import fit_probability
+from planner.estimates.batching import CHUNK_TOKENS, activation_bytes, time_shares
+from planner.estimates.memory.memory_fit import fit_probability
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigmas, memory_spread, tail_of_68_percent
 from planner.evaluation.evaluated_physics import Workload
-from planner.library.inference.engines import read_engines
+from planner.library.engines import read_engines
 from planner.library.names import hosted_name
 from planner.records import record
 from planner.results.inference import ApiPrice, BulkGeneration
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
     from planner.evaluation.run_context import RunContext
     from planner.results.plan_parts import BillItem
-    from planner.scenario.inference import InferenceJob
+    from planner.scenario.inference_job import InferenceJob
     from planner.scenario.observed_run import ServedRun
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from planner.configurations.coefficients import recipe_coefficients
 from planner.estimates.adapters import lora_parameters
-from planner.estimates.time import export as formulas
-from planner.estimates.time.data_stages import merge_seconds
+from planner.estimates.time import export_work as formulas
+from planner.estimates.time.stage_seconds import merge_seconds
 from planner.units import GB, GIB, HOUR, MONTH_HOURS, TERA
 
 if TYPE_CHECKING:

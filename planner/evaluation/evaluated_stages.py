@@ -10,7 +10,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
-from planner.estimates.time import data_stages, stages
+from planner.estimates.time import stage_seconds as data_stages
+from planner.estimates.time import stage_seconds as stages
 from planner.evaluation.evaluated_shipping import (
     cached_latents,
     made_hours,
@@ -21,9 +22,9 @@ from planner.evaluation.evaluated_shipping import (
     trained_gb,
 )
 from planner.records import record
+from planner.results.plan import DataPath, ExportedResult
 from planner.results.plan_parts import SeparateMachine
-from planner.results.stages.parts import DataPath, ExportedResult
-from planner.scenario.inference import InferenceJob
+from planner.scenario.inference_job import InferenceJob
 from planner.units import GB, HOUR, TERA
 
 if TYPE_CHECKING:

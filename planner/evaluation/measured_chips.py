@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.scenario.inference import InferenceJob
+from planner.scenario.inference_job import InferenceJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

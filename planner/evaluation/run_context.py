@@ -7,13 +7,12 @@ from dataclasses import field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from planner.configurations.grid import Machine
-from planner.configurations.network import network_of
+from planner.configurations.grid import Machine, network_of
 from planner.configurations.recipe import Recipe, framework_of
-from planner.estimates.time.stages import StageCoefficients
+from planner.estimates.time.stage_seconds import StageCoefficients
 from planner.estimates.trials import trial_work
 from planner.evaluation.comparison import Violation
-from planner.library.machines import typical_ram_gb
+from planner.library.known_machines import typical_ram_gb
 from planner.records import record
 from planner.units import GB
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from planner.estimates.inputs import Network
     from planner.estimates.trials import TrialWork
     from planner.evaluation.named_run import NamedRun, SearchedPolicy
-    from planner.library.framework_profile import FrameworkProfile
     from planner.library.schema import Architecture, GpuSpec, Library
+    from planner.library.technique_tables import FrameworkProfile
     from planner.scenario.job import Job
     from planner.scenario.observed_run import Measured
     from planner.scenario.offer import Offer

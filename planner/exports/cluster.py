@@ -10,7 +10,7 @@ from planner.errors import Fault, InputError
 from planner.exports.environment import environment_remark, image_of
 from planner.exports.facts import CHECKPOINT_FOLDER
 from planner.exports.header import commented, header
-from planner.exports.machines import find_machines, task_name
+from planner.exports.machine_names import find_machines, task_name
 
 if TYPE_CHECKING:
     from planner.exports.facts import Given

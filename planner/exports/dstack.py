@@ -9,7 +9,7 @@ from planner.documents.yaml_text import yaml_text
 from planner.exports.environment import environment_remark, image_of, setup_script
 from planner.exports.facts import CHECKPOINT_FOLDER
 from planner.exports.header import commented, header
-from planner.exports.machines import PRICE_MARGIN, Machines, find_machines, launch_script, task_name, task_remarks
+from planner.exports.machine_names import PRICE_MARGIN, Machines, find_machines, launch_script, task_name, task_remarks
 
 if TYPE_CHECKING:
     from planner.exports.facts import Given

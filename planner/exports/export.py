@@ -14,9 +14,9 @@ from planner.exports.dstack import dstack_task
 from planner.exports.environment import requirements
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import Facts, FieldMap, field_maps, launch_maps
-from planner.exports.generation.export import export_all_generation, export_generation
+from planner.exports.generation_settings import export_all_generation, export_generation
 from planner.exports.run_script import readme, run_script
-from planner.exports.skypilot import skypilot_task
+from planner.exports.skypilot_task import skypilot_task
 from planner.exports.trainer import trainer_file
 
 if TYPE_CHECKING:

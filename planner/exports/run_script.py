@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.exports.environment import environment_remark, split_packages
 from planner.exports.header import commented, header
-from planner.exports.machines import launch_script
+from planner.exports.machine_names import launch_script
 from planner.exports.quoting import document, shell_word
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import Any
 
 from planner.documents.quantities import format_value
 from planner.errors import Fault, LibraryError, raise_faults
-from planner.estimates.parameters import Dimensions, active_parameters, count_parameters
+from planner.estimates.adapters import Dimensions, active_parameters, count_parameters
 from planner.library import decoder_families as dense
-from planner.library import mixture_families as mixture
-from planner.library.config_keys import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
-from planner.library.inference.engines import read_engines
+from planner.library import decoder_families as mixture
+from planner.library.decoder_families import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
+from planner.library.engines import read_engines
 from planner.library.releases import formats_of_config
 
 _DIMENSIONS = frozenset(field.name for field in fields(Dimensions))

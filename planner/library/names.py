@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from planner.library.inference.engines import read_engines
+from planner.library.engines import read_engines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,8 +14,9 @@ from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, read_document, read_shipped
 from planner.documents.validation import fold, name_fix, suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
-from planner.library.inference.engines import read_engines
-from planner.library.machines import refused_chip
+from planner.library.engines import read_engines
+from planner.library.known_machines import refused_chip
+from planner.library.model_ladder import describe_misfit, find_generated, generate
 from planner.library.names import (
     find_architecture,
     find_gpu,
@@ -27,7 +28,6 @@ from planner.library.names import (
     unusable_format,
 )
 from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Library
-from planner.library.shapes.ladder import describe_misfit, find_generated, generate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

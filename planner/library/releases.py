@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.quantities import format_value
-from planner.library.config_keys import NotCovered
-from planner.library.inference.engines import read_engines
+from planner.library.decoder_families import NotCovered
+from planner.library.engines import read_engines
 from planner.units import GIB
 
 if TYPE_CHECKING:
-    from planner.library.inference.engines import Engine
+    from planner.library.engines import Engine
     from planner.library.schema import Architecture
 
 

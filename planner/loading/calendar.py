@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError, ValidationError
 
-from planner.documents.instants import (
+from planner.documents.overrides import replace_value
+from planner.documents.quantities import (
     at_clock,
     clock_changes,
+    format_hours,
     hours_between,
     is_instant,
+    parse_hours,
     parse_instant,
     users_zone,
     written_in,
     written_zone,
     zone_of,
 )
-from planner.documents.overrides import replace_value
-from planner.documents.quantities import format_hours, parse_hours
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:

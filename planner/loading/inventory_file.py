@@ -10,7 +10,7 @@ from planner.documents.source_map import Source
 from planner.documents.strict_yaml import Document, KeyPath
 from planner.documents.validation import validate_spelled, validation_complaints
 from planner.errors import Fault
-from planner.library.machines import known_host, known_interconnect
+from planner.library.known_machines import known_host, known_interconnect
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
 from planner.scenario.offer import Offer

@@ -6,6 +6,7 @@ An alias is replaced by the name in the library.
 
 from __future__ import annotations
 
+import math
 import os
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,14 @@ from planner.documents.quantities import parse_count
 from planner.documents.strict_yaml import KeyPath, read_document, read_shipped
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
-from planner.library.chips import describe_slices
+from planner.library.engines import read_load_profiles
 from planner.library.reading import CardNames, is_config_path, read_config
 from planner.library.releases import release_bits
-from planner.scenario.inference import DEFAULT_WEIGHT_BITS, FORMS, job_form
-from planner.scenario.ownership.machines import default_power_watts
-from planner.scenario.work import gather_lengths
+from planner.library.schema import describe_slices
+from planner.scenario.inference_job import DEFAULT_WEIGHT_BITS, FORMS, job_form
+from planner.scenario.job_work import gather_lengths
+from planner.scenario.own_machines import default_power_watts
+from planner.scenario.service_load import DAY, FLAT, WEEK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -265,3 +268,110 @@ def texts_at(data: Any, place: tuple[str, ...], path: KeyPath = ()) -> Iterator[
         yield from texts_at(data, (), path)
     elif isinstance(data, dict) and place[0] in data:
         yield from texts_at(data[place[0]], place[1:], (*path, place[0]))
+
+
+# The load of a service by the hour from a CSV file, in place of its path.
+
+
+LOAD_COLUMNS = ("hour", "per_second")
+
+
+def resolve_load(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
+    """Return the data with the numbers of load files in place of their paths; what is wrong in them is a fault."""
+    for path, wanted in list(texts_at(data, ("jobs", "*", "load", "profile"))):
+        if wanted == FLAT or wanted in read_load_profiles() or not wanted.lower().endswith(".csv"):
+            continue
+        try:
+            numbers = read_load(source.folder(path, folder) / wanted)
+        except InputError as error:
+            faults.extend(one if one.line else source.fault(path, one.what, one.fix) for one in error.faults)
+            numbers = [1.0] * DAY  # no second fault for what could not be read
+        data = replace_value(data, path, numbers)
+    return data
+
+
+def read_load(path: Path) -> list[float]:
+    """Return the load of each hour; `InputError` for other columns, cells that are no load, hours twice or missing."""
+    from planner.documents.csv_table import first_faults, read_csv  # late: few services have a table
+
+    table = read_csv(path)
+    if sorted(table.columns) != sorted(LOAD_COLUMNS):
+        fix = f"the columns are {', '.join(LOAD_COLUMNS)}"
+        raise InputError([Fault(table.file, 1, "", f"columns {', '.join(table.columns)}", fix)])
+    faults: list[Fault] = []
+    loads: dict[int, float] = {}
+    for line, cells in table.rows:
+        found = dict(zip(table.columns, cells, strict=True))
+        hour = int(found["hour"]) if found["hour"].isascii() and found["hour"].isdigit() else None
+        load = _number(found["per_second"])
+        if hour is None or hour >= WEEK:
+            faults.append(Fault(table.file, line, "hour", f"{found['hour']!r} is no hour", f"0 to {WEEK - 1}"))
+        elif hour in loads:
+            faults.append(Fault(table.file, line, "hour", f"hour {hour} is there twice", "keep one"))
+        elif load is None:
+            what = f"{found['per_second']!r} is no load"
+            faults.append(Fault(table.file, line, "per_second", what, "give requests per second, 0 or more"))
+        else:
+            loads[hour] = load
+    if not faults and sorted(loads) not in (list(range(DAY)), list(range(WEEK))):
+        fix = f"give hours 0 to {DAY - 1} of a day, or 0 to {WEEK - 1} of a week from Monday 0:00 on"
+        faults.append(Fault(table.file, 1, "hour", f"a profile of {len(loads)} hours", fix))
+    if faults:
+        raise InputError(first_faults(faults))
+    return [loads[hour] for hour in sorted(loads)]
+
+
+def _number(text: str) -> float | None:
+    """Return a finite number that is not negative; None for anything else."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+# Keys of other kinds of jobs in a service: each is refused with the key that says the same of a service.
+
+
+LOAD_EXAMPLE = "{per_second: 12, profile: office, input_tokens: 800, output_tokens: 200}"
+LENGTH_KEYS = ("input_tokens", "output_tokens", "prefix_tokens", "lengths")
+"""Keys of `work` that are keys of `load` too."""
+OF_RUNS = {
+    "deadline": ("a service has no deadline", "for: 30d says how long it runs, latency: {tpot: 40ms} how fast it is"),
+    "due": ("a service has no due date", "for: 30d says how long it runs"),
+    "release": ("a service has no release", "for: 30d says how long it runs"),
+    "trials": ("a service has no trials", "leave it out"),
+    "stages": ("a service has no stages", "cold_start: 5m is the time from ordering a machine to its first answer"),
+    "data_gb": ("a service reads no data", "leave it out; cold_start has the time to load the weights"),
+}
+"""What a key means where a job has an end, and what says the same of a service."""
+
+
+def check_service_keys(data: dict[str, Any], source: Source, faults: list[Fault]) -> dict[str, Any]:
+    """Return the data without keys that only jobs with an end have; each is a fault, and so is a missing load."""
+    jobs = data.get("jobs")
+    for index, job in enumerate(jobs if isinstance(jobs, list) else []):
+        if not isinstance(job, dict) or job_form(job) != FORMS["serve"]:
+            continue
+        kept = {key: value for key, value in job.items() if key not in (*OF_RUNS, "work")}
+        for key, (what, fix) in OF_RUNS.items():
+            if key in job:
+                faults.append(source.fault(("jobs", index, key), what, fix))
+        if "work" in job:
+            faults.append(source.fault(("jobs", index, "work"), "a service has no work", f"give {_load_keys(job)}"))
+        if job.get("load") is None:
+            if "work" not in job:
+                faults.append(source.fault(("jobs", index, "load"), "is missing", f"such as load: {LOAD_EXAMPLE}"))
+            # No second fault for what is missing.
+            kept["load"] = {"per_second": 1, "input_tokens": 1, "output_tokens": 1}
+        data = replace_value(data, ("jobs", index), kept)
+    return data
+
+
+def _load_keys(job: dict[str, Any]) -> str:
+    """Return the keys of `load` that say what the keys of `work` were meant to say."""
+    work = job["work"]
+    given = [key for key in LENGTH_KEYS if isinstance(work, dict) and key in work]
+    if given and isinstance(job.get("load"), dict):
+        return ", ".join(f"load.{key}" for key in given) + " instead"
+    return f"load: {LOAD_EXAMPLE} instead"

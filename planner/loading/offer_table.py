@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from planner.documents.csv_table import CsvTable, csv_text, first_faults, short_column
-from planner.documents.marks import Marks
 from planner.documents.quantities import format_value, parse_date
-from planner.documents.strict_yaml import Document
+from planner.documents.strict_yaml import Document, Marks
 from planner.documents.validation import SYNONYMS, suggest_names, validate_spelled, validation_complaints
 from planner.errors import Fault
 from planner.library.reading import CardNames

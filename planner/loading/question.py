@@ -2,25 +2,65 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import math
 import re
 import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.marks import Marks
-from planner.documents.strict_yaml import Document, KeyPath, parse_document, parse_value
-from planner.errors import Fault, InputError, ScenarioError, raise_faults
-from planner.library.reading import is_config_path
-from planner.loading.defaults import default_name
-from planner.loading.scenario_file import load_document
+from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document, parse_value
+from planner.errors import Fault, InputError, LibraryError, ScenarioError, raise_faults
+from planner.library.reading import CardNames, is_config_path, read_library
+from planner.library.schema import Architecture, GpuSpec, Library
+from planner.loading.scenario_file import default_name, load_document
 from planner.records import record
+from planner.scenario.offer import Offer, offer_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.loading.scenario_file import LoadedScenario
+
+
+# Names that a function or command received, resolved in the library.
+
+
+def resolve_cards(
+    architecture: str | Architecture, gpu: str, library: Library | None
+) -> tuple[Architecture, GpuSpec, Library]:
+    """Return architecture, GPU and their library; `LibraryError` with every unknown name."""
+    faults: list[Fault] = []
+    asked_alone = library is None
+    if library is None:
+        library = _read(architecture, faults)
+    network = architecture if isinstance(architecture, Architecture) else None
+    if network is None and asked_alone and not faults:
+        (network,) = library.architectures.values()
+    if network is None and not faults:
+        try:
+            network = library.architecture(str(architecture))
+        except KeyError as error:
+            faults.append(Fault(str(architecture), 0, "", str(error.args[0]), "add it to the library that is given"))
+    try:
+        card = library.gpu(gpu)
+    except KeyError:
+        faults.append(Fault(gpu, 0, "", "unknown GPU", CardNames("gpus").suggestion(gpu)))
+    if faults or network is None:
+        raise LibraryError(faults)
+    return network, card, library
+
+
+def _read(architecture: str | Architecture, faults: list[Fault]) -> Library:
+    """Return the shipped library with one architecture; without it if it cannot be read."""
+    try:
+        return read_library([architecture] if isinstance(architecture, str) else [])
+    except LibraryError as error:
+        faults += error.faults
+        return read_library([])
+
 
 COMMAND_LINE = "command line"
 UNQUOTED = re.compile(r"[\w.+-][\w./+-]*\Z")
@@ -241,3 +281,46 @@ def relative_to(question: Question, folder: Path) -> Question:
     from os.path import relpath
 
     return replace(question, model=relpath(question.model, folder)) if is_config_path(question.model) else question
+
+
+# Nearest available alternatives: similar GPUs with offers, similar names of offers.
+
+
+MAX_SUGGESTIONS = 3
+
+PART_SCORE, MIN_SCORE = 1.0, 0.75
+"""Score of an equal part of a name, and the similarity from which a part counts."""
+
+
+def suggest_gpus(gpu: str, offers: Sequence[Offer], library: Library) -> list[str]:
+    """Return GPUs with offers that are most similar to one without: by memory, speed and bandwidth, in factors."""
+    card = library.gpu(gpu)
+    rented = {library.gpu(offer.card).name: library.gpu(offer.card) for offer in offers if offer.rents_gpus}
+    rented.pop(card.name, None)
+    return sorted(rented, key=lambda name: (_distance(card, rented[name]), name))[:MAX_SUGGESTIONS]
+
+
+def _distance(one: GpuSpec, other: GpuSpec) -> float:
+    names = ("usable_gib", "matmul16_tflops", "memory_bandwidth_gb_s")
+    return sum(abs(math.log(getattr(one, name) / getattr(other, name))) for name in names)
+
+
+def suggest_offers(label: str, offers: Sequence[Offer]) -> list[str]:
+    """Return offers whose provider, region, instance or GPU is in an unknown label; empty if there are none."""
+    wanted = [part for part in label.casefold().split("/") if part]
+    scored = []
+    for known, offer in zip(offer_labels(offers), offers, strict=True):
+        parts = {part.casefold() for part in (*known.split("/"), offer.provider, offer.region, offer.card)}
+        parts.discard("")
+        scored.append((-sum(max(_similarity(want, part) for part in parts) for want in wanted), known))
+    best = min(scored, default=(0.0, ""))[0]
+    if best > -PART_SCORE:
+        return []
+    return [known for score, known in sorted(scored)[:MAX_SUGGESTIONS] if score <= best + PART_SCORE / 2]
+
+
+def _similarity(want: str, part: str) -> float:
+    if want == part:
+        return PART_SCORE
+    ratio = max(difflib.SequenceMatcher(None, want, part).ratio(), MIN_SCORE if want in part else 0.0)
+    return ratio if ratio >= MIN_SCORE else 0.0

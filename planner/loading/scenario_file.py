@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -13,34 +14,137 @@ from planner.documents.files import data_folder
 from planner.documents.overrides import override
 from planner.documents.setting_paths import suggest_for_unknown_keys
 from planner.documents.source_map import Source
-from planner.documents.strict_yaml import Document, KeyPath, parse_document, read_document
+from planner.documents.strict_yaml import Document, KeyPath, parse_document, read_document, read_shipped
 from planner.documents.sweep_ranges import check_ranges
 from planner.documents.validation import find_name, name_fix, validate_spelled, validation_complaints
-from planner.errors import Fault, InputError, ScenarioError
+from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.library.reading import CardNames
 from planner.loading.calendar import offers_by_clock, resolve_dates
-from planner.loading.choices import check_choices
-from planner.loading.defaults import MARKET, fill_names
-from planner.loading.inventories import read_inventory, shipped_purchases
-from planner.loading.inventory_file import mark_price_lag, validate_offers
-from planner.loading.load_table import resolve_load
+from planner.loading.inventory_file import mark_price_lag, read_offers, validate_offers
 from planner.loading.name_resolution import (
     check_lengths,
+    check_service_keys,
     resolve_architectures,
     resolve_gpus,
     resolve_lengths,
+    resolve_load,
     resolve_offer_names,
 )
-from planner.loading.service_keys import check_service_keys
+from planner.loading.read_choices import check_choices
 from planner.records import record
-from planner.scenario.choices.definite import with_token_sigmas
+from planner.scenario.definite import with_token_sigmas
 from planner.scenario.naming import OfferedNames, resolve_offered
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import MAX_OFFERS, NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data, split_trials
-from planner.scenario.zones.labels import hand_on_labels
+from planner.scenario.zone_groups import hand_on_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+
+# What a scenario may leave out: names, and the inventory where nothing is listed.
+
+
+MARKET = "market"
+"""Name of the shipped price list, which is the inventory of a scenario without offers."""
+
+
+PURCHASE = "purchase"
+"""Name of the shipped list of machines to buy."""
+
+
+PRICE_BOOK = "prices"
+"""Name of the price book in a scenario's `inventory`."""
+
+
+def shipped_inventory(name: str) -> Path | None:
+    """Return the file of a shipped inventory, None where no file has that name."""
+    return data_folder("scenarios") / "inventory" / f"{name}.yaml" if name in (MARKET, PURCHASE) else None
+
+
+def default_name(architecture: str) -> str:
+    """Return the name of what trains this model: the last part of its name, or the folder of a config.json."""
+    path = PurePosixPath(architecture.strip())
+    part = path.parent.name if path.name == "config.json" and path.parent.name not in ("", "..") else path.name
+    for ending in (".json", ".yaml", ".yml"):
+        part = part.removesuffix(ending)
+    return part or "job"
+
+
+def fill_names(data: dict[str, Any], file: str) -> dict[str, Any]:
+    """Return the data with a name for each job that has none, and for the scenario: that of its file."""
+    jobs = data.get("jobs")
+    if isinstance(jobs, list):
+        names = (job.get("name") for job in jobs if isinstance(job, dict))
+        taken = {name for name in names if isinstance(name, str)}
+        data = {**data, "jobs": [_named(job, taken) for job in jobs]}
+    if "name" not in data:
+        data = {"name": PurePosixPath(file).stem or "scenario", **data}
+    return data
+
+
+def _named(job: Any, taken: set[str]) -> Any:
+    """Return a job with a name of its own: the model's, or `job`; with a number from the second one on."""
+    if not isinstance(job, dict) or "name" in job or "architecture" not in job:
+        return job
+    base = default_name(job["architecture"]) if isinstance(job["architecture"], str) else "job"
+    numbered = (f"{base}-{number}" if number > 1 else base for number in range(1, len(taken) + 2))
+    name = next(one for one in numbered if one not in taken)
+    taken.add(name)
+    return {"name": name, **job}
+
+
+# Inventories by name or path: the shipped market, the price book, YAML and CSV files.
+
+
+Inventory = list[tuple[Source, "tuple[Offer, ...]"]]
+"""Each file of an inventory with its offers."""
+
+
+def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
+    """Return the offers of an inventory; faults inside it are added, `InputError` is raised where there is none.
+
+    A path is relative to `folder`.
+    """
+    if name == PRICE_BOOK and not os.path.isfile(folder / name):
+        from planner.loading.price_book import read_price_book  # late, as tables are: most inventories are YAML
+
+        return [(source, tuple(map(_of_book, offers))) for source, offers in read_price_book()]
+    path = shipped_inventory(name) or folder / name
+    if not os.path.isfile(path):  # not Path.is_file, which raises for too long a name
+        where = f"{MARKET} for the shipped prices, {PURCHASE} for machines to buy, or {PRICE_BOOK} for the price book"
+        fix = f"give a path relative to the folder of the scenario, or {where}"
+        what = "not a file" if os.path.exists(path) else "no such file"
+        raise InputError([Fault("", 0, "", f"{what}: {path}", fix)])
+    if str(path).casefold().endswith(".csv"):
+        from planner.documents.csv_table import read_csv
+        from planner.loading.offer_table import read_offer_table
+
+        document, offers = read_offer_table(read_csv(path), faults)
+    else:
+        is_shipped = path.resolve().is_relative_to(data_folder("scenarios").resolve())
+        document = (read_shipped if is_shipped else read_document)(path)
+        offers = read_offers(document, faults)
+    return [(Source(document.file, document), offers)]
+
+
+def shipped_purchases() -> tuple[Offer, ...]:
+    """Return the machines of the shipped list of purchases, with which a plan compares those that it rents."""
+    return _purchases_of(data_folder("scenarios"))
+
+
+@functools.lru_cache(maxsize=1)  # asked for at every change of a scenario
+def _purchases_of(folder: Path) -> tuple[Offer, ...]:
+    faults: list[Fault] = []
+    ((_, offers),) = read_inventory(PURCHASE, folder, faults)
+    raise_faults(faults, InputError)
+    return offers
+
+
+def _of_book(offer: Offer) -> Offer:
+    """Return an offer whose source says that the price book had it, so that a plan says it too."""
+    return offer.model_copy(update={"source": f"price book: {offer.source}" if offer.source else "price book"})
+
 
 MAX_MACHINE_SIZES = 50_000
 """Most machines to compare, each number of nodes counted: a hundred times the shipped market, in 8 s and 0.5 GB."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from planner.library.techniques import read_techniques
+from planner.library.technique_tables import read_techniques
 from planner.report import format as words
+from planner.report import generation_text as generation
 from planner.report.format import line_room
-from planner.report.inference import plan as generation
 from planner.results.differences import device_noun
 from planner.results.odds import FIXED_SHARE
 from planner.results.plan import Assignment, Plan

@@ -12,9 +12,8 @@ from typing import Literal
 from pydantic import Field
 
 from planner.results.html import dollars, html_table
-from planner.results.plan import Status
+from planner.results.plan import DataPath, Status
 from planner.results.plan_parts import CutSamples, NearMiss, Part, Relaxation, Vram
-from planner.results.stages.parts import DataPath
 
 
 class Binding(Part):

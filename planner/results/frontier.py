@@ -14,8 +14,7 @@ from planner.errors import NoPlanError
 from planner.results.differences import method_name, spot_percent
 from planner.results.html import html_table
 from planner.results.plan import Assignment, Plan, Status, plan_figures
-from planner.results.plan_parts import CutSamples, Part, Reservation, describe_machines
-from planner.results.ways.considered import CandidateCounts, Infeasible
+from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, Part, Reservation, describe_machines
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
 

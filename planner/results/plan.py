@@ -15,16 +15,20 @@ from planner.results.odds import joint_late_usd
 from planner.results.plan_parts import (
     Baseline,
     BillItem,
+    CandidateCounts,
     CommitmentUse,
     Count,
     CutSamples,
+    FurtherWay,
     HostMemory,
     Hours,
+    Infeasible,
     LossyChoice,
     ObservedRun,
     Option,
     Part,
     Pause,
+    Purchase,
     QualityNote,
     Reservation,
     SeparateMachine,
@@ -34,18 +38,50 @@ from planner.results.plan_parts import (
     Techniques,
     Vram,
 )
-from planner.results.stages.parts import DataPath, ExportedResult
-from planner.results.ways.considered import CandidateCounts, Infeasible
-from planner.results.ways.ways import FurtherWay, Purchase
+
+# The data path and the exported result as a plan states them.
+
+
+class DataPath(Part, defer_build=True):
+    """What training reads, against what storage and cores can do; hours are those of one run."""
+
+    read_bytes_per_second: float
+    storage_bytes_per_second: float
+    cores_used: float | None
+    """Cores that would tokenise the text while it is trained on; None of images."""
+    cores: float
+    """Of all machines of the run."""
+    cores_known: bool
+    """False: a usual number per GPU, because the offer does not state it."""
+    saved_hours: float
+    """What reading without any delay would save: the most that caching or prefetching data can bring."""
+    latents_saved_hours: float = 0.0
+    """What computing the latents of images once would save, where it is done in every epoch."""
+
+
+class ExportedResult(Part, defer_build=True):
+    """What leaves as the result, and where it is made."""
+
+    format: str
+    bits: int | None
+    """Of quantised weights; None of adapters and 16-bit weights."""
+    gb: float
+    ram_gb: float
+    """GB of host memory that merging takes; 0 where nothing is merged."""
+    offer: str | None
+    """Of the machine that merges or quantises; None: the one that trains."""
+    ram_known: bool
+    """Whether the memory of that machine is known."""
+
 
 if TYPE_CHECKING:
-    from planner.results.choices.model import ModelChoice
+    from planner.results.chosen_model import ModelChoice
+    from planner.results.fleet import Service
     from planner.results.inference import BulkGeneration
-    from planner.results.serving.fleet import Service
 else:  # most plans have none of these
-    ModelChoice = later("planner.results.choices.model", "ModelChoice")
+    ModelChoice = later("planner.results.chosen_model", "ModelChoice")
     BulkGeneration = later("planner.results.inference", "BulkGeneration")
-    Service = later("planner.results.serving.fleet", "Service")
+    Service = later("planner.results.fleet", "Service")
 
 NOT_OF_ALL = (
     "host_memory",

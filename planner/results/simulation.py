@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from planner.results.fleet_differences import ServiceReplay
 from planner.results.html import dollars, html_table
 from planner.results.plan import Plan, Status
-from planner.results.plan_parts import Part
-from planner.results.serving.simulation import ServiceReplay
-from planner.results.ways.considered import Infeasible
+from planner.results.plan_parts import Infeasible, Part
 
 PLANNED = "planned"
 ON_DEMAND_ONLY = "on demand only"

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from planner.documents.quantities import NotNegative, Positive, PositiveInteger, Text, TokenMean, validation_error
+from planner.scenario.job_work import Resolution
 from planner.scenario.techniques import Framework, Optimizer, RunSettings, Targets
-from planner.scenario.work import Resolution
 
 WHERE = "estimate"
 """What the faults of a configuration name as their file."""

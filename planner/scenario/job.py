@@ -19,12 +19,12 @@ from planner.documents.quantities import (
     Text,
     validation_error,
 )
-from planner.scenario.disks.classes import DiskSpeed
+from planner.scenario.disk_classes import DiskSpeed
+from planner.scenario.job_stages import Stages, Trials, TrialsGiven
+from planner.scenario.job_work import Work
 from planner.scenario.observed_run import Measured
 from planner.scenario.schedule import After, Moment, as_after
-from planner.scenario.stages import Stages, Trials, TrialsGiven
 from planner.scenario.techniques import DEFAULT_LORA, Framework, LoraSettings, Techniques
-from planner.scenario.work import Work
 
 MAX_CONFIDENCE = 0.975
 """The errors of the estimates were measured on too few runs to say anything about rarer ones."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel
 
 from planner.documents.validation import fold, name_fix
-from planner.library.machines import countries_in, country_of, is_known_provider, provider_name
+from planner.library.known_machines import countries_in, country_of, is_known_provider, provider_name
 from planner.library.reading import CardNames
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from planner.documents.quantities import (
     validation_error,
 )
 from planner.documents.validation import name_fix
-from planner.library.inference.engines import read_engines
+from planner.library.engines import read_engines
 from planner.scenario.techniques import RunSettings
 
 _AnyLength = Annotated[int, Field(ge=0, le=MAX_TOKENS)]

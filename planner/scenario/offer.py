@@ -8,10 +8,10 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from planner.deferred import Deferred
 from planner.documents.quantities import NotNegative, Positive, Price, Text, WholeNumber, validation_error
-from planner.scenario.ownership.machines import Buy, Horizon, Own
+from planner.scenario.own_machines import Buy, Horizon, Own
 from planner.scenario.payment import Commitment, Managed, StockStatus, Terms, Tier
 from planner.scenario.schedule import Block, Window
-from planner.scenario.zones.prices import Zones, regions_of
+from planner.scenario.zone_prices import Zones, regions_of
 
 
 class Offer(Terms):

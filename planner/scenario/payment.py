@@ -18,7 +18,7 @@ from planner.documents.quantities import (
     validation_error,
 )
 from planner.scenario.date_window import DateWindow
-from planner.scenario.disks.classes import DiskSpeed
+from planner.scenario.disk_classes import DiskSpeed
 from planner.scenario.spot_statistics import SpotStatistics
 from planner.units import MEGA, MONTH_HOURS
 

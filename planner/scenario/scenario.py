@@ -16,7 +16,6 @@ from pydantic import (
 )
 
 from planner.deferred import Deferred
-from planner.documents.instants import parse_instant, zone_of
 from planner.documents.quantities import (
     Currency,
     NotNegative,
@@ -27,19 +26,21 @@ from planner.documents.quantities import (
     Text,
     ZeroOrMany,
     format_value,
+    parse_instant,
     validation_error,
+    zone_of,
 )
 from planner.documents.validation import find_name, name_fix
-from planner.scenario.choices.open_job import AnyJob
+from planner.scenario.horizon import check_horizon
 from planner.scenario.job import Job
+from planner.scenario.job_stages import Trials
 from planner.scenario.limits import Limits
 from planner.scenario.naming import OfferedNames, resolve_offered, with_gpus
 from planner.scenario.offer import Offer, offer_data
-from planner.scenario.ownership.horizon import check_horizon
-from planner.scenario.ownership.machines import Horizon
+from planner.scenario.open_job import AnyJob
+from planner.scenario.own_machines import Horizon
 from planner.scenario.price_adjustment import Adjust
-from planner.scenario.stages import Trials
-from planner.scenario.zones.labels import labelled_offers
+from planner.scenario.zone_groups import labelled_offers
 
 
 class ValueOfTime(StrictModel, defer_build=True):

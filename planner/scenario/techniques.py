@@ -17,7 +17,7 @@ from planner.documents.quantities import (
     validation_error,
 )
 from planner.documents.validation import find_name, name_fix
-from planner.library.techniques import read_techniques
+from planner.library.technique_tables import read_techniques
 
 
 class _OneOf:

@@ -11,7 +11,7 @@ from planner.solvers.base import Termination
 from planner.solvers.timetable_model import TimetableModel
 
 if TYPE_CHECKING:
-    from planner.formulation.timetable.problem import Schedule, Timetable
+    from planner.formulation.timetable_problem import Schedule, Timetable
 
 WORKERS = 8
 """Threads: each has another strategy, so that more of them than cores still find better plans and bounds."""

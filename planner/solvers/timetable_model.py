@@ -1,6 +1,6 @@
 """Timetables as a model of CP-SAT: optional intervals, cumulative resources, lots that are bought, energy rows.
 
-The equations are those of `planner.formulation.timetable.problem`. An interval stands for all modes of a task that hold
+The equations are those of `planner.formulation.timetable_problem`. An interval stands for all modes of a task that hold
 the same; energy rows are redundant, and close most of the gap where machines are shared.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from planner.formulation.timetable.energy import consecutive_periods, energy_rows, periods_together, start_range
-from planner.formulation.timetable.problem import Schedule, lot_groups, time_bounds
+from planner.formulation.timetable_energy import consecutive_periods, energy_rows, periods_together, start_range
+from planner.formulation.timetable_problem import Schedule, lot_groups, time_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from planner.formulation.timetable.problem import Mode, Period, Timetable
+    from planner.formulation.timetable_problem import Mode, Period, Timetable
 
 
 class TimetableModel:

@@ -11,16 +11,14 @@ import numpy as np
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import max_spot_share
 from planner.candidates.screening import screen
-from planner.candidates.spot.scope import BEST_OF_METHODS, SearchScope
-from planner.candidates.spot.search import MAX_RUNNERS_UP
+from planner.candidates.spot_search import BEST_OF_METHODS, MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.decode.commitments import describe_break_even
 from planner.results.plan_parts import Option
-from planner.scenario.inference import InferenceJob
+from planner.scenario.inference_job import InferenceJob
 from planner.solving.lexicographic import COST, LAST
 from planner.solving.resolve import describe_candidate, describe_method, recipe_of, why_excluded
 from planner.solving.scoring import CandidateObjective
-from planner.solving.significance import NO_DIFFERENCE, describe_difference, difference_sigma
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,9 +26,44 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
+    from planner.library.schema import Library
     from planner.results.explanation import Alternative
     from planner.solving.prepare import PreparedScenario
     from planner.solving.resolve import ResolvedPlan
+
+
+# Whether two estimates differ beyond their uncertainty, in words.
+
+
+RATIO_THRESHOLD = 10.0
+"""Ratio from which on a difference is a factor: 411x says more than 41,043 %."""
+NO_DIFFERENCE = "no real difference"
+
+
+def difference_sigma(library: Library, same_gpu: bool) -> float:
+    """Return the spread of the difference of two estimates' log errors, on one GPU model or on two."""
+    return library.calibrations["uncertainty"].value(f"difference.{'same' if same_gpu else 'other'}_card")
+
+
+def describe_difference(
+    value: float,
+    reference: float,
+    sigma: float,
+    words: tuple[str, str, str] = ("cheaper", "more expensive", "the cost"),
+) -> str:
+    """Return how two figures differ: `63 % more expensive`, `12x the cost`, or no real difference within `sigma`.
+
+    `words` are those for less, for more and for a multiple. Figures that are not positive have no ratio: empty.
+    """
+    if value <= 0 or reference <= 0:
+        return ""
+    log_ratio, (less, more, multiple) = math.log(value / reference), words
+    if abs(log_ratio) < sigma:
+        return NO_DIFFERENCE
+    if value >= RATIO_THRESHOLD * reference:
+        return f"{value / reference:,.0f}x {multiple}"
+    return f"{abs(math.expm1(log_ratio)):,.0%} {more if log_ratio > 0 else less}".replace("%", " %")
+
 
 METHOD_LABELS = ("QLoRA", "LoRA", "full")
 PAYMENT_LABELS = {"own": "own machine", "bought": "bought", "managed": "by the service", "committed": "committed"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.screening import screen
-from planner.candidates.spot.scope import LEAST_DOLLARS
+from planner.candidates.spot_search import LEAST_DOLLARS
 from planner.configurations.recipe import is_allowed
 from planner.records import record
 from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours

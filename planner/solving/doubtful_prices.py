@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.screening import screen
-from planner.candidates.spot.scope import BEST
+from planner.candidates.spot_search import BEST
 from planner.results.plan_parts import describe_machines
 from planner.solving.binding_limits import promising_rows
 from planner.solving.scoring import CandidateObjective

@@ -12,13 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from planner.candidates.market import MANAGED
-from planner.decode.inputs import build_inputs
+from planner.decode.plan_inputs import build_inputs
 from planner.errors import ScenarioError
 from planner.records import record
 from planner.results.plan import Plan
-from planner.results.plan_parts import Relaxation, describe_machines
-from planner.results.ways.considered import Infeasible
-from planner.results.ways.ways import FurtherWay
+from planner.results.plan_parts import FurtherWay, Infeasible, Relaxation, describe_machines
 from planner.solvers.mathopt import solver_versions
 from planner.solving.prepare import PreparedScenario, prepare
 

@@ -11,14 +11,18 @@ later passes are small, and for one job mostly unnecessary.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.build import build_program
+from planner.formulation.dominance import find_undominated
 from planner.formulation.objective import (
     cost_objective,
     hours_objective,
@@ -32,14 +36,18 @@ from planner.formulation.objective import (
 from planner.formulation.program import Program, single_row
 from planner.formulation.variables import VariableLayout
 from planner.records import record
+from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
+from planner.solvers.single_choice import solve_single_choice
+from planner.solving.prepare import PreparedScenario, build_shared_limits, starts_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Floats, Integers
-    from planner.candidate_table import CandidateTable
     from planner.formulation.shared_limits import SharedLimits
+    from planner.scenario.scenario import Scenario, SolveOptions
     from planner.solvers.base import SolveResult
+
 
 Ties = Callable[[float], float]
 """Dollars above a least cost within which the order of ties decides, see `planner.candidates.preference`."""
@@ -267,3 +275,157 @@ def _snap_shares(table: CandidateTable, rows: Integers, shares: Floats) -> Float
     for end in (table.share_low[rows], table.share_high[rows]):
         shares = np.where(np.abs(shares - end) <= SNAP_TOLERANCE, end, shares)
     return shares
+
+
+# The best choice among screened candidates: bound, dominance, passes, rounding of shares.
+
+
+NEGLIGIBLE_SHARE = 0.01
+"""Share of the work below which a second market is not worth a machine."""
+COST_TOLERANCE_USD = 0.01
+"""What rounding a share may cost where hours are minimised."""
+
+
+@record(frozen=True)
+class OptimisedChoice:
+    """The choice of the program, and for each job its row of the joined table."""
+
+    choice: LexicographicSolution
+    rows: tuple[int, ...]  # rows of the joined table, one per job; empty without a plan
+    shares: tuple[float, ...]  # spot share of each job, negligible shares rounded away
+    table: CandidateTable  # joined, of what dominance leaves of each job
+    owner: Integers  # row of the joined table -> row of its job's screened table
+    dominated: int
+
+    @property
+    def chosen(self) -> CandidateTable:
+        """The candidates of the choice, one row per job."""
+        return self.table.rows(np.asarray(self.rows))
+
+
+def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bool = True) -> OptimisedChoice:
+    """Return the best choice of a scenario; every job must have a screened row.
+
+    Without `side_by_side` the limits at one time are left out: what a plan costs at least if jobs take turns.
+    """
+    shared = build_shared_limits(prepared.scenario, prepared.market)
+    if not side_by_side:
+        shared = replace(shared, max_gpus=None, quota={}, stock={})
+    ties = prepared.scenario.near_tie_usd
+    kept = [_needed_rows(table, shared, ties) for table in (one.table for one in prepared.screened)]
+    # Job by job: the joined table of all candidates of hundreds of jobs would not fit in memory.
+    table = concatenate([one.table.rows(rows) for one, rows in zip(prepared.screened, kept, strict=True)])
+    owner = np.concatenate(kept)
+    # Of hundreds of jobs the strict optimum is taken: it is found in a second, ties would take minutes.
+    choice = solve_lexicographic(table, shared, partial(_run, options=options), ties, breaks_ties=not prepared.is_slim)
+    rows = tuple(choice.rows.tolist())
+    shares = _round_shares(prepared.scenario, table.rows(np.asarray(rows)), choice.spot_share) if rows else ()
+    dominated = sum(len(one.table) for one in prepared.screened) - len(table)
+    return OptimisedChoice(choice, rows, shares, table, owner, dominated)
+
+
+def _run(program: Program, options: SolveOptions) -> SolveResult:
+    """Return the optimum of a program; one that takes one of its candidates needs the default solver for nothing."""
+    if options.solver == DEFAULT_SOLVER:
+        check_numbers(program)
+        if (found := solve_single_choice(program, options.solver)) is not None:
+            return found
+    return run(
+        program,
+        solver=options.solver,
+        time_limit_seconds=options.time_limit_seconds,
+        relative_gap=max(options.gap, DEFAULT_GAP),
+    )
+
+
+def _needed_rows(table: CandidateTable, shared: SharedLimits, ties: Ties) -> Integers:
+    """Return the rows of one job that the program needs."""
+    keep = potentially_optimal_rows(table, shared, ties)
+    return keep[find_undominated(table.rows(keep), shared, keeps_ties=True)]
+
+
+def _round_shares(scenario: Scenario, chosen: CandidateTable, found: Floats) -> tuple[float, ...]:
+    """Return the spot share of each job, moved to its floor or cap if that is negligibly far.
+
+    A pass may spend a cent on a negligible share of the other market to save seconds, which does not justify
+    a machine. If cost is the objective the move must not cost more, if hours are it must not end later; the budget
+    holds in any case.
+    """
+    shares = [float(share) for share in found]
+    budget = np.inf if scenario.limits.budget_usd is None else scenario.limits.budget_usd
+    slack = COST_TOLERANCE_USD if scenario.objective_kind == "time" else 0.0
+    for index, share in enumerate(shares):
+        one = chosen.rows(np.asarray([index]))
+        for end in (float(one.share_low[0]), float(one.share_high[0])):
+            moved = [*shares[:index], end, *shares[index + 1 :]]
+            costs_no_more = one.cost_usd(end)[0] <= one.cost_usd(share)[0] + slack
+            ends_no_later = (
+                scenario.objective_kind != "time" or one.late_hours(end)[0] <= one.late_hours(share)[0] + 1e-9
+            )
+            if (
+                abs(share - end) < NEGLIGIBLE_SHARE
+                and costs_no_more
+                and ends_no_later
+                and float(np.sum(chosen.late_cost_usd(np.asarray(moved)))) <= budget
+            ):
+                shares = moved
+                break
+    return tuple(shares)
+
+
+# Whether jobs compete for something finite, so that it matters when each of them runs.
+
+
+def may_take_turns(prepared: PreparedScenario) -> bool:
+    """Return whether a job may run later than another: several jobs and something finite, or times that are given."""
+    scenario = prepared.scenario
+    if scenario.needs_timetable:
+        return True
+    if len(scenario.jobs) < 2:
+        return False
+    return not starts_at_once(scenario, prepared.market, build_shared_limits(scenario, prepared.market))
+
+
+def takes_turns(prepared: PreparedScenario, options: SolveOptions) -> bool:
+    """Return whether `solve` makes a timetable of a scenario: jobs compete, and not all can start at once."""
+    if not all(len(one.table) for one in prepared.screened) or not may_take_turns(prepared):
+        return False
+    if prepared.scenario.needs_timetable:
+        return True
+    return best_side_by_side(prepared, options) is None
+
+
+def best_side_by_side(prepared: PreparedScenario, options: SolveOptions) -> OptimisedChoice | None:
+    """Return the best choice of jobs that compete, if all can start at once; None where taking turns may be better.
+
+    A near tie may prefer one machine for several jobs. Where the strict optimum keeps what they share, that is no
+    reason to take turns: the order of ties decides within the shared limits then.
+    """
+    solved = optimise(prepared, options, side_by_side=False)
+    if not solved.rows:
+        return None
+    if fits_side_by_side(prepared, solved.chosen, solved.shares):
+        return solved
+    strict, shares = solved.table.rows(solved.choice.strict_rows), solved.choice.strict_share.tolist()
+    return optimise(prepared, options) if fits_side_by_side(prepared, strict, shares) else None
+
+
+def fits_side_by_side(prepared: PreparedScenario, chosen: CandidateTable, shares: Sequence[float]) -> bool:
+    """Return whether the chosen candidates, one per job, keep every limit at one time if all jobs start at once.
+
+    A plan that is best without these limits and keeps them is best with them: no timetable is better. A reservation
+    that several jobs could share saves nothing where it costs more than all jobs without it.
+    """
+    limits = build_shared_limits(prepared.scenario, prepared.market)
+    gpus, machines = Counter[str](), Counter[str]()
+    for row in range(len(chosen)):
+        gpus[chosen.providers[chosen.provider[row]]] += int(chosen.gpus[row])
+        machines[chosen.offers[chosen.offer[row]]] += max(1, int(chosen.instances[row]))
+    if limits.max_gpus is not None and gpus.total() > limits.max_gpus:
+        return False
+    if any(count > limits.quota.get(name, count) for name, count in gpus.items()):
+        return False
+    if any(count > limits.stock.get(name, count) for name, count in machines.items()):
+        return False
+    reservations = [one.committed_usd for one in prepared.market.offers if one.is_reservation]
+    return float(np.sum(chosen.cost_usd(np.asarray(shares)))) <= min(reservations, default=np.inf)

@@ -9,27 +9,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates import market as markets
-from planner.candidates.enumeration import Margins, enumerate_candidates
+from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_job
+from planner.candidates.export_placement import export_fault
 from planner.candidates.market import Market, build_market, has_comparable_prices, needs_separate_machines
-from planner.candidates.pricing import are_of, of_job
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
-from planner.candidates.shipping.placement import export_fault
 from planner.candidates.stage_placement import no_machine_fault
+from planner.configurations.compared_runs import impossibility_reason
 from planner.configurations.latents import latent_faults
 from planner.configurations.lengths import length_faults
-from planner.configurations.observed.comparison import impossibility_reason
 from planner.configurations.recipe import training_faults
 from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
+from planner.formulation.dominance import find_undominated
 from planner.formulation.shared_limits import SharedLimits
 from planner.library.reading import read_library
 from planner.records import record
-from planner.scenario.choices.open_job import OpenJob
-from planner.scenario.inference import InferenceJob
+from planner.scenario.inference_job import InferenceJob
+from planner.scenario.open_job import OpenJob
 from planner.scenario.scenario import MAX_OFFERS
-from planner.scenario.serving.job import ServeJob
-from planner.scenario.zones.groups import limits_read
+from planner.scenario.service_load import ServeJob
+from planner.scenario.zone_groups import limits_read
 from planner.solving.scoring import CandidateObjective
-from planner.solving.slimming import is_large, slim, starts_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +37,46 @@ if TYPE_CHECKING:
     from planner.library.schema import Library
     from planner.scenario.job import Job
     from planner.scenario.scenario import Scenario
+
+
+# Portfolios of very many jobs: of each job only what the program needs is kept, so that memory holds them all.
+
+
+MANY_JOBS = 100
+"""More jobs than these are kept slim: each takes about 9 MB otherwise, on the shipped market."""
+
+
+def is_large(scenario: Scenario) -> bool:
+    """Return whether a scenario has so many jobs that only what the program needs is kept.
+
+    Jobs over time need other candidates too: dominance is another one there.
+    """
+    return len(scenario.jobs) > MANY_JOBS and not scenario.needs_timetable
+
+
+def starts_at_once(scenario: Scenario, market: Market, limits: SharedLimits) -> bool:
+    """Return whether nothing that jobs share makes one wait for another."""
+    if scenario.schedule == "side_by_side":
+        return True
+    reserved = any(one.is_reservation for one in market.offers)
+    return not (limits.stock or limits.quota or reserved or limits.max_gpus is not None)
+
+
+def slim(
+    candidates: JobCandidates, screened: ScreenedCandidates, shared: SharedLimits
+) -> tuple[JobCandidates, ScreenedCandidates]:
+    """Return both with the rows that the program of all jobs needs; unchanged where no row is within the limits."""
+    if not len(screened.table):
+        return candidates, screened
+    found = screened.select(find_undominated(screened.table, shared))
+    rows, places = np.unique(found.rows, return_inverse=True)
+    return candidates.rows(rows), replace(
+        found,
+        rows=places.astype(np.int64),
+        lateness=found.lateness[rows],
+        dropped=len(candidates.table) - len(rows),
+        dominated=len(screened.table) - len(found.table),
+    )
 
 
 @record(frozen=True)
@@ -153,7 +192,7 @@ def _check_requests(scenario: Scenario, market: Market, library: Library) -> Non
         if not isinstance(job, InferenceJob):
             faults += [*length_faults(job, architecture), *training_faults(job, architecture)]
     if any(isinstance(job, InferenceJob) or job.stages.answers_prompts for job in scenario.jobs):
-        from planner.configurations.replicas.checks import generation_faults  # late: what only generation needs
+        from planner.configurations.serving_recipes import generation_faults  # late: what only generation needs
 
         cards = [card for card in market.cards if card is not None]
         faults += generation_faults(scenario.jobs, cards, library)

@@ -14,37 +14,34 @@ import numpy as np
 from planner.audit.audit import audit
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
-from planner.decode.inputs import build_inputs
 from planner.decode.notes import cut_samples
+from planner.decode.plan_inputs import build_inputs
 from planner.decode.probability import budget_probability, budget_warnings
 from planner.decode.purchase import compare_purchase
 from planner.errors import AuditError
 from planner.library.quality import facts_on
 from planner.library.reading import read_library
-from planner.library.techniques import read_techniques
+from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
-from planner.results.plan_parts import CutSamples, QualityNote
-from planner.results.ways.considered import CandidateCounts, Infeasible
-from planner.scenario.choices.definite import open_job
-from planner.scenario.inference import InferenceJob
+from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, QualityNote
+from planner.scenario.definite import open_job
+from planner.scenario.inference_job import InferenceJob
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
-from planner.scenario.serving.job import ServeJob
+from planner.scenario.service_load import ServeJob
 from planner.solvers.mathopt import solver_versions
 from planner.solving.alternatives import best_by_method, find_faster, find_runners_up
 from planner.solving.binding_limits import describe_binding_limits
 from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
-from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_riskier
+from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
 from planner.solving.further_ways import SOLVED, with_further_ways, without_demand
-from planner.solving.lossy_techniques import find_lossy
-from planner.solving.optimise import OptimisedChoice, optimise
+from planner.solving.lexicographic import OptimisedChoice, best_side_by_side, may_take_turns, optimise
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.scoring import CandidateObjective
-from planner.solving.sharing import best_side_by_side, may_take_turns
 
 if TYPE_CHECKING:
     from planner.configurations.recipe import Recipe
     from planner.library.schema import Library
-    from planner.solving.timetable.build import BuiltTimetable
+    from planner.solving.timetable.modes import BuiltTimetable
 
 CHANGED_DEFAULTS_NOTE = (
     "defaults of schema 2 hold (framework: hf, solve.ties: 0, limits.max_price_age: null, limits.vram_headroom: 0.05, "
@@ -69,14 +66,14 @@ def solve(
     started = perf_counter()
     scenario = scenario.on_day(options.as_of if options else None)
     if any(isinstance(job, ServeJob) for job in scenario.jobs):
-        from planner.solving.fleet.together import solve_together  # what only services need is loaded with them
+        from planner.solving.fleet.fleet_together import solve_together  # what only services need is loaded with them
 
         options = options or SolveOptions()
         library = library or read_library([job.architecture for job in scenario.jobs])
         plan = solve_together(scenario, library, options, started, solve_prepared, explains)
         return _audited(plan, scenario, library, options)
     if (job := open_job(scenario)) is not None:
-        from planner.solving.choices.solve import solve_open  # compares many scenarios, each solved as below
+        from planner.solving.choices.solve_open import solve_open  # compares many scenarios, each solved as below
 
         return solve_open(scenario, job, options, library, started, solve_prepared)
     return solve_prepared(prepare(scenario, library), options, started)
@@ -137,7 +134,7 @@ def _solve_alone(prepared: PreparedScenario, options: SolveOptions, started: flo
 def solve_over_time(prepared: PreparedScenario, options: SolveOptions, started: float, explains: bool = True) -> Plan:
     """Return the plan of a scenario whose jobs take turns on what they share."""
     # CP-SAT and the modules of timetables are loaded only where jobs compete.
-    from planner.solving.timetable.build import build_timetable
+    from planner.solving.timetable.modes import build_timetable
 
     return solve_built(prepared, build_timetable(prepared), options, started, explains)
 
@@ -146,19 +143,18 @@ def solve_built(
     prepared: PreparedScenario, built: BuiltTimetable, options: SolveOptions, started: float, explains: bool = True
 ) -> Plan:
     """Return the plan of a timetable that is built already, perhaps from some of the candidates only."""
-    from planner.solving.timetable.optimise import solve_schedule
-    from planner.solving.timetable.plan import timetable_plan
+    from planner.solving.timetable.timetable_plan import solve_schedule, timetable_plan
 
     solved = solve_schedule(built.problem, options)
     dominated = sum(len(one.table) for one in prepared.screened) - sum(len(one.modes) for one in built.jobs)
     facts = _facts(prepared, options, perf_counter() - started, max(0, dominated)) | {"solver": "cp-sat"}
     plan = timetable_plan(prepared, built, solved, options, facts)
     if plan.status == "infeasible" and explains:
-        from planner.solving.timetable.relaxations import explain_timetable
+        from planner.solving.timetable.timetable_relaxations import explain_timetable
 
         plan = plan.model_copy(update={"infeasible": explain_timetable(prepared, built)})
     if solved.schedule is not None and explains:
-        from planner.solving.timetable.limits import shared_limit_costs
+        from planner.solving.timetable.timetable_relaxations import shared_limit_costs
 
         plan = plan.model_copy(update={"shared_limits": shared_limit_costs(built.problem, solved.schedule)})
     return _audited(plan, prepared.scenario, prepared.library, options)

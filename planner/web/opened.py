@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.overrides import override
 from planner.documents.yaml_text import yaml_text
 from planner.errors import printable
-from planner.loading.defaults import fill_names
+from planner.loading.scenario_file import fill_names
 from planner.records import record
-from planner.scenario.serving.job import ServeJob
-from planner.web.fields.controls import controls_of
+from planner.scenario.service_load import ServeJob
+from planner.web.setting_fields import controls_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.scenario.scenario import Scenario
-    from planner.web.fields.control import Control
+    from planner.web.job_fields import Control
 
 
 @record(frozen=True)

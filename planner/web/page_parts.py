@@ -5,29 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
-from planner.report.html import facts
-from planner.report.html.groups import groups_of
+from planner.report.html import page_facts as facts
+from planner.report.html.page import groups_of
 from planner.report.html.services import service_facts
 from planner.report.html.services import tiles as service_tiles
 from planner.report.plan_sections import format_market, format_place
-from planner.report.what_if.comparison import describe_changes
-from planner.report.what_if.differences import (
+from planner.report.sweep_text import (
     describe_reasons,
     format_difference,
     format_hours_difference,
     shown_difference,
     shown_hours_difference,
 )
-from planner.results.overview import Overview
-from planner.results.serving.together import jobs_alone
+from planner.report.what_if_text import describe_changes
+from planner.results.fleet_differences import jobs_alone
+from planner.results.overview_data import Overview
 from planner.web.drawing import drawn
 from planner.web.service_parts import service_compared, service_rows, service_summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.results.fleet_differences import KindBasis
     from planner.results.plan import Assignment, Plan
-    from planner.results.serving.rests import KindBasis
     from planner.results.what_if import JobDelta, WhatIf
 
 Row = tuple[str, ...]

@@ -17,9 +17,9 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from planner.errors import InputError
-from planner.web.fields.location import locate
-from planner.web.fields.settings import CONFIG_MARK, Refusal, settings_of
-from planner.web.page import render_app
+from planner.web.app_page import render_app
+from planner.web.job_fields import locate
+from planner.web.setting_fields import CONFIG_MARK, Refusal, settings_of
 from planner.web.workers import Broken, Busy, Sessions, Superseded, TooLong
 
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
 from planner.report.figures.service_figures import service_frontier_figure
-from planner.report.inference.fleet import proven
-from planner.report.serving.comparison import summary
-from planner.report.what_if.differences import format_difference, shown_difference
-from planner.results.serving.differences import FLEET_FEATURES, MILLISECONDS, replicas_text
+from planner.report.fleet_text import proven
+from planner.report.service_comparison_text import summary
+from planner.report.sweep_text import format_difference, shown_difference
+from planner.results.fleet_differences import FLEET_FEATURES, MILLISECONDS, replicas_text
 from planner.web.drawing import figure_data, scene_data
 
 if TYPE_CHECKING:
+    from planner.results.fleet import Service
+    from planner.results.fleet_differences import ServiceFrontier, ServicePoint
     from planner.results.plan import Plan
-    from planner.results.serving.fleet import Service
-    from planner.results.serving.frontier import ServiceFrontier, ServicePoint
     from planner.results.what_if import WhatIf
 
 Row = tuple[str, ...]

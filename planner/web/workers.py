@@ -52,7 +52,7 @@ def _serve(connection: Connection, folder: str) -> None:
     """Get scenario and options, and answer requests until the connection is closed; runs in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the server ends them
     threading.Thread(target=_end_with_server, args=(folder,), daemon=True).start()
-    from planner.web.engine import Engine
+    from planner.web.worker_engine import Engine
 
     with contextlib.suppress(EOFError, OSError):
         engine = Engine(*connection.recv())
@@ -105,7 +105,7 @@ def _context() -> Any:
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["planner.web.engine"])
+    context.set_forkserver_preload(["planner.web.worker_engine"])
     return context
 
 

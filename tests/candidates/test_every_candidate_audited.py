@@ -8,7 +8,7 @@ import random
 import pytest
 
 from planner.audit.audit import audit
-from planner.candidates.enumeration import Margins, enumerate_candidates
+from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.market import build_market
 from planner.candidates.screening import screen
 from planner.decode.assignment import build_assignment
@@ -16,7 +16,7 @@ from planner.decode.chosen import ChosenCandidate
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Assignment, Plan
-from planner.results.ways.considered import CandidateCounts
+from planner.results.plan_parts import CandidateCounts
 from planner.scenario.scenario import Scenario
 
 AS_OF = datetime.date(2026, 1, 1)

@@ -7,7 +7,7 @@ import pytest
 
 from planner.candidates.frameworks import candidates_of_frameworks
 from planner.candidates.screening import screen
-from planner.candidates.spot.scope import BEST, BEST_OF_FRAMEWORKS
+from planner.candidates.spot_search import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.library.reading import read_library
 from planner.solving.prepare import prepare

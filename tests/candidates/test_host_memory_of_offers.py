@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.estimate.estimate import estimate
+from planner.analysis.estimate_question import estimate
 from planner.audit.audit import audit
 from planner.errors import ScenarioError
-from planner.report.plan import render
+from planner.report.plan_text import render
 from planner.results.plan import Plan
 from tests.helpers.stage_scenarios import RENTED, asked, library, solved
 

@@ -12,22 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.frontier import frontier
+from planner.analysis.frontier.frontier_question import frontier
 from planner.audit.audit import audit
 from planner.candidates.screening import screen
-from planner.candidates.spot.choices import SpotChoice
-from planner.candidates.spot.scope import BEST, BEST_OF_METHODS, LEAST_DOLLARS, SearchScope
+from planner.candidates.spot_candidates import SpotChoice
+from planner.candidates.spot_search import BEST, BEST_OF_METHODS, LEAST_DOLLARS, SearchScope
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.optimise import optimise
+from planner.solving.lexicographic import optimise
 from planner.solving.prepare import prepare
 from planner.solving.scoring import CandidateObjective
 from planner.spot.market.sampling import sample_states
 from planner.spot.policy.policy_table import from_table, to_table
 from planner.spot.policy.switching_policy import best_policy
-from planner.spot.replay.replay import replay
+from planner.spot.replayed_runs import replay
 from tests.helpers.bare_plans import bare_plan
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, line, question, read, solved
 from tests.helpers.tampered_plans import tampered

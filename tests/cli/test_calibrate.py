@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from planner.cli.calibrate import SETTINGS, calibrate
+from planner.cli.calibrate_command import SETTINGS, calibrate
 from planner.cli.exit_codes import Commands
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.observed_run import Measured

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from planner.cli.estimate import CHOICES, estimate
+from planner.cli.estimate_command import CHOICES, estimate
 from planner.cli.exit_codes import Commands
 from planner.cli.options import TECHNIQUE_OPTIONS
 from planner.scenario.configuration import Configuration

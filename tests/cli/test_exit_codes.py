@@ -328,10 +328,10 @@ def test_a_command_is_loaded_when_it_is_asked_for() -> None:
     code = (
         "import sys\nfrom planner.cli import main\n"
         "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
-        "wanted = {'planner.cli.catalog', 'planner.cli.solve', 'planner.cli.frontier'}\n"
+        "wanted = {'planner.cli.catalog_command', 'planner.cli.solve_command', 'planner.cli.frontier_command'}\n"
         "print(sorted(wanted & set(sys.modules)))"
     )
-    for words, loaded in (["--version"], "[]"), (["gpus", "--help"], "['planner.cli.catalog']"):
+    for words, loaded in (["--version"], "[]"), (["gpus", "--help"], "['planner.cli.catalog_command']"):
         command = [sys.executable, "-c", code, *words]
         found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
         assert found.stdout.splitlines()[-1] == loaded

@@ -15,8 +15,8 @@ from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.results.plan_parts import Part
 from planner.results.simulation import Simulation
+from planner.scenario.jobs_and_services import services_alone, without_services
 from planner.scenario.scenario import Scenario
-from planner.scenario.serving.together import services_alone, without_services
 from planner.solving.solve import solve
 from tests.solving.fleet.test_jobs_and_services import BOTH
 
@@ -170,8 +170,8 @@ def test_the_frontier_of_the_service_keeps_the_budget_of_both(scenario: str, pla
 @pytest.mark.long
 def test_simulate_has_the_figures_of_either_alone(tmp_path: Path) -> None:
     """The same seed gives the job the same runs, and the service the same requests, as in scenarios of their own."""
-    from planner.analysis.serving.simulate import simulate_service
-    from planner.analysis.simulation.simulate import simulate
+    from planner.analysis.service_simulation import simulate_service
+    from planner.analysis.simulation.simulate_question import simulate
 
     path = tmp_path / "spot.yaml"
     path.write_text(WITH_SPOT, encoding="utf-8")

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.report.format import WIDTH
-from planner.report.plan import LINES, MORE_LINES
+from planner.report.plan_text import LINES, MORE_LINES
 
 AS_OF = ("--as-of", "2026-09-01")
 

@@ -9,14 +9,14 @@ import pytest
 
 import planner
 from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
-from planner.configurations.network import network_of
+from planner.configurations.grid import network_of
 from planner.configurations.recipe import GpuClass, Recipe, find_incompatibility
 from planner.errors import ScenarioError
 from planner.estimates.inputs import CHECKPOINT_KEEP_ATTENTION, CHECKPOINT_SELECTIVE
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.scenario.job import Job
-from planner.scenario.work import Work
+from planner.scenario.job_work import Work
 
 PLAIN = Recipe("full", 16, "none", "bf16", "full", "none", "flash", "adamw")
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.configurations.coefficients import recipe_coefficients
+from planner.configurations.grid import network_of
 from planner.configurations.latents import latent_cache
-from planner.configurations.network import network_of
 from planner.configurations.recipe import Recipe
 from planner.errors import ScenarioError
-from planner.estimates.time.latents import encode_seconds
+from planner.estimates.time.device import encode_seconds
 from planner.results.plan import Assignment
 from tests.helpers.stage_scenarios import RENTED, asked, library, line, planned, solved
 

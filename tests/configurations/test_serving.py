@@ -14,7 +14,7 @@ from planner.configurations.serving import (
     served_model,
     serving_of,
 )
-from planner.library.inference.engines import read_engines
+from planner.library.engines import read_engines
 from planner.library.reading import read_library
 from planner.library.schema import Library
 

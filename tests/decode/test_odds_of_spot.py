@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import planner
-from planner.report.plan import render
+from planner.report.plan_text import render
 from planner.results.odds import FIXED_SHARE
 from tests.independent.spot_odds import OPTIONS, scenario_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic_core import PydanticCustomError
 
-from planner.documents.instants import hours_between, moment_after, parse_instant, zone_of
+from planner.documents.quantities import hours_between, moment_after, parse_instant, zone_of
 from planner.loading.scenario_file import parse_scenario
 from tests.helpers.scenarios import GOOD
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.analysis.overview.overview import overview
+from planner.analysis.overview import overview
 from planner.cli import main
 from planner.documents.csv_table import csv_text, parse_csv
 from planner.loading.offer_table import offer_table_text
@@ -33,8 +33,8 @@ WRITERS = {
     # a call that makes text of a format: the only functions that may make it
     "csv.writer": {"documents/csv_table.py:csv_text"},
     "html.escape": {"errors.py:escaped"},
-    "markupsafe.Markup": {"report/html/page.py:_drawn", "report/html/page.py:_rendered", "web/page.py:render_app"},
-    "jinja2.Environment": {"report/html/page.py:_rendered", "web/page.py:render_app"},
+    "markupsafe.Markup": {"report/html/page.py:_drawn", "report/html/page.py:_rendered", "web/app_page.py:render_app"},
+    "jinja2.Environment": {"report/html/page.py:_rendered", "web/app_page.py:render_app"},
     "click.echo": {"cli/output.py:show", "cli/__init__.py:_show_version"},
 }
 

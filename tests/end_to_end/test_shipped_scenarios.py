@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from planner.audit.audit import audit
-from planner.cli.plans.plan_file import scenario_of
+from planner.cli.plan_file import scenario_of
 from planner.documents.strict_yaml import read_document
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario, shipped_scenarios
-from planner.report.plan import render
+from planner.report.plan_text import render
 from planner.results.plan import Plan
-from planner.scenario.choices.definite import architectures_of, open_job
+from planner.scenario.definite import architectures_of, open_job
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.scenario.serving.job import ServeJob
+from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
 from tests.helpers.costs import AS_OF, COSTS, machines_of, plan_of

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.observed_runs import (
+from planner.estimates.uncertainty import (
+    Sigmas,
     corrected_fit_sigma,
     corrected_sigmas,
     log_memory_scale,
     log_speed_correction,
     memory_half_weight_runs,
 )
-from planner.estimates.uncertainty import Sigmas
 
 LOGS = st.lists(st.floats(-2, 2), min_size=1, max_size=9)
 SPREAD = st.floats(0.02, 0.8)

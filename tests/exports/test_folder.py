@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 import planner
-from planner.analysis.simulation.policy_advice import policy_tables, spot_advice
-from planner.cli.plans.plan_file import scenario_of
+from planner.analysis.simulation.job_runs import policy_tables, spot_advice
+from planner.cli.plan_file import scenario_of
 from planner.exports import spot_policy
 from planner.exports.export import choose_job, export_all
 from planner.exports.spot_policy import decide

@@ -10,8 +10,7 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.errors import InputError
-from planner.exports.reading import read_tool_file
-from planner.exports.tool_file import ToolFile, describe
+from planner.exports.read_configs import ToolFile, describe, read_tool_file
 from tests.helpers.exported_plans import changed, solved, texts
 
 AXOLOTL = """

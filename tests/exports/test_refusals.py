@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.cli.plans.plan_file import scenario_of
+from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job
 from tests.helpers.exported_plans import changed, solved, texts

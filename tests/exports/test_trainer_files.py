@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from planner.exports.facts import Wishes
-from planner.library.techniques import read_techniques
+from planner.library.technique_tables import read_techniques
 from tests.helpers.exported_plans import changed, settings, solved, texts
 
 pytestmark = pytest.mark.slow

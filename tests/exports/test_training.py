@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.analysis.tracking.track import Stated
-from planner.cli.plans.plan_file import scenario_of
+from planner.analysis.track_question import Stated
+from planner.cli.plan_file import scenario_of
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes
 from planner.loading.scenario_file import parse_scenario

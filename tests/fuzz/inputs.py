@@ -101,13 +101,6 @@ def plans() -> tuple[dict[str, Any], ...]:
 
 def warm_up() -> None:
     """Import what commands import late, so that a fork need not; starts no solver, whose threads a fork would lose."""
-    import planner.analysis.explain.explain
-    import planner.analysis.frontier.frontier
-    import planner.analysis.market_fit
-    import planner.analysis.simulation.simulate
-    import planner.analysis.tracking.track
-    import planner.report.explanation
-    import planner.report.plan  # noqa: F401
     from planner.cli import main
     from planner.library.reading import read_library
 

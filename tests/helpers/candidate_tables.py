@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.formulation.shared_limits import SharedLimits
-from planner.library.techniques import read_techniques
+from planner.library.technique_tables import read_techniques
 
 NAN = float("nan")
 

@@ -13,12 +13,12 @@ import pytest
 
 ANALYSES = (
     "planner.solving.solve.solve",
-    "planner.analysis.explain.explain.explain",
-    "planner.analysis.frontier.frontier.frontier",
-    "planner.analysis.simulation.simulate.simulate",
-    "planner.analysis.what_if.sweep.sweep",
-    "planner.analysis.what_if.tornado.tornado",
-    "planner.analysis.what_if.what_if.what_if",
+    "planner.analysis.explain.limit_sensitivity.explain",
+    "planner.analysis.frontier.frontier_question.frontier",
+    "planner.analysis.simulation.simulate_question.simulate",
+    "planner.analysis.what_if_sweep.sweep",
+    "planner.analysis.tornado.tornado",
+    "planner.analysis.what_if_question.what_if",
 )
 """Functions that a command imports when it runs."""
 

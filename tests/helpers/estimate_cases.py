@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner.analysis.estimate.estimate import estimate
+from planner.analysis.estimate_question import estimate
 from planner.documents.strict_yaml import read_document
 from planner.library.reading import read_library
 from planner.library.schema import Library

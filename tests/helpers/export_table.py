@@ -19,13 +19,13 @@ import tempfile
 from pathlib import Path
 
 import planner
-from planner.cli.plans.plan_file import scenario_of
+from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes
 from planner.exports.field_map import field_maps, launch_maps
-from planner.exports.serving.export import export_service
-from planner.exports.serving.kinds import choose_service
+from planner.exports.kubernetes import export_service
+from planner.exports.served_kinds import choose_service
 from planner.loading.scenario_file import shipped_scenarios
 from planner.scenario.scenario import SolveOptions
 from tests.helpers import tool_checks

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 import planner
-from planner.cli.plans.plan_file import scenario_of
+from planner.cli.plan_file import scenario_of
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes
 from planner.results.plan import Assignment, Plan

@@ -6,16 +6,16 @@ import json
 from functools import cache
 from typing import Any
 
-from planner.cli.plans.plan_file import scenario_of
+from planner.cli.plan_file import scenario_of
 from planner.exports.facts import Wishes
-from planner.exports.serving.export import export_service
-from planner.exports.serving.kinds import GivenService, choose_service
+from planner.exports.kubernetes import export_service
+from planner.exports.served_kinds import GivenService, choose_service
 from planner.loading.scenario_file import parse_scenario
+from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan import Inputs, Plan
-from planner.results.serving.fleet import Fleet, FleetKind, LatencyLimit, Service
-from planner.scenario.ownership.horizon import with_offers
-from planner.scenario.serving.job import ServeJob
-from planner.solving.fleet.together import joined
+from planner.scenario.horizon import with_offers
+from planner.scenario.service_load import ServeJob
+from planner.solving.fleet.fleet_together import joined
 from tests.helpers import generation
 from tests.helpers.exported_plans import solved
 

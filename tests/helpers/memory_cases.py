@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from planner.estimates.inputs import CHECKPOINT_FULL, Activations, Layout, Network, Setup, Stack, States
-from planner.estimates.memory import peak
-from planner.estimates.memory.fit import MemoryLines, memory_lines
-from planner.estimates.memory.peak import MemoryEstimate
-from planner.estimates.memory.states import MemoryCoefficients
+from planner.estimates.memory import memory_peak as peak
+from planner.estimates.memory.memory_fit import MemoryLines, memory_lines
+from planner.estimates.memory.memory_peak import MemoryEstimate
+from planner.estimates.memory.memory_states import MemoryCoefficients
 
 
 def estimate_memory(usable_bytes: Any = math.inf, *, coefficients: MemoryCoefficients, **setup: Any) -> MemoryEstimate:

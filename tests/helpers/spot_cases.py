@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.cost_curve import Curve, count_tables, curve_at
 from planner.spot.policy.discretisation import CurveRequest, Grid, check_run
+from planner.spot.policy.policy_cache import Curve, count_tables, curve_at
 from planner.spot.policy.run import Action, Policy, SpotRun
 
 TICK = 0.25

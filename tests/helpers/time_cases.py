@@ -10,8 +10,8 @@ from typing import Any
 from planner.documents.strict_yaml import read_document
 from planner.estimates import inputs as setup
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Network, Stack, States, TimedSetup
-from planner.estimates.time.coefficients import TimeCoefficients
-from planner.estimates.time.step import StepTime, step_time
+from planner.estimates.time.device import TimeCoefficients
+from planner.estimates.time.step_time import StepTime, step_time
 from planner.units import GB, TERA
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.frontier import frontier
+from planner.analysis.frontier.frontier_question import frontier
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario

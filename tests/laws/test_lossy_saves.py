@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from planner.configurations.recipe import lossiness_of
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.library.techniques import TECHNIQUE_FIELDS
+from planner.library.technique_tables import TECHNIQUE_FIELDS
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 import planner
 from planner.configurations.hardware import chip_notes, linear_share
-from planner.configurations.uncertainty import chip_sigma
+from planner.configurations.uncertainty_columns import chip_sigma
 from planner.errors import LibraryError, ScenarioError
-from planner.library.chips import Chip
-from planner.library.machines import refused_chip
+from planner.library.known_machines import refused_chip
 from planner.library.reading import read_library
+from planner.library.schema import Chip
 
 LIBRARY = read_library([])
 VALUES = LIBRARY.calibrations["uncertainty"].values

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.configurations.network import network_of
+from planner.configurations.grid import network_of
 from planner.estimates.adapters import lora_parameters
 from planner.library.huggingface import architecture_from_config
 from planner.library.schema import Architecture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.library.inference.engines import read_engines
+from planner.library.engines import read_engines
 
 
 def test_each_engine_loads_formats_that_exist() -> None:

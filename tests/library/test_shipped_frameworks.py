@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.library.reading import read_library
-from planner.library.techniques import read_techniques
+from planner.library.technique_tables import read_techniques
 
 PROFILES = read_techniques().frameworks
 

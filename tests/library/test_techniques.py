@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LibraryError
-from planner.library import techniques
+from planner.library import technique_tables as techniques
 from planner.library.reading import read_library
-from planner.library.techniques import TECHNIQUE_FIELDS, read_techniques
+from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
 from planner.scenario.scenario import scenario_schema
 
 ROOT = Path(__file__).parent.parent.parent
@@ -43,7 +43,7 @@ from dataclasses import replace
 from planner.configurations.recipe import GpuClass, enumerate_recipes, find_incompatibility
 from planner.configurations.hardware import peaks_of
 from planner.library.reading import read_library
-from planner.library.techniques import read_techniques
+from planner.library.technique_tables import read_techniques
 from planner.scenario.scenario import Job, scenario_schema
 
 library, table = read_library(["llama-3-8b"]), read_techniques()

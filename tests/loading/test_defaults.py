@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
-from planner.loading.defaults import default_name
-from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
+from planner.loading.scenario_file import change_scenario, default_name, parse_scenario, read_scenario
 from planner.scenario.scenario import Scenario
 
 JOB = "{architecture: mistral-7b, work: {tokens: 1M}}"

@@ -9,7 +9,7 @@ import pytest
 
 from planner.errors import PlannerError, ScenarioError
 from planner.loading.scenario_file import parse_scenario
-from planner.scenario.inference import InferenceJob
+from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.scenario import scenario_data
 from planner.solving.prepare import prepare

@@ -13,7 +13,7 @@ from planner.documents.csv_table import parse_csv
 from planner.documents.files import data_folder
 from planner.documents.strict_yaml import read_document
 from planner.errors import Fault
-from planner.library.machines import known_host, typical_ram_gb
+from planner.library.known_machines import known_host, typical_ram_gb
 from planner.library.reading import read_library
 from planner.loading.inventory_file import read_offers
 from planner.loading.offer_table import read_offer_table

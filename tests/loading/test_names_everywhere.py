@@ -13,7 +13,7 @@ import planner
 from planner.cli import main
 from planner.documents.overrides import override
 from planner.errors import PlannerError, ScenarioError
-from planner.library.machines import countries_in, country_of
+from planner.library.known_machines import countries_in, country_of
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.scenario.limits import AllowForbid, Limits
 from planner.scenario.naming import OfferedNames

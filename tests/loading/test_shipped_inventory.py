@@ -15,7 +15,7 @@ import yaml
 from planner.documents.files import data_folder
 from planner.documents.strict_yaml import read_document, read_shipped
 from planner.errors import Fault
-from planner.library.machines import unsold_type
+from planner.library.known_machines import unsold_type
 from planner.loading.inventory_file import read_offers
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.offer import Offer

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from planner.documents.instants import users_zone, written_in
+from planner.documents.quantities import users_zone, written_in
 from planner.loading.scenario_file import parse_scenario
-from planner.report.timetable import render_timetable
+from planner.report.plan_text import render_timetable
 from planner.scenario.scenario import Scenario
 from planner.solving.solve import solve
 from tests.helpers.scenarios import json_text
@@ -129,7 +129,7 @@ def test_without_now_moments_are_those_of_the_zone_that_was_written() -> None:
 )
 def test_the_zone_of_the_user(now: str | None, dates: list[str], zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`now` decides where it names a zone or UTC, then the dates, then this machine where no zone is written."""
-    monkeypatch.setattr("planner.documents.instants._local_zone", lambda: "America/New_York")
+    monkeypatch.setattr("planner.documents.quantities._local_zone", lambda: "America/New_York")
     assert users_zone(now, dates) == zone
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.report.estimate import BAR_WIDTH, render_estimate
+from planner.report.estimate_text import BAR_WIDTH, render_estimate
 from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
 from planner.results.plan_parts import Techniques
 

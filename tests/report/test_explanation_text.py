@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.report.explanation import render
+from planner.report.explanation_text import render
 from planner.report.format import WIDTH
 from planner.results.explanation import Explanation
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.report.format import WIDTH
-from planner.report.frontier import MAX_BREAKPOINTS, format_hours, render_frontier
+from planner.report.frontier_text import MAX_BREAKPOINTS, format_hours, render_frontier
 from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, SegmentJob
-from planner.results.ways.considered import CandidateCounts
+from planner.results.plan_parts import CandidateCounts
 from tests.helpers.plans import make_assignment, make_infeasible
 
 KNEE = "each hour up to here saves $8.39 on average, those after it at most $0.57 on average"

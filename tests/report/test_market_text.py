@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.report.market_fit import render_market, span
+from planner.report.market_fit_text import render_market, span
 from planner.results.market_fit import EndsByAge, FittedDuration, HoldoutComparison, MarketFit, SpotBlock, TraceReport
 from planner.results.plan_parts import Spread
 

@@ -8,9 +8,9 @@ import pytest
 
 from planner.report import format as words
 from planner.report.bill import bill, quantity
-from planner.report.notes import render_notes as notes
-from planner.report.plan import render
+from planner.report.notes_text import render_notes as notes
 from planner.report.plan_sections import speed
+from planner.report.plan_text import render
 from tests.helpers.stage_scenarios import JOB, LORA, RENTED, line, planned, read, solved
 
 SEEN: dict[str, Any] = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 300}]}

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from planner.report.figures.what_if_figures import step_style
-from planner.report.what_if.comparison import render_what_if
-from planner.report.what_if.differences import (
+from planner.report.sweep_text import (
     describe_setting,
     format_difference,
     format_hours_difference,
+    format_value,
+    render_sweep,
     shown_difference,
     shown_hours_difference,
 )
-from planner.report.what_if.sweep import format_value, render_sweep
-from planner.report.what_if.tornado import render_tornado
+from planner.report.what_if_text import render_tornado, render_what_if
 from planner.results.differences import compare
 from planner.results.plan import Plan
 from planner.results.what_if import (

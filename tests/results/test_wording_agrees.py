@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.explain.explain import explain
-from planner.analysis.frontier.frontier import frontier
-from planner.analysis.what_if.what_if import what_if
-from planner.report.explanation import render
-from planner.report.frontier import render_frontier
-from planner.report.plan import render as render_plan
-from planner.report.what_if.comparison import render_what_if
+from planner.analysis.explain.limit_sensitivity import explain
+from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.what_if_question import what_if
+from planner.report.explanation_text import render
+from planner.report.frontier_text import render_frontier
+from planner.report.plan_text import render as render_plan
+from planner.report.what_if_text import render_what_if
 from planner.results.differences import compare, describe_differences
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.stage_scenarios import AS_OF, LORA, RENTED, asked, library, planned, solved

@@ -12,12 +12,12 @@ from pydantic import ValidationError
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.job import Job
+from planner.scenario.job_work import Work
 from planner.scenario.limits import DEFAULT_MAX_HOURS, AllowForbid, Limits, latest_finish_hours
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import Scenario, scenario_data, scenario_schema
 from planner.scenario.spot_statistics import SpotStatistics
 from planner.scenario.techniques import LoraSettings, Techniques
-from planner.scenario.work import Work
 
 OFFER = {"provider": "vast", "region": "US-CA", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.2}
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": "1M"}}

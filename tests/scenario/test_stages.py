@@ -11,8 +11,8 @@ from planner.documents.validation import validation_complaints
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.job import Job
+from planner.scenario.job_stages import Stages, Trials
 from planner.scenario.scenario import scenario_data, scenario_schema
-from planner.scenario.stages import Stages, Trials
 from tests.helpers.scenarios import json_text
 
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": 1_000_000}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.report.plan import render
+from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.results.plan_parts import Option
 from tests.helpers import generation

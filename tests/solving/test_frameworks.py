@@ -9,9 +9,8 @@ import pytest
 
 from planner.audit.audit import audit
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
-from planner.library.framework_profile import LEAST_RUNS
 from planner.library.reading import read_library
-from planner.library.techniques import read_techniques
+from planner.library.technique_tables import LEAST_RUNS, read_techniques
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare
@@ -119,7 +118,7 @@ def test_a_job_that_fits_with_no_framework_of_its_own_is_told_which_one_would() 
 
 def test_an_observed_run_says_its_framework() -> None:
     """Its speed is compared with the estimate of that framework."""
-    from planner.configurations.observed.comparison import ComparedRun, compare_run
+    from planner.configurations.compared_runs import ComparedRun, compare_run
 
     rates = {}
     for name in ("hf", "hf-fused"):

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.explain.explain import explain
-from planner.analysis.frontier.frontier import frontier
+from planner.analysis.explain.limit_sensitivity import explain
+from planner.analysis.frontier.frontier_question import frontier
 from planner.audit.audit import audit
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.report.plan import render
+from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from planner.library.quality import facts_on, quality_facts
-from planner.library.techniques import read_techniques
+from planner.library.technique_tables import read_techniques
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.report.plan import render
+from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 from planner.solving.solve import solve

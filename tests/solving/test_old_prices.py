@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.explain.explain import explain
-from planner.analysis.frontier.frontier import frontier
-from planner.analysis.what_if.what_if import what_if
+from planner.analysis.explain.limit_sensitivity import explain
+from planner.analysis.frontier.frontier_question import frontier
+from planner.analysis.what_if_question import what_if
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario, read_scenario
-from planner.report.plan import render
+from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve

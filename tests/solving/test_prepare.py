@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.candidate_table import concatenate
-from planner.candidates.enumeration import IGNORED_FIELDS, TIMING_FIELDS
+from planner.candidates.candidate_enumeration import IGNORED_FIELDS, TIMING_FIELDS
 from planner.candidates.machine_candidates import MachineCandidates
-from planner.configurations.enumeration import enumerate_configurations
+from planner.configurations.fitting_cells import enumerate_configurations
 from planner.errors import ScenarioError
 from planner.formulation.dominance import find_undominated
 from planner.library.reading import read_library

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving import slimming
+from planner.solving import prepare as slimming
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve_prepared
 from tests.helpers.stage_scenarios import AS_OF, JOB, RENTED, library, read

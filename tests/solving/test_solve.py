@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario, read_scenario
-from planner.report.plan import render
+from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import prepare

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from planner.documents.overrides import override
 from planner.errors import Fault, InputError
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.web.fields.controls import controls_of
-from planner.web.fields.location import locate
-from planner.web.fields.settings import Refusal, settings_of
+from planner.web.job_fields import locate
+from planner.web.setting_fields import Refusal, controls_of, settings_of
 from tests.helpers.pages import CALM, MOVES, OFFICE, OFFICE_MOVES, PROMPT_MOVES, PROMPTS, opened
 from tests.helpers.reports import HOSTILE, small_scenario
 

@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 from planner.cli import main
 from planner.loading.scenario_file import load_scenario
-from planner.web.fields.controls import controls_of
-from planner.web.fields.settings import settings_of
+from planner.web.setting_fields import controls_of, settings_of
 from tests.helpers.browser import ONE_SESSION, chromium, plan_answers, screens, serious_findings, watch
 from tests.helpers.pages import MOVES, OFFICE, OFFICE_MOVES, served
 

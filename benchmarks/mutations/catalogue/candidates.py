@@ -18,7 +18,7 @@ from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
-AREA.of("planner/candidates/pricing.py", ROWS, FEES, LIMITS)
+AREA.of("planner/candidates/candidate_enumeration.py", ROWS, FEES, LIMITS)
 AREA.add(
     "a commitment is paid once for all nodes",
     "columns.committed_usd[offer] * instances",
@@ -103,7 +103,7 @@ AREA.add("a service charges one trial", "service_usd(tokens * trials.work * shar
 AREA.add("a service trains all trials at once", "tokens * trials.wall / rate", "tokens / rate")
 AREA.add("raw data are not sent to a service", " + (stages.ingest.raw_gb if stages.ingest else 0.0)", "")
 
-AREA.of("planner/candidates/offer_columns.py", ROWS, FEES, ONE_JOB, LIMITS)
+AREA.of("planner/candidates/job_candidates.py", ROWS, FEES, ONE_JOB, LIMITS)
 AREA.add(
     "hours under a commitment are paid again", "0.0 if o.commitment else o.usd_per_hour", "o.usd_per_hour", PAYMENTS
 )

@@ -48,7 +48,7 @@ AREA.add("hybrid shards are plain ones", "float(r.is_hybrid)", "0.0")
 AREA.add("padded batches are of one length", "variable_length=shape.mean_length / shape.longest", "variable_length=0.0")
 AREA.add("all GPUs are in one node", "gpus_per_node=row([m.gpus_per_instance for", "gpus_per_node=row([m.gpus for")
 
-AREA.of("planner/estimates/memory/states.py", PHYSICS)
+AREA.of("planner/estimates/memory/memory_states.py", PHYSICS)
 AREA.add(
     "no buckets beside the gradients of DDP",
     "np.greater(layout.data_parallel, 1), states.reducer_copies, 0.0)",
@@ -102,7 +102,7 @@ AREA.add(
     "keeps * layer.boundary",
 )
 
-AREA.of("planner/estimates/memory/host_offload.py", PHYSICS)
+AREA.of("planner/estimates/memory/memory_states.py", PHYSICS)
 AREA.add(
     "DeepSpeed sums no gradients on the host",
     "sums = np.greater(states.bucket_bytes, 0)",
@@ -110,7 +110,7 @@ AREA.add(
     "tests/estimates/memory",
 )
 
-AREA.of("planner/estimates/memory/fit.py", PHYSICS)
+AREA.of("planner/estimates/memory/memory_fit.py", PHYSICS)
 AREA.add(
     "the margin is on the context, too",
     "above = phi * self.fragments_slope * micro_batch + self.context_bytes",
@@ -161,7 +161,7 @@ AREA.add(
     "np.greater(layout.pipeline, 1), 1.0, 1.0)",
 )
 
-AREA.of("planner/estimates/time/step.py", PHYSICS)
+AREA.of("planner/estimates/time/step_time.py", PHYSICS)
 AREA.add(
     "pipelines have no bubble",
     "rounds = layout.accumulation + (layout.pipeline - 1.0) / layout.interleave",
@@ -178,7 +178,7 @@ AREA.add(
     "np.greater(layout.zero_stage, 0), shards, shards)",
 )
 
-AREA.of("planner/estimates/time/stages.py", STAGE_TIMES, STAGES)
+AREA.of("planner/estimates/time/stage_seconds.py", STAGE_TIMES, STAGES)
 AREA.add("long runs have the goodput of short ones", "| np.greater(step_hours, coefficients.goodput_long_hours)", "")
 AREA.add(
     "asynchronous checkpoints hold up nothing",
@@ -192,7 +192,7 @@ AREA.add(
 )
 AREA.add("storage feeds any speed", "np.maximum(step_seconds, read", "np.minimum(step_seconds, read")
 
-AREA.of("planner/estimates/time/data_stages.py", DATA_STAGES, STAGES)
+AREA.of("planner/estimates/time/stage_seconds.py", DATA_STAGES, STAGES)
 AREA.add(
     "reading and tokenising overlap in full",
     "np.maximum(io, cpu) + np.minimum(io, cpu) / batches + starts",

@@ -50,7 +50,7 @@ AREA.add(
     "max(longest, job.planned_deadline_hours)",
 )
 
-AREA.of("planner/candidates/spot/billing_steps.py", ONE_JOB, ROWS, BILLING, FEES)
+AREA.of("planner/candidates/spot_rows.py", ONE_JOB, ROWS, BILLING, FEES)
 AREA.add("rounding for one instance", "(made.instances // made.node_groups)\n", "1\n")
 AREA.add(
     "late hours are rounded as on time",

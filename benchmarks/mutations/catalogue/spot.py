@@ -6,7 +6,7 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 CANDIDATES = "tests/candidates/test_spot_candidates.py"
 
-AREA.of("planner/candidates/spot/rows.py", ROWS, LIMITS, CANDIDATES)
+AREA.of("planner/candidates/spot_rows.py", ROWS, LIMITS, CANDIDATES)
 AREA.add(
     "waiting costs no storage",
     "self.standing = self.storage + target.usd_per_hour",
@@ -31,7 +31,7 @@ AREA.add(
     "0 * self.on_demand[which]",
     equivalent="a lower bound that is lower leaves more policies to compute and the same cheapest one",
 )
-AREA.of("planner/candidates/spot/candidates.py", ROWS, LIMITS, CANDIDATES)
+AREA.of("planner/candidates/spot_candidates.py", ROWS, LIMITS, CANDIDATES)
 AREA.add(
     "spot that costs more than on demand is a policy",
     "np.where(usd < on_demand, usd, np.inf)",
@@ -90,7 +90,7 @@ AREA.add(
 )
 AREA.add("restarts are free", "[points - restart] * m", "[points] * m")
 
-AREA.of("planner/spot/policy/cost_curve.py", CURVES)
+AREA.of("planner/spot/policy/policy_cache.py", CURVES)
 AREA.add(
     "a point beyond the guarantee is taken",
     'side="right")) - 1\n        if index < 0',
@@ -109,7 +109,7 @@ AREA.add(
     "tests/spot/policy/test_first_tick.py",
 )
 
-AREA.of("planner/spot/market/stay_fit.py", "tests/spot/market/test_zones.py")
+AREA.of("planner/spot/market/hazard_fit.py", "tests/spot/market/test_zones.py")
 AREA.add("a zone is what its own ends say", "(ends + ZONE_WEIGHT) / (exposed", "ends / (exposed")
 AREA.add(
     "the age of an up-time is forgotten", "math.log(2) / (rate.scale_hours * powers)", "rate.scale_hours + 0 * powers"

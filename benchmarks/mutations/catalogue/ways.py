@@ -5,7 +5,7 @@ from benchmarks.mutations.mutation import Area
 AREA = Area()
 HOURS, WAYS = "tests/scenario/ownership/test_machines.py", "tests/solving/test_further_ways.py"
 
-AREA.of("planner/scenario/ownership/machines.py", HOURS)
+AREA.of("planner/scenario/own_machines.py", HOURS)
 AREA.add("the whole purchase is worn out", "self.purchase_usd * (1.0 - self.residual_share)", "self.purchase_usd")
 AREA.add("the building needs no power", "WATTS_PER_KILOWATT * pue", "WATTS_PER_KILOWATT")
 AREA.add("standing costs are of a month of day and night", "/ self.hours_per_month if", "/ MONTH_HOURS if")
@@ -27,7 +27,7 @@ AREA.add(
 AREA.add("the second way is the first again", "        barred.append((mine.provider, mine.gpu))\n", "")
 AREA.add("one way fewer suffices", "while len(ways) < wanted:", "while len(ways) < wanted - 1:")
 
-AREA.of("planner/candidates/pricing.py", WAYS)
+AREA.of("planner/candidates/candidate_enumeration.py", WAYS)
 AREA.add("a machine that is ordered is there at once", "late_separate * late + lead", "late_separate * late")
 AREA.of("planner/scenario/job.py", WAYS)
 AREA.add(

@@ -10,15 +10,96 @@ import datetime
 import io
 import itertools
 import math
+from statistics import median
 from typing import TYPE_CHECKING
 
-from planner.analysis.calibration.line_logs import stamp_seconds
-from planner.analysis.calibration.run_log import MIN_TIMED_STEPS, RunLog, fault
+from planner.analysis.calibration.line_logs import LogHistory, LogPoint, as_number, stamp_seconds
+from planner.errors import Fault, InputError
 from planner.records import record
+from planner.results.calibration import StepTimes
 from planner.units import GIB, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+
+# The content of a log, whatever its format, and its seconds per step without the warm-up.
+
+
+MIN_TIMED_STEPS = 5
+"""Fewest timed steps (or intervals of several steps) for a median."""
+MAX_STEP_SECONDS, MIN_STEP_SECONDS = 6 * 3600.0, 1e-4
+"""Range of plausible seconds of an optimizer step: outside it, another unit is meant."""
+NORMAL_PER_MAD = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+WARM_UP_DEVIATIONS, WARM_UP_SHARE = 3.0, 0.05
+"""A first step belongs to the warm-up where it is slower than later ones by the larger of the two."""
+
+
+@record(frozen=True)
+class RunLog:
+    """One log; None for what it does not state."""
+
+    file: str
+    kind: str  # the format, as users call it
+    step_seconds: tuple[float, ...] = ()  # of single steps, or means of intervals, in order
+    whole: tuple[int, float] | None = None  # steps and seconds of the run, warm-up and pauses in it
+    tokens_per_step: float | None = None  # as the log counts: padding usually included
+    micro_batch: int | None = None
+    global_batch: int | None = None
+    peak_gib: float | None = None
+    peak_kind: str | None = None  # allocated, reserved or device
+
+
+def compute_pace(log: RunLog) -> StepTimes | None:
+    """Return the pace of a log, None without times; `InputError` where it is too short or of another unit."""
+    if log.step_seconds:
+        pace = _of_steps(log)
+    elif log.whole is not None:
+        steps, seconds = log.whole
+        if steps < MIN_TIMED_STEPS:
+            raise fault(log.file, 1, f"only {steps} steps in all", f"at least {MIN_TIMED_STEPS} are needed")
+        pace = StepTimes(seconds=seconds / steps, spread=None, steps=steps, dropped=0)
+    else:
+        return None
+    if not MIN_STEP_SECONDS <= pace.seconds <= MAX_STEP_SECONDS:
+        what = f"{pace.seconds:.3g} seconds per optimizer step"
+        raise fault(log.file, 1, what, "give seconds; name a column step_time_ms where it counts milliseconds")
+    return pace
+
+
+def _of_steps(log: RunLog) -> StepTimes:
+    warm = count_warm_up_steps(log.step_seconds)
+    kept = log.step_seconds[warm:]
+    if len(kept) < MIN_TIMED_STEPS:
+        what = f"only {len(kept)} timed steps" + (f" after {warm} of warm-up" if warm else "")
+        raise fault(log.file, 1, what, f"at least {MIN_TIMED_STEPS} are needed: let the run continue for longer")
+    middle, deviation = _median_deviation(kept)
+    spread = deviation / middle if middle > 0 else 0.0
+    return StepTimes(seconds=middle, spread=spread, steps=len(kept), dropped=warm)
+
+
+def _median_deviation(seconds: Sequence[float]) -> tuple[float, float]:
+    """Return the median, and the median deviation from it in standard deviations of a normal distribution."""
+    middle = median(seconds)
+    return middle, NORMAL_PER_MAD * median(abs(one - middle) for one in seconds)
+
+
+def count_warm_up_steps(seconds: Sequence[float]) -> int:
+    """Return how many first steps are slower than the second half of the run; at most half of all.
+
+    Compilation, allocation and full caches take some steps; later pauses are left to the median.
+    """
+    half = len(seconds) // 2
+    usual, deviation = _median_deviation(seconds[half:])
+    bound = usual + max(WARM_UP_DEVIATIONS * deviation, WARM_UP_SHARE * usual)
+    return next((number for number, one in enumerate(seconds[:half]) if one <= bound), half)
+
+
+def fault(file: str, line: int, what: str, fix: str, where: str = "") -> InputError:
+    """Return an error with one fault of a log."""
+    return InputError([Fault(file, line, where, what, fix)])
+
 
 STEP_TIME_CSV = "CSV of step times"
 STEP_COLUMNS = ("step", "global_step", "iteration", "iter")
@@ -178,3 +259,79 @@ def read_memory_use(table: CsvTable) -> RunLog | None:
         raise fault(table.file, table.lines[sizes.index(peak)], what, fix, column)
     name = NVIDIA_SMI if kind == "device" else TORCH
     return RunLog(table.file, name, peak_gib=peak / GIB, peak_kind=kind)
+
+
+# CSV logs read for the progress of a run: rows without a figure are left out and counted.
+#
+# `csv_logs.py` reads the same files for the speed of one uninterrupted run and refuses what is not.
+
+
+UTILISATION_COLUMNS = ("utilization.gpu [%]", "utilization.gpu")
+LOSS_COLUMNS = ("loss", "train_loss", "lm loss")
+SINCE_START = ("elapsed_seconds", "elapsed")
+"""Columns of times that count from the start of the process."""
+
+
+def read_csv_history(table: CsvTable) -> LogHistory | None:
+    """Return what a table of step times, or of nvidia-smi, says of a run; None where it says neither.
+
+    `InputError` where the column of seconds per step holds times since the start.
+    """
+    column, clock = table.first(UNIT_SECONDS), table.first(TIME_COLUMNS)
+    step = table.first(STEP_COLUMNS)
+    if column is None and (step is None or clock is None):
+        return _memory_history(table)
+    points, left_out = [], 0
+    for number, (line, row) in enumerate(zip(table.lines, table.rows, strict=True), 1):
+        seconds = as_number(row[column]) if column else None
+        at = as_number(row[step]) if step else float(number)
+        time = _time(row[clock]) if clock else None
+        usable = seconds if column else time
+        if at is None or not 0 <= at < 1e12 or usable is None or not math.isfinite(usable):
+            left_out += 1
+            continue
+        points.append(
+            LogPoint(
+                line,
+                int(at),
+                clock=time if clock not in SINCE_START and (time or 0.0) > _FIRST_CLOCK else None,
+                elapsed=time if clock in SINCE_START or (time or _FIRST_CLOCK) < _FIRST_CLOCK else None,
+                seconds=seconds * UNIT_SECONDS[column] if seconds is not None and column else None,
+                loss=_loss(table, row),
+            )
+        )
+    if column:
+        check_not_elapsed(table, column, [point.seconds for point in points if point.seconds is not None])
+    remarks = (f"{left_out} rows without a usable step and time are left out",) if left_out else ()
+    return LogHistory(table.file, STEP_TIME_CSV, tuple(points), remarks=remarks)
+
+
+_FIRST_CLOCK = 1e9
+"""Seconds since the epoch in 2001: smaller figures count from the start of something else."""
+
+
+def _loss(table: CsvTable, row: Mapping[str, str]) -> float | None:
+    column = table.first(LOSS_COLUMNS)
+    return as_number(row[column]) if column else None
+
+
+def _time(text: str) -> float | None:
+    number = as_number(text)
+    return number if number is not None else stamp_seconds(text.replace("/", "-"))
+
+
+def _memory_history(table: CsvTable) -> LogHistory | None:
+    """Return the peak of a memory log, and how busy the GPUs were where nvidia-smi says it."""
+    memory = read_memory_use(table)
+    busy = table.first(UTILISATION_COLUMNS)
+    if memory is None and busy is None:
+        return None
+    shares = [as_number(row[busy].removesuffix("%")) for row in table.rows] if busy else []
+    known = [one / 100.0 for one in shares if one is not None and 0.0 <= one <= 100.0]
+    return LogHistory(
+        table.file,
+        memory.kind if memory else NVIDIA_SMI,
+        peak_gib=memory.peak_gib if memory else None,
+        peak_kind=memory.peak_kind if memory else None,
+        utilisation=math.fsum(known) / len(known) if known else None,
+    )

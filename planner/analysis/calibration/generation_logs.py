@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.calibration.run_log import fault
+from planner.analysis.calibration.csv_logs import fault
 from planner.documents.files import file_name, read_text
 from planner.documents.json_file import parse_json
 from planner.records import record

@@ -8,15 +8,36 @@ With memory metrics on, the last entry has `before_init_mem_gpu` and `*_mem_gpu_
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.calibration.run_log import MIN_TIMED_STEPS, RunLog
+from planner.analysis.calibration.csv_logs import (
+    MIN_TIMED_STEPS,
+    RunLog,
+    fault,
+    read_csv_history,
+    read_memory_use,
+    read_step_times,
+    read_table,
+)
+from planner.analysis.calibration.line_logs import (
+    MAX_INTERVAL_SECONDS,
+    LogHistory,
+    LogPoint,
+    as_number,
+    read_line_log,
+    split_attempts,
+)
+from planner.documents.files import file_name, read_text
+from planner.documents.json_file import parse_json
 from planner.errors import InputError
 from planner.units import GIB
 
 if TYPE_CHECKING:
     from planner.documents.json_file import JsonDocument
+
 
 TRAINER_STATE = "trainer_state.json"
 PEAK_KEY = "train_mem_gpu_peaked_delta"
@@ -138,3 +159,159 @@ def whole_number(value: object) -> int | None:
 
 def _fault(document: JsonDocument, path: tuple[str | int, ...], what: str, fix: str) -> InputError:
     return InputError([document.fault(path, what, fix)])
+
+
+# Detection of the format of a log from its content, for the speed and memory of one uninterrupted run.
+
+
+KNOWN_FORMATS = (
+    "give a trainer_state.json, the console output of Transformers, torchtitan or Megatron, a CSV with step and "
+    "seconds, or a memory log of nvidia-smi or torch"
+)
+
+
+def read_log(path: str) -> RunLog:
+    """Return the log of a run; `InputError` names what is wrong with it, and where."""
+    text, file = read_text(path), file_name(path)
+    if not text.strip():
+        raise fault(file, 1, "is empty", KNOWN_FORMATS)
+    lines = None if '"log_history"' in text else read_line_log(text, file)
+    if lines is not None:
+        return _one_run(lines)
+    if text.lstrip()[0] in "{[":
+        return read_trainer_state(parse_json(text, file, KNOWN_FORMATS, nan_is_nothing=True), KNOWN_FORMATS)
+    table = read_table(text, file)
+    log = (read_step_times(table) or read_memory_use(table)) if table is not None else None
+    if log is None:
+        raise fault(file, 1, "unknown log format", KNOWN_FORMATS)
+    return log
+
+
+def _one_run(log: LogHistory) -> RunLog:
+    """Return the log of lines of one attempt; `InputError` where there are several."""
+    attempts = split_attempts(log.points)
+    if len(attempts) > 1:
+        before, after = attempts[0], attempts[1]
+        what = f"steps go back from {before.last_step} to {after.first_step}"
+        raise fault(log.file, after.points[0].line, what, ONE_RUN)
+    return RunLog(
+        log.file,
+        log.kind,
+        step_seconds=tuple(one.pace for one in attempts[0].intervals),
+        tokens_per_step=log.tokens_per_step,
+        peak_gib=log.peak_gib,
+        peak_kind=log.peak_kind,
+    )
+
+
+# `trainer_state.json` read for the progress of a run: what a state that was cut short still says is used.
+#
+# `trainer_state.py` reads the same file for the speed of one uninterrupted run and refuses what is not.
+
+
+_ENTRY = re.compile(r"\{[^{}]*\}")
+_FIELD = re.compile(r'"(global_step|max_steps|train_batch_size)":\s*(\d+)')
+
+
+def read_state_history(text: str, file: str) -> LogHistory | None:
+    """Return what a state says, also one whose text ends too early; None where it is another file."""
+    if '"log_history"' not in text:
+        return None
+    state, remarks = _state(text)
+    found = state.get("log_history")
+    entries = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    training = [one for one in entries if not any(str(key).startswith("eval_") for key in one)]
+    points = tuple(_points(training))
+    last = next((one for one in reversed(training) if "train_steps_per_second" in one), None)
+    seconds = as_number(last.get("train_runtime")) if last else None
+    peak = largest_peak_gib(training)
+    return LogHistory(
+        file,
+        TRAINER_STATE,
+        _with_end(points, state, text),
+        total_steps=whole_number(state.get("max_steps")),
+        whole=(points[-1].step, seconds) if points and seconds and 0 < seconds < MAX_INTERVAL_SECONDS else None,
+        tokens_per_step=tokens_per_logged_step(state, training),
+        micro_batch=whole_number(state.get("train_batch_size")),
+        peak_gib=peak,
+        peak_kind="allocated" if peak is not None else None,
+        remarks=remarks,
+    )
+
+
+def _state(text: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return the state; of a text that is cut short the entries that are complete, and a remark."""
+    try:
+        state = json.loads(text)
+    except (ValueError, RecursionError):
+        entries = []
+        for one in _ENTRY.finditer(text, text.index('"log_history"')):
+            try:
+                entries.append(json.loads(one[0]))
+            except ValueError:
+                continue
+        fields: dict[str, Any] = {name: int(value) for name, value in _FIELD.findall(text)}
+        return {**fields, "log_history": entries}, ("the file is cut short: its complete entries are used",)
+    return (state, ()) if isinstance(state, Mapping) else ({}, ())
+
+
+def _points(entries: list[Mapping[str, Any]]) -> list[LogPoint]:
+    """Return the points of the logged steps; the summary at the end is none, its time is that of the whole run."""
+    found = []
+    for number, entry in enumerate(entries):
+        step = as_number(entry.get("step"))
+        if step is None or not 0 < step < 1e12 or "train_steps_per_second" in entry:
+            continue
+        elapsed = as_number(entry.get("train_runtime"))
+        found.append(LogPoint(number + 1, int(step), elapsed=elapsed, loss=as_number(entry.get("loss"))))
+    return found
+
+
+def _with_end(points: tuple[LogPoint, ...], state: Mapping[str, Any], text: str) -> tuple[LogPoint, ...]:
+    """Return the points with that of the last step, which need not be a logged one."""
+    step = whole_number(state.get("global_step"))
+    if step is None or (points and points[-1].step >= step):
+        return points
+    return (*points, LogPoint(text.count("\n") + 1, step))
+
+
+# Logs of a run that still trains, whatever their format and their faults: what can be used of them.
+
+
+MAX_LOG_BYTES = 200 * 2**20
+"""Largest log that is read: weeks of console output."""
+TRACKED_FORMATS = (
+    "give a trainer_state.json, the console output of Transformers, TRL, torchtitan or Megatron, a CSV with step and "
+    "seconds, or a log of nvidia-smi"
+)
+
+
+def read_history(path: str) -> LogHistory:
+    """Return what a log says of the progress of its run; `InputError` where it says nothing that can be used."""
+    text, file = read_text(path, MAX_LOG_BYTES, lossy=True), file_name(path)
+    if not text.strip():
+        raise fault(file, 1, "is empty", TRACKED_FORMATS)
+    found = read_state_history(text, file) or read_line_log(text, file) or _csv(text, file)
+    if found is None:
+        raise fault(file, 1, "unknown log format", TRACKED_FORMATS)
+    if not (found.points or found.peak_gib is not None or found.utilisation is not None):
+        raise fault(file, 1, f"a {found.kind} without any step", "let the run log some steps first")
+    return found
+
+
+def _csv(text: str, file: str) -> LogHistory | None:
+    """Return the history of a table; a row that does not fit the header cuts the table there."""
+    remarks: tuple[str, ...] = ()
+    try:
+        table = read_table(text, file)
+    except InputError as error:
+        line = error.faults[0].line
+        kept = text.split("\n")[: max(0, line - 1)]
+        if line < 2 or not any(one.strip() for one in kept[1:]):
+            raise
+        remarks = (f"line {line} does not fit the header: what is before it is used",)
+        table = read_table("\n".join(kept) + "\n", file)
+    found = read_csv_history(table) if table is not None else None
+    if found is None or not remarks:
+        return found
+    return LogHistory(**{**vars(found), "remarks": (*found.remarks, *remarks)})

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.analysis.estimate.fit_remedies import memory_saving_changes
+from planner.analysis.estimated_configuration import memory_saving_changes
 from planner.analysis.explain.why_not_query import WhyNotQuery
-from planner.configurations.enumeration import enumerate_configurations
-from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
+from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS, enumerate_configurations
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility, frameworks_of
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.errors import ScenarioError
-from planner.loading.suggestions import suggest_gpus
+from planner.loading.question import suggest_gpus
 from planner.results.explanation import Remedy
 from planner.results.plan_parts import Vram
 from planner.solving.infeasibility.near_misses import describe_small_host, longest_fitting_sequence
@@ -27,8 +26,7 @@ from planner.solving.resolve import ResolvedPlan, describe_method, with_settings
 
 if TYPE_CHECKING:
     from planner.arrays import Flags
-    from planner.configurations.configuration_table import HostShortfall, MemoryShortfall
-    from planner.configurations.grid import Machine
+    from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
     from planner.scenario.job import Job
 
 MAX_WHY_NOT_REMEDIES = 3

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+import datetime
 from functools import cached_property
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from planner.analysis.explain.why_not import answer_query
+from planner.analysis.explain.why_not_query import parse_query
+from planner.candidate_table import ON_DEMAND
+from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.formulation.objective import cost_objective
+from planner.loading.price_book import read_earlier_day
 from planner.records import record
-from planner.results.explanation import Binding, LimitSensitivity
+from planner.results.explanation import Binding, Explanation, LimitSensitivity, PastCost
 from planner.scenario.offer import Offer, offer_labels
-from planner.solving.binding_limits import lift_limits
-from planner.solving.infeasibility.candidate_filters import WITHOUT_LIST
-from planner.solving.infeasibility.elastic_program import ElasticProgram
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.service_load import ServeJob
+from planner.solving.alternatives import find_best_alternatives
+from planner.solving.binding_limits import find_binding_limits, lift_limits
+from planner.solving.further_ways import without_demand
+from planner.solving.infeasibility.diagnosis import diagnose
+from planner.solving.infeasibility.elastic_program import HOURS_LEFT_OF, STOCK_OF, ElasticProgram, indicator_row
 from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, limit_key, round_up, verify_relaxation
-from planner.solving.infeasibility.soft_constraints import HOURS_LEFT_OF, STOCK_OF, indicator_row
-from planner.solving.prepare import prepare
+from planner.solving.infeasibility.relaxed_candidates import WITHOUT_LIST, relax_candidates
+from planner.solving.lexicographic import takes_turns
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.scoring import CandidateObjective
-from planner.solving.timetable.as_solved import ReportedPlan, as_solved, may_cost_less_in_turn
+from planner.solving.solve import find_cut_samples, lack_of_ways
+from planner.solving.timetable.timetable_plan import ReportedPlan, as_solved, may_cost_less_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.arrays import Floats
-    from planner.scenario.scenario import Scenario
+    from planner.library.schema import Library
     from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
-    from planner.solving.prepare import PreparedScenario
+
 
 UNITS: dict[str, Literal["hour", "dollar", "gpu", "gib"]] = {
     **{"deadline": "hour", "max_hours": "hour", "budget_usd": "dollar"},
@@ -174,4 +189,166 @@ def _compare(better: ReportedPlan, plan: ResolvedPlan) -> dict[str, Any]:
         "delta_usd": better.cost_usd - plan.cost_usd,
         "delta_hours": better.hours - plan.hours,
         "gain": plan.objective - better.objective,
+    }
+
+
+# What the plan would have cost at the prices that the price book has of a week and of a month ago.
+
+
+SPANS_DAYS = (7, 30)
+"""How long ago; prices of a day up to twice as long ago count, and the answer names their day."""
+
+
+def past_costs(plan: ResolvedPlan, today: datetime.date) -> tuple[PastCost, ...]:
+    """Return what the best plan on the same machines would have cost then, without the budget.
+
+    Nothing of a day on which the book lacks the price of one of the machines.
+    """
+    places = [int(one.table.offer[row]) for one, row in zip(plan.prepared.candidates, plan.rows, strict=True)]
+    offers = [plan.prepared.market.offers[place] for place in dict.fromkeys(places)]
+    if plan.prepared.scenario.adjust or not all(offer.rents_gpus for offer in offers):
+        return ()
+    found = []
+    for days in SPANS_DAYS:
+        then = [_earlier(offer, today - datetime.timedelta(days), days) for offer in offers]
+        known = [one for one in then if one is not None]
+        if len(known) == len(then):
+            cost = _cost_with(plan, tuple(offer for _, offer in known))
+            if cost is not None:
+                found.append(PastCost(days_ago=days, date=min(day for day, _ in known), cost_usd=cost))
+    return tuple(found)
+
+
+def _earlier(offer: Offer, day: datetime.date, span_days: int) -> tuple[datetime.date, Offer] | None:
+    """Return the day of the newest prices up to `day`, and the offer at them; None where the book has none."""
+    try:
+        stored = read_earlier_day(offer.provider, day, day - datetime.timedelta(span_days))
+    except InputError:  # a damaged book is told where it is planned with
+        return None
+    if stored is None:
+        return None
+    same = [one for one in stored[1] if _machine(one) == _machine(offer)]
+    if not same:
+        return None
+    prices = {"usd_per_hour": same[0].usd_per_hour, "spot_usd_per_hour": same[0].spot_usd_per_hour}
+    return stored[0], offer.model_copy(update=prices)
+
+
+def _machine(offer: Offer) -> tuple[object, ...]:
+    return offer.provider, offer.region, offer.instance, offer.gpu, offer.gpus, offer.community
+
+
+def _cost_with(plan: ResolvedPlan, offers: tuple[Offer, ...]) -> float | None:
+    """Return the dollars of the best plan with these offers and no other rented GPUs; None without one."""
+    scenario = plan.prepared.scenario
+    others = tuple(one for one in scenario.offers if not one.rents_gpus and one.managed is None)
+    limits = scenario.limits.model_copy(update={"budget_usd": None})
+    then = scenario.model_copy(update={"offers": (*offers, *others), "limits": limits})
+    solved = try_solve(prepare(then, plan.prepared.library))
+    return None if solved is None else solved.cost_usd
+
+
+# Explain a scenario: which limits bind, what else was there, why not X, or why there is no plan.
+
+
+def explain(
+    scenario: Scenario, why_not: str | None = None, options: SolveOptions | None = None, library: Library | None = None
+) -> Explanation:
+    """Explain why the plan of a scenario is as it is, or why there is none.
+
+    Parameters
+    ----------
+    why_not
+        An alternative such as `gpu=RTX4090,method=full`: then only this question is answered, next to the plan.
+        Keys are job, gpu, gpus, provider, region, instance, offer, market and the techniques of a job.
+    options
+        The solver and its limits.
+    library
+        Cards and coefficients; the shipped ones if None.
+
+    Raises
+    ------
+    ScenarioError
+        For a `why_not` that names something unknown.
+    NoPlanError
+        If the search stops at a limit of `options` without a plan.
+    LibraryError, SolverError
+        As `solve` does.
+    """
+    started = perf_counter()
+    scenario = scenario.on_day(options.as_of if options else None)
+    if any(isinstance(job, ServeJob) for job in scenario.jobs):
+        if not all(isinstance(job, ServeJob) for job in scenario.jobs):
+            from planner.analysis.explain.reasons_together import explain_together
+
+            return explain_together(scenario, why_not, options, library, explain)
+        from planner.analysis.explain.service_reasons import explain_service  # loads the modules of fleets
+
+        return explain_service(scenario, why_not, options, library)
+    prepared = prepare(scenario, library)
+    if why_not is None and (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
+        return _summary(prepared, None).model_copy(update={**dict(lack), "seconds": perf_counter() - started})
+    prepared = without_demand(prepared)
+    query = parse_query(why_not, scenario, prepared.library) if why_not is not None else None
+    if takes_turns(prepared, options or SolveOptions()):
+        from planner.analysis.explain.timetable_reasons import explain_over_time  # loads CP-SAT
+
+        found = explain_over_time(prepared, query, options or SolveOptions())
+        return found.model_copy(update={"seconds": perf_counter() - started})
+    if query is not None and query.times:
+        what, fix = (
+            "asks when a job runs, and these run at once",
+            "ask it of jobs that share machines or GPUs and take turns",
+        )
+        raise_faults([Fault(f"--why-not {why_not}", 0, next(iter(query.times)), what, fix)], ScenarioError)
+    plan = try_solve(prepared, options or SolveOptions())
+    explanation = _summary(prepared, plan)
+    if query is not None:
+        details: dict[str, object] = {"why_not": answer_query(prepared, plan, query)}
+    else:
+        today = (options or SolveOptions()).as_of or datetime.date.today()
+        details = dict(diagnose(prepared)) if plan is None else _explain_plan(plan, today)
+    return explanation.model_copy(update={**details, "seconds": perf_counter() - started})
+
+
+def _summary(prepared: PreparedScenario, plan: ResolvedPlan | None) -> Explanation:
+    scenario, cut = prepared.scenario, find_cut_samples(prepared)
+    if plan is None:
+        return Explanation(scenario=scenario.name, status="infeasible", objective=scenario.objective_kind, cut=cut)
+    return Explanation(
+        cut=cut,
+        compared_by=CandidateObjective.of(scenario).formula,
+        scenario=scenario.name,
+        status="optimal" if plan.proven else "feasible",
+        objective=scenario.objective_kind,
+        plan=plan.description,
+        cost_usd=plan.cost_usd,
+        hours=plan.hours,
+        notes=_notes(plan),
+    )
+
+
+LEAST_DOLLARS_NOTE = "all plans here follow the spot policies of least dollars; solve waits less for at most 1 % more"
+"""A note where the plan that `solve` recommends has another policy than the plans that are compared here."""
+
+
+def _notes(plan: ResolvedPlan) -> tuple[str, ...]:
+    """Return notes on jobs that run on spot: no hours are certain on it alone, and no policy here waits less."""
+    names = plan.chosen.jobs
+    spot_only = [names[row] for row in np.flatnonzero(np.isnan(plan.chosen.run_h[:, ON_DEMAND]))]
+    whose = f" for {', '.join(spot_only)}" if spot_only and len(names) > 1 else ""
+    note = f"spot only{whose}, without fallback on demand: hours and deadlines are expectations"
+    screened = plan.prepared.screened
+    follows = any(row in one.rows[list(one.spot)] for one, row in zip(screened, plan.rows, strict=True) if one.spot)
+    waits = plan.prepared.scenario.waits_less and follows
+    return (*([note] if spot_only else []), *([LEAST_DOLLARS_NOTE] if waits else []))
+
+
+def _explain_plan(plan: ResolvedPlan, today: datetime.date) -> dict[str, object]:
+    binding = find_binding_limits(plan)
+    return {
+        "binding": binding,
+        "next_steps": limit_sensitivities(Baseline(plan, relax_candidates(plan.prepared)), binding),
+        "alternatives": find_best_alternatives(plan),
+        "past_costs": past_costs(plan, today),
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from planner.documents.validation import meant_name
 from planner.library.quality import published_techniques
 from planner.results.explanation import Finding, TechniqueAnswer
-from planner.scenario.inference import InferenceJob
+from planner.scenario.inference_job import InferenceJob
 from planner.solving.solve import solve
 
 if TYPE_CHECKING:

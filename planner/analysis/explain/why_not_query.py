@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.quantities import MAX_INTEGER, format_value, parse_hours
 from planner.documents.validation import find_name, name_fix, suggest_names
 from planner.errors import Fault, ScenarioError, raise_faults
-from planner.library.inference.engines import read_engines
-from planner.library.techniques import TECHNIQUE_FIELDS
-from planner.loading.suggestions import suggest_offers
+from planner.library.engines import read_engines
+from planner.library.technique_tables import TECHNIQUE_FIELDS
+from planner.loading.question import suggest_offers
 from planner.records import record
 from planner.scenario.naming import MATCHED, OfferedNames
-from planner.scenario.serving.job import ServeJob
+from planner.scenario.service_load import ServeJob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

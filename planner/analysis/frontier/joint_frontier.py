@@ -6,7 +6,7 @@ a budget of solves at breakpoints that violate a limit, the other half where the
 known points. A solve mostly also proves a bound for all earlier deadlines, which closes steps of the frontier.
 
 `JointProgram` runs all jobs at once, in one mixed-integer program. Jobs that may take turns need a timetable instead
-(`planner.analysis.frontier.timetable`).
+(`planner.analysis.frontier.timetable_curve`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from planner.analysis.frontier.lower_envelope import TOLERANCE, EnvelopePiece, c
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
 from planner.solvers.registry import DEFAULT_GAP, run
-from planner.solving.lexicographic import solve_lexicographic
-from planner.solving.optimise import NEGLIGIBLE_SHARE
+from planner.solving.lexicographic import NEGLIGIBLE_SHARE, solve_lexicographic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

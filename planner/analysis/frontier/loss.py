@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from planner.errors import Fault, ScenarioError
 from planner.library.reading import read_library
-from planner.results.choices.model import LossFrontier, LossPoint
+from planner.results.chosen_model import LossFrontier, LossPoint
 from planner.results.frontier import describe_assignment
-from planner.scenario.choices.definite import architectures_of, open_job
-from planner.scenario.choices.open_job import OwnLaw
+from planner.scenario.definite import architectures_of, open_job
+from planner.scenario.open_job import OwnLaw
 from planner.scenario.scenario import SolveOptions
+from planner.solving.choices.choice_alternatives import best_of
 from planner.solving.choices.decision import SPREAD_NOTE
-from planner.solving.choices.search import best_of
-from planner.solving.choices.solve import open_alternatives
+from planner.solving.choices.solve_open import open_alternatives
 from planner.solving.solve import solve_prepared
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from planner.decode.probability import budget_probability
 from planner.records import record
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
+from planner.solving.lexicographic import may_take_turns
 from planner.solving.prepare import PreparedScenario, build_shared_limits
-from planner.solving.sharing import may_take_turns
 from planner.spot.policy.policy_odds import draw_dollars
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from planner.analysis.frontier.lower_envelope import EnvelopePiece
     from planner.candidate_table import CandidateTable
     from planner.candidates.screening import ScreenedCandidates
-    from planner.candidates.spot.choices import SpotChoice
+    from planner.candidates.spot_candidates import SpotChoice
     from planner.results.plan import Assignment, Status
     from planner.scenario.scenario import SolveOptions
     from planner.spot.policy.policy_cache import Key
@@ -141,7 +141,7 @@ class FrontierTracer:
 
     def _turns(self, tables: Sequence[CandidateTable], envelopes: Sequence[Sequence[EnvelopePiece]]) -> CommonDeadlines:
         """Return the timetables of jobs that may take turns, and share reservations."""
-        from planner.analysis.frontier.timetable import TurnProgram  # loads CP-SAT
+        from planner.analysis.frontier.timetable_curve import TurnProgram  # loads CP-SAT
         from planner.solving.timetable.modes import without_reservations
 
         one = self.prepared

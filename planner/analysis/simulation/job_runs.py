@@ -3,36 +3,98 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from planner.analysis.simulation.zone_advice import ZoneStay, zones_to_rent
-from planner.candidates.spot.candidates import SpotCandidates
-from planner.candidates.spot.rows import SearchTarget
+from planner.analysis.simulation.market_paths import choose_tick_hours
+from planner.candidates.spot_candidates import SpotCandidates
+from planner.candidates.spot_rows import SearchTarget
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.records import record
 from planner.scenario.limits import latest_finish_hours
+from planner.solving.lexicographic import may_take_turns
+from planner.solving.prepare import prepare
 from planner.solving.scoring import CandidateObjective
-from planner.solving.sharing import may_take_turns
 from planner.solving.timetable.modes import screens_of_job
+from planner.spot.market.states import Ages
+from planner.spot.market.zones import expected_rest
+from planner.spot.policy.policy_table import advice, to_table
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import SwitchingPolicy, best_policy
-from planner.units import HOUR
+from planner.units import HOUR, MINUTE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from planner.arrays import Floats
     from planner.candidates.job_candidates import JobCandidates
-    from planner.candidates.spot.choices import SpotChoice
+    from planner.candidates.spot_candidates import SpotChoice
+    from planner.library.schema import Library
     from planner.results.plan import Assignment, Plan
     from planner.results.plan_parts import SpotPlan
     from planner.scenario.offer import Offer
+    from planner.scenario.scenario import Scenario
     from planner.solving.prepare import PreparedScenario
     from planner.spot.market.states import SpotStates
+
+
+# Which zone of a group a run takes: the one with the longest expected rest of its up-time per dollar.
+
+
+@record(frozen=True)
+class ZoneStay:
+    """One zone: its price, and how long machines stay in it by the age of its up-time."""
+
+    zone: str
+    usd_per_hour: float  # of an instance
+    ages_hours: tuple[float, ...]
+    ends_per_hour: tuple[float, ...]
+
+    def rest_per_usd(self, up_hours: float) -> float:
+        """Return the expected hours of a day that the zone stays up after `up_hours`, over the dollars of an hour."""
+        rest = float(expected_rest(Ages(self.ages_hours, self.ends_per_hour), np.array([up_hours]))[0])
+        return rest / max(self.usd_per_hour, 1e-9)
+
+
+def zones_to_rent(offer: Offer, states: SpotStates) -> tuple[ZoneStay, ...]:
+    """Return the zones of an offer: at their own prices and alike in stays, or with the stays that were fitted."""
+    if offer.spot is not None and offer.spot.zones:
+        price = offer.spot_usd_per_hour or 0.0
+        return tuple(ZoneStay(one.zone, price, one.ages_hours, one.ends_per_hour) for one in offer.spot.zones)
+    return tuple(ZoneStay(name, usd, states.up.begins, states.up.rates) for name, usd in offer.zones)
+
+
+def zone_rows(zones: Sequence[ZoneStay]) -> list[dict[str, Any]]:
+    """Return zones as data that JSON can hold."""
+    return [asdict(one) for one in zones]
+
+
+def best_zone(rows: Sequence[Mapping[str, Any]], up_minutes: Mapping[str, float | None]) -> tuple[str, float] | None:
+    """Return the zone to take and the minutes for which it has been up; None where none is up.
+
+    `rows`: the zones of a policy table. `up_minutes`: of each zone that was asked, None where it has no machines.
+    ValueError for a zone that the table does not have.
+
+    Two zones at one price and with rates that fall with age: the one that has been up for longer.
+    """
+    known = {str(row["zone"]): row for row in rows}
+    if unknown := [name for name in up_minutes if name not in known]:
+        raise ValueError(f"{unknown[0]} is not a zone of this policy: {', '.join(known) or 'it has none'}")
+    worth = {}
+    for name, minutes in up_minutes.items():
+        if minutes is not None:
+            row = known[name]
+            stay = ZoneStay(name, row["usd_per_hour"], tuple(row["ages_hours"]), tuple(row["ends_per_hour"]))
+            worth[name] = stay.rest_per_usd(minutes * MINUTE / HOUR)
+    if not worth:
+        return None
+    best = max(worth, key=lambda name: worth[name])
+    return best, float(up_minutes[best] or 0.0)
 
 
 class RunKind(StrEnum):
@@ -232,3 +294,84 @@ def _reserved_usd(offer: Offer, assignment: Assignment) -> float:
     if assignment.reservation is None:
         return 0.0
     return offer.committed_usd * max(1, assignment.instances) * assignment.runs_at_once
+
+
+# The policy of a plan as a file, and what it advises at one moment, without solving anything again.
+
+
+class SeveralZones(TypedDict, total=False):
+    """What is known of the zones of a group: for how many minutes each has been up, None where it has no machines."""
+
+    zones: Mapping[str, float | None]
+
+
+def policy_tables(scenario: Scenario, plan: Plan, library: Library | None = None) -> dict[str, dict[str, Any]]:
+    """Return the switching policy of each job of a plan that follows one, by job, as data that JSON can hold.
+
+    `planner simulate --policy FILE` writes it as `{"scenario": ..., "jobs": {name: table}}`.
+    Raises ScenarioError where no job of the plan follows a policy, or the plan is of another scenario.
+    """
+    tables = {}
+    for job_run in build_job_runs(prepare(scenario, library), plan):
+        if job_run.kind == RunKind.POLICY and job_run.states is not None:
+            tick = choose_tick_hours(job_run.run, job_run.states, job_run.target_hours)
+            table = to_table(job_run.policy(tick))
+            tables[job_run.job.name] = table | ({"zones": zone_rows(job_run.zones)} if job_run.zones else {})
+    if not tables:
+        what = "no job of this plan follows a policy on spot"
+        fix = "leave --policy out; limits.spot_share.min asks for spot"
+        raise ScenarioError([Fault(scenario.name, 0, "", what, fix)])
+    return tables
+
+
+def spot_advice(
+    table: Mapping[str, Any],
+    hour: float,
+    done: float,
+    market_up: bool = False,
+    minutes: float = 0.0,
+    running: str = "nothing",
+    slowness: float = 1.0,
+    **several: Unpack[SeveralZones],
+) -> str:
+    """Return what a policy advises now: "wait", "spot" or "on_demand"; with `zones` the zone too: "spot in east-b".
+
+    `table`: of one job, from `policy_tables` or its file. `hour`: since the first machines were ordered.
+    `done`: share of the work, 0 to 1, unsaved work counted as done. `minutes`: since the market went up or down.
+    `running`: "nothing", "spot" or "on_demand". `slowness`: hours that the work takes at the observed speed, over
+    those expected; a slower run has proportionally more of them.
+    `zones`, for a policy of several zones, in place of `market_up`: for how many minutes each has been up, None where
+    it has no machines; `minutes` is then since the last of them went down, and machines run "spot in east-b".
+    Ask every few minutes, and whenever machines are taken or come back. ValueError for what cannot be.
+
+    At hour 20 with 60 % done and the market down for 10 minutes: `spot_advice(table, 20, 0.6, False, 10)`.
+    """
+    zones, zone = several.get("zones"), ""
+    if zones is not None:
+        running, _, zone = running.partition(" in ")
+        market_up, minutes, zone = _in_zones(table, minutes, running, zones, zone)
+    if not 0 <= done <= 1:
+        raise ValueError(f"a share of the work lies between 0 and 1, not at {done:g}")
+    if running not in ("nothing", "spot", "on_demand"):
+        raise ValueError(f'running is "nothing", "spot" or "on_demand", not {running!r}')
+    if running == "spot" and not market_up:
+        raise ValueError("spot machines do not run while the market is down")
+    if not (hour >= 0 and minutes >= 0 and slowness > 0):
+        raise ValueError("hours and minutes gone by are not negative, and slowness is positive")
+    hours_left = table["guaranteed_hours"] * slowness - hour
+    work_left = (1 - done) * table["work_hours"] * slowness
+    found = advice(dict(table), hours_left, work_left, market_up, minutes / 60, running)
+    return f"spot in {zone}" if found == "spot" and zones is not None else found
+
+
+def _in_zones(
+    table: Mapping[str, Any], minutes: float, running: str, zones: Mapping[str, float | None], zone: str
+) -> tuple[bool, float, str]:
+    """Return whether any zone is up, for how many minutes the one that counts has been, and its name."""
+    best = best_zone(table.get("zones", ()), zones)
+    if running != "spot":
+        return (False, minutes, "") if best is None else (True, best[1], best[0])
+    here = zones.get(zone)
+    if here is None:
+        raise ValueError(f'running is "spot", but {zone or "no zone"} is not up: after a loss running is "nothing"')
+    return True, here, zone

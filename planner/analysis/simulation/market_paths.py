@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import Fault, InputError
+from planner.spot.market.hazard_fit import fit_stays
 from planner.spot.market.sampling import Paths, sample_states
-from planner.spot.market.stay_fit import fit_stays
 from planner.spot.market.zones import ZoneGroup, ages_on, follow, group_zones, hours_unchanged, worth_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Integers
     from planner.spot.market.states import SpotStates
-    from planner.spot.market.trace import Trace
+    from planner.spot.market.zones import Trace
     from planner.spot.policy.run import SpotRun
 
 MAX_TICK_HOURS, MIN_TICK_HOURS = 1 / 12, 1 / 120

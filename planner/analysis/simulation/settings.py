@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from planner.analysis.market_fit import read_traces_of
+from planner.analysis.market_fit_question import read_traces_of
 from planner.errors import Fault, ScenarioError
 from planner.records import record
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from planner.spot.market.trace import Trace
+    from planner.spot.market.zones import Trace
 
 DEFAULT_RUNS = 10_000
 MAX_RUNS = 1_000_000

@@ -23,7 +23,7 @@ from planner.estimates.inputs import (
     Numbers,
     States,
 )
-from planner.estimates.memory.states import MemoryCoefficients, stage_layers
+from planner.estimates.memory.memory_states import MemoryCoefficients, stage_layers
 from planner.records import record
 
 # Without recomputation only the gradients of one layer are alive besides the stored activations: a quarter of the

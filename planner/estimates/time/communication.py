@@ -14,7 +14,7 @@ from planner.estimates.time.device import micro_batch_tokens, recompute_shares
 
 if TYPE_CHECKING:
     from planner.estimates.inputs import Hardware, Layout, Network, States, TimedSetup
-    from planner.estimates.time.coefficients import TimeCoefficients
+    from planner.estimates.time.device import TimeCoefficients
 
 
 _ACTIVATION_BYTES = 2.0  # between pipeline stages

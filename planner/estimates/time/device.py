@@ -8,7 +8,7 @@ so a grid of recipes (R, 1) times cards (H,) pays for few full-size arrays.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from planner.estimates.inputs import (
     ATTENTION_FLASH,
     ATTENTION_SPARSE,
     CHECKPOINT_OFFLOAD,
+    Coefficients,
     Hardware,
     Layout,
     Network,
@@ -24,9 +25,45 @@ from planner.estimates.inputs import (
     States,
     TimedSetup,
 )
+from planner.records import record
 
-if TYPE_CHECKING:
-    from planner.estimates.time.coefficients import TimeCoefficients
+# The fitted and assumed numbers that the time estimate shares over all cards and profiles.
+
+
+@record(frozen=True)
+class TimeCoefficients(Coefficients):
+    """Plain floats, one per key of `models/calibration/time.yaml`, where each has its range and source.
+
+    Shares and factors have no unit; seconds and bytes say so in the name.
+    """
+
+    token_half_saturation: float  # c_M, in tokens per (FLOP per byte) of the card
+    width_half_saturation: float  # h0, hidden units at which matmuls reach half of their best
+    misaligned_factor: float  # matmul speed where h/tp is no multiple of 64 or the head size none of 8
+    weight_gradient_factor: float  # speed of products for weight gradients over that of the others
+    eager_attention_factor: float  # matmul speed inside unfused attention, share of E
+    fp32_path_efficiency: float  # share of the plain fp32 peak in attention and head that fell back to it
+    adapter_traffic: float  # k_ad, share of the counted traffic of adapters
+    offload_factor: float  # device time with activations parked in host memory
+    frozen_launch_factor: float  # launch time of a layer whose base is frozen
+    adapter_launch_seconds: float  # t_lo, per adapted linear
+    quantised_launch_seconds: float  # t_q, per quantised linear
+    expert_launch_seconds: float  # t_moe, per expert looped in Python
+    nvlink_utilisation: float  # bus bandwidth over sheet
+    network_utilisation: float
+    pcie_utilisation: float
+    host_copy_utilisation: float  # copies between pinned host memory and a GPU, over PCIe as reached
+    host_bandwidth: float  # bytes per second that the CPUs of one node move in an optimizer step
+    data_parallel_overlap: float  # share of the gradient reduction hidden under backward
+    group_loss_per_doubling: float  # collective bandwidth lost per doubling of nodes
+    node_loss_per_doubling: float  # step time lost per doubling of nodes (stragglers, jitter)
+    tensor_latency_seconds: float  # per tensor-parallel collective
+    fused_tensor_factor: float  # share of tensor-parallel traffic left visible by fused kernels
+    expert_traffic_factor: float  # share of expert-parallel traffic left visible
+    head_imbalance: float  # share of the head that the slowest pipeline stage keeps
+    optimizer_factor: float  # optimizer time over its pure memory traffic
+    fixed_seconds: float  # per optimizer step: loader, logging, zeroing
+
 
 # By CHECKPOINT_ code: none, every second layer, selective per operator, full, offload,
 # Megatron selective, all but attention.
@@ -286,3 +323,24 @@ def _cap_at_fp32(speed: Any, fp32: Any, hardware: Hardware, coefficients: TimeCo
     if not np.any(fp32):
         return speed
     return np.where(fp32, np.minimum(speed, hardware.fp32_peak * coefficients.fp32_path_efficiency), speed)
+
+
+# Encoding the images of a diffusion network once, before training.
+
+
+def encode_seconds(
+    batches: Numbers,
+    cached_step_seconds: Numbers,
+    token_share: Numbers,
+    moved_bytes: Numbers,
+    storage_bytes_per_second: Numbers,
+) -> Any:
+    """Return the seconds of one pass of the encoders over all images, in so many `batches` of a training step.
+
+    The pass takes no less than the encoders would have taken in one epoch (their part of whole steps, optimizer and
+    gradients included, which is the upper end), and no less than storage takes to send the images and to store what is
+    made of them (`moved_bytes`). So one epoch with caching is never faster than one without.
+    250 batches whose cached step takes 0.2 s, of which an uncached one has 1 / 0.683: 250 * 0.2 * 0.464 = 23 s.
+    """
+    computed = np.asarray(batches) * cached_step_seconds * (1.0 / np.asarray(token_share) - 1.0)
+    return np.maximum(computed, np.asarray(moved_bytes) / storage_bytes_per_second)

@@ -10,11 +10,11 @@ from planner.drawing.bars import Ranged, Swing, ranged, swings
 from planner.drawing.scene import Caption
 from planner.report import format as words
 from planner.report.figures.figure import Figure, Table
-from planner.report.what_if.tornado import effect_of, is_visible
+from planner.report.what_if_text import effect_of, is_visible
 
 if TYPE_CHECKING:
     from planner.results.explanation import Explanation
-    from planner.results.overview import PriceHistory
+    from planner.results.overview_data import PriceHistory
     from planner.results.plan import Assignment, Plan
     from planner.results.plan_parts import Option
     from planner.results.what_if import Tornado
@@ -63,7 +63,7 @@ def _method_of(job: Assignment) -> str:
 
 def _framework_of(job: Assignment) -> str:
     """Return the label of the framework in use: the option of the plan's own cost comes first where labels differ."""
-    from planner.library.techniques import read_techniques
+    from planner.library.technique_tables import read_techniques
 
     profile = read_techniques().frameworks.get(job.framework)
     return profile.label if profile else job.framework

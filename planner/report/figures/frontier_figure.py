@@ -11,10 +11,10 @@ from planner.drawing.curve import Branch, Breakpoint, Run, curve
 from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption
 from planner.report import format as words
-from planner.report.choices.model import count, format_loss_ends
 from planner.report.figures.figure import NARROW, Figure, Table
 from planner.report.figures.plan_figures import item_name
-from planner.report.frontier import format_hours, format_notes, format_optimality, format_summary, knee
+from planner.report.frontier_text import format_hours, format_notes, format_optimality, format_summary, knee
+from planner.report.model_choice_text import count, format_loss_ends
 from planner.report.plan_sections import batch, format_place, kernels, techniques
 from planner.results.differences import describe_job_differences, method_name
 from planner.results.frontier import describe_assignment, select_points
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.drawing.scene import Scene
-    from planner.results.choices.model import LossFrontier
+    from planner.results.chosen_model import LossFrontier
     from planner.results.frontier import Curve, Frontier, Point, Segment, SegmentJob
     from planner.results.plan import Assignment
 

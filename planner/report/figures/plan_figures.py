@@ -16,7 +16,7 @@ from planner.report import bill
 from planner.report import format as words
 from planner.report.figures.figure import Figure, Table
 from planner.report.plan_sections import format_market, format_place
-from planner.report.timetable import end_hours
+from planner.report.plan_text import end_hours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

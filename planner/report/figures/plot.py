@@ -13,7 +13,6 @@ from planner.drawing.sketch import picture_id
 from planner.errors import Fault, NoPlanError, ScenarioError, escaped
 from planner.records import record
 from planner.report import format as words
-from planner.report.choices.model import render_loss_frontier
 from planner.report.figures.figure import PICTURE
 from planner.report.figures.frontier_figure import frontier_figure, loss_scene
 from planner.report.figures.plan_figures import timetable_figure
@@ -30,28 +29,26 @@ from planner.report.figures.result_figures import (
 from planner.report.figures.service_figures import load_figure, service_frontier_figure
 from planner.report.figures.simulation_figures import simulation_scene
 from planner.report.figures.what_if_figures import bills_scene, sweep_scene, tornado_scene
-from planner.report.frontier import format_summary as frontier_summary
-from planner.report.frontier import knee
-from planner.report.inference.fleet import headline
-from planner.report.plan import render
-from planner.report.serving.frontier import summary as service_summary
-from planner.report.what_if.comparison import render_what_if
-from planner.report.what_if.sweep import render_sweep
-from planner.report.what_if.tornado import render_tornado
+from planner.report.fleet_text import headline
+from planner.report.frontier_text import format_summary as frontier_summary
+from planner.report.frontier_text import knee
+from planner.report.model_choice_text import render_loss_frontier
+from planner.report.plan_text import render
+from planner.report.service_frontier_text import summary as service_summary
+from planner.report.sweep_text import render_sweep
+from planner.report.what_if_text import render_tornado, render_what_if
 from planner.results.calibration import CalibrationResult
-from planner.results.choices.model import LossFrontier
+from planner.results.chosen_model import LossFrontier
 from planner.results.estimate import Estimate
 from planner.results.explanation import Explanation
+from planner.results.fleet_differences import ServiceFrontier, ServiceSimulation
 from planner.results.frontier import Frontier
 from planner.results.inference import InferenceEstimate
 from planner.results.market_fit import MarketFit
 from planner.results.plan import Plan
-from planner.results.serving.frontier import ServiceFrontier
-from planner.results.serving.simulation import ServiceSimulation
 from planner.results.simulation import Simulation
-from planner.results.sweep import ManyVariants
 from planner.results.tracking import Tracking
-from planner.results.what_if import Sweep, Tornado, WhatIf
+from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

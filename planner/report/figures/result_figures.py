@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from planner.results.calibration import CalibrationResult
     from planner.results.estimate import Estimate
     from planner.results.explanation import Explanation
+    from planner.results.fleet_differences import ServiceSimulation
     from planner.results.inference import InferenceEstimate
     from planner.results.market_fit import MarketFit
-    from planner.results.serving.simulation import ServiceSimulation
-    from planner.results.sweep import ManyVariants
     from planner.results.tracking import Tracking
+    from planner.results.what_if import ManyVariants
 
 MOST_GPUS = 12
 """Most bars of alternatives: the cheapest ones."""

@@ -13,24 +13,29 @@ from planner.drawing.scene import SERIES, Caption, Scene, joined
 from planner.report import format as words
 from planner.report.figures.analysis_figures import MOST_BARS
 from planner.report.figures.figure import MONTH_LABEL, Figure, Table
-from planner.report.inference.fleet import proven_in_short
-from planner.report.inference.plan import HOSTS, engine_name
-from planner.report.inference.simulation import busiest_hour, refused
-from planner.report.serving.explanation import month_usd, times_text
-from planner.report.serving.frontier import summary
-from planner.report.serving.strip import DAYS
-from planner.results.serving.differences import MILLISECONDS, by_dollars, describe_kind, month_items, seconds_text, span
+from planner.report.fleet_text import proven_in_short
+from planner.report.generation_text import HOSTS, engine_name
+from planner.report.service_explanation_text import month_usd, times_text
+from planner.report.service_frontier_text import summary
+from planner.report.service_simulation_text import busiest_hour, refused
+from planner.report.service_strip import DAYS
+from planner.results.fleet_differences import MILLISECONDS, by_dollars, describe_kind, month_items, seconds_text, span
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.results.explanation import Alternative, Explanation
+    from planner.results.fleet import Fleet, Service
+    from planner.results.fleet_differences import (
+        KindBasis,
+        ServiceFrontier,
+        ServiceReplay,
+        ServiceSimulation,
+        SimulatedLatency,
+        SimulatedLimit,
+    )
     from planner.results.plan import Plan
-    from planner.results.serving.fleet import Fleet, Service
-    from planner.results.serving.frontier import ServiceFrontier
-    from planner.results.serving.rests import KindBasis
-    from planner.results.serving.simulation import ServiceReplay, ServiceSimulation, SimulatedLatency, SimulatedLimit
     from planner.results.simulation import Simulation
 
 AXIS_ROOM, PANEL_HEIGHT = 52.0, 120.0

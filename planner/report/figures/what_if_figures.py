@@ -28,8 +28,8 @@ from planner.report import format as words
 from planner.report.bill import item_name
 from planner.report.figures.analysis_figures import tornado_figure
 from planner.report.figures.figure import COST_LABEL, MONTH_LABEL
-from planner.report.what_if.sweep import axis_name, describe_hardware, format_axis_values, monthly_usd, serves
-from planner.results.serving.differences import month_items
+from planner.report.sweep_text import axis_name, describe_hardware, format_axis_values, monthly_usd, serves
+from planner.results.fleet_differences import month_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

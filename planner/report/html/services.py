@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.figures.figure import Table
-from planner.report.infeasible import limit_name
-from planner.report.inference.fleet import EQUAL_GAP, percent_up, proven, sections
-from planner.report.serving.explanation import month_usd, relaxed
-from planner.results.serving.differences import BINDING_WORDS, seconds_text, span
+from planner.report.fleet_text import EQUAL_GAP, percent_up, proven, sections
+from planner.report.infeasible_text import limit_name
+from planner.report.service_explanation_text import month_usd, relaxed
+from planner.results.fleet_differences import BINDING_WORDS, seconds_text, span
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.report.html.facts import Fact
+    from planner.report.html.page_facts import Fact
     from planner.results.explanation import Explanation
+    from planner.results.fleet_differences import KindBasis
     from planner.results.plan import Plan
-    from planner.results.serving.rests import KindBasis
 
 FIGURE_SECTIONS = ("Hours", "Simpler", "Service")
 """Sections of the text that are figures of the page."""

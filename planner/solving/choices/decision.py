@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 from planner.errors import Fault, ScenarioError
 from planner.estimates import loss_laws
 from planner.records import record
-from planner.results.choices.model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
-from planner.scenario.choices.open_job import OwnLaw
-from planner.solving.choices.alternatives import tokens_at
-from planner.solving.choices.search import best_of, known_range, tokens_for_loss
+from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
+from planner.scenario.open_job import OwnLaw
+from planner.solving.choices.choice_alternatives import best_of, known_range, tokens_at, tokens_for_loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.scenario.job import Job
     from planner.scenario.scenario import SolveOptions
-    from planner.solving.choices.alternatives import Alternative
-    from planner.solving.choices.search import Found
+    from planner.solving.choices.choice_alternatives import Alternative, Found
 
 MORE_MONEY = 1.5
 """The budget whose least loss is shown next to that of the plan, over the budget."""

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
-from planner.scenario.choices.definite import open_jobs
-from planner.solving.choices.alternatives import list_alternatives, tokens_at
+from planner.scenario.definite import open_jobs
+from planner.solving.choices.choice_alternatives import known_range, list_alternatives, tokens_at, tokens_for_loss
 from planner.solving.choices.decision import decide_alone, given_tokens
-from planner.solving.choices.search import known_range, tokens_for_loss
 from planner.solving.infeasibility.diagnosis import MAX_RELAXATIONS, asks_no_less, elastic_solutions
 from planner.solving.infeasibility.relaxations import (
     STEP_OF,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from planner.results.plan_parts import Relaxation
     from planner.scenario.scenario import SolveOptions
-    from planner.solving.choices.alternatives import Alternative
+    from planner.solving.choices.choice_alternatives import Alternative
     from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
     from planner.solving.prepare import PreparedScenario
 

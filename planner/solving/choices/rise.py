@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from planner.candidates.spot.candidates import policy_rows
+from planner.candidates.spot_candidates import policy_rows
 from planner.records import record
 
 if TYPE_CHECKING:

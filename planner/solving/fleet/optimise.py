@@ -6,24 +6,159 @@ starts, and prices of hours that account for starts give a bound. How long this 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.formulation.fleet.classes import hour_classes
-from planner.formulation.fleet.dominance import undominated_kinds
-from planner.formulation.fleet.losses import first_rows
-from planner.formulation.fleet.prices import hour_prices
+from planner.formulation.fleet_losses import first_rows, served_of
+from planner.formulation.fleet_problem import undominated_kinds
+from planner.formulation.fleet_program import hour_classes, hour_prices
 from planner.records import record
-from planner.solving.fleet.baselines import machines_alone
-from planner.solving.fleet.clock import has_passed, latest_moment
-from planner.solving.fleet.path import through_pool
-from planner.solving.fleet.refine import central_multipliers, enriched, fleets_at_prices
+from planner.solving.fleet.refine import central_multipliers, enriched, fleets_at_prices, has_passed, latest_moment
 
 if TYPE_CHECKING:
-    from planner.arrays import Floats, Integers
-    from planner.formulation.fleet.problem import FleetProblem
+    from planner.arrays import Flags, Floats, Integers
+    from planner.formulation.fleet_problem import FleetProblem
     from planner.scenario.scenario import SolveOptions
+
+
+# Simpler fleets for the same load: one kind for the peak, one kind by the hour, the mix of the peak always on.
+
+
+class SimpleFleet(NamedTuple):
+    """Dollars of a cycle of a simpler fleet, None where none keeps the limits, and its machines at the peak."""
+
+    name: str
+    usd: float | None
+    kind: int = -1
+    machines: int = 0
+
+
+def machines_alone(problem: FleetProblem) -> Floats:
+    """Return the machines (hours, kinds) of one kind alone that carry each hour; nan where that kind may not."""
+    kinds = problem.kinds
+    able = np.ceil(problem.load[:, None] / problem.capacity * (1.0 - 1e-9))
+    standing = np.ceil(problem.min_replicas / np.maximum(problem.replicas, 1))
+    found = np.maximum(able, standing)
+    busy = found > 0
+    most = np.full(kinds, np.inf)
+    for offer, stock in problem.stock.items():
+        most[problem.offer == offer] = stock
+    for provider, quota in problem.quota.items():
+        here = problem.provider == provider
+        most[here] = np.minimum(most, quota // np.maximum(problem.gpus, 1))[here]
+    if problem.max_gpus is not None:
+        most = np.minimum(most, problem.max_gpus // problem.gpus)
+    allowed = found <= most
+    if problem.max_usd_per_hour is not None:
+        allowed &= found * problem.usd <= problem.max_usd_per_hour * (1.0 + 1e-9)
+    there = np.append(problem.availability, 1.0)[problem.group]  # of group -1, on demand: always
+    alone_on_spot = problem.is_spot & ((there < problem.served_share) | (problem.most_on_spot < 1))
+    allowed &= ~busy | ~(alone_on_spot | (~problem.is_spot & (problem.least_on_spot > 0)))
+    return np.where(np.all(allowed, axis=0), found, np.nan)
+
+
+def simple_fleets(problem: FleetProblem, options: SolveOptions) -> tuple[SimpleFleet, ...]:
+    """Return the simpler fleets of a problem without commitments and without its budget."""
+    usual = problem.choosing(~problem.committed)
+    place = np.flatnonzero(~problem.committed)
+    distinct, _ = usual.distinct()
+    peak = distinct.load == np.max(distinct.load)
+    alone = machines_alone(distinct)
+    hourly = machines_alone_by_hour(usual, alone, distinct.load)
+    at_peak = usual.hours * alone[peak][0] * usual.usd
+    found = [_least("one kind for the peak", at_peak, alone[peak][0], place)]
+    starts = np.maximum(hourly - np.roll(hourly, 1, axis=0), 0.0)
+    by_hour = np.sum(hourly * usual.usd + starts * usual.start_usd, axis=0)
+    found.append(_least("one kind by the hour", by_hour, alone[peak][0], place))
+    mixed = _peak_mix(usual, options)
+    found.append(SimpleFleet("the best mix for the peak, always on", None if mixed is None else usual.hours * mixed))
+    return tuple(found)
+
+
+def machines_alone_by_hour(problem: FleetProblem, alone: Floats, loads: Floats) -> Floats:
+    """Return the machines (hours, kinds) of each hour from those of each load."""
+    return np.asarray(alone[np.searchsorted(loads, problem.load)])
+
+
+def _least(name: str, usd: Floats, machines: Floats, place: Integers) -> SimpleFleet:
+    """Return the cheapest kind alone."""
+    if not len(usd) or bool(np.all(np.isnan(usd))):
+        return SimpleFleet(name, None)
+    best = int(np.nanargmin(usd))
+    return SimpleFleet(name, float(usd[best]), int(place[best]), int(machines[best]))
+
+
+def _peak_mix(problem: FleetProblem, options: SolveOptions) -> float | None:
+    """Return the dollars of an hour of the best fleet for the peak; None without any."""
+    if not problem.kinds:
+        return None
+    peak = np.array([np.max(problem.load)])
+    hour = replace(problem, load=peak, start_usd=np.zeros(problem.kinds))
+    hour = hour.choosing(undominated_kinds(hour))
+    losses = first_rows(hour.availability, hour.served_share)
+    fleets, bounds = fleets_at_prices(hour, hour.usd[None, :], np.zeros(1, dtype=np.int64), options.solver, losses)
+    return None if np.isnan(bounds[0]) else float(fleets[0] @ hour.usd)
+
+
+# The cheapest way through a circle of hours, each of which takes one fleet of a pool.
+
+
+def start_usd_between(problem: FleetProblem, pool: Floats) -> Floats:
+    """Return the dollars (f, f) of starting what the fleet of a column has more than that of a row."""
+    more = np.maximum(pool[None, :, :] - pool[:, None, :], 0.0)
+    return np.asarray(more @ problem.start_usd)
+
+
+def cheapest_circle(problem: FleetProblem, pool: Floats, fits: Flags) -> tuple[Integers, float]:
+    """Return the fleet (hours,) of each hour, as places in the pool, and the dollars of the cycle.
+
+    `fits` (hours, f): which fleets an hour may have, at least one each. The hour with the fewest fleets is where the
+    circle is cut: a shortest path from each of its fleets back to itself.
+    """
+    hours, size = fits.shape
+    usd, moves = pool @ problem.usd, start_usd_between(problem, pool)
+    cut = int(np.argmin(np.sum(fits, axis=1)))
+    order = (cut + np.arange(hours)) % hours
+    best, found = np.inf, np.zeros(hours, dtype=np.int64)
+    for start in np.flatnonzero(fits[cut]).tolist():
+        reached = np.full(size, np.inf)
+        reached[start] = usd[start]
+        came = np.zeros((hours, size), dtype=np.int64)
+        for step, hour in enumerate(order[1:].tolist(), start=1):
+            through = reached[:, None] + moves
+            came[step] = np.argmin(through, axis=0)
+            reached = np.where(fits[hour], through[came[step], np.arange(size)] + usd, np.inf)
+        closed = reached + moves[:, start] if hours > 1 else reached
+        last = int(np.argmin(closed))
+        if closed[last] < best:
+            best = float(closed[last])
+            for step in range(hours - 1, -1, -1):
+                found[order[step]] = last
+                last = int(came[step, last])
+    return found, best
+
+
+def through_pool(problem: FleetProblem, pool: Floats) -> tuple[Floats, float]:
+    """Return the cheapest fleets (hours, kinds) from a pool which has one for every hour, and their dollars.
+
+    Committed machines stand in all hours: each number of them that the pool knows is tried, for all fleets that have
+    no more of them.
+    """
+    best, usd = np.zeros((problem.hours, problem.kinds)), np.inf
+    committed = pool[:, problem.committed]
+    for standing in np.unique(committed, axis=0) if committed.shape[1] else [np.zeros(0)]:
+        same = pool[np.all(committed <= standing, axis=1)]
+        same[:, problem.committed] = standing
+        same = np.unique(same, axis=0)
+        fits = problem.fits(same, np.arange(problem.hours))
+        if bool(np.all(np.any(fits, axis=1))):
+            chosen, dollars = cheapest_circle(problem, same, fits)
+            if dollars < usd:
+                best, usd = same[chosen], dollars
+    return best, usd
+
 
 FLEET_GAP = 1e-6
 """Gap below which a fleet counts as optimal."""
@@ -213,3 +348,16 @@ def _best_path(problem: FleetProblem, pool: Floats, until: float | None) -> tupl
     other, cheaper = through_pool(problem, same)
     pool = np.unique(np.concatenate([pool, same]), axis=0)
     return (pool, other, cheaper) if cheaper < usd else (pool, fleets, usd)
+
+
+# The share of the requests that a fleet serves although its spot machines are lost at times.
+
+
+def served_on_average(problem: FleetProblem, fleets: Floats) -> float:
+    """Return the share of the load that is served on average, each spot group being lost on its own."""
+    able, load = fleets * problem.capacity, problem.load
+    if np.sum(load) <= 0:
+        return 1.0
+    firm, spot = np.sum(able[:, ~problem.is_spot], axis=1), problem.by_group(able)
+    share = [served_of(*one, problem.availability) for one in zip(load.tolist(), firm.tolist(), spot, strict=True)]
+    return float(np.average(share, weights=load))

@@ -6,22 +6,57 @@ at their prices. Where none is left, the best fleet of each hour is a small prog
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.formulation.fleet.losses import tightest_row
-from planner.formulation.fleet.neighbours import neighbours
-from planner.formulation.fleet.prices import hour_prices, price_program
-from planner.formulation.fleet.problem import LOAD_TOLERANCE
-from planner.formulation.fleet.program import fleet_program
+from planner.formulation.fleet_losses import first_rows, tightest_row
+from planner.formulation.fleet_problem import LOAD_TOLERANCE, broken_limits, undominated_kinds
+from planner.formulation.fleet_program import (
+    Part,
+    fleet_program,
+    hour_classes,
+    hour_prices,
+    joint_program,
+    neighbours,
+    price_program,
+)
+from planner.records import record
 from planner.solvers.registry import run
-from planner.solving.fleet.clock import has_passed, seconds_until
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from planner.arrays import Flags, Floats, Integers
-    from planner.formulation.fleet.classes import HourClasses
-    from planner.formulation.fleet.problem import FleetProblem
+    from planner.formulation.fleet_problem import FleetProblem
+    from planner.formulation.fleet_program import HourClasses
+    from planner.scenario.scenario import SolveOptions
+
+
+# The time limit of a user: without one no clock is read.
+
+
+LEAST_SECONDS = 0.05
+"""That a solver is given at least."""
+
+
+def latest_moment(options: SolveOptions) -> float | None:
+    """Return the moment of `perf_counter` at which a search that begins now ends; None without a time limit."""
+    return None if options.time_limit_seconds is None else perf_counter() + options.time_limit_seconds
+
+
+def has_passed(until: float | None) -> bool:
+    """Return whether a moment has passed; None never does."""
+    return until is not None and perf_counter() > until
+
+
+def seconds_until(until: float | None) -> float | None:
+    """Return the seconds to a moment, at least LEAST_SECONDS, as a solver takes them; None without one."""
+    return None if until is None else max(until - perf_counter(), LEAST_SECONDS)
+
 
 PRICED_HOUR_GAP = 1e-7
 """Relative gap of the program of one hour."""
@@ -134,3 +169,108 @@ def _multipliers(problem: FleetProblem, classes: HourClasses, pool: Floats, pref
 def _priced(problem: FleetProblem, fleets: Floats, hours: Integers, prices: Floats) -> Floats:
     """Return the dollars (hours, f) of fleets at the prices (hours, kinds) of hours; infinite where one may not be."""
     return np.where(problem.fits(fleets, hours), prices @ fleets.T, np.inf)
+
+
+# What services that share limits cost together at the least, hour by hour, and fleets that come near it.
+#
+# At prices of hours that account for starts each service has a best fleet in every hour. Where these fleets keep the
+# shared limits, their dollars add up; where they do not, one program has the hour of all services. The sum of the hours
+# is a bound on all together, and an hour without a solution proves that there is no plan.
+
+
+JOINT_GAP = 1e-4
+"""Relative gap of the program of an hour of all services."""
+
+
+@record(frozen=True)
+class JointHours:
+    """The least dollars of all hours, and the fleets (hours, kinds) of each service in these hours."""
+
+    bound_usd: float
+    fleets: Mapping[str, Floats] | None  # None where some hour was not solved
+    is_impossible: bool = False
+
+
+@record(frozen=True)
+class _Priced:
+    """A service with what dominance left of its kinds, and its best fleet (pairs, kinds) at the prices of its hours."""
+
+    problem: FleetProblem
+    keep: Integers
+    pair: Integers  # (hours,), row of `usd` of each hour
+    usd: Floats  # (pairs, kinds)
+    best: Floats
+    least: Floats  # (pairs,), bound on the dollars of `best`
+    losses: list[Floats]
+
+
+def joint_hours(
+    problems: Mapping[str, FleetProblem],
+    known: Mapping[str, Sequence[Floats]],
+    cycles: Mapping[str, float],
+    options: SolveOptions,
+    until: float | None,
+) -> JointHours:
+    """Return the least dollars of services in each hour, within the limits that they share.
+
+    `problems` have the limits of all, `known` fleets of each service from which prices of its hours follow, and
+    `cycles` says how many cycles each runs.
+    """
+    names = sorted(problems)
+    priced = {name: _joint_priced(problems[name], known[name], options, until) for name in names}
+    hours = math.lcm(*(one.hours for one in problems.values()))
+    weight = {name: cycles[name] * problems[name].hours / hours for name in names}
+    keys = [tuple(int(priced[name].pair[hour % problems[name].hours]) for name in names) for hour in range(hours)]
+    solved: dict[tuple[int, ...], tuple[float, list[Floats]]] = {}
+    bound = 0.0
+    for key, times in Counter(keys).items():
+        hour = keys.index(key)
+        if has_passed(until) or any(np.isnan(priced[n].least[k]) for n, k in zip(names, key, strict=True)):
+            return JointHours(0.0, None)
+        found = _hour([(priced[n], weight[n], k, hour) for n, k in zip(names, key, strict=True)], options, until)
+        if found is None:
+            return JointHours(0.0, None, is_impossible=not has_passed(until))
+        solved[key] = found
+        bound += times * found[0]
+    fleets = {}
+    for place, name in enumerate(names):
+        whole = np.zeros((hours, problems[name].kinds))
+        whole[:, priced[name].keep] = [solved[key][1][place] for key in keys]
+        fleets[name] = whole
+    return JointHours(bound, fleets)
+
+
+def _joint_priced(
+    problem: FleetProblem, known: Sequence[Floats], options: SolveOptions, until: float | None
+) -> _Priced:
+    """Return the best fleets of a service alone, at prices that follow from known fleets."""
+    keep = undominated_kinds(problem)
+    small = problem.choosing(keep).with_costly_starts()
+    classes, losses = hour_classes(small.load), first_rows(small.availability, small.served_share)
+    pool = np.unique(np.concatenate([fleets[:, keep] for fleets in known]), axis=0)
+    pool = enriched(small, classes, pool, np.ones(small.kinds, dtype=bool), until)
+    usd = hour_prices(small, classes, central_multipliers(small, classes, pool))
+    best, least = fleets_at_prices(small, usd, classes.first, options.solver, losses, until)
+    place = {pair: row for row, pair in enumerate(zip(classes.own.tolist(), classes.next.tolist(), strict=True))}
+    after = np.roll(classes.of_hour, -1)
+    pair = [place[one] for one in zip(classes.of_hour.tolist(), after.tolist(), strict=True)]
+    return _Priced(small, keep, np.asarray(pair, dtype=np.int64), usd, best, least, losses)
+
+
+def _hour(
+    services: Sequence[tuple[_Priced, float, int, int]], options: SolveOptions, until: float | None
+) -> tuple[float, list[Floats]] | None:
+    """Return a bound on the dollars of an hour, and the fleets; None where no fleets keep the limits of all."""
+    if not broken_limits([(one.problem, one.best[[row]]) for one, _, row, _ in services]):
+        return sum(weight * float(one.least[row]) for one, weight, row, _ in services), [
+            one.best[row] for one, _, row, _ in services
+        ]
+    parts = [
+        Part(one.problem, float(one.problem.load[hour % one.problem.hours]), weight * one.usd[row], one.losses)
+        for one, weight, row, hour in services
+    ]
+    found = run(joint_program(parts), options.solver, time_limit_seconds=seconds_until(until), relative_gap=JOINT_GAP)
+    if not found.has_solution:
+        return None
+    ends = np.cumsum([one.problem.kinds for one, *_ in services])[:-1]
+    return float(found.bound if found.bound is not None else 0.0), list(np.split(np.round(found.values), ends))

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.candidates.fleet.kinds import served_kinds
-from planner.configurations.replicas.capacity import latency_at_use
-from planner.formulation.fleet.problem import cycle_of
-from planner.results.plan_parts import NearMiss, Relaxation
-from planner.results.ways.considered import Infeasible
+from planner.candidates.fleet_kinds import served_kinds
+from planner.candidates.market import build_market
+from planner.configurations.replica_traffic import latency_at_use
+from planner.errors import Fault, ScenarioError
+from planner.formulation.fleet_problem import cycle_of
+from planner.records import record
+from planner.results.explanation import LimitSensitivity
+from planner.results.fleet_differences import span
+from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
+from planner.scenario.service_load import ServeJob
+from planner.solving.fleet.fleet_plan import fleet_problem
 from planner.solving.fleet.optimise import optimise_fleet
-from planner.solving.fleet.problem import fleet_problem
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
-    from planner.candidates.fleet.kinds import ServedKinds
+    from collections.abc import Iterator
+
+    from planner.arrays import Floats
+    from planner.candidates.fleet_kinds import ServedKinds
     from planner.candidates.market import Market
-    from planner.formulation.fleet.problem import FleetProblem
+    from planner.formulation.fleet_problem import FleetProblem
     from planner.library.schema import Library
     from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.scenario.serving.job import ServeJob
     from planner.solving.fleet.optimise import SolvedFleet
+
 
 _MILLISECONDS = 1000.0
 ROOM = 1.25
@@ -148,3 +156,239 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
             )
         )  # fmt: skip
     return Infeasible(relax=tuple(found))
+
+
+# A service solved for its dollars alone: what a limit, a GPU or a provider is worth, without a plan around it.
+
+
+@record(frozen=True)
+class ServiceTrial:
+    """The cheapest fleet of a scenario's service; without fleets there is none within its limits."""
+
+    served: ServedKinds
+    market: Market
+    problem: FleetProblem
+    solved: SolvedFleet
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether there is a fleet."""
+        return self.solved.fleets is not None
+
+    @property
+    def fleets(self) -> Floats:
+        """Machines (hours, kinds); none without a fleet."""
+        return np.zeros((self.problem.hours, 0)) if self.solved.fleets is None else self.solved.fleets
+
+    @property
+    def usd_per_month(self) -> float:
+        """Dollars of a month; infinite without a fleet."""
+        if self.solved.fleets is None:
+            return float("inf")
+        return self.problem.cost(self.solved.fleets) * MONTH_HOURS / self.problem.hours
+
+    @property
+    def bound_usd_per_month(self) -> float:
+        """Dollars of a month below which no fleet costs."""
+        return min(self.solved.bound * MONTH_HOURS / self.problem.hours, self.usd_per_month)
+
+    @property
+    def gap(self) -> float:
+        """How far the dollars may lie above the least ones, as their share."""
+        return max(0.0, self.usd_per_month - self.bound_usd_per_month) / max(self.usd_per_month, 1e-9)
+
+    @property
+    def mean_use(self) -> float:
+        """Load over capacity, weighted by load."""
+        able = self.fleets @ self.problem.capacity
+        return float(np.average(self.problem.load / np.maximum(able, 1e-300), weights=self.problem.load))
+
+    @property
+    def cost_usd(self) -> float:
+        """Dollars of all hours that the service runs."""
+        return self.usd_per_month * self.served.job.for_hours / MONTH_HOURS
+
+    @property
+    def used(self) -> list[int]:
+        """Places of the kinds of the fleet, those with most dollars first."""
+        if self.solved.fleets is None:
+            return []
+        usd = np.sum(self.solved.fleets, axis=0) * self.problem.usd
+        return [one for one in np.argsort(-usd, kind="stable").tolist() if np.any(self.solved.fleets[:, one] > 0)]
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The kinds in words, those with most dollars first."""
+        return tuple(self._machines(one) for one in self.used)
+
+    @property
+    def binds(self) -> tuple[str, ...]:
+        """What holds the capacity of the kinds, the one with most dollars first."""
+        return tuple(dict.fromkeys(self.served.binding(self.served.kinds[one]) for one in self.used))
+
+    @property
+    def replicas(self) -> tuple[int, int]:
+        """Least and most replicas of an hour."""
+        if self.solved.fleets is None:
+            return 0, 0
+        found = self.solved.fleets @ self.problem.replicas
+        return int(np.min(found)), int(np.max(found))
+
+    def _machines(self, place: int) -> str:
+        kind = self.served.kinds[place]
+        offer, count = self.market.offers[kind.offer], self.fleets[:, place]
+        machine = f"x {offer.card}" if offer.gpus == 1 else f"of {offer.gpus} x {offer.card}"
+        return f"{span(float(np.min(count)), float(np.max(count)))} {machine} at {offer.provider}, {kind.market}"
+
+
+def service_of(scenario: Scenario, command: str) -> ServeJob:
+    """Return the only job of a scenario, a service; ScenarioError where other jobs run next to it."""
+    job = next(one for one in scenario.jobs if isinstance(one, ServeJob))
+    if len(scenario.jobs) > 1:
+        what = f"{command} takes a service alone, and there are {len(scenario.jobs)} jobs"
+        raise ScenarioError([Fault(scenario.name, 0, "jobs", what, "give the service a scenario of its own")])
+    return job
+
+
+def with_latency(job: ServeJob, **limits: float | None) -> ServeJob:
+    """Return the job with other limits on latency, such as `tpot_seconds`, or another share."""
+    return job.model_copy(update={"latency": job.latency.model_copy(update=limits)})
+
+
+def try_service(
+    scenario: Scenario,
+    library: Library,
+    options: SolveOptions,
+    job: ServeJob | None = None,
+    market: Market | None = None,
+    among: ServiceTrial | None = None,
+) -> ServiceTrial:
+    """Return the cheapest fleet of a scenario's service, or of another `job` in its place.
+
+    `among` has the market, and what other services leave of shared limits in each hour.
+    """
+    job = job or service_of(scenario, "this")
+    market = among.market if among else market or build_market(scenario, library)
+    served = served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library)
+    problem = fleet_problem(served, market, scenario)
+    if among and among.problem.room is not None:
+        problem = replace(problem, room=among.problem.room, rooms=among.problem.rooms)
+    return ServiceTrial(served, market, problem, optimise_fleet(problem, options))
+
+
+# What looser limits of a service save, each verified by solving.
+
+
+LOOSER = 1.25
+"""Factor on a limit on latency."""
+LESS_SURE = 0.05
+"""Share of the requests that need not be in time any more."""
+LEAST_RELAXED_SAVING = 0.005
+"""Share of the dollars below which a relaxation saves nothing."""
+LEAST_LATENCY_SHARE = 0.5
+MOST_QUICK = 6_000
+"""Kinds that dominance leaves times different loads, up to which a plan says what a looser latency saves."""
+
+
+class _Change(NamedTuple):
+    """A limit, its values before and after as a scenario writes them, and what is solved."""
+
+    limit: str
+    old: float | str
+    new: float | str
+    setting: str
+    scenario: Scenario
+    job: ServeJob
+
+
+def relaxations_of(
+    scenario: Scenario, plan: ServiceTrial, library: Library, options: SolveOptions
+) -> tuple[LimitSensitivity, ...]:
+    """Return what each limit saves where it is a step looser, the largest saving first; those that save nothing last.
+
+    A step is a quarter of a limit on latency, five hundredths of the share, one replica, or a limit left out.
+    """
+    found = [_worth(change, plan, library, options) for change in _changes(scenario, plan.served.job)]
+    return tuple(sorted(found, key=lambda one: (one.change_to is None, one.delta_usd or 0.0)))
+
+
+def looser_latency(
+    scenario: Scenario, plan: ServiceTrial, library: Library, options: SolveOptions
+) -> Relaxation | None:
+    """Return what a quarter more of the latency that holds the fleet saves.
+
+    None where it saves nothing, where no latency holds it, or where to find out would take long.
+    """
+    name = {"TPOT": "tpot", "TTFT": "ttft"}.get(plan.binds[0] if plan.binds else "", "")
+    limit = f"jobs.{plan.served.job.name}.latency.{name}"
+    change = next((one for one in _changes(scenario, plan.served.job) if one.limit == limit), None)
+    if change is None or plan.solved.kept * len(np.unique(plan.problem.load)) > MOST_QUICK:
+        return None
+    found = _worth(change, plan, library, options)
+    if found.change_to is None or found.cost_usd is None:
+        return None
+    saved = -(found.delta_usd or 0.0) * MONTH_HOURS / plan.served.job.for_hours
+    return Relaxation(
+        limit=found.limit, **{"from": found.change_from, "to": found.change_to}, then=f"saves ${saved:,.2f} a month",
+        cost_usd=found.cost_usd, hours=plan.served.job.for_hours, setting=found.setting,
+    )  # fmt: skip
+
+
+def _worth(change: _Change, plan: ServiceTrial, library: Library, options: SolveOptions) -> LimitSensitivity:
+    """Return what a change saves."""
+    same = None if change.limit.startswith("limits.") else plan
+    other = try_service(change.scenario, library, options, change.job, among=same)
+    facts: dict[str, Any] = {"worth": "choice", "limit": change.limit, "from": change.old}
+    saved = plan.usd_per_month - other.usd_per_month
+    if not other.is_feasible or saved < LEAST_RELAXED_SAVING * plan.usd_per_month:
+        return LimitSensitivity(**facts, **{"to": None}, note=f"no gain at {change.new}")
+    delta = other.cost_usd - plan.cost_usd
+    return LimitSensitivity(
+        **facts,
+        **{"to": change.new},
+        plan="; ".join(other.machines),
+        cost_usd=other.cost_usd,
+        hours=other.served.job.for_hours,
+        delta_usd=delta,
+        delta_hours=0.0,
+        gain=-delta,
+        setting=change.setting,
+    )
+
+
+def _changes(scenario: Scenario, job: ServeJob) -> Iterator[_Change]:
+    """Yield a looser value of each limit that the scenario sets."""
+    where, limits = f"jobs.{job.name}", scenario.limits
+    for name in ("tpot", "ttft"):
+        seconds = getattr(job.latency, f"{name}_seconds")
+        if seconds is not None:
+            looser = rounded_up(LOOSER * seconds)
+            texts = milliseconds(seconds), milliseconds(looser)
+            path = f"{where}.latency.{name}"
+            yield _Change(
+                path, *texts, f"{path}={texts[1]}", scenario, with_latency(job, **{f"{name}_seconds": looser})
+            )
+    share = round(job.latency.share - LESS_SURE, 6)
+    if share >= LEAST_LATENCY_SHARE:
+        path = f"{where}.latency.share"
+        yield _Change(path, job.latency.share, share, f"{path}={share:g}", scenario, with_latency(job, share=share))
+    if job.replicas.min > 1:
+        fewer = job.replicas.min - 1
+        other = job.model_copy(update={"replicas": job.replicas.model_copy(update={"min": fewer})})
+        yield _Change(
+            f"{where}.replicas.min", job.replicas.min, fewer, f"{where}.replicas.min={fewer}", scenario, other
+        )
+    if job.headroom > 0:
+        other = job.model_copy(update={"headroom": 0.0})
+        yield _Change(f"{where}.headroom", job.headroom, 0.0, f"{where}.headroom=0", scenario, other)
+    plain = type(limits)()
+    for name in ("providers", "gpus", "regions", "quota", "max_gpus", "max_usd_per_hour"):
+        if getattr(limits, name) != getattr(plain, name):
+            changed = scenario.model_copy(update={"limits": limits.model_copy(update={name: getattr(plain, name)})})
+            nothing = "null" if getattr(plain, name) is None else "{}"
+            yield _Change(f"limits.{name}", "as given", "none", f"limits.{name}={nothing}", changed, job)
+    if limits.spot_share.max < 1:
+        bounds = limits.spot_share.model_copy(update={"max": 1.0})
+        changed = scenario.model_copy(update={"limits": limits.model_copy(update={"spot_share": bounds})})
+        setting = "limits.spot=true" if limits.spot_share.max == 0 else "limits.spot_share.max=1"
+        yield _Change("limits.spot_share.max", limits.spot_share.max, 1.0, setting, changed, job)

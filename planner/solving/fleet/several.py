@@ -15,22 +15,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.formulation.fleet.rooms import broken_limits, most_used, with_room
+from planner.formulation.fleet_problem import broken_limits, most_used, with_room
 from planner.records import record
-from planner.results.plan_parts import Relaxation
-from planner.results.serving.together import SHARING
-from planner.results.ways.considered import Infeasible
-from planner.scenario.serving.job import ServeJob
-from planner.solving.fleet.clock import has_passed
-from planner.solving.fleet.joint import joint_hours
+from planner.results.fleet_differences import SHARING
+from planner.results.plan_parts import Infeasible, Relaxation
+from planner.scenario.service_load import ServeJob
 from planner.solving.fleet.optimise import FLEET_GAP, SolvedFleet, optimise_fleet
+from planner.solving.fleet.refine import has_passed, joint_hours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from planner.arrays import Floats
     from planner.candidates.market import Market
-    from planner.formulation.fleet.problem import FleetProblem
+    from planner.formulation.fleet_problem import FleetProblem
     from planner.scenario.scenario import Scenario, SolveOptions
 
 MOST_TURNS = 3

@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from planner.candidates.screening import screen
-from planner.candidates.spot.candidates import spot_only_costs, spot_only_rows
+from planner.candidates.spot_candidates import spot_only_costs, spot_only_rows
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.recipe import UNSHARDED, GpuClass, enumerate_recipes, incompatibilities, is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.evaluation.evaluated_hours import probability_within
-from planner.library.inference.engines import read_engines
+from planner.library.engines import read_engines
 from planner.results.plan_parts import NearMiss
-from planner.scenario.inference import InferenceJob
+from planner.scenario.inference_job import InferenceJob
 from planner.scenario.limits import latest_finish_hours
-from planner.solving.infeasibility.elastic_program import ElasticProgram
+from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgram
 from planner.solving.infeasibility.relaxations import build_changes, round_up
-from planner.solving.infeasibility.soft_constraints import STOCK_OF
 from planner.solving.resolve import describe_candidate, try_solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from planner.candidates.job_candidates import JobCandidates
-    from planner.configurations.configuration_table import HostShortfall, MemoryShortfall
-    from planner.configurations.grid import Machine
+    from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
     from planner.configurations.recipe import Recipe
     from planner.library.schema import Library
     from planner.scenario.job import Job

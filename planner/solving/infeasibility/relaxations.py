@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING
 from planner.errors import ScenarioError
 from planner.records import record
 from planner.results.plan_parts import Relaxation
-from planner.solving.infeasibility.candidate_filters import HEADROOM, MAX_PRICE_AGE, CandidateFilter
-from planner.solving.infeasibility.relaxed_candidates import margin_of
+from planner.solving.infeasibility.relaxed_candidates import HEADROOM, MAX_PRICE_AGE, CandidateFilter, margin_of
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve, with_settings
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario
-    from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
-    from planner.solving.infeasibility.soft_constraints import SoftConstraint
-    from planner.solving.timetable.as_solved import ReportedPlan
+    from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution, SoftConstraint
+    from planner.solving.timetable.timetable_plan import ReportedPlan
 
 HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP, CONFIDENCE_STEP = 0.01, 0.01, 0.01, 0.001, 0.01
 """New limits are rounded away from the old ones to multiples of these: they can be typed and still suffice."""
@@ -227,7 +225,7 @@ def _try_changes(prepared: PreparedScenario, changes: Iterable[LimitChange], sol
 
 def build_relaxations(plan: ReportedPlan, changes: Sequence[LimitChange], number: int) -> list[Relaxation]:
     """Return one relaxation as results: an entry per limit, all with the same number and the same plan."""
-    from planner.solving.timetable.as_solved import may_cost_less_in_turn  # late, as all of timetables
+    from planner.solving.timetable.timetable_plan import may_cost_less_in_turn  # late, as all of timetables
 
     most = "at most " if may_cost_less_in_turn(plan) else ""
     then = f"{plan.description}, {most}${plan.cost_usd:,.2f}"

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from planner.formulation.timetable.problem import (
+from planner.formulation.timetable_problem import (
     Mode,
     Period,
     Schedule,

@@ -17,7 +17,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
-    from planner.spot.policy.start_table import StartTable
+    from planner.spot.policy.least_cost import StartTable
 
 CURVE_ERROR = 1e-3
 """Relative: how far a piece may lie from its curve, below what the grid of the curve errs by."""

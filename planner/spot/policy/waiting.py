@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from planner.spot.market.states import SpotStates
-    from planner.spot.policy.cost_curve import CurvePoint
-    from planner.spot.policy.policy_cache import PolicyCache
+    from planner.spot.policy.policy_cache import CurvePoint, PolicyCache
     from planner.spot.policy.run import SpotRun
 
 WAITING_SHARE = 0.02

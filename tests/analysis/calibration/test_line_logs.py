@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.analysis.calibration.attempts import split_attempts
-from planner.analysis.calibration.line_logs import read_line_log, stamp_seconds
-from planner.analysis.calibration.log_formats import read_log
-from planner.analysis.calibration.log_points import LogPoint
-from planner.analysis.calibration.run_log import compute_pace
+from planner.analysis.calibration.csv_logs import compute_pace
+from planner.analysis.calibration.line_logs import LogPoint, read_line_log, split_attempts, stamp_seconds
+from planner.analysis.calibration.trainer_state import read_log
 from planner.errors import InputError
 from tests.helpers import run_logs
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.calibration.log_formats import read_log
-from planner.analysis.calibration.run_log import RunLog, compute_pace, count_warm_up_steps
+from planner.analysis.calibration.csv_logs import RunLog, compute_pace, count_warm_up_steps
+from planner.analysis.calibration.trainer_state import read_log
 from planner.errors import InputError
 
 LAST = {

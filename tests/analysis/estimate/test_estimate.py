@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.analysis.estimate.estimate import estimate
+from planner.analysis.estimate_question import estimate
 from planner.library.reading import read_library
 from planner.library.schema import Architecture
 from planner.results.estimate import Estimate

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.estimate.estimate import estimate
+from planner.analysis.estimate_question import estimate
 from planner.errors import LibraryError, ScenarioError
 from tests.helpers.estimate_cases import told
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.explain.explain import LEAST_DOLLARS_NOTE, explain
+from planner.analysis.explain.limit_sensitivity import LEAST_DOLLARS_NOTE, explain
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.report.plan import render
+from planner.report.plan_text import render
 from planner.results.explanation import Explanation, LimitSensitivity
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions, SolveSettings
-from planner.solving.significance import describe_difference
+from planner.solving.alternatives import describe_difference
 from planner.solving.solve import solve
 from tests.helpers.bare_plans import bare_plan
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.analysis.explain.explain import explain
+from planner.analysis.explain.limit_sensitivity import explain
 from planner.errors import ScenarioError
-from planner.report.explanation import render
+from planner.report.explanation_text import render
 from planner.results.explanation import Explanation
 from planner.results.plan import Plan
 from planner.solving.solve import solve

@@ -7,7 +7,7 @@ import pytest
 from planner.analysis.explain.published import explain_technique
 from planner.errors import ScenarioError
 from planner.library.quality import published_techniques
-from planner.report.stages.published import render
+from planner.report.stage_lines import render
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.stage_scenarios import AS_OF, LORA, asked, library
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.explain.explain import explain
+from planner.analysis.explain.limit_sensitivity import explain
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.results.explanation import Explanation

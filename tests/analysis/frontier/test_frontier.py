@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.frontier.frontier import frontier
+from planner.analysis.frontier.frontier_question import frontier
 from planner.audit.audit import audit
 from planner.errors import NoPlanError
 from planner.library.reading import read_library

@@ -10,9 +10,9 @@ import pytest
 from planner.analysis.frontier.loss import loss_frontier, note_on_missed
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
-from planner.report.choices.model import render_loss_frontier
 from planner.report.figures.plot import draw_file
-from planner.results.choices.model import LossFrontier
+from planner.report.model_choice_text import render_loss_frontier
+from planner.results.chosen_model import LossFrontier
 from planner.solving.solve import solve
 from tests.helpers.open_scenarios import BATCH, OPEN
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.analysis.frontier.frontier import frontier
+from planner.analysis.frontier.frontier_question import frontier
 from planner.audit.audit import audit
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.inference.estimate import estimate_inference
+from planner.analysis.generation_estimate import estimate_inference
 from planner.errors import ScenarioError
 from planner.library.reading import read_library
 

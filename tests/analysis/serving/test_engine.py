@@ -7,8 +7,8 @@ from collections import deque
 import numpy as np
 import pytest
 
-from planner.analysis.serving.engine import Replicas, Requests, serve
-from planner.estimates.inference.activations import CHUNK_TOKENS
+from planner.analysis.simulated_engine import Replicas, Requests, serve
+from planner.estimates.batching import CHUNK_TOKENS
 
 Figures = tuple[np.ndarray, np.ndarray]
 

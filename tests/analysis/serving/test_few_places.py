@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.analysis.serving.replicas import Run, simulate_runs, speeds_of
-from planner.configurations.replicas.capacity import HELD_BY, latency_at_use, replica_capacities
-from planner.configurations.replicas.enumeration import ReplicaSpeeds, ServedGpu, replica_speeds
-from planner.configurations.replicas.recipes import serving_recipe
-from planner.library.inference.engines import read_engines
+from planner.analysis.simulated_replicas import Run, simulate_runs, speeds_of
+from planner.configurations.replica_enumeration import ReplicaSpeeds, ServedGpu, replica_speeds
+from planner.configurations.replica_traffic import HELD_BY, latency_at_use, replica_capacities
+from planner.configurations.serving_recipes import serving_recipe
+from planner.library.engines import read_engines
 from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.scenario.serving.job import ServeJob
+from planner.scenario.service_load import ServeJob
 from tests.helpers.services import desk
 
 SHARE = 0.95

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from planner.analysis.serving.simulate import simulate_service
+from planner.analysis.service_simulation import simulate_service
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
-from planner.report.inference.simulation import render_service_simulation
+from planner.report.service_simulation_text import render_service_simulation
+from planner.results.fleet_differences import ServiceSimulation
 from planner.results.plan import Plan
-from planner.results.serving.simulation import ServiceSimulation
 from planner.scenario.scenario import Scenario
 from planner.solving.solve import solve
 

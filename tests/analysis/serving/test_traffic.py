@@ -8,10 +8,9 @@ from typing import cast
 import numpy as np
 import pytest
 
-from planner.analysis.serving.fleet import SimulatedFleet, load_of
-from planner.analysis.serving.losses import SpotKind
-from planner.analysis.serving.traffic import STREAMS, drawn_lengths, gaps
-from planner.estimates.inference.bulk import Lengths
+from planner.analysis.simulated_fleet import SimulatedFleet, SpotKind, load_of
+from planner.analysis.simulated_replicas import STREAMS, drawn_lengths, gaps
+from planner.estimates.prompt_work import Lengths
 
 
 @pytest.mark.parametrize("name", ["Poisson", "bursts"])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from planner.analysis.simulation.job_replay import JobOutcome
-from planner.analysis.simulation.simulate import simulate
-from planner.analysis.simulation.timetable import shift_timetable
+from planner.analysis.simulation.simulate_question import simulate
+from planner.analysis.simulation.timetable_runs import shift_timetable
 from planner.results.plan import Plan
 from planner.results.simulation import Simulation
 from planner.scenario.scenario import Scenario

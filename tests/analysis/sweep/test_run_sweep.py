@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.sweep.journal import Journal, journal_of
-from planner.analysis.sweep.run_sweep import run_sweep
+from planner.analysis.run_sweep import Journal, journal_of, run_sweep
 from planner.errors import InputError
-from planner.results.sweep import ManyVariants
+from planner.results.what_if import ManyVariants
 from tests.helpers.frozen_data import ROOT
 from tests.helpers.scenarios_what_if import OPTIONS, SMALL, small, solved
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.analysis.tracking.projection import planned_step_seconds
-from planner.analysis.tracking.track import Stated, track
+from planner.analysis.run_projection import planned_step_seconds
+from planner.analysis.track_question import Stated, track
 from planner.audit.audit import audit
-from planner.cli.plans.plan_file import scenario_of
+from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario

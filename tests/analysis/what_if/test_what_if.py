@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.analysis.what_if.what_if import what_if
+from planner.analysis.what_if_question import what_if
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
 from planner.results.what_if import WhatIf

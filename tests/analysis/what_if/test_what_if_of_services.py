@@ -6,12 +6,11 @@ import itertools
 
 import pytest
 
-from planner.analysis.what_if.sweep import sweep
-from planner.analysis.what_if.tornado import tornado
-from planner.analysis.what_if.what_if import what_if
-from planner.report.what_if.comparison import render_what_if
-from planner.report.what_if.sweep import render_sweep
-from planner.report.what_if.tornado import render_tornado
+from planner.analysis.tornado import tornado
+from planner.analysis.what_if_question import what_if
+from planner.analysis.what_if_sweep import sweep
+from planner.report.sweep_text import render_sweep
+from planner.report.what_if_text import render_tornado, render_what_if
 from planner.results.plan import Plan
 from planner.solving.solve import solve
 from tests.helpers.services import desk

@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from planner.audit.audit import audit
-from planner.audit.replicas.prompt_queue import Prompts, first_token_seconds
-from planner.estimates.inference.prompt_work import PromptMix, first_token_quantile
+from planner.audit.prompt_queue import Prompts, first_token_seconds
+from planner.estimates.prompt_work import PromptMix, first_token_quantile
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario

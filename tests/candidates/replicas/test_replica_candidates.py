@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.inference.estimate import estimate_inference
-from planner.candidates.replicas.market import MOST_MACHINES, machine_counts
-from planner.candidates.replicas.run_hours import result_gb
-from planner.scenario.inference import InferenceJob
+from planner.analysis.generation_estimate import estimate_inference
+from planner.candidates.fleet_kinds import MOST_MACHINES, machine_counts, result_gb
+from planner.scenario.inference_job import InferenceJob
 from planner.solving.prepare import prepare
 from tests.helpers.generation import MODEL, OFFER, library, plan, scenario
 

@@ -10,10 +10,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.cli.plans.export import TARGETS
+from planner.cli.export_command import TARGETS
 from planner.documents.json_file import json_text
 from planner.exports.export import target_names
-from planner.exports.machines import slug
+from planner.exports.machine_names import slug
 from tests.helpers.exported_plans import changed, solved, unsloth_plan
 from tests.helpers.exported_services import with_job
 from tests.helpers.plans import make_infeasible

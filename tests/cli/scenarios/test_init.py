@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from planner.cli import init_command as init_module
 from planner.cli import main
-from planner.cli.scenarios import init as init_module
 from planner.loading.scenario_file import read_scenario, shipped_scenarios
 
 

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from planner.analysis.estimate.estimate import estimate
+from planner.analysis.estimate_question import estimate
 from planner.audit.audit import audit
 from planner.candidates.job_candidates import JobCandidates
+from planner.configurations.compared_runs import ComparedRun, compare_run
 from planner.configurations.memory_margin import memory_margin
-from planner.configurations.observed.comparison import ComparedRun, compare_run
 from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from planner.audit.audit import audit
-from planner.configurations.replicas.evaluation import generating_on
+from planner.configurations.answered_evaluation import generating_on
 from planner.errors import InputError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario

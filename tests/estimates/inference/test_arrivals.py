@@ -5,15 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.estimates.inference import arrivals
-from planner.estimates.inference.places import Places
-from planner.estimates.inference.prompt_work import (
-    LATTICE,
-    PromptMix,
-    compound_poisson,
-    first_token_quantile,
-    on_lattice,
-)
+from planner.estimates import request_arrivals as arrivals
+from planner.estimates.prompt_work import LATTICE, PromptMix, compound_poisson, first_token_quantile, on_lattice
+from planner.estimates.request_arrivals import Places
 
 
 def prompts(seconds: float, most: float = 10.0, parts: float = 1.0) -> PromptMix:

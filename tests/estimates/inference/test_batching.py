@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.estimates.inference.batching import (
+from planner.estimates.batching import (
     cycle_seconds,
+    decode_step_seconds,
     in_flight_at_latency,
     in_flight_at_rate,
     makespan_seconds,
+    prompt_seconds,
     requests_per_second,
 )
-from planner.estimates.inference.decode import decode_step_seconds
-from planner.estimates.inference.latency import first_token_seconds, seconds_per_token
-from planner.estimates.inference.prefill import prompt_seconds
+from planner.estimates.prompt_work import first_token_seconds, seconds_per_token
 from tests.helpers.serving_cases import hardware, served, stack
 
 

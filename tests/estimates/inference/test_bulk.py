@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.configurations.serving import ServingColumns, coefficient_factors, serving_of
-from planner.estimates.inference.batching import cycle_seconds, makespan_seconds
-from planner.estimates.inference.bulk import Lengths, batch_means, mean_cycle_seconds
-from planner.estimates.inference.shares import time_shares
+from planner.estimates.batching import cycle_seconds, makespan_seconds, time_shares
+from planner.estimates.prompt_work import Lengths, batch_means, mean_cycle_seconds
 from planner.estimates.uncertainty import confidence_factor, tail_of_68_percent
 from planner.library.reading import read_library
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.estimates.inference.activations import activation_bytes
-from planner.estimates.inference.kv_cache import (
+from planner.estimates.batching import (
+    activation_bytes,
     blocks_of,
     cache_bytes,
     kv_bytes_per_token,

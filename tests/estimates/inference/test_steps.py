@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.estimates.inference.decode import all_reduce_seconds, decode_step_seconds, touched_share, weight_bytes_read
-from planner.estimates.inference.prefill import attention_flop, prefill_seconds, prompt_seconds
+from planner.estimates.batching import (
+    all_reduce_seconds,
+    attention_flop,
+    decode_step_seconds,
+    prefill_seconds,
+    prompt_seconds,
+    touched_share,
+    weight_bytes_read,
+)
 from tests.helpers.serving_cases import hardware, served, stack
 
 

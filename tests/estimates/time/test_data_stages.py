@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.time.data_stages import (
+from planner.estimates.time.stage_seconds import (
+    StageCoefficients,
     evaluation_bytes,
     evaluation_fits,
+    evaluation_seconds,
     forward_tokens_per_second_cpu,
     forward_tokens_per_second_gpu,
     ingest_batches,
@@ -18,8 +20,9 @@ from planner.estimates.time.data_stages import (
     machine_cores,
     merge_seconds,
     retained_gb_months,
+    tokenise_seconds,
+    transfer_seconds,
 )
-from planner.estimates.time.stages import StageCoefficients, evaluation_seconds, tokenise_seconds, transfer_seconds
 from tests.helpers.time_cases import CHECKPOINTING, calibration
 
 STAGES = StageCoefficients.of(calibration("stages"))

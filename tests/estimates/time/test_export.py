@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.configurations.network import network_of
-from planner.estimates.time.export import (
+from planner.configurations.grid import network_of
+from planner.estimates.time.export_work import (
     ExportCoefficients,
     gguf_bytes,
     gguf_seconds,

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from planner.cli import main
 from planner.errors import InputError
-from planner.estimates.inference.activations import CHUNK_TOKENS
+from planner.estimates.batching import CHUNK_TOKENS
 from planner.exports.facts import Wishes
-from planner.exports.serving.export import export_all_services, export_service
-from planner.exports.serving.kinds import CHUNK
+from planner.exports.kubernetes import export_all_services, export_service
+from planner.exports.served_kinds import CHUNK
 from planner.results.plan import Plan
 from tests.helpers.exported_services import LARGE, given, kind, plan, texts
 

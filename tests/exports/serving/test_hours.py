@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.exports.serving.hours import autoscaled, changes, cron_changes, lead_minutes, ordered_at
+from planner.exports.served_kinds import autoscaled, changes, cron_changes, lead_minutes, ordered_at
 
 DAYS = st.lists(st.integers(0, 3), min_size=24, max_size=24)
 WEEKS = st.lists(st.integers(0, 2), min_size=168, max_size=168)

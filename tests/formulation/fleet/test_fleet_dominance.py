@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from planner.formulation.fleet.dominance import undominated_kinds
-from planner.formulation.fleet.problem import FleetProblem
+from planner.formulation.fleet_problem import FleetProblem, undominated_kinds
 from tests.helpers.fleet_problems import brute_force, fleet, small_fleets
 
 

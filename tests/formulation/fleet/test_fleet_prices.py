@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.formulation.fleet.classes import hour_classes
-from planner.formulation.fleet.neighbours import neighbours
-from planner.formulation.fleet.prices import hour_prices
-from planner.formulation.fleet.problem import FleetProblem
+from planner.formulation.fleet_problem import FleetProblem
+from planner.formulation.fleet_program import hour_classes, hour_prices, neighbours
 from planner.solving.fleet.refine import fleets_at_prices
 from tests.helpers.fleet_problems import brute_force, small_fleets
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.library.huggingface import count_of_card
+from planner.library.model_ladder import describe_misfit, families, find_generated, generate, generated_name, members
 from planner.library.reading import CardNames, read_library
-from planner.library.shapes.ladder import describe_misfit, families, find_generated, generate, generated_name, members
 
 
 @given(st.integers(1, 80), st.integers(1, 64))

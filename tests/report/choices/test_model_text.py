@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.report.choices.model import batch, count, model
-from planner.results.choices.model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
+from planner.report.model_choice_text import batch, count, model
+from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
 
 CHOSEN = ModelChoice(
     architecture="llama-16x2048",

@@ -13,7 +13,7 @@ import pytest
 
 import planner
 from planner.analysis.frontier.loss import loss_frontier
-from planner.analysis.frontier.service import service_frontier
+from planner.analysis.frontier.service_curve import service_frontier
 from planner.errors import NoPlanError, ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.report.figures.plot import SCENES, Picture, plot
@@ -80,7 +80,7 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
 
 
 def _inference() -> Any:
-    from planner.analysis.inference.estimate import estimate_inference
+    from planner.analysis.generation_estimate import estimate_inference
 
     return estimate_inference("tinyllama-1.1b", "RTX3090", input=500, output=100)
 

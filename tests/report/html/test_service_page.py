@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from planner.analysis.overview.overview import overview
-from planner.analysis.serving.rests import kind_bases
-from planner.analysis.serving.simulate import simulate_service
-from planner.catalogs.price_book import update_book
+from planner.analysis.overview import overview
+from planner.analysis.service_simulation import simulate_service
+from planner.analysis.simulated_fleet import kind_bases
+from planner.catalogs.price_updates import update_book
 from planner.loading.scenario_file import parse_scenario
 from planner.report.figures.figure import Figure
-from planner.report.html.groups import find_figure, groups_of
-from planner.report.html.page import MOST_BYTES, render_page
-from planner.results.overview import Overview
+from planner.report.html.page import MOST_BYTES, find_figure, groups_of, render_page
+from planner.results.overview_data import Overview
 from planner.scenario.offer import Offer
 from tests.helpers.pages import OFFICE
 from tests.helpers.reports import HOSTILE, OPTIONS
@@ -76,7 +75,7 @@ def test_simulated_latency_is_that_of_simulate() -> None:
 
 def test_fewer_requests_are_simulated_where_there_are_many_hours() -> None:
     """Without a number it is that of `simulate`; a week of different hours has fewer in each."""
-    from planner.analysis.overview.overview import HOUR_REQUESTS, MOST_REQUESTS, _hour_requests
+    from planner.analysis.overview import HOUR_REQUESTS, MOST_REQUESTS, _hour_requests
 
     plan = service_overview().plan
     assert _hour_requests(plan) == HOUR_REQUESTS
@@ -128,8 +127,8 @@ def test_machines_that_a_scenario_does_not_have_rest_on_nothing() -> None:
 def test_stored_prices_of_a_service_are_those_of_its_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two days are stored: the page has them for each machine of the fleet, and says so where there are none."""
     assert "the price book has no earlier prices" in service_page()
-    for package in ("catalogs", "loading"):
-        monkeypatch.setattr(f"planner.{package}.price_book.book_folder", lambda: tmp_path / "book")
+    for package in ("catalogs.price_updates", "loading.price_book"):
+        monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     plan = service_overview().plan
     for age, usd in ((10, 1.2), (1, 1.1)):
         day = datetime.date(2026, 11, 21) - datetime.timedelta(age)

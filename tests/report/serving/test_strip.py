@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.analysis.overview.overview import overview
+from planner.analysis.overview import overview
 from planner.drawing.scene import to_svg
 from planner.report.figures.plot import draw_file
-from planner.report.html.groups import find_figure
-from planner.report.html.page import render_page
-from planner.report.serving.strip import strip
+from planner.report.html.page import find_figure, render_page
+from planner.report.service_strip import strip
 from planner.results.plan import Plan
 from planner.solving.solve import solve
 from tests.helpers.services import desk

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.loading.inventories import shipped_purchases
-from planner.loading.scenario_file import parse_scenario
+from planner.loading.scenario_file import parse_scenario, shipped_purchases
 from planner.scenario.offer import Offer
-from planner.scenario.ownership.machines import Buy, Horizon, Own, default_power_watts
+from planner.scenario.own_machines import Buy, Horizon, Own, default_power_watts
 from tests.helpers.scenarios import told
 
 DESK: dict[str, Any] = {"provider": "desk", "gpu": "RTX3090", "gpus": 1}

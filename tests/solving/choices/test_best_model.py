@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from planner.audit.audit import audit
 from planner.errors import ScenarioError
 from planner.estimates.loss_laws import LAWS
+from planner.library.model_ladder import members
 from planner.library.reading import read_library
-from planner.library.shapes.ladder import members
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
-from planner.scenario.choices.definite import architectures_of, open_job
-from planner.solving.choices.alternatives import Alternative, index_from, index_to, tokens_at
-from planner.solving.choices.search import best_of
+from planner.scenario.definite import architectures_of, open_job
+from planner.solving.choices.choice_alternatives import Alternative, best_of, index_from, index_to, tokens_at
 from planner.solving.solve import solve
 from tests.helpers.open_scenarios import BATCH, OPEN
 

@@ -15,11 +15,10 @@ from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
-from planner.scenario.choices.definite import architectures_of, open_jobs
+from planner.scenario.definite import architectures_of, open_jobs
 from planner.scenario.scenario import SolveOptions
-from planner.solving.choices.alternatives import Alternative, tokens_at
-from planner.solving.choices.search import best_of, known_range
-from planner.solving.choices.together import SUM_TOLERANCE, Together, together
+from planner.solving.choices.choice_alternatives import Alternative, best_of, known_range, tokens_at
+from planner.solving.choices.open_jobs_together import SUM_TOLERANCE, Together, together
 from planner.solving.solve import solve
 from tests.helpers.open_scenarios import TOGETHER
 from tests.helpers.scenarios import told

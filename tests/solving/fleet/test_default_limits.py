@@ -8,9 +8,9 @@ from planner.audit.audit import audit
 from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
-from planner.report.plan import render
+from planner.report.plan_text import render
 from planner.scenario.scenario import Scenario
-from planner.scenario.serving.job import ServeJob
+from planner.scenario.service_load import ServeJob
 from planner.solving.solve import solve
 from tests.helpers.services import desk
 

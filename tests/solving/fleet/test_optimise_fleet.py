@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.formulation.fleet.problem import FleetProblem
+from planner.formulation.fleet_problem import FleetProblem
 from planner.scenario.scenario import SolveOptions
-from planner.solving.fleet.baselines import simple_fleets
-from planner.solving.fleet.optimise import WANTED_GAP, optimise_fleet
+from planner.solving.fleet.optimise import WANTED_GAP, optimise_fleet, simple_fleets
 from tests.helpers.fleet_problems import brute_force, fleet, small_fleets
 
 OPTIONS = SolveOptions()
@@ -119,7 +118,7 @@ def test_how_long_it_takes_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     """Without a time limit of the user the clock is not read for a decision."""
     problem = fleet([1.0, 3.0, 2.0, 0.5], [1.0, 2.5, 4.0], [1.0, 2.2, 3.1], [0.2, 0.3, 0.4])
     usual = optimise_fleet(problem, OPTIONS)
-    monkeypatch.setattr("planner.solving.fleet.clock.perf_counter", itertools.count(0.0, 1e6).__next__)
+    monkeypatch.setattr("planner.solving.fleet.refine.perf_counter", itertools.count(0.0, 1e6).__next__)
     late = optimise_fleet(problem, OPTIONS)
     assert late.fleets is not None and usual.fleets is not None
     assert np.array_equal(late.fleets, usual.fleets) and late.bound == usual.bound
@@ -131,7 +130,7 @@ def test_after_the_time_limit_no_step_follows_and_the_fleet_found_so_far_is_kept
     """Each look at the clock is an hour later: the limit passes at the first step, and no bound is proven."""
     problem = fleet([1.0, 3.0, 2.0, 0.5], [1.0, 2.5, 4.0], [1.0, 2.2, 3.1], [0.2, 0.3, 0.4])
     usual, hour = optimise_fleet(problem, OPTIONS), itertools.count(0.0, 3600.0)
-    monkeypatch.setattr("planner.solving.fleet.clock.perf_counter", hour.__next__)
+    monkeypatch.setattr("planner.solving.fleet.refine.perf_counter", hour.__next__)
     monkeypatch.setattr("planner.solving.fleet.refine.hour_prices", None)  # what a step would call
     late = optimise_fleet(problem, SolveOptions(time_limit_seconds=1.0))
     assert usual.fleets is not None and late.fleets is not None and late.bound == 0.0
@@ -160,7 +159,7 @@ def test_a_round_that_the_time_limit_ends_proves_no_bound(monkeypatch: pytest.Mo
     problem = fleet([1.0, 3.0, 2.0, 0.5], [1.0, 2.5, 4.0], [1.0, 2.2, 3.1], [0.2, 0.3, 0.4])
     usual = optimise_fleet(problem, OPTIONS)
     for seconds in range(1, 40):
-        monkeypatch.setattr("planner.solving.fleet.clock.perf_counter", itertools.count(0.0, 1.0).__next__)
+        monkeypatch.setattr("planner.solving.fleet.refine.perf_counter", itertools.count(0.0, 1.0).__next__)
         late = optimise_fleet(problem, SolveOptions(time_limit_seconds=float(seconds)))
         assert late.fleets is not None and usual.fleets is not None
         assert late.bound <= problem.cost(usual.fleets) * (1 + 1e-9)

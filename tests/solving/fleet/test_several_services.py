@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.formulation.fleet.problem import FleetProblem, most_machines
-from planner.formulation.fleet.rooms import broken_limits, in_least_room, with_room
+from planner.formulation.fleet_problem import FleetProblem, broken_limits, in_least_room, most_machines, with_room
 from planner.scenario.scenario import SolveOptions
 from planner.solving.fleet.optimise import WANTED_GAP
 from planner.solving.fleet.several import SharedFleets, optimise_fleets

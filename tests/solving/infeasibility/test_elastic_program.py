@@ -16,9 +16,13 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario
 from planner.solvers.registry import run
-from planner.solving.infeasibility.candidate_filters import CandidateFilter
 from planner.solving.infeasibility.elastic_program import ElasticProgram
-from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, relax_candidates, undominated_candidates
+from planner.solving.infeasibility.relaxed_candidates import (
+    CandidateFilter,
+    RelaxedCandidates,
+    relax_candidates,
+    undominated_candidates,
+)
 from planner.solving.prepare import prepare
 
 TINY = "tinyllama-1.1b"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.explain.explain import explain
+from planner.analysis.explain.limit_sensitivity import explain
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan_parts import Relaxation
 from planner.scenario.scenario import Scenario
+from planner.solving.infeasibility.diagnosis import settle
 from planner.solving.infeasibility.relaxations import LimitChange
-from planner.solving.infeasibility.settled import settle
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.formulation.timetable.energy import periods_together
-from planner.formulation.timetable.problem import (
+from planner.formulation.timetable_energy import periods_together
+from planner.formulation.timetable_problem import (
     Mode,
     Period,
     Pool,
@@ -27,7 +27,7 @@ from planner.formulation.timetable.problem import (
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.timetable.greedy import ORDERS, best_greedy, greedy_timetable
-from planner.solving.timetable.search import linear_relaxation
+from planner.solving.timetable.timetable_search import linear_relaxation
 
 HORIZON = 40
 

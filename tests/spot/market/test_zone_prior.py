@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zone_prior import any_zone_availability, states_of_zones
-from planner.spot.policy.cost_curve import best_point, count_tables
 from planner.spot.policy.discretisation import CurveRequest, Grid
+from planner.spot.policy.policy_cache import best_point, count_tables
 from planner.spot.policy.run import SpotRun
 
 ALONE = SpotStates(Ages((0.0, 1.0), (0.8, 0.15)), Ages((0.0, 0.5), (1.5, 0.4)))

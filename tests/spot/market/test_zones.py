@@ -8,13 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.spot.market.hazard_fit import fit_ages
+from planner.spot.market.hazard_fit import (
+    FallingRate,
+    UpTimes,
+    doubling_bands,
+    fit_ages,
+    fit_falling_rate,
+    fit_stays,
+    zone_factor,
+)
+from planner.spot.market.hazards_of_prices import POOL_WEIGHT, fit_zones
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.market.stay_fit import FallingRate, UpTimes, doubling_bands, fit_falling_rate, fit_stays, zone_factor
-from planner.spot.market.trace import Trace
-from planner.spot.market.zone_fit import POOL_WEIGHT, fit_zones
 from planner.spot.market.zones import (
+    Trace,
     ZoneGroup,
     ages_on,
     expected_rest,

@@ -13,12 +13,19 @@ from hypothesis import strategies as st
 
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy.backward_induction import BackwardInduction
-from planner.spot.policy.cost_curve import CurvePoint, count_tables
 from planner.spot.policy.curve_pieces import CURVE_ERROR
 from planner.spot.policy.discretisation import CurveRequest, Grid, slack_points
 from planner.spot.policy.least_cost import usd_tables
 from planner.spot.policy.markov_chain import USD, build_markov_chain
-from planner.spot.policy.policy_cache import PolicyCache, horizon_of, longest_useful_hours, pass_grid, spans_up_to
+from planner.spot.policy.policy_cache import (
+    CurvePoint,
+    PolicyCache,
+    count_tables,
+    horizon_of,
+    longest_useful_hours,
+    pass_grid,
+    spans_up_to,
+)
 from planner.spot.policy.run import SpotRun
 from tests.helpers.spot_cases import cost_curve
 

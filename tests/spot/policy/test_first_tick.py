@@ -12,7 +12,7 @@ from planner.spot.market.states import Ages, SpotStates
 from planner.spot.policy import switching_policy
 from planner.spot.policy.run import Action, SpotRun
 from planner.spot.policy.switching_policy import best_policy
-from planner.spot.replay.replay import replay
+from planner.spot.replayed_runs import replay
 
 
 @pytest.mark.slow

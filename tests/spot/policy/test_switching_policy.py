@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.spot.baseline_policies import Greedy, UniformProgress
 from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
@@ -27,8 +28,7 @@ from planner.spot.policy.deadline_guard import DeadlineGuard
 from planner.spot.policy.policy_table import ACTION_NAMES, RUNNING_NAMES, advice, from_table, to_table
 from planner.spot.policy.run import Action, SpotRun
 from planner.spot.policy.switching_policy import SwitchingPolicy, best_policy
-from planner.spot.replay.baseline_policies import Greedy, UniformProgress
-from planner.spot.replay.replay import Replays, replay
+from planner.spot.replayed_runs import Replays, replay
 from tests.helpers.spot_cases import cost_curve
 
 SHAPE = DurationShape(0.83, 0.46, 0.75)

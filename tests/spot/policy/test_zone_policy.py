@@ -10,12 +10,12 @@ import pytest
 
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.cost_curve import best_point, count_tables
 from planner.spot.policy.discretisation import CurveRequest, Grid, build_chain_for
 from planner.spot.policy.least_cost import usd_tables
+from planner.spot.policy.policy_cache import best_point, count_tables
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import best_policy
-from planner.spot.replay.replay import replay
+from planner.spot.replayed_runs import replay
 
 STATES = SpotStates(Ages((0.0, 1.0), (0.8, 0.15)), Ages((0.0, 0.5), (1.5, 0.4)))
 RUN = SpotRun(24.0, 0.2, 0.0, 0.0, 0.3, 1.0, last_checkpoint=True)

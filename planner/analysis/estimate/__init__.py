@@ -1,1 +1,0 @@
-"""Memory and speed of one configuration."""

@@ -1,1 +1,0 @@
-"""Estimates of generation: one model on one replica."""

@@ -1,0 +1,227 @@
+"""Everything that a report shows: the plan, its frontier, reasons, sensitivity, replays and price history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from planner.analysis.simulated_fleet import kind_bases
+from planner.errors import InputError, NoPlanError, SolverError
+from planner.loading.price_book import read_last_days
+from planner.results.fleet import FleetKind
+from planner.results.overview_data import Overview, PriceDay, PriceHistory, Section
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.service_load import ServeJob
+from planner.solving.prepare import prepare
+from planner.solving.solve import solve, solve_prepared
+
+if TYPE_CHECKING:
+    from planner.results.plan import Assignment, Plan
+    from planner.scenario.offer import Offer
+
+
+# The prices that the price book has of the machines of a plan, day by day.
+
+
+MAX_DAYS = 60
+"""Most days of one machine, the newest ones."""
+
+
+def price_series(scenario: Scenario, plan: Plan) -> tuple[PriceHistory, ...]:
+    """Return the stored prices of every offer that the plan rents; nothing of offers that the book does not have.
+
+    An offer that a service rents on spot too has one history with both prices. Raises `InputError` where the book is
+    damaged.
+    """
+    found: dict[str, PriceHistory] = {}
+    rented: list[Assignment | FleetKind] = [*plan.jobs, *(kind for one in plan.services for kind in one.fleet.kinds)]
+    for one in rented:
+        offer = next((offer for offer in scenario.offers if _is_of(offer, one)), None)
+        if offer is not None and offer.rents_gpus and one.offer not in found:
+            days = _days(offer)
+            if days:
+                found[one.offer] = PriceHistory(offer=one.offer, days=days)
+    return tuple(found.values())
+
+
+def _is_of(offer: Offer, rented: Assignment | FleetKind) -> bool:
+    """Return whether an offer is what a job, or a kind of machines of a service, rents."""
+    gpus = rented.gpus if isinstance(rented, FleetKind) else rented.gpus_per_instance
+    same = (offer.provider, offer.region, offer.instance, offer.gpu, offer.gpus)
+    return same == (rented.provider, rented.region, rented.instance, rented.gpu, gpus)
+
+
+def _days(offer: Offer) -> tuple[PriceDay, ...]:
+    """Return the prices of an offer on each stored day, the oldest first."""
+    days = []
+    for day, offers in read_last_days(offer.provider, MAX_DAYS):
+        same = [one for one in offers if _machine(one) == _machine(offer)]
+        if same:
+            prices = {"usd_per_hour": same[0].usd_per_hour, "spot_usd_per_hour": same[0].spot_usd_per_hour}
+            days.append(PriceDay(date=day, **prices))
+    return tuple(days)
+
+
+def _machine(offer: Offer) -> tuple[object, ...]:
+    """Return what stays the same of a machine from day to day."""
+    return offer.provider, offer.region, offer.instance, offer.gpu, offer.gpus, offer.community
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from planner.library.schema import Library
+    from planner.results.fleet import Service
+    from planner.results.plan import Plan
+
+    _Task = tuple[Section, str, Callable[[], object]]
+
+REPORT_RUNS = 2_000
+"""Replays of a report: enough for a histogram, and a fifth of those of `simulate`."""
+HOUR_REQUESTS, MOST_REQUESTS = 10_000, 1_000_000
+"""Requests of each distinct hour of a service, as many as `simulate` takes, and most of all hours of a stream."""
+
+
+MOST_CANDIDATES_IN_TURN = 20_000
+"""Candidates of jobs that take turns above which the tornado, twenty timetables or more, is left to `what-if`."""
+
+
+MOST_SERVICE_CHOICES = 1_000
+"""Kinds of machines times loads of a service above which the tornado, twenty fleets or more, is left to `what-if`."""
+
+
+def overview(
+    scenario: Scenario,
+    plan: Plan | None = None,
+    *,
+    options: SolveOptions | None = None,
+    library: Library | None = None,
+    wanted: Collection[Section] | None = None,
+    runs: int | None = None,
+    seed: int = 0,
+) -> Overview:
+    """Return the plan of a scenario and the analyses around it.
+
+    Parameters
+    ----------
+    plan
+        Shown as it is; without one the scenario is solved.
+    wanted
+        The analyses; all if None. Of an infeasible scenario there are none: its plan has the explanation.
+    runs, seed
+        Of the simulation: replays of jobs, `REPORT_RUNS` if None, or requests of each distinct hour of a service.
+
+    Raises
+    ------
+    ScenarioError, LibraryError, SolverError
+        As `solve` does. An analysis that finds no plan within its limits is left out, with the reason.
+    """
+    options = options or SolveOptions()
+    scenario = scenario.on_day(options.as_of)
+    given = plan is not None
+    if plan is None:
+        serves = any(isinstance(job, ServeJob) for job in scenario.jobs)
+        plan = solve(scenario, options, library) if serves else solve_prepared(prepare(scenario, library), options)
+    if not (plan.jobs or plan.services):
+        return Overview(plan=plan, of_file=given)
+    replays = (runs, seed)
+    tasks = _tasks(scenario, plan, options, library, replays) if plan.jobs else []
+    tasks = [*tasks, *_service_tasks(scenario, plan, options, library, replays)] if plan.services else tasks
+    found: dict[str, Any] = {}
+    skipped: dict[Section, str] = {}
+    for name, field, run in tasks:
+        if wanted is not None and name not in wanted:
+            skipped[name] = "not asked for"
+            continue
+        if name == "tornado" and any(_choices(one) > MOST_SERVICE_CHOICES for one in plan.services):
+            skipped[name] = "takes a minute or more for so many kinds of machines: planner what-if --tornado"
+            continue
+        if name == "tornado" and plan.is_timetable and plan.candidates.made > MOST_CANDIDATES_IN_TURN:
+            skipped[name] = "takes minutes where jobs take turns on so many candidates: planner what-if --tornado"
+            continue
+        try:
+            found[field] = run()
+        except (InputError, NoPlanError, SolverError) as error:
+            skipped[name] = str(error)
+    return Overview(plan=plan, of_file=given, skipped=skipped, bases=kind_bases(scenario, plan, library), **found)
+
+
+def _tornado(scenario: Scenario, options: SolveOptions, library: Library | None) -> object:
+    """Return the tornado of a scenario; its module is loaded late."""
+    from planner.analysis.tornado import tornado
+
+    return tornado(scenario, options, library)
+
+
+def _choices(service: Service) -> int:
+    """Return how many kinds of machines there are to choose from, times the different loads."""
+    return service.kinds_left * len(set(service.fleet.load))
+
+
+def _hour_requests(plan: Plan) -> int:
+    """Return how many requests of each distinct hour are simulated: fewer where there are many such hours."""
+    hours = 1
+    for service in plan.services:
+        replicas = zip(*(kind.by_hour for kind in service.fleet.kinds), strict=True)
+        hours = max(hours, len(set(zip(service.fleet.load, replicas, strict=True))))
+    return min(HOUR_REQUESTS, MOST_REQUESTS // hours)
+
+
+def _service_tasks(
+    scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None, replays: tuple[int | None, int]
+) -> list[_Task]:
+    """Return the analyses of a service; of one next to jobs that which theirs do not have."""
+
+    def frontier() -> object:
+        from planner.analysis.frontier.curve_together import frontier_of_service
+        from planner.analysis.frontier.service_curve import service_frontier
+
+        return (frontier_of_service if plan.jobs else service_frontier)(scenario, options, library)
+
+    def reasons() -> object:
+        from planner.analysis.explain.service_reasons import explain_service
+
+        return explain_service(scenario, options=options, library=library)
+
+    def simulation() -> object:
+        from planner.analysis.service_simulation import simulate_service
+
+        runs = replays[0] or _hour_requests(plan)
+        return simulate_service(scenario, plan, options=options, library=library, runs=runs, seed=replays[1])
+
+    found: list[_Task] = [("frontier", "service_frontier", frontier)]
+    if not plan.jobs:
+        found.append(("reasons", "explanation", reasons))
+        found.append(("tornado", "tornado", lambda: _tornado(scenario, options, library)))
+        found.append(("simulation", "service_simulation", simulation))
+        found.append(("prices", "prices", lambda: price_series(scenario, plan)))
+    return found
+
+
+def _tasks(
+    scenario: Scenario, plan: Plan, options: SolveOptions, library: Library | None, replays: tuple[int | None, int]
+) -> list[_Task]:
+    """Return the analyses: name, the field of their answer, and the call; their modules are loaded late."""
+
+    def frontier() -> object:
+        from planner.analysis.frontier.frontier_question import frontier as trace
+
+        return trace(scenario, options, library)
+
+    def reasons() -> object:
+        from planner.analysis.explain.limit_sensitivity import explain
+
+        return explain(scenario, options=options, library=library)
+
+    def simulation() -> object:
+        from planner.analysis.simulation.simulate_question import simulate
+
+        runs = replays[0] or REPORT_RUNS
+        return simulate(scenario, plan, options=options, library=library, runs=runs, seed=replays[1])
+
+    return [
+        ("frontier", "frontier", frontier),
+        ("reasons", "explanation", reasons),
+        ("tornado", "tornado", lambda: _tornado(scenario, options, library)),
+        ("simulation", "simulation", simulation),
+        ("prices", "prices", lambda: price_series(scenario, plan)),
+    ]

@@ -1,0 +1,249 @@
+"""How far a run is and how fast: its logs joined, its attempts told apart, its pace with the noise."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from statistics import stdev
+from typing import TYPE_CHECKING
+
+from planner.analysis.calibration.csv_logs import MIN_TIMED_STEPS, count_warm_up_steps, fault
+from planner.analysis.calibration.line_logs import STALL_SECONDS, Attempt, Interval, split_attempts
+from planner.records import record
+from planner.units import HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.analysis.calibration.line_logs import LogHistory, LogPoint
+
+BATCHES = 20
+"""Groups of successive intervals whose means show how much a long stretch of steps varies (method of batch means)."""
+UNRESOLVED_NOISE = 0.05
+"""Spread of the mean pace of a run where its log does not time single steps: a guess."""
+
+
+@record(frozen=True)
+class Pace:
+    """Seconds of one step without warm-up and standstills; `steps` are those that are timed."""
+
+    seconds: float
+    spread: float | None
+    """Standard deviation of ln(seconds) of one interval; None where only the whole run is timed."""
+    batch_spread: float
+    """The same of the mean of one batch of intervals."""
+    batches: int
+    steps: int
+    warm_up_steps: int
+
+    def noise(self, steps_left: int) -> float:
+        """Return the spread of ln(mean pace of the steps left / observed mean): both means are of few batches.
+
+        100 steps in 20 batches of spread 0.04, 100 steps left: 0.04 * sqrt(1 / 20 + 1 / 20) = 0.013.
+        """
+        each = self.steps / self.batches
+        return self.batch_spread * math.sqrt(1.0 / self.batches + each / max(steps_left, 1))
+
+
+@record(frozen=True)
+class Progress:
+    """What the logs of a run say of it, whatever the plan; hours are wall hours."""
+
+    steps: int
+    attempts: int
+    repeated_steps: int
+    """Steps that were done again after a restart."""
+    standing_hours: float
+    """Between attempts, and within them where nothing advanced; of attempts only where clock times are logged."""
+    run_hours: float | None
+    """From the first to the last logged step; None where nothing is timed."""
+    pace: Pace | None
+    times_steps_alone: bool
+    """Whether the log states seconds of steps, without evaluation and checkpoints between them."""
+    first_clock: float | None
+    """Seconds since the epoch when training began, by the first logged step."""
+    last_clock: float | None
+    diverged_at: int | None
+    """First step of the last attempt whose loss is no number, if its last one is none either."""
+    last_loss: float | None
+    remarks: tuple[str, ...]
+
+
+def join_logs(histories: Sequence[LogHistory]) -> LogHistory:
+    """Return the log of steps of a run; logs of several attempts are joined in the order of their first steps.
+
+    `InputError` where none has a step.
+    """
+    stepped = [one for one in histories if one.points]
+    if not stepped:
+        first = histories[0]
+        raise fault(first.file, 1, "says nothing of steps", "add the log of the run itself")
+    ordered = sorted(stepped, key=_order)
+    last = ordered[-1]
+    if len(ordered) == 1:
+        return last
+    # A state file repeats the history of the attempts before it: the longest one says it all.
+    kept = [one for one in ordered if not _is_part(one, ordered)]
+    return last.__class__(
+        **{
+            **vars(last),
+            "file": ", ".join(one.file for one in kept),
+            "points": tuple(point for one in kept for point in one.points),
+            "remarks": tuple(remark for one in kept for remark in one.remarks),
+            "total_steps": next((one.total_steps for one in reversed(kept) if one.total_steps), None),
+        }
+    )
+
+
+def _order(one: LogHistory) -> tuple[float, int, int]:
+    clock = next((point.clock for point in one.points if point.clock is not None), 0.0)
+    return clock, one.points[-1].step, len(one.points)
+
+
+def _is_part(one: LogHistory, others: Sequence[LogHistory]) -> bool:
+    """Whether another log has every point of this one."""
+    mine = {(point.step, point.loss) for point in one.points if point.loss is not None}
+    return any(
+        other is not one
+        and len(other.points) > len(one.points)
+        and mine <= {(point.step, point.loss) for point in other.points}
+        for other in others
+    )
+
+
+def read_progress(log: LogHistory) -> Progress:
+    """Return the progress that a log of steps shows."""
+    attempts = split_attempts(log.points)
+    last = attempts[-1]
+    clocks = [point.clock for point in log.points if point.clock is not None]
+    pace = _pace(attempts) or _whole_pace(log)
+    gaps = [
+        after.points[0].clock - before.points[-1].clock
+        for before, after in pairwise(attempts)
+        if after.points[0].clock is not None and before.points[-1].clock is not None
+    ]
+    standing = math.fsum(max(0.0, one) for one in gaps)
+    standing += math.fsum(one.seconds - one.steps * pace.seconds for at in attempts for one in at.stalls if pace)
+    standing += math.fsum(_unexplained(one) for one in attempts)
+    return Progress(
+        steps=last.last_step,
+        attempts=len(attempts),
+        repeated_steps=sum(max(0, a.last_step - _resumed_at(b)) for a, b in pairwise(attempts)),
+        standing_hours=standing / HOUR,
+        run_hours=_run_hours(log, attempts, clocks, pace),
+        pace=pace,
+        times_steps_alone=any(point.seconds is not None for point in log.points),
+        first_clock=_began(attempts[0], pace),
+        last_clock=max(clocks, default=None),
+        diverged_at=_diverged_at(last.points),
+        last_loss=next((p.loss for p in reversed(last.points) if p.loss is not None and not p.is_diverged), None),
+        remarks=(*log.remarks, *_remarks(attempts)),
+    )
+
+
+def _unexplained(attempt: Attempt) -> float:
+    """Return the seconds in which an attempt stood still between steps whose own time the log states."""
+    found = 0.0
+    for before, after in pairwise(attempt.points):
+        if after.seconds is not None and after.clock is not None and before.clock is not None:
+            more = after.clock - before.clock - after.seconds * (after.step - before.step)
+            found += more if more > STALL_SECONDS else 0.0
+    return found
+
+
+def _resumed_at(attempt: Attempt) -> int:
+    """Return the step that an attempt went on from: one logging interval before its first logged step."""
+    if len(attempt.points) < 2:
+        return attempt.first_step - 1
+    return max(0, attempt.first_step - (attempt.points[1].step - attempt.first_step))
+
+
+def _pace(attempts: Sequence[Attempt]) -> Pace | None:
+    """Return the mean pace of all attempts, each without its warm-up; None with too few timed steps."""
+    kept: list[Interval] = []
+    warm = 0
+    for one in attempts:
+        count = count_warm_up_steps([each.pace for each in one.intervals]) if len(one.intervals) > 1 else 0
+        warm += sum(each.steps for each in one.intervals[:count])
+        kept += one.intervals[count:]
+    steps = sum(one.steps for one in kept)
+    if len(kept) < MIN_TIMED_STEPS:
+        every = [each for one in attempts for each in one.intervals]
+        steps = sum(one.steps for one in every)
+        if steps < MIN_TIMED_STEPS:
+            return None
+        seconds = math.fsum(one.seconds for one in every) / steps
+        return Pace(seconds, None, UNRESOLVED_NOISE, 1, steps, 0)
+    seconds = math.fsum(one.seconds for one in kept) / steps
+    batches = [_mean(part) for part in _parts(kept, min(BATCHES, len(kept)))]
+    return Pace(
+        seconds=seconds,
+        spread=stdev(math.log(one.pace) for one in kept),
+        batch_spread=stdev(math.log(one) for one in batches),
+        batches=len(batches),
+        steps=steps,
+        warm_up_steps=warm,
+    )
+
+
+def _whole_pace(log: LogHistory) -> Pace | None:
+    """Return the mean pace of a run that only its end times."""
+    if log.whole is None or log.whole[0] < MIN_TIMED_STEPS or log.whole[1] <= 0:
+        return None
+    return Pace(log.whole[1] / log.whole[0], None, UNRESOLVED_NOISE, 1, log.whole[0], 0)
+
+
+def _parts(intervals: Sequence[Interval], count: int) -> list[Sequence[Interval]]:
+    ends = [round(len(intervals) * n / count) for n in range(count + 1)]
+    return [intervals[start:end] for start, end in pairwise(ends)]
+
+
+def _mean(part: Sequence[Interval]) -> float:
+    return math.fsum(one.seconds for one in part) / sum(one.steps for one in part)
+
+
+def _began(attempt: Attempt, pace: Pace | None) -> float | None:
+    """Return the clock time at which the first step began."""
+    first = attempt.points[0]
+    if first.clock is None:
+        return None
+    before = first.elapsed if first.elapsed is not None else first.step * pace.seconds if pace else 0.0
+    return first.clock - before
+
+
+def _run_hours(
+    log: LogHistory, attempts: Sequence[Attempt], clocks: Sequence[float], pace: Pace | None
+) -> float | None:
+    began = _began(attempts[0], pace)
+    if began is not None and len(clocks) > 1:
+        return max(0.0, max(clocks) - began) / HOUR
+    timed = math.fsum(one.seconds for at in attempts for one in (*at.intervals, *at.stalls))
+    if log.whole is not None and log.whole[1] > timed:
+        return log.whole[1] / HOUR
+    if not timed and pace is None:
+        return None
+    unseen = attempts[-1].last_step - sum(one.steps for at in attempts for one in (*at.intervals, *at.stalls))
+    return (timed + max(0, unseen) * (pace.seconds if pace else 0.0)) / HOUR
+
+
+def _diverged_at(points: Sequence[LogPoint]) -> int | None:
+    lost = [one for one in points if one.loss is not None]
+    if not lost or not lost[-1].is_diverged:
+        return None
+    first = lost[-1].step
+    for one in reversed(lost):
+        if not one.is_diverged:
+            break
+        first = one.step
+    return first
+
+
+def _remarks(attempts: Sequence[Attempt]) -> list[str]:
+    found = []
+    jumps = sum(one.jumps_back for one in attempts)
+    if jumps:
+        found.append(f"the clock of the log goes back {jumps} times: those intervals are not timed")
+    stalls = sum(len(one.stalls) for one in attempts)
+    if stalls:
+        found.append(f"{stalls} gaps of ten times the usual pace are not part of it: the run stood still")
+    return found

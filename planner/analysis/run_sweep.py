@@ -1,0 +1,395 @@
+"""Solve every variant of a scenario along several ranges, on many workers, into a file."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import hashlib
+import json
+import math
+import os
+from collections import Counter, deque
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
+from contextlib import closing, contextmanager
+from itertools import product
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from planner.analysis.sweep_chain import PARENT, Chain, SweepQuestion, failed, solve_chunk
+from planner.analysis.sweep_order import chained_places, chunks_of
+from planner.analysis.what_if_sweep import library_of, scenario_at
+from planner.documents.csv_table import csv_text
+from planner.documents.files import check_writable, read_text, write_text_atomically
+from planner.documents.json_file import json_text
+from planner.documents.sweep_ranges import parse_ranges
+from planner.errors import Fault, InputError, ScenarioError, printable
+from planner.records import record
+from planner.results.plan_parts import describe_machines
+from planner.results.what_if import ManyVariants, Variant, most_cut
+from planner.scenario.scenario import SolveOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from planner.analysis.sweep_order import Places
+    from planner.scenario.scenario import Scenario
+
+
+# Chunks of variants in this process, on processes of this machine (loky), or on a Dask cluster.
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from planner.analysis.sweep_order import Places
+
+    OpenExecutor = Callable[[], AbstractContextManager[Executor]]
+
+IN_FLIGHT = 2
+"""Chunks per worker that are handed over at once: the others wait here, so that memory does not grow with them."""
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+"""Environment of a worker: as many workers as cores need no further threads."""
+CONNECT_SECONDS = 10
+
+
+def count_cores() -> int:
+    """Return the cores that this process may use, also in a container."""
+    from loky import cpu_count
+
+    return int(cpu_count())
+
+
+def solve_here(question: SweepQuestion, places: Sequence[Places]) -> Generator[list[Variant]]:
+    """Yield the variants one by one, all in one chain."""
+    chain = Chain(question)
+    for one in places:
+        yield [chain.solve(one)]
+
+
+@contextmanager
+def loky_executor(workers: int) -> Iterator[Executor]:
+    """Open processes on this machine; leaving ends them at once."""
+    from loky import ProcessPoolExecutor
+
+    executor: Any = ProcessPoolExecutor(max_workers=workers, env={**ONE_THREAD, PARENT: str(os.getpid())})
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=True, kill_workers=True)
+
+
+@contextmanager
+def dask_executor(address: str) -> Iterator[Executor]:
+    """Open the workers of a Dask cluster; InputError where there is none, or the package is missing."""
+    try:
+        from distributed import Client
+    except ImportError:
+        fix = "pip install 'finetune-planner[cluster]'"
+        raise InputError([Fault("--cluster", 0, "", "needs the package distributed", fix)]) from None
+    try:
+        asyncio.run(_connect(address))  # a client that finds no scheduler prints tracebacks when it is collected
+    except (OSError, ValueError, TypeError) as error:
+        what = f"no Dask scheduler answers: {' '.join(str(error).split()) or type(error).__name__}"
+        fix = "give its address, such as tcp://10.0.0.1:8786"
+        raise InputError([Fault(f"--cluster {address}", 0, "", what, fix)]) from None
+    client: Any = Client(address, set_as_default=False)
+    with client:
+        yield client.get_executor(pure=False)
+
+
+async def _connect(address: str) -> None:
+    """Connect to a scheduler once; OSError or ValueError where that fails."""
+    from distributed.core import connect
+
+    comm: Any = await connect(address, timeout=CONNECT_SECONDS)
+    await comm.close()
+
+
+def count_cluster_threads(executor: Executor) -> int:
+    """Return how many variants a Dask cluster solves at one time."""
+    client: Any = executor._client  # type: ignore[attr-defined]
+    return max(1, int(sum(client.nthreads().values())))
+
+
+def solve_on(
+    open_executor: OpenExecutor, question: SweepQuestion, chunks: Sequence[Sequence[Places]], workers: int
+) -> Generator[list[Variant]]:
+    """Yield the variants of each chunk when it is done.
+
+    A worker that dies takes its pool with it, and with it all chunks in flight: these are solved again one variant
+    after the other in a new pool, and a variant that ends a worker by itself is an error of its own.
+    """
+    waiting, suspects = deque(chunks), deque(list["Sequence[Places]"]())
+    while waiting or suspects:
+        queue, at_once = (suspects, 1) if suspects else (waiting, IN_FLIGHT * workers)
+        lost: list[Sequence[Places]] = []
+        with open_executor() as executor:
+            yield from _drain(executor, question, queue, at_once, lost)
+        for chunk in lost:
+            if len(chunk) == 1 and queue is suspects:
+                yield [failed(question.values(chunk[0]), RuntimeError("the worker that solved it ended"))]
+            else:
+                suspects.extend([places] for places in chunk)
+
+
+def _drain(
+    executor: Executor,
+    question: SweepQuestion,
+    queue: deque[Sequence[Places]],
+    at_once: int,
+    lost: list[Sequence[Places]],
+) -> Iterator[list[Variant]]:
+    """Yield finished chunks until the queue is empty or the pool breaks; `lost` takes the chunks in flight then."""
+    running: dict[Any, Sequence[Places]] = {}
+    while queue or running:
+        try:
+            while queue and len(running) < at_once:
+                running[executor.submit(solve_chunk, question, queue[0])] = queue[0]
+                queue.popleft()
+            done = wait(running, return_when=FIRST_COMPLETED).done
+            for future in done:
+                variants = _result(future, question, running[future])
+                del running[future]
+                yield variants
+        except BrokenExecutor:
+            lost += running.values()
+            return
+
+
+def _result(future: Any, question: SweepQuestion, chunk: Sequence[Places]) -> list[Variant]:
+    """Return the variants of a finished chunk; what a worker could not return is the error of each of them."""
+    try:
+        variants: list[Variant] = future.result()
+    except BrokenExecutor:
+        raise
+    except Exception as error:
+        return [failed(question.values(places), error) for places in chunk]
+    return variants
+
+
+# The rows of a sweep on disk: a journal while it runs, to resume from, and the file of all rows when it is done.
+
+
+RESULT_FORMATS = (".csv", ".jsonl")
+MAX_JOURNAL_BYTES = 2**30
+VARIANT_FIGURES = ("status", "cost_usd", "hours", "hours_at_confidence", "machines", "cut_share", "error")
+"""Columns of a CSV file after those of the values; `cut_share` is the greatest share of tokens that a job cuts."""
+
+
+def check_results_file(path: str) -> None:
+    """Raise InputError for a file that cannot be written, or whose ending is none of `RESULT_FORMATS`."""
+    if Path(path).suffix not in RESULT_FORMATS:
+        fix = "end its name with .csv, or with .jsonl for all figures of each job"
+        raise InputError([Fault(path or "the output", 0, "", "is no results file", fix)])
+    check_writable(path)
+    check_writable(journal_of(path))
+
+
+def journal_of(path: str) -> str:
+    """Return the journal of a results file."""
+    return f"{path}.part"
+
+
+def fingerprint(question: SweepQuestion, as_of: str, version: str) -> str:
+    """Return a short text that is the same only for the same question of the same version."""
+    asked = [
+        question.scenario.model_dump_json(by_alias=True),
+        [(one.path, one.values) for one in question.ranges],
+        question.options.model_dump_json(),
+        as_of,
+        version,
+    ]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+
+
+class Journal:
+    """A file of JSON lines beside the results: a header with the fingerprint of the question, then a row each."""
+
+    def __init__(self, path: str, question_id: str) -> None:
+        self.path, self._header = journal_of(path), json.dumps({"sweep": question_id})
+
+    def rows(self) -> dict[tuple[str, ...], Variant]:
+        """Return the rows of an interrupted run by their values; errors are left out, to be tried again.
+
+        A last line that is cut short is left out too. Raises InputError if the journal is that of another question.
+        """
+        if not os.path.exists(self.path):
+            return {}
+        lines = read_text(self.path, MAX_JOURNAL_BYTES).split("\n")
+        if len(lines) == 1 and self._header.startswith(lines[0]):
+            return {}  # stopped before the first row: empty, or a header that is cut short
+        if lines[0] != self._header:
+            what = "was written for another scenario, other ranges, options or prices, or by another version"
+            raise InputError([Fault(self.path, 1, "", what, "repeat that sweep, or give --restart to begin anew")])
+        found: dict[tuple[str, ...], Variant] = {}
+        for number, line in enumerate(lines[1:-1], start=2):
+            try:
+                row = Variant.model_validate_json(line)
+            except ValidationError:
+                raise InputError([Fault(self.path, number, "", "is no row of a sweep", "give --restart")]) from None
+            if row.status != "error":
+                found[row.values] = row
+        return found
+
+    def begin(self, rows: Iterable[Variant]) -> None:
+        """Write the journal with the rows that are known."""
+        write_text_atomically(self.path, "".join(f"{line}\n" for line in (self._header, *map(_row, rows))))
+
+    def add(self, rows: Sequence[Variant]) -> None:
+        """Append rows; they are on the disk when this returns."""
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write("".join(f"{_row(one)}\n" for one in rows))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def end(self) -> None:
+        """Remove the journal."""
+        Path(self.path).unlink(missing_ok=True)
+
+
+def _row(one: Variant) -> str:
+    return one.model_dump_json()
+
+
+def write_results(path: str, paths: Sequence[str], rows: Iterable[Variant]) -> None:
+    """Write all rows: a table, or a JSON object per line with the jobs of each variant."""
+    text = _table(paths, rows) if Path(path).suffix == ".csv" else "".join(_line(paths, one) for one in rows)
+    write_text_atomically(path, text)
+
+
+def _line(paths: Sequence[str], one: Variant) -> str:
+    """Return a row as JSON, its values by path."""
+    values = dict(zip(paths, one.values, strict=True))
+    row = {"values": values, **one.model_dump(mode="json", exclude={"values"})}
+    return json_text(row, indent=None) + "\n"
+
+
+def _table(paths: Sequence[str], rows: Iterable[Variant]) -> str:
+    table: list[list[object]] = [[*paths, *VARIANT_FIGURES]]
+    for one in rows:
+        machines = "; ".join(
+            [f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}" for job in one.jobs]
+            + [machines for service in one.services for machines in service.machines]
+        )
+        figures = (one.cost_usd, one.hours, one.hours_at_confidence)
+        cut = max((each.share for each in one.cut), default=0.0)
+        table.append([*one.values, one.status, *figures, machines, cut, one.error])
+    return csv_text([[printable(cell) if isinstance(cell, str) else cell for cell in row] for row in table])
+
+
+MAX_VARIANTS = 100_000
+MAX_AXES = 8
+ERRORS_SHOWN = 5
+
+
+def run_sweep(
+    scenario: Scenario,
+    vary: Sequence[str],
+    path: str,
+    *,
+    options: SolveOptions | None = None,
+    workers: int | str | None = None,
+    restart: bool = False,
+    on_variant: Callable[[int, int], None] | None = None,
+) -> ManyVariants:
+    """Solve a scenario at every combination of values and write a row for each into a file.
+
+    The rows come in the order of the ranges, the last one fastest, with any number of workers. While the
+    sweep runs its rows are in `PATH.part`; the same call after an interruption solves what is missing.
+
+    Parameters
+    ----------
+    vary
+        Ranges: `PATH=A:B:STEP` or `PATH=[a, b, c]`.
+    path
+        A .csv or .jsonl file.
+    workers
+        Processes on this machine; 1 solves in this process, None takes as many as there are cores. Or the address of
+        a Dask scheduler, whose workers need the same version of this package.
+    restart
+        Begin anew where an interrupted run left rows.
+    on_variant
+        Called with the number of variants done and of all variants.
+
+    Raises
+    ------
+    InputError
+        For ranges, values and files that cannot be used, before anything is solved. What goes wrong in a single
+        combination is an error in its row.
+    """
+    started, options = perf_counter(), options or SolveOptions()
+    check_results_file(path)
+    question = _question(scenario.on_day(options.as_of), vary, options)
+    from planner import __version__
+
+    journal = Journal(path, fingerprint(question, (options.as_of or datetime.date.today()).isoformat(), __version__))
+    known = {} if restart else journal.rows()
+    places = chained_places(question.ranges)
+    missing = [one for one in places if question.values(one) not in known]
+    rows, crew = dict(known), _crew(question, missing, workers)
+    journal.begin(known.values())
+    with closing(crew.solved) as solved:
+        for found in solved:
+            journal.add(found)
+            rows.update((one.values, one) for one in found)
+            if on_variant:
+                on_variant(len(rows), len(places))
+    every = [rows[values] for values in product(*(one.values for one in question.ranges))]
+    write_results(path, [one.path for one in question.ranges], every)
+    journal.end()
+    summary = _summary(question, every, len(known))
+    return summary.model_copy(update={"seconds": perf_counter() - started, "workers": crew.workers, "file": path})
+
+
+def _question(scenario: Scenario, vary: Sequence[str], options: SolveOptions) -> SweepQuestion:
+    """Return the question; every value of each range is tried alone, so that a wrong one is found at once."""
+    ranges = parse_ranges(tuple(vary), MAX_AXES, MAX_VARIANTS)
+    if not ranges:
+        fix = "such as jobs.NAME.deadline=6h:48h:6h"
+        raise ScenarioError([Fault("--vary", 0, "", "nothing to vary", fix)])
+    changed = [scenario_at(scenario, one, setting) for one in ranges for setting in one.settings]
+    return SweepQuestion(scenario, ranges, options, library_of([scenario, *changed]))
+
+
+@record(frozen=True)
+class _Crew:
+    """Who solves: how many at one time, and the variants as they come."""
+
+    workers: int
+    solved: Generator[list[Variant]]
+
+
+def _crew(question: SweepQuestion, missing: Sequence[Places], workers: int | str | None) -> _Crew:
+    """Return the workers that are asked for: those of a cluster, this process, or as many processes as cores."""
+    if isinstance(workers, str):
+        with dask_executor(workers) as executor:
+            count = count_cluster_threads(executor)
+        return _Crew(count, solve_on(lambda: dask_executor(workers), question, chunks_of(missing, count), count))
+    count = max(1, min(count_cores() if workers is None else workers, len(missing)))
+    if count == 1:
+        return _Crew(1, solve_here(question, missing))
+    return _Crew(count, solve_on(lambda: loky_executor(count), question, chunks_of(missing, count), count))
+
+
+def _summary(question: SweepQuestion, rows: Sequence[Variant], resumed: int) -> ManyVariants:
+    planned = [one for one in rows if one.cost_usd is not None]
+    counts = Counter(one.status for one in rows)
+    cut, cutting = most_cut(rows)
+    return ManyVariants(
+        scenario=question.scenario.name,
+        paths=tuple(one.path for one in question.ranges),
+        variants=len(rows),
+        resumed=resumed,
+        counts=dict(counts),
+        cheapest=min(planned, key=lambda one: one.cost_usd or 0.0, default=None),
+        fastest=min(planned, key=lambda one: math.inf if one.hours is None else one.hours, default=None),
+        cut=cut,
+        cutting=cutting,
+        errors=tuple(one for one in rows if one.status == "error")[:ERRORS_SHOWN],
+        seconds=0.0,
+        workers=1,
+    )

@@ -1,1 +1,0 @@
-"""Discrete-event simulation of the fleet of a service."""

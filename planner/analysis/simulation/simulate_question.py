@@ -1,0 +1,323 @@
+"""Simulation of a plan: replays on many markets and at many speeds, and their statistics."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from planner.analysis.market_fit_question import rarely_available
+from planner.analysis.service_simulation import simulate_service
+from planner.analysis.simulation.job_replay import ReplayedJob, replay_job, replay_without_spot, run_deadlines
+from planner.analysis.simulation.job_runs import JobRun, RunKind, build_job_runs
+from planner.analysis.simulation.market_paths import (
+    PathSource,
+    RecordedWindows,
+    SampledPaths,
+    build_recorded_windows,
+    choose_tick_hours,
+)
+from planner.analysis.simulation.settings import SimulationArguments, SimulationSettings
+from planner.analysis.simulation.statistics import (
+    build_prediction,
+    combine_jobs,
+    compare_policies,
+    distribution,
+    histogram,
+    outcomes_by_policy,
+    summarise_outcome,
+)
+from planner.analysis.simulation.timetable_runs import ShiftedJob, shift_timetable
+from planner.audit.audit import audit
+from planner.decode.notes import SPOT_ONLY_NOTE
+from planner.errors import Fault, ScenarioError, raise_faults
+from planner.estimates.uncertainty import confidence_factor
+from planner.results.fleet_differences import jobs_alone, services_usd
+from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
+from planner.scenario.jobs_and_services import without_services
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.service_load import ServeJob
+from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.solve import solve_prepared
+from planner.spot.policy.luck import SPEED_RANK_BOUNDS
+
+if TYPE_CHECKING:
+    from planner.arrays import Floats
+    from planner.library.schema import Library
+    from planner.results.plan import Plan
+
+
+# Simulation of a plan with jobs and a service: the jobs on many markets, the service request by request.
+
+
+RECORDED_NOTE = "traces are those of the jobs; losses of the service follow the spot market of its offers"
+
+
+def simulate_together(
+    scenario: Scenario,
+    plan: Plan | None,
+    options: SolveOptions | None,
+    library: Library | None,
+    arguments: SimulationArguments,
+    replay: Callable[[Scenario, Plan], Simulation],
+) -> Simulation:
+    """Return the replays of the jobs, made by `replay`, with the simulation of the services.
+
+    Raises ScenarioError for a scenario of services alone, and what the two simulations raise.
+    """
+    if all(isinstance(job, ServeJob) for job in scenario.jobs):
+        raise ScenarioError([Fault(scenario.name, 0, "jobs", "has services alone", "use simulate_service")])
+    own = {name: arguments[name] for name in ("runs", "seed", "exact_speed") if name in arguments}
+    served = simulate_service(scenario, plan, options=options, library=library, **own)  # type: ignore[arg-type]
+    if not served.services:
+        facts = {name: getattr(served, name) for name in ("scenario", "status", "runs", "seed", "exact_speed", "as_of")}
+        return Simulation(**facts, seconds=served.seconds, infeasible=served.infeasible, plan=served.plan)
+    usd = services_usd(served.plan)
+    found = replay(without_services(scenario, usd), jobs_alone(served.plan))
+    recorded = (RECORDED_NOTE,) if arguments.get("traces") else ()
+    update = {
+        "services": served.services,
+        "services_usd": usd,
+        "seconds": found.seconds + served.seconds,
+        "notes": (*found.notes, *served.notes, *recorded),
+    }
+    return found.model_copy(update=update)
+
+
+SPOT_ONLY_PATHS = 3.0
+"""Hours of a path on spot alone, over those of the plan at its confidence."""
+
+IN_TURN_NOTE = (
+    "a job that is late moves those that wait for it or for its machines; the order of the plan holds, and nothing "
+    "starts before its planned start"
+)
+"""A note of every simulation of a timetable."""
+
+ProgressCallback = Callable[[int, int], None]
+"""`progress(done, all)`: runs of all jobs."""
+
+
+def simulate(
+    scenario: Scenario,
+    plan: Plan | None = None,
+    *,
+    options: SolveOptions | None = None,
+    library: Library | None = None,
+    progress: ProgressCallback | None = None,
+    **arguments: Unpack[SimulationArguments],
+) -> Simulation:
+    """Replay the plan of a scenario on many markets and at many speeds.
+
+    Parameters
+    ----------
+    plan
+        Replayed as it is, after an audit against the scenario; without one the scenario is solved. Services next to the
+        jobs are simulated too, as `simulate_service` does.
+    progress
+        Receives the finished runs and all runs, of all jobs.
+    **arguments
+        `traces`: files or folders of recorded markets (`planner.spot.market.trace_formats`); windows of them, evenly
+        spread over all moments and at most `runs`, replace markets drawn from the plan's own.
+        `together`: the traces are zones of the same times, among which a run moves; else each is a market of its own.
+        `preempted`: in the traces 1 means that the machine was taken away.
+        `runs`: number of markets and speeds, 10,000 unless given. `seed`: the same seed gives the same answer.
+        `exact_speed`: every run is as fast as expected; else its speed is drawn from the error of the estimate, one
+        draw for all jobs, as for the probability of the budget.
+
+    Raises
+    ------
+    InputError
+        For runs, traces or a plan that cannot be used, and what `solve` raises. An infeasible scenario is a Simulation
+        with that status.
+    """
+    if any(isinstance(job, ServeJob) for job in scenario.jobs):
+        run = partial(simulate, options=options, library=library, progress=progress, **arguments)
+        return simulate_together(scenario, plan, options, library, arguments, run)
+    started = perf_counter()
+    settings = SimulationSettings.of(**arguments)
+    options = options or SolveOptions()
+    prepared = prepare(scenario.on_day(options.as_of), library)
+    if plan is None:
+        plan = solve_prepared(prepared, options)
+    else:
+        _check_plan(plan, prepared)
+    if not plan.jobs:
+        return Simulation(
+            scenario=scenario.name,
+            status=plan.status,
+            runs=settings.runs,
+            seed=settings.seed,
+            exact_speed=settings.exact_speed,
+            seconds=perf_counter() - started,
+            as_of=(options.as_of or datetime.date.today()).isoformat(),
+            infeasible=plan.infeasible,
+            plan=plan,
+        )
+    return _simulation(prepared, plan, settings, progress, started)
+
+
+def _check_plan(plan: Plan, prepared: PreparedScenario) -> None:
+    """Refuse a plan of another scenario, or one that was changed by hand."""
+    faults = [
+        Fault("plan", 0, f"{one.job}: {one.what}".removeprefix(": "), f"expected {one.expected}, found {one.found}",
+              "planner check PLAN SCENARIO lists all")
+        for one in audit(plan, prepared.scenario, prepared.library)[:5]
+    ]  # fmt: skip
+    raise_faults(faults, ScenarioError)
+
+
+def _simulation(
+    prepared: PreparedScenario,
+    plan: Plan,
+    settings: SimulationSettings,
+    progress: ProgressCallback | None,
+    started: float,
+) -> Simulation:
+    job_runs = build_job_runs(prepared, plan)
+    seeds = np.random.SeedSequence(settings.seed).spawn(len(job_runs) + 1)
+    drawn_by = zip(job_runs, seeds[1:], strict=True)
+    sources = [_source(one, settings, np.random.default_rng(seed)) for one, seed in drawn_by]
+    recorded_ones = [one for one in sources if isinstance(one, RecordedWindows)]
+    # A repeated window is no second market: there are no more runs than windows.
+    runs = min(settings.runs, max((one.windows for one in recorded_ones), default=settings.runs))
+    for one in recorded_ones:
+        one.spread_evenly(runs)
+    ranks = _ranks(runs, np.random.default_rng(seeds[0]))
+    drawing, done = sum(one is not None for one in sources), 0
+
+    def count(added: int) -> None:
+        nonlocal done
+        done += added
+        if progress is not None:
+            progress(done, runs * drawing)
+
+    replayed = []
+    for job_run, source in zip(job_runs, sources, strict=True):
+        slow = np.ones(runs) if settings.exact_speed else confidence_factor(job_run.sigma, ranks)
+        replayed.append(
+            replay_without_spot(job_run, slow) if source is None else replay_job(job_run, source, slow, count)
+        )
+    outcomes = outcomes_by_policy(replayed)
+    shifted = {name: shift_timetable(plan, prepared.scenario, several) for name, several in outcomes.items()}
+    reserved_usd = math.fsum(one.usd for one in plan.reservations)
+    whole = combine_jobs(job_runs, {k: [m.outcome for m in v] for k, v in shifted.items()}, reserved_usd)
+    spent = math.fsum(one.seconds for one, source in zip(replayed, sources, strict=True) if source is not None)
+    notes, budget = [note for one in recorded_ones for note in one.notes], plan.budget_usd
+    return Simulation(
+        scenario=plan.scenario,
+        status=plan.status,
+        runs=runs,
+        seed=settings.seed,
+        exact_speed=settings.exact_speed,
+        **summarise_outcome(whole[PLANNED]),
+        budget_usd=budget,
+        budget_hit_rate=None if budget is None else float(np.mean(whole[PLANNED].usd <= budget * (1 + 1e-9))),
+        policies=compare_policies(job_runs, replayed, whole),
+        predicted=build_prediction(plan.jobs, reserved_usd),
+        jobs=tuple(
+            _job(job_run, source, one, moved if plan.is_timetable else None)
+            for job_run, source, one, moved in zip(job_runs, sources, replayed, shifted[PLANNED], strict=True)
+        ),
+        cost_histogram=histogram(whole[PLANNED].usd),
+        hours_histogram=histogram(whole[PLANNED].hours),
+        seconds=perf_counter() - started,
+        runs_per_second=runs * drawing / spent if drawing else None,
+        as_of=plan.as_of,
+        notes=tuple(dict.fromkeys([*notes, *_notes(job_runs, settings)])),
+        plan=plan,
+    )
+
+
+def _ranks(runs: int, rng: np.random.Generator) -> Floats:
+    """Return a rank of the speed error for each run, stratified: no sample is slow as a whole."""
+    return np.clip((rng.permutation(runs) + rng.random(runs)) / runs, *SPEED_RANK_BOUNDS)
+
+
+def _source(job_run: JobRun, settings: SimulationSettings, rng: np.random.Generator) -> PathSource | None:
+    """Return the source of a job's markets; None where it needs none."""
+    if job_run.states is None:
+        return None
+    bounds = np.asarray(SPEED_RANK_BOUNDS)
+    fast, slow = (1.0, 1.0) if settings.exact_speed else confidence_factor(job_run.sigma, bounds).tolist()
+    # The run that is just slow enough for its guarantee to reach the deadline has the most hours.
+    latest = min(max(job_run.latest_hours / (job_run.target_hours + job_run.outside_run_hours), fast), slow)
+    hours = float(run_deadlines(job_run, np.asarray([latest]))[0])
+    if job_run.kind == RunKind.SPOT:
+        hours = job_run.job.hours.at_confidence * (1.0 if settings.traces else SPOT_ONLY_PATHS)
+    if not settings.traces:
+        tick = choose_tick_hours(job_run.run, job_run.states, job_run.target_hours)
+        return SampledPaths(job_run.states, math.ceil(hours / tick - 1e-9), tick, rng)
+    return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours, settings.together)
+
+
+def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob, moved: ShiftedJob | None) -> JobReplays:
+    """Return the figures of one job; of a timetable its deadline counts from the start of the plan."""
+    one = job_run.job
+    alone = combine_jobs([job_run], {name: [outcome] for name, outcome in replayed.outcomes.items()})
+    in_turn = {} if moved is None else _in_turn(job_run, moved)
+    return JobReplays(
+        name=one.name,
+        gpu=one.gpu,
+        gpus=one.gpus,
+        provider=one.provider,
+        kind=job_run.kind.value,
+        deadline_hours=one.deadline_hours,
+        **(summarise_outcome(alone[PLANNED]) | in_turn),
+        predicted=build_prediction([one]),
+        policies=compare_policies([job_run], [replayed], alone),
+        market=_market(job_run, source),
+        unfinished=float(np.mean(~replayed.outcomes[PLANNED].done)),
+        told=replayed.timeline,
+    )
+
+
+def _in_turn(job_run: JobRun, moved: ShiftedJob) -> dict[str, Any]:
+    """Return when a job of a timetable starts and ends, whether it ends in time, and whether its machines are there."""
+    (whole,) = combine_jobs([job_run], {PLANNED: [moved.outcome]}).values()
+    return {
+        "start_at_hours": distribution(moved.starts),
+        "end_at_hours": distribution(moved.outcome.hours),
+        "deadline_hit_rate": None if whole.met is None else float(np.mean(whole.met)),
+        "outlasts_machines": float(np.mean(moved.outlasts)),
+    }
+
+
+def _market(job_run: JobRun, source: PathSource | None) -> ReplayMarket | None:
+    if source is None or job_run.states is None:
+        return None
+    recorded, up = source if isinstance(source, RecordedWindows) else None, job_run.states.up.mean()
+    return ReplayMarket(
+        source="traces" if recorded else "states",
+        instances=job_run.instances,
+        availability=recorded.availability if recorded else job_run.states.availability(),
+        mean_up_hours=up if math.isfinite(up) and not recorded else None,
+        mean_outage_hours=None if recorded else job_run.states.down.mean(),
+        tick_hours=source.tick_hours,
+        traces=recorded.names if recorded else (),
+        windows=recorded.windows if recorded else None,
+    )
+
+
+def _notes(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str]:
+    """Return notes on what the figures do not show."""
+    drawing = [one for one in job_runs if one.states is not None]
+    has_prior = any(one.job.spot and one.job.spot.basis for one in drawing)
+    notes = {
+        "no job of this plan runs on spot: the traces are not used": settings.traces and not drawing,
+        "the market is a prior, not measured for the offer: first fit recorded traces (planner market fit TRACE) and "
+        "paste the block into the offer, or replay them with --trace": (has_prior and not settings.traces),
+        "each job has its own market, drawn independently of the others": len(drawing) > 1 and not settings.traces,
+        "over optimum: in the objective of the plan, dollars plus the value of waiting hours": any(
+            one.waiting_usd for one in drawing
+        ),
+        SPOT_ONLY_NOTE: any(one.kind == RunKind.SPOT for one in job_runs),
+        "concurrent trials share one market and are interrupted together": any(one.job.trials > 1 for one in drawing),
+        IN_TURN_NOTE: any(one.job.end_at_hours is not None for one in job_runs),
+    }
+    shares = [(trace.name, float((trace.available > 0).mean())) for trace in settings.traces]
+    return [*rarely_available(shares), *(note for note, holds in notes.items() if holds)]

@@ -1,1 +1,0 @@
-"""Thousands of variants of a scenario: their order, workers that solve them, a journal to resume from."""

@@ -1,0 +1,294 @@
+"""Limits on the plan's own figures: of each job and of all jobs together, and what totals follow from the jobs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from planner.audit.audited_timetable import gpus_of, idle_hours, machines_of, peak, times_of_plan
+from planner.configurations.recipe import (
+    HYBRID_ABOVE_GPUS,
+    GpuClass,
+    enumerate_recipes,
+    expand_paged,
+    expand_parallel_degrees,
+    find_incompatibility,
+    is_allowed,
+)
+from planner.estimates.time.stage_seconds import evaluation_bytes
+from planner.evaluation.comparison import Broken, Tolerance, at_most
+from planner.evaluation.evaluated_hours import probability_within
+from planner.evaluation.evaluated_shipping import is_made, lacking_memory
+from planner.evaluation.evaluated_stages import STAGES
+from planner.evaluation.measured_chips import unmeasured
+from planner.evaluation.run_odds import budget_odds
+from planner.results.plan_parts import Hours, Spread
+from planner.scenario.inference_job import InferenceJob
+from planner.scenario.offer import offer_labels
+from planner.units import GB, GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from planner.evaluation.evaluate import Evaluation
+    from planner.evaluation.run_context import RunContext
+    from planner.results.plan import Assignment, Plan
+    from planner.scenario.offer import Offer
+    from planner.scenario.payment import Managed
+    from planner.scenario.scenario import Scenario
+
+_MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0, "inference": 720.0}  # longest run where the limits do not say
+
+
+def choices_of_job(context: RunContext) -> Iterator[Broken]:
+    """Yield what the plan names for one job and may not: lists, counts, batch, techniques, share, places of stages."""
+    limits, offer, plan = context.scenario.limits, context.offer, context.named
+    places = [name for name, _ in offer.zones] or [offer.region]
+    named = [("providers", offer.provider), *(("regions", place) for place in places), ("tiers", offer.tier)]
+    if offer.gpu is not None:  # a service has no card that a list could name
+        named.append(("gpus", context.gpu.name))
+    for key, name in named:
+        if not getattr(limits, key).permits(name):
+            yield f"limits.{key}", "a name that is allowed", name
+    if offer.gpu is not None and not context.observed and (reason := unmeasured(context)) is not None:
+        yield "limits.unmeasured", "a chip and a method that published runs have", reason
+    if limits.is_outdated(offer):
+        yield "limits.max_price_age", "a price that is not too old", f"of {offer.date_text}"
+    if not limits.has_stock(offer):
+        yield "limits.stock_status", limits.stock_status or "some stock", offer.stock_status
+    if offer.managed is not None:
+        yield from _service(context, offer.managed)
+        return
+    if isinstance(context.job, InferenceJob):
+        from planner.audit.audited_kind import choices_of_replicas  # late: what only generation needs
+
+        yield from choices_of_replicas(context, context.job)
+    else:
+        yield from _batch(context)
+        yield from _techniques(context)
+    low = 1.0 if offer.usd_per_hour is None else limits.spot_share.min
+    high = limits.spot_share.max if offer.has_spot else 0.0
+    if not low - 1e-6 <= plan.spot_share <= high + 1e-6:
+        yield "spot_share", f"between {low:g} and {high:g}", plan.spot_share
+    yield from _places(context)
+
+
+def _service(context: RunContext, managed: Managed) -> Iterator[Broken]:
+    """Yield where the service does not take the model, or trains it as the job does not allow."""
+    asked, job = context.job.techniques, context.job
+    if context.architecture.name not in managed.architectures:
+        yield "architecture at the service", "one of " + ", ".join(managed.architectures), context.architecture.name
+    methods = ("full",) if job.kind == "pretrain" else asked.method or context.library.techniques.tried("method")
+    if managed.method not in methods:
+        yield "method at the service", " or ".join(methods), managed.method
+    if managed.method == "lora" and 16 not in (asked.weight_bits or (16,)):
+        yield "weight_bits at the service", "among those the job allows", 16
+
+
+def _batch(context: RunContext) -> Iterator[Broken]:
+    """Yield counts that do not work out: instances, degrees that divide the GPUs, the global batch exactly."""
+    plan, asked, offer = context.named, context.named.techniques, context.offer
+    if plan.instances < 1:
+        yield "instances", "at least 1", plan.instances
+    yield from at_most("instances of one job", offer.max_nodes, plan.instances)
+    degrees = asked.tensor_parallel * asked.pipeline_parallel * asked.context_parallel
+    if degrees < 1 or plan.gpus % degrees:
+        yield "tensor * pipeline * context parallel", f"a divisor of {plan.gpus}", degrees
+        return
+    yield from at_most("tensor parallel", plan.gpus_per_instance, asked.tensor_parallel)
+    # Experts are cut by tensor parallelism too, or whole on each GPU: the weaker condition is that of the second.
+    stage, experts = plan.gpus // asked.pipeline_parallel, context.architecture.experts
+    if asked.expert_parallel > 1 and (stage % asked.expert_parallel or not experts or experts % asked.expert_parallel):
+        yield "expert parallel", f"a divisor of {stage} GPUs and {experts} experts", asked.expert_parallel
+    if min(asked.micro_batch, asked.accumulation_steps) < 1:
+        yield "micro batch and accumulation", "at least 1", asked.micro_batch
+    product = asked.micro_batch * asked.accumulation_steps * (plan.gpus // degrees)
+    if product != context.job.global_batch:
+        yield "micro_batch * accumulation * data_parallel", context.job.global_batch, product
+
+
+def _techniques(context: RunContext) -> Iterator[Broken]:
+    """Yield techniques that the job, its framework or its card do not leave open, and those that do not go together."""
+    plan, job, recipe, library = context.named, context.job, context.recipe, context.library
+    card = GpuClass.of(context.gpu)
+    allowed = [one for one in enumerate_recipes(job, card, plan.gpus > 1, library) if is_allowed(one, job)]
+    allowed += [*expand_parallel_degrees(job, allowed, card, library), *expand_paged(job, allowed, library)]
+    for what in vars(recipe):
+        values = dict.fromkeys(getattr(one, what) for one in allowed)
+        if getattr(recipe, what) not in values:
+            yield what, "one of " + ", ".join(map(str, values)), getattr(recipe, what)
+    if recipe.is_hybrid and not (plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1):
+        yield "sharding", f"more than {HYBRID_ABOVE_GPUS} GPUs on several machines", recipe.sharding
+    if plan.spot_share > 0 and not recipe.resumes and not context.observed:
+        yield "spot_share", f"0: {recipe.framework} cannot go on with adapters from a checkpoint", plan.spot_share
+    reason = find_incompatibility(recipe, card, library, context.architecture)
+    if reason is not None or recipe not in allowed:
+        yield "recipe", "techniques that work together", reason
+
+
+def _places(context: RunContext) -> Iterator[Broken]:
+    """Yield stages at a place that may not or cannot do them, and stages that have no place."""
+    wanted, there = context.job.stages, {named.stage for named in context.named.beside}
+    for named in context.named.beside:
+        offer, place = context.offers.get(named.offer), f"beside: {named.stage} at {named.offer}"
+        if offer is None or named.stage not in STAGES or len(there) < len(context.named.beside):
+            yield place, "one offer of the scenario for each stage", named.offer
+        else:
+            yield from ((place, wish, found) for wish, found in _unfit(context, named.stage, offer))
+    if context.observed:
+        return
+    ram, least = context.offer.ram_gb, wanted.ingest.ram_gb if wanted.ingest else 0.0
+    if "ingest" not in there and ram is not None and ram < least:
+        yield "place of ingest", f"at least {least:g} GB of RAM", ram
+    for stage in STAGES:
+        on = _allowed_places(context, stage)
+        if on and "machine" not in on and stage not in there:
+            yield f"place of {stage}", " or ".join(on), "machine"
+    if "export" not in there:
+        yield from (("place of export", wish, found) for wish, found in lacking_memory(context, context.offer))
+
+
+def _allowed_places(context: RunContext, stage: str) -> tuple[str, ...]:
+    """Return where a stage may happen; nowhere without it, or where the result is only sent."""
+    asked = getattr(context.job.stages, stage)
+    if asked is None or stage != "export":
+        return () if asked is None else tuple(asked.on)
+    return tuple(asked.places) if is_made(context, context.recipe.method) else ()
+
+
+def _unfit(context: RunContext, stage: str, offer: Offer) -> Iterator[tuple[str, str]]:
+    """Yield what is wanted of a machine of its own and what is: a place that is allowed, rented by the hour, room."""
+    asked, place = getattr(context.job.stages, stage), "cpu" if offer.is_cpu else "one_gpu"
+    on = _allowed_places(context, stage)
+    if place not in on:
+        yield " or ".join(on) if on else "no such stage", place
+        return
+    if not context.scenario.limits.permits(offer):
+        yield "an offer that the limits permit", offer.label
+    if offer.usd_per_hour is None or offer.is_reservation or offer.committed_hours is not None:
+        yield "a price by the hour", offer.tier
+    if offer.stock == 0:
+        yield "a machine in stock", "none"
+    if stage == "export":
+        yield from lacking_memory(context, offer)
+        return
+    if stage == "ingest":
+        room, needs = offer.ram_gb or asked.ram_gb, asked.ram_gb
+    else:
+        room = offer.ram_gb or 0.0 if offer.is_cpu else context.library.gpu(offer.card).usable_gib * GIB / GB
+        needs = float(evaluation_bytes(context.network.parameters, context.stages)) / GB
+        if context.architecture.image is not None or (not offer.is_cpu and offer.gpus != 1):
+            yield "one GPU, and text to evaluate", offer.label
+    if needs > room:
+        yield f"{needs:.1f} GB of memory", f"{room:.1f}"
+
+
+def _memory(context: RunContext, reference: Assignment, tolerance: Tolerance) -> Iterator[Broken]:
+    """Yield where memory is too small, or fits with less than the probability that the job asks for."""
+    if context.offer.managed is not None or context.observed:  # an observed run fits by itself
+        return
+    vram, wanted = reference.vram_gib, context.job.memory_confidence
+    if reference.host_memory is not None:
+        host = reference.host_memory
+        yield from at_most("host memory in GB", host.total_gb, host.taken_gb)
+    yield from at_most("VRAM need in GiB", vram.usable, vram.peak, tolerance.gib * vram.usable)
+    # What a run was seen to take proves more than a probability can.
+    replaced = context.scenario.limits.vram_headroom is not None or context.job.measured
+    if not replaced and not vram.fit_probability >= wanted - 1e-6:
+        yield "vram_gib.fit_probability", f"at least {wanted:g}", vram.fit_probability
+
+
+def figures_of_job(
+    context: RunContext, plan: Assignment, evaluation: Evaluation, tolerance: Tolerance
+) -> Iterator[Broken]:
+    """Yield figures of one job that break a limit: memory, hours, chance of the deadline, term, use of spot."""
+    job, reference = context.job, evaluation.assignment
+    yield from _memory(context, reference, tolerance)
+    bill, parts = math.fsum(line.usd for line in plan.bill), math.fsum(plan.vram_gib.parts.values())
+    if not abs(bill - plan.cost_usd) <= tolerance.usd:
+        yield "sum of the bill", bill, plan.cost_usd
+    if not abs(parts - plan.vram_gib.allocated) <= tolerance.gib * parts:
+        yield "sum of vram_gib.parts", parts, plan.vram_gib.allocated
+    longest = context.scenario.limits.max_hours or _MAX_HOURS[job.kind]
+    for what, limit in (("deadline_hours", job.deadline_hours), ("max_hours", longest)):
+        late = plan.hours.at_confidence
+        late += plan.delay_hours + job.start_slack_hours if what == "deadline_hours" else 0.0
+        yield from at_most(f"{what} at confidence", limit, late, tolerance.hours * (limit or 0.0))
+    chance = plan.deadline_probability
+    if job.deadline_hours is not None and (chance is None or not job.confidence - 1e-6 <= chance <= 1):
+        yield "deadline_probability", f"at least {job.confidence:g}", chance
+    if (term := context.offer.use_hours) is not None:
+        yield from at_most("term of the commitment", term, evaluation.late_term_hours, tolerance.hours * term)
+    if plan.spot_share > 0 and not evaluation.may_use_spot:
+        yield "spot_share", "0: on this market the run never ends", plan.spot_share
+    # A policy whose starts take longer than its work may use spot and still do none of the work there.
+    should_follow = evaluation.may_follow_policy and (plan.spot_share > 0 or plan.spot is not None)
+    # A mix may reach a floor on the share that no policy asks for.
+    if (plan.spot is not None) != should_follow and (
+        plan.spot is not None or context.scenario.limits.spot_share.min == 0
+    ):
+        yield "a policy on spot", should_follow, plan.spot is not None
+
+
+def limits_of_plan(
+    plan: Plan, scenario: Scenario, used_hours: Sequence[float], tolerance: Tolerance
+) -> Iterator[Broken]:
+    """Yield what all jobs together break: placement, GPUs, quota, stock, hours left, budget, objective.
+
+    Each job holds its machines from start to end, all trials at once of each. `used_hours`: machine hours at the
+    confidence, by job.
+    """
+    wanted, placed = Counter(job.name for job in scenario.jobs), Counter(job.name for job in plan.jobs)
+    for name in dict.fromkeys([*wanted, *placed]):
+        if wanted[name] != placed[name]:
+            yield "times placed", f"{name}: {wanted[name]}", f"{name}: {placed[name]}"
+    yield from times_of_plan(plan, scenario, tolerance)
+    limits, rented = scenario.limits, {job.offer for job in plan.jobs}
+    gpus = dict.fromkeys((job.provider for job in plan.jobs), 0.0)
+    hours: dict[str, float] = defaultdict(float)
+    for job, used in zip(plan.jobs, used_hours, strict=True):
+        hours[job.offer] += used
+    for provider in gpus:
+        gpus[provider] = peak([one for one in plan.jobs if one.provider == provider], gpus_of)
+    yield from at_most("limits.max_gpus", limits.max_gpus, peak(plan.jobs, gpus_of))
+    for provider, count in gpus.items():
+        yield from at_most(f"limits.quota.{provider}", limits.quota.get(provider), count)
+    for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
+        if label not in rented:
+            continue
+        # A service has no machines; what it has in stock is places for one run.
+        machines = peak([one for one in plan.jobs if one.offer == label], machines_of)
+        yield from at_most(f"stock of {label}", offer.stock, machines)
+        left = offer.committed_hours
+        yield from at_most(f"hours left of {label}", left, hours[label], tolerance.hours * (left or 0.0))
+    # The limit is on what each job needs by itself; what they need together may be more, and is told.
+    added = math.fsum((*(job.cost_at_confidence for job in plan.jobs), *(one.usd for one in plan.reservations)))
+    late = min(added, plan.cost_at_confidence or 0.0)
+    yield from at_most("limits.budget_usd", limits.budget_usd, late, tolerance.usd)
+
+
+def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
+    """Return what follows from the jobs of a plan: sums of dollars, hours of the last job to end, the objective."""
+    jobs, late = plan.jobs, math.fsum(job.cost_at_confidence for job in plan.jobs)
+    paid = math.fsum(one.usd for one in plan.reservations)
+    late += paid
+    cost = {name: paid + math.fsum(getattr(job.cost, name) for job in jobs) for name in Spread.model_fields}
+    hours = {name: max(job.delay_hours + getattr(job.hours, name) for job in jobs) for name in Hours.model_fields}
+    confidence = scenario.limits.budget_confidence
+    expected = paid + math.fsum(job.cost_usd for job in jobs)
+    odds, chance = budget_odds(jobs, confidence, paid, scenario.limits.budget_usd)
+    if odds is not None:
+        late = odds
+    if chance is None:
+        chance = probability_within(scenario.limits.budget_usd, expected, late, confidence)
+    ages = [job.price_age_days for job in jobs if job.price_age_days is not None]
+    return {
+        "price_age_days": max(ages, default=None),
+        "cost_usd": Spread(**cost),
+        "cost_at_confidence": late,
+        "hours": Hours(**hours),
+        "idle_hours": idle_hours(plan, scenario),
+        "budget_usd": scenario.limits.budget_usd,
+        "budget_probability": chance,
+    }

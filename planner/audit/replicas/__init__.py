@@ -1,1 +1,0 @@
-"""Generation, services and evaluation by generation, computed again."""

@@ -1,0 +1,326 @@
+"""Every candidate of a job: its configurations joined with the offers of the market, and the managed services."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from planner.arrays import distinct
+from planner.candidate_table import ON_DEMAND, CandidateTable, concatenate
+from planner.candidates.export_placement import place_exports
+from planner.candidates.job_candidates import JobCandidates, OfferColumns, kept_undominated
+from planner.candidates.machine_candidates import MachineCandidates, join_placements
+from planner.candidates.managed_service import find_services
+from planner.candidates.offer_terms import spot_markets
+from planner.candidates.preference import tie_steps
+from planner.candidates.run_hours import RunHours, compute_run_hours
+from planner.candidates.stage_placement import Placement, enumerate_placements
+from planner.configurations.fitting_cells import JobConfigurations, enumerate_configurations
+from planner.configurations.grid import technique_uses
+from planner.configurations.recipe import allows_full
+from planner.scenario.inference_job import InferenceJob
+from planner.scenario.job import DEFAULT_CONFIDENCE
+from planner.scenario.job_stages import Stages, Trials
+from planner.spot.policy.policy_cache import PolicyCache
+from planner.units import MONTH_HOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.arrays import Floats
+    from planner.candidates.market import Market
+    from planner.candidates.stage_hours import RowHours
+    from planner.configurations.grid import Machine
+    from planner.library.schema import Architecture, Library
+    from planner.scenario.job import Job
+
+
+# Prices of candidates that rent machines: from hours and the terms of offers to the candidate table.
+#
+# Hours and dollars of one candidate (n instances per node group, k node groups, p_od and p_spot dollars an hour):
+#
+#     start_h    once + separate + lead   see `planner.candidates.stage_hours`
+#     run_h[od]  run                      run_h[spot] = expected wall hours + one more start (the switch)
+#     usd[od]    n * p_od * (k * once + machine hours of run)
+#     usd[spot]  n * p_spot * (k * once + machine hours paid) + n * p_od * k * switch
+#     fixed      transfer in and out, what is kept after the run, commitments
+#
+# Both columns of dollars also hold storage, for all hours, and stages on separate machines. Late figures are the same
+# at a confidence: hours times `RowHours.late` at that of the job, dollars with the hours times `RowHours.budget` at
+# that of the budget, spot waits at their own quantile. A run that is expected to stop early is taken in full.
+
+
+def are_of(candidates: JobCandidates, job: Job, jobs: Sequence[str]) -> bool:
+    """Return whether a job among `jobs` has these candidates on the same offers: a deadline concerns none."""
+    mine, its = (one.model_copy(update={"deadline_hours": None}) for one in (candidates.job, job))
+    return candidates.table.jobs == tuple(jobs) and mine == its
+
+
+def of_job(candidates: JobCandidates, job: Job) -> JobCandidates:
+    """Return the candidates with another job in place of theirs; themselves where it is equal."""
+    return candidates if candidates.job == job else replace(candidates, job=job)
+
+
+def hours_and_table(
+    machines: MachineCandidates, market: Market, jobs: Sequence[str], before: JobCandidates | None
+) -> tuple[RowHours, CandidateTable]:
+    """Return hours and table of the candidates; of `before`, earlier candidates of the job, all but changed prices."""
+    count = len(machines.offer)
+    known = before is not None and are_of(before, machines.job, jobs)
+    if before is None or not known or not machines.has_hours_of(_of(before, count)):
+        hours = machines.hours()
+        return hours, price_machines(machines, hours, market, jobs)
+    hours, table = before.hours, before.table
+    if len(table) > count:  # managed services follow
+        hours, table = hours.rows(np.arange(count)), table.rows(np.arange(count))
+    run_usd, late_usd = _market_usd(machines, hours, table.run_h)
+    identity = market.identity_columns(jobs, machines.job.name, machines.offer)
+    fixed_usd = _fixed_usd(machines, hours)
+    return hours, replace(table, **identity, fixed_usd=fixed_usd, run_usd=run_usd, late_usd=late_usd)
+
+
+def _of(candidates: JobCandidates, count: int) -> MachineCandidates:
+    """Return the first rows of a job's candidates, `count` of them, as what rents machines."""
+    one = candidates
+    rows = one.configuration[:count], one.table.offer[:count], one.placement[:count]
+    return MachineCandidates(one.job, one.physics, one.run_hours, one.columns, one.placements, *rows)
+
+
+def price_machines(machines: MachineCandidates, hours: RowHours, market: Market, jobs: Sequence[str]) -> CandidateTable:
+    """Return the table of the candidates, given their hours and the names of all jobs; spot shares are not cut."""
+    ways, columns = machines.physics.ways, machines.columns
+    groups, instances, late = hours.node_groups, machines.instances, hours.late
+    has_on_demand, no_spot = ~np.isnan(columns.on_demand_usd[machines.offer]), np.isnan(hours.spot_wall)
+    run_h = np.stack(
+        [np.where(has_on_demand, hours.run, np.nan), np.where(no_spot, np.nan, hours.spot_wall + hours.switch)], axis=1
+    )
+    late_h = np.stack([run_h[:, ON_DEMAND] * hours.late_factor, hours.late_spot_wall + hours.switch * late], axis=1)
+    lead = columns.lead_hours[machines.offer]  # nothing is paid before the machine is there
+    run_usd, late_usd = _market_usd(machines, hours, run_h)
+    # Rows are many times as many as configurations, which with one framework are few of all.
+    chosen, of_row = distinct(machines.configuration)
+    uses = technique_uses(ways, chosen)
+    return CandidateTable(
+        **market.identity_columns(jobs, machines.job.name, machines.offer),
+        recipe=machines.recipe,
+        instances=instances * groups,
+        gpus=machines.gpus * groups,
+        node_groups=np.full(len(machines.offer), groups, dtype=np.int64),
+        start_h=hours.once + hours.separate + lead,
+        late_start_h=hours.once * late + hours.late_separate * late + lead,
+        run_h=run_h,
+        late_h=late_h,
+        fixed_usd=_fixed_usd(machines, hours),
+        run_usd=run_usd,
+        late_usd=late_usd,
+        share_low=np.where(has_on_demand, 0.0, 1.0),
+        share_high=np.where(no_spot, 0.0, 1.0),
+        uses=uses.take(of_row, axis=0),
+        penalty_usd=(uses @ np.asarray(machines.job.techniques.penalties_usd))[of_row],
+        tie_steps=tie_steps(columns.tie_steps[machines.offer], machines.run_hours.evidence[machines.configuration]),
+        lossiness=ways.lossiness[machines.recipe],
+        fit_gib=ways.fit_gib[machines.configuration],
+        usable_gib=ways.usable_gib[machines.configuration],
+        rented_h=(hours.once * late * groups + hours.group_run * hours.late_factor) * instances,
+    )
+
+
+def _market_usd(machines: MachineCandidates, hours: RowHours, run_h: Floats) -> tuple[Floats, Floats]:
+    """Return dollars (n, 2) that depend on hours, if all work is done in one market: expected and late."""
+    columns, late, once = machines.columns, hours.budget[:, None], hours.once[:, None]
+    price = np.stack([columns.on_demand_usd[machines.offer], columns.spot_usd[machines.offer]], axis=1)
+    price = price * machines.instances[:, None]
+    outside = price * (hours.node_groups * once)
+    outside[:, 1] += np.nan_to_num(price[:, ON_DEMAND]) * hours.switch * hours.node_groups
+    run = price * np.stack([hours.group_run, hours.spot_group_paid], axis=1)
+    storage = columns.storage_usd_per_hour(machines.offer, hours.stored_gb)[:, None]
+    separate = machines.of_placement([one.total("usd") for one in machines.placements])[:, None]
+    late_separate = machines.of_placement([one.total("late_usd") for one in machines.placements])[:, None]
+    return (
+        outside + run + storage * (once + run_h) + separate,
+        (outside + run * hours.stretch[:, None]) * late
+        + storage * (once * late + hours.budget_run)
+        + late_separate * late,
+    )
+
+
+def _fixed_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
+    """Return dollars (n,) whatever the hours: transfers, what is kept after the run, commitments."""
+    columns, offer, run_hours = machines.columns, machines.offer, machines.run_hours
+    instances = machines.instances * hours.node_groups
+    kept = np.asarray(run_hours.kept_gb)[machines.recipe] + hours.result_gb
+    months = (machines.job.stages.retention_hours or 0.0) / MONTH_HOURS
+    moved = columns.ingress_usd_per_gb[offer] * hours.moved_gb + columns.source_usd_per_gb * hours.own_gb
+    return np.asarray(
+        moved * instances
+        + columns.egress_usd_per_gb[offer] * hours.sent_gb
+        + columns.network_storage_usd_per_gb_month[offer] * kept * months
+        + columns.committed_usd[offer] * instances
+    )
+
+
+IGNORED_FIELDS = {
+    "name": "",
+    "deadline_hours": None,
+    "efficiency": 1.0,
+    "storage_gb_per_second": 1.0,
+    "load_efficiency": 1.0,
+    "data_gb": 0.0,
+    "trials": Trials(),
+    "early_stopping": 1.0,
+    "stages": Stages(),
+}
+"""Fields of a job that its memory and step time do not depend on, with the value that comparisons put in.
+
+Neither does the confidence of the deadline, while that of memory decides what fits.
+"""
+TIMING_FIELDS = (
+    "confidence",
+    "efficiency",
+    "storage_gb_per_second",
+    "load_efficiency",
+    "trials",
+    "early_stopping",
+    "stages",
+)
+"""Those of such fields that hours depend on."""
+
+
+class Margins(NamedTuple):
+    """How sure memory and dollars are: what replaces the margin of the fit rule, and the confidence of the budget."""
+
+    headroom: float | None = None  # share of memory
+    budget_confidence: float = DEFAULT_CONFIDENCE
+
+
+DEFAULT_MARGINS = Margins()
+"""Those of a scenario that says nothing of either."""
+
+
+def enumerate_candidates(
+    job: Job,
+    architecture: Architecture,
+    market: Market,
+    jobs: Sequence[str],
+    library: Library,
+    margins: Margins = DEFAULT_MARGINS,
+    before: JobCandidates | None = None,
+) -> JobCandidates:
+    """Return every candidate of the job on every offer of the market; `screen` applies limits and deadline.
+
+    Raises ScenarioError for a stage that no offer can run.
+
+    Parameters
+    ----------
+    jobs
+        Names of all jobs of the scenario, so that the tables of several jobs can be concatenated.
+    margins
+        What replaces the margin of the fit rule, and the probability with which the late dollars are kept.
+    before
+        Earlier candidates of the job; what still applies is not computed again.
+    """
+    if isinstance(job, InferenceJob):
+        from planner.candidates.fleet_kinds import market_of  # late: what only generation needs
+
+        market = market_of(job, market)
+    physics, run_hours = _reuse_or_compute(job, architecture, market.distinct_machines, library, margins, before)
+    earlier = enumerate_placements(job, architecture, physics.shape, market, library)
+    placements = (*place_exports(earlier, job, architecture, run_hours, market, library), Placement())
+    same_rows = before and before.offers is market.offers and before.placements == placements
+    if before and same_rows and before.run_hours is run_hours and are_of(before, job, jobs):
+        return of_job(before, job)
+    spot = spot_markets(market.offers, library)
+    columns = OfferColumns.of(market, job, spot, library)
+    kept = before.kept if before is not None and run_hours is before.run_hours else {}
+    which = kept_undominated(kept, job, physics.ways, run_hours)
+    machines = join_placements(job, physics, run_hours, columns, placements, market, which)
+    services = find_services(job, architecture, physics.shape, market, library)
+    hours, table = hours_and_table(machines, market, jobs, before)
+    if count := len(services.offer):
+        table = concatenate([table, services.table(market, jobs, len(physics.ways.recipes))])
+        hours = hours.joined(services.hours())
+    return JobCandidates(
+        job,
+        architecture,
+        physics,
+        table,
+        np.append(machines.configuration, np.full(count, -1)),
+        np.append(machines.placement, np.full(count, len(placements) - 1)),
+        hours,
+        run_hours,
+        placements,
+        spot,
+        columns,
+        margins.headroom,
+        services,
+        before.policies if before is not None else PolicyCache(),
+        kept,
+        market.offers,
+    )
+
+
+def _reuse_or_compute(
+    job: Job,
+    architecture: Architecture,
+    machines: tuple[Machine, ...],
+    library: Library,
+    margins: Margins,
+    before: JobCandidates | None,
+) -> tuple[JobConfigurations, RunHours]:
+    """Return the configurations of the job and their hours, from `before` as far as the job has not changed."""
+    run_hours = None
+    same_margin = before is not None and before.headroom == margins.headroom
+    if before is not None and same_margin and _same_physics(before, job, architecture, machines):
+        physics = before.physics
+        has_same = before.run_hours.budget_confidence == margins.budget_confidence and _has_same_hours(before.job, job)
+        run_hours = before.run_hours if has_same else None
+    else:
+        physics = _configurations(job, architecture, machines, library, margins.headroom)
+    return physics, run_hours or _hours(job, architecture, physics, library, margins.budget_confidence)
+
+
+def _configurations(
+    job: Job, architecture: Architecture, machines: Sequence[Machine], library: Library, headroom: float | None
+) -> JobConfigurations:
+    """Return the configurations of a job of either form."""
+    if isinstance(job, InferenceJob):
+        from planner.configurations.replica_enumeration import enumerate_replicas  # late: what only generation needs
+
+        return enumerate_replicas(job, architecture, machines, library, headroom)
+    return enumerate_configurations(job, architecture, machines, library, headroom)
+
+
+def _hours(
+    job: Job, architecture: Architecture, physics: JobConfigurations, library: Library, budget_confidence: float
+) -> RunHours:
+    """Return the hours of the configurations of a job of either form."""
+    if isinstance(job, InferenceJob):
+        from planner.candidates.fleet_kinds import compute_replica_hours  # late: what only generation needs
+
+        return compute_replica_hours(job, architecture, physics, library, budget_confidence)
+    return compute_run_hours(job, architecture, physics, library, budget_confidence)
+
+
+def _same_physics(before: JobCandidates, job: Job, architecture: Architecture, machines: tuple[Machine, ...]) -> bool:
+    """Return whether memory and step times of the configurations are those of `before`."""
+    if before.architecture != architecture or before.physics.machines != machines:
+        return False
+    # Observed runs replace the allowed configurations; without them every method is enumerated anyway.
+    open_ = {} if job.measured or before.job.measured else {"method": None, "weight_bits": None}
+
+    def essence(one: Job) -> Job:
+        """Return the job with the same value in all fields that do not matter."""
+        techniques = one.techniques.model_copy(update={"penalty_usd": {}, **open_})
+        if open_ and allows_full(one):  # pages are enumerated only where full training is allowed
+            techniques = techniques.model_copy(update={"method": ("full",)})
+        confidence = one.confidence_given.model_copy(update={"deadline": 0.5})
+        return one.model_copy(update={**IGNORED_FIELDS, "confidence_given": confidence, "techniques": techniques})
+
+    return essence(before.job) == essence(job)
+
+
+def _has_same_hours(before: Job, job: Job) -> bool:
+    """Return whether hours of the configurations are those of `before`."""
+    return all(getattr(before, field) == getattr(job, field) for field in TIMING_FIELDS)

@@ -1,1 +1,0 @@
-"""Candidates of generation: machines that work side by side, and their hours."""

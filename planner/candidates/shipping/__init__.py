@@ -1,1 +1,0 @@
-"""Where the result of a job is merged or quantised, and what that takes."""

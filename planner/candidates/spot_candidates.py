@@ -1,0 +1,516 @@
+"""Candidates that follow the best switching policy of a spot market: one point of the market curve each.
+
+A policy waits, runs on spot or runs on demand, and always keeps its guarantee: the run ends within G hours on every
+path of the market, and at the confidence within the deadline (`planner.candidates.deadline`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.candidates.deadline import policy_late_hours
+from planner.candidates.spot_rows import ALL, SearchTarget, SpotRows
+from planner.records import record
+from planner.spot.policy.curve_pieces import CurvePiece
+from planner.spot.policy.luck import quantile
+from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to
+from planner.spot.policy.policy_odds import PolicyCosts, SpotOnlyCosts, late_dollars
+from planner.spot.policy.waiting import least_wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from planner.arrays import Flags, Floats, Integers
+    from planner.candidates.job_candidates import JobCandidates
+    from planner.candidates.market import Market
+    from planner.library.schema import Library
+    from planner.spot.market.states import SpotStates
+    from planner.spot.policy.policy_cache import CurvePoint, Key, PolicyCache, Span
+    from planner.spot.policy.run import SpotRun
+    from planner.spot.policy.switching_policy import WaitingRule
+
+
+# What a row of a table on spot follows: a policy for one deadline, or a piece of a market curve.
+
+
+@record(frozen=True)
+class SpotChoice:
+    """A run, its market, and the point of its market curve that is chosen."""
+
+    run: SpotRun
+    states: SpotStates
+    point: CurvePoint
+
+    @property
+    def ends(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return guaranteed hours, expected hours, dollars and spot share of the columns of both markets: equal."""
+        one = self.point
+        hours, finish, usd, share = (np.full(2, x) for x in (one.hours, one.finish_hours, one.usd, one.spot_share))
+        return hours, finish, usd, share
+
+    def with_less_waiting(
+        self, policies: PolicyCache, most_usd: float, low_share: float
+    ) -> tuple[SpotChoice, float] | None:
+        """Return the policy of nearly the same dollars that waits least, and the price of waiting that it weighs."""
+        found = least_wait(policies, self.run, self.states, self.point, most_usd, low_share)
+        return None if found is None else (SpotChoice(found[0], self.states, found[1]), found[2])
+
+    def in_full(self, policies: PolicyCache) -> SpotChoice:
+        """Return the choice with all figures of its point, those that no candidate is compared by included."""
+        if not math.isnan(self.point.usd_sd):
+            return self
+        (point,) = policies.best_points([(self.run, self.states, self.point.hours)])
+        return replace(self, point=point)
+
+    def at_waiting_price(self, policies: PolicyCache, usd_per_hour: float) -> SpotChoice:
+        """Return the best policy within the same time where an hour of waiting costs more by this price."""
+        run = replace(self.run, standing_usd_per_hour=self.run.standing_usd_per_hour + usd_per_hour)
+        (point,) = policies.best_points([(run, self.states, self.point.hours)])
+        return SpotChoice(run, self.states, point)
+
+    def rule(self, policies: PolicyCache) -> WaitingRule:
+        """Return when a run that waits takes a spot machine."""
+        return policies.rules([(self.run, self.states, self.point.hours)])[0]
+
+
+@record(frozen=True)
+class SpotPiece:
+    """A run, its market, and a straight piece of its market curve, along which a row's share goes from 0 to 1.
+
+    Only dollars are known along it: the expected hours stand for themselves at most, as the guaranteed ones.
+    """
+
+    run: SpotRun
+    states: SpotStates
+    piece: CurvePiece
+    valued_usd_per_hour: float  # what an hour is worth, among the dollars of the piece, but on no bill
+
+    @property
+    def ends(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return what the columns of the two markets hold: the figures of either end, and the shares 0 and 1."""
+        hours = np.asarray(self.piece.hours)
+        return hours, hours, np.asarray(self.piece.usd), np.arange(2.0)
+
+    def key(self, share: float) -> Key:
+        """Return the run, its market and the guaranteed hours at a share of the piece."""
+        begin, end = self.piece.hours
+        return self.run, self.states, begin + share * (end - begin)
+
+    def settle(
+        self, figures: CandidateTable, share: float, policies: PolicyCache
+    ) -> tuple[SpotChoice, CandidateTable, float]:
+        """Return the best policy at a share of the piece, the table row with its figures, and its spot share."""
+        run, states, hours = self.key(share)
+        (point,) = policies.best_points([(run, states, hours)])
+        begin, end = self.piece.usd
+        later = point.finish_hours - hours
+        more_usd = point.usd - (begin + share * (end - begin)) - self.valued_usd_per_hour * later
+        exact = replace(
+            figures,
+            run_h=_in_both(figures.hours(share) - figures.start_h + later),
+            late_h=_in_both(figures.late_hours(share) - figures.late_start_h),
+            run_usd=_in_both(figures.cost_usd(share) - figures.fixed_usd + more_usd),
+        )
+        return SpotChoice(run, states, point), exact, point.spot_share
+
+
+def _in_both(values: Floats) -> Floats:
+    """Return a column (n,) for both markets (n, 2)."""
+    return np.repeat(values[:, None], 2, axis=1)
+
+
+SPAN_PARTS = 8
+"""Parts of the times that one pass answers, in each of which a bound is compared with what is known."""
+BISECTIONS = 12
+"""Halvings of the time in which the spot share of policies reaches the least share."""
+FINE_BILLING_HOURS = 0.1
+"""Longest billing step for a policy: each start would pay for whole steps."""
+
+
+def policy_rows(candidates: JobCandidates, rows: Integers) -> Flags:
+    """Return which of some rows (n,) may follow a policy: one run, with on-demand machines to fall back on."""
+    table = candidates.table
+    both = ~np.isnan(table.run_h[rows, ON_DEMAND]) & ~np.isnan(table.run_h[rows, SPOT])
+    both &= candidates.columns.step_hours[table.offer[rows]] <= FINE_BILLING_HOURS
+    return np.asarray(both & (candidates.job.trials.count == 1) & ~candidates.is_managed_service[rows], dtype=bool)
+
+
+UNENDING_HOURS = 1e9
+"""Hours at the confidence of a run that may never end: no deadline is as late, and programs need finite numbers."""
+
+DRAWN_POLICIES = 3
+"""Policies of one search of which runs are drawn for a budget: those that cost least on mean markets."""
+
+
+class SpotCandidates(SpotRows):
+    """Policies of the rows of one screened table: their values, points and curves."""
+
+    def close_bound(self, row: int) -> float:
+        """Return a lower bound on the value of every policy of a row that is mostly higher than `bound`, and slower."""
+        return float(self.outside_usd[row] + self.worth[row]) + self.candidates.policies.usd_bound(*self._key(row))
+
+    def least_values(self, which: Sequence[int]) -> Floats:
+        """Return what the search minimises, for the best policy of each row; inf where on demand costs no more.
+
+        Where a least spot share is asked for, it is a bound on the value of `choices`.
+        """
+        keys = [self._key(row) for row in which]
+        on_demand = np.array([run.on_demand_usd for run, *_ in keys])
+        usd = self.candidates.policies.least_usd(keys)
+        return np.asarray((self.outside_usd + self.worth)[list(which)] + np.where(usd < on_demand, usd, np.inf))
+
+    def late_usd(self, values: Floats, which: Integers | slice = ALL) -> Floats:
+        """Return the dollars (n,) at the confidence of the budget of policies of rows, whose values are given.
+
+        Those of `as_rows`, where an hour has no value and waiting no price.
+        """
+        h, rows = self.hours, self.table
+        late_separate = np.asarray([one.total("late_usd") for one in self.candidates.placements])[self.placement[which]]
+        outside = (self.on_demand[which] + self.storage[which]) * h.after_start[which]
+        run = (values - (self.outside_usd + self.worth)[which]) * h.stretch[which]
+        return np.asarray(rows.fixed_usd[which] + (outside + late_separate + run) * h.budget[which], dtype=float)
+
+    def late_value(self, row: int, value: float) -> float:
+        """Return the cost at the confidence, with penalties, of the best policy of a row, whose value is given.
+
+        Where there is a budget, its runs are drawn.
+        """
+        if not self.target.has_budget or not math.isfinite(value):
+            return super().late_value(row, value)
+        run, states, guaranteed = self._key(row)
+        costs, confidence = self._costs(row, run, states, guaranteed), self.candidates.run_hours.budget_confidence
+        return late_dollars([costs], confidence)[0] + float(self.worth[row])
+
+    def _costs(self, row: int, run: SpotRun, states: SpotStates, guaranteed_hours: float) -> PolicyCosts:
+        fixed = float(self.table.fixed_usd[row])
+        return policy_costs(self.candidates, int(self.rows[row]), fixed, run, states, guaranteed_hours)
+
+    def choices(self, which: Sequence[int]) -> list[tuple[int, SpotChoice]]:
+        """Return the rows that have a policy within the bounds on the share, with the figures of the cheapest."""
+        keys, policies, found = [self._key(row) for row in which], self.candidates.policies, []
+        for row, key, best in zip(which, keys, policies.best_within(keys), strict=True):
+            point = best if self._allowed(best) or self.target.low <= 0 else self._with_enough_spot(*key)
+            if point is not None and self._allowed(point):
+                found.append((row, SpotChoice(key[0], key[1], point)))
+        return found
+
+    def _with_enough_spot(self, run: SpotRun, states: SpotStates, guarantee: float) -> CurvePoint | None:
+        """Return the cheapest policy with the least spot share: one with less time to spare may have it.
+
+        It is a point of `pieces`, which do not depend on the time: more of it never costs more.
+        """
+        whole = spans_up_to(run, states, longest_useful_hours(run, states))
+        pieces = self._allowed_pieces(run, states, [span for span in whole if span[0] < guarantee])
+        ends = [one for piece in pieces for one in zip(piece.hours, piece.usd, strict=True) if one[0] <= guarantee]
+        if not ends:
+            return None
+        _, hours = min((usd, hours) for hours, usd in ends)
+        return self.candidates.policies.figures([(run, states, hours)])[0]
+
+    def value(self, row: int, choice: SpotChoice) -> float:
+        """Return what the search minimises, for one policy of a row."""
+        return float(self.outside_usd[row] + self.worth[row] + choice.point.usd)
+
+    def useful_spans(self, row: int, least: Callable[[Floats], Floats]) -> list[Span]:
+        """Return the guaranteed times of a row at which it may cost less than `least` by its late hours (k,).
+
+        A bound falls with the time: where that at the end of a part of a span is no less than the least cost at its
+        beginning, nothing in the part matters.
+        """
+        run, states, longest = self._key(row)
+        spans = spans_up_to(run, states, longest)
+        first, last = np.asarray(spans, dtype=float).reshape(-1, 2).T
+        edges = np.linspace(first, last, SPAN_PARTS + 1, axis=1)
+        begin, end = edges[:, :-1], edges[:, 1:]
+        of_row = np.full(begin.size, row)
+        most = least(policy_late_hours(self.hours.rows(of_row), begin.ravel())).reshape(begin.shape)
+        may = self.bound(end.ravel(), of_row).reshape(begin.shape) < most
+        outside, policies = float(self.outside_usd[row] + self.worth[row]), self.candidates.policies
+
+        def is_below(hours: Floats, usd: Floats) -> bool:
+            """Return whether the closer bound by some time is below the cost there."""
+            each = zip(hours.tolist(), usd.tolist(), strict=True)
+            return any(outside + policies.usd_bound(run, states, time) < cost for time, cost in each)
+
+        # What the whole span may save at most spares the parts of most spans.
+        return [
+            span
+            for span, ends, costs, here in zip(spans, end, most, may, strict=True)
+            if here.any() and is_below(ends[-1:], costs[:1]) and is_below(ends[here], costs[here])
+        ]
+
+    def value_curves(self, which: Sequence[int], spans: Sequence[Sequence[Span]]) -> list[list[tuple[Floats, Floats]]]:
+        """Return guaranteed hours, and the least value of a policy within them, in each span of each row."""
+        asked = [(*self.run_of(row), one) for row, one in zip(which, spans, strict=True)]
+        outside = (self.outside_usd + self.worth)[list(which)].tolist()
+        curves = self.candidates.policies.usd_curves(asked)
+        return [[(hours, usd + more) for hours, usd in several] for several, more in zip(curves, outside, strict=True)]
+
+    def pieces(self, row: int, spans: Sequence[Span]) -> list[SpotPiece]:
+        """Return the curve of a row in some spans as straight pieces, those within the bounds on the spot share."""
+        (run, states), policies = self.run_of(row), self.candidates.policies
+        pieces = (
+            policies.pieces(run, states, spans) if self.target.low <= 0 else self._allowed_pieces(run, states, spans)
+        )
+        valued = float(self.standing[row] - self.storage[row])
+        return [SpotPiece(run, states, piece, valued) for piece in pieces]
+
+    def allowed_ends(self, row: int, spans: Sequence[Span]) -> tuple[Floats, Floats]:
+        """Return guaranteed hours and values (k,) of policies of a row with the least spot share, by rising hours."""
+        pieces = self._allowed_pieces(*self.run_of(row), spans)
+        hours, usd = (np.asarray([end for one in pieces for end in one[axis]], dtype=float) for axis in range(2))
+        return hours, usd + float(self.outside_usd[row] + self.worth[row])
+
+    def _allowed_pieces(self, run: SpotRun, states: SpotStates, spans: Sequence[Span]) -> list[CurvePiece]:
+        """Return the parts of a curve whose policies have the least spot share, by rising hours, single points too.
+
+        The share is looked at where neighbours are not noticeably apart in dollars; between one that has it and one
+        that has not, a part ends where bisection finds it.
+        """
+        policies, found = self.candidates.policies, list[CurvePiece]()
+        points = policies.close_points(run, states, policies.pieces(run, states, spans))
+        for left, right in itertools.pairwise(points):
+            if self._allowed(left) == self._allowed(right):
+                ends = (left, right)
+            elif self._allowed(left):
+                ends = (left, self._last_allowed(run, states, left, right))
+            else:
+                ends = (self._last_allowed(run, states, right, left), right)
+            if self._allowed(ends[0]):
+                found.append(CurvePiece((ends[0].hours, ends[1].hours), (ends[0].usd, ends[1].usd)))
+        return found
+
+    def _last_allowed(self, run: SpotRun, states: SpotStates, has: CurvePoint, lacks: CurvePoint) -> CurvePoint:
+        """Return the last policy with the least spot share from one that has it to one that lacks it."""
+        inside, outside = has, lacks.hours
+        for _ in range(BISECTIONS):
+            middle = (inside.hours + outside) / 2
+            point = self.candidates.policies.figures([(run, states, middle)])[0]
+            if self._allowed(point):
+                inside = point
+            else:
+                outside = middle
+        return inside
+
+    def ends(self, which: Sequence[int], values: Sequence[float]) -> list[SpotPiece]:
+        """Return the ends of the curves of rows, whose values are known."""
+        keys = [self._key(row) for row in which]
+        outside = (self.outside_usd + self.worth)[list(which)].tolist()
+        worth = (self.standing - self.storage)[list(which)].tolist()
+        return [
+            SpotPiece(run, states, CurvePiece((hours, hours), (value - more, value - more)), valued)
+            for (run, states, hours), value, more, valued in zip(keys, values, outside, worth, strict=True)
+        ]
+
+    def _key(self, row: int) -> tuple[SpotRun, SpotStates, float]:
+        """Return the run of a row, its market, and the hours that its policy may take."""
+        run, states = self.run_of(row)
+        return run, states, min(float(self.guarantee[row]), longest_useful_hours(run, states))
+
+    def _allowed(self, point: CurvePoint) -> bool:
+        """Return whether the point uses spot, within the bounds on its share."""
+        return point.spot_hours > 0 and self.target.low - 1e-9 <= point.spot_share <= self.target.high + 1e-9
+
+    def as_rows(self, which: Integers, found: Sequence[SpotChoice | SpotPiece]) -> CandidateTable:
+        """Return rows of the table for policies: at a point the figures of both markets are equal."""
+        ends = [one.ends for one in found]
+        guaranteed, finish, usd, share = (np.asarray([one[column] for one in ends]) for column in range(4))
+        h, rows = self.hours.rows(which), self.table.rows(which)
+        storage, standing = self.storage[which], self.standing[which]
+        compute = usd - standing[:, None] * finish
+        late_separate = np.asarray([one.total("late_usd") for one in self.candidates.placements])[self.placement[which]]
+        outside = (self.on_demand[which] + storage) * h.after_start
+        run = (compute + storage[:, None] * finish) * h.stretch[:, None]
+        late_usd = ((outside + late_separate)[:, None] + run) * h.budget[:, None]
+        if self.target.has_budget:
+            points = np.flatnonzero(guaranteed[:, 0] == guaranteed[:, 1])  # those of a curve are settled later
+            late_usd[points] = self._with_luck(which, found, points, late_usd, rows.fixed_usd)
+        return replace(
+            rows,
+            run_h=(self.outside_run[which] - rows.start_h)[:, None] + finish,
+            late_h=np.stack([policy_late_hours(h, one) - rows.late_start_h for one in guaranteed.T], axis=1),
+            run_usd=(self.outside_usd[which] - rows.fixed_usd)[:, None] + compute + storage[:, None] * finish,
+            late_usd=late_usd,
+            share_low=share[:, 0],
+            share_high=share[:, 1],
+        )
+
+    def _with_luck(
+        self,
+        which: Integers,
+        found: Sequence[SpotChoice | SpotPiece],
+        points: Integers,
+        late_usd: Floats,
+        fixed_usd: Floats,
+    ) -> Floats:
+        """Return the dollars of policies (points, 2), without the fixed ones, at the confidence of the budget.
+
+        `late_usd` counts slow runs on mean markets. Runs of the cheapest are drawn, which takes some hundredths of a
+        second each. The others get the largest ratio that was found among them, so that no budget is promised that a
+        drawn run of a policy like them would break.
+        """
+        mean = late_usd[points, 0] + fixed_usd[points]
+        drawn = np.argsort(mean, kind="stable")[:DRAWN_POLICIES]
+        ratios = np.ones(len(points))
+        these = [(int(which[at]), found[at]) for at in points[drawn].tolist()]
+        costs = [self._costs(row, one.run, one.states, float(one.ends[0][0])) for row, one in these]
+        ratios[drawn] = np.array(late_dollars(costs, self.candidates.run_hours.budget_confidence)) / mean[drawn]
+        others = np.ones(len(points), dtype=bool)
+        others[drawn] = False
+        ratios[others] = max(1.0, float(ratios[drawn].max(initial=1.0)))
+        return np.asarray((ratios * mean - fixed_usd[points])[:, None] + np.zeros(2))
+
+
+class FoundPolicies(NamedTuple):
+    """Rows of a table for candidates on policies, the row of the search that each came from, and what it follows.
+
+    Of a search for one deadline each row is a choice, of one for a frontier a piece of a curve; both by row.
+    """
+
+    table: CandidateTable
+    origin: Integers
+    choices: dict[int, SpotChoice]
+    pieces: dict[int, SpotPiece]
+
+
+def policy_costs(
+    candidates: JobCandidates, row: int, fixed_usd: float, run: SpotRun, states: SpotStates, guaranteed_hours: float
+) -> PolicyCosts:
+    """Return what the dollars of a policy of a row of the uncut table depend on."""
+    which, table = np.asarray([row]), candidates.table
+    h, offer, columns = candidates.hours.rows(which), int(table.offer[row]), candidates.columns
+    storage = float(columns.storage_usd_per_hour(table.offer[which], h.stored_gb)[0])
+    separate = float(candidates.placement_of(row).total("late_usd"))
+    machines = float(columns.on_demand_usd[offer]) * float(table.instances[row] // table.node_groups[row])
+    after = float(h.after_start[0])
+    return PolicyCosts(
+        run=run,
+        states=states,
+        guaranteed_hours=guaranteed_hours,
+        sigma=float(candidates.run_hours.sigma_tail[int(candidates.configuration[row])]),
+        stretch=float(h.stretch[0]),
+        late_hours=float(policy_late_hours(h, np.asarray([guaranteed_hours]))[0]),
+        outside_hours=after + float(h.late_separate[0]),
+        outside_usd=after * (machines + storage) + separate,
+        storage_usd_per_hour=storage,
+        fixed_usd=fixed_usd,
+    )
+
+
+def spot_only_rows(candidates: JobCandidates, rows: Integers) -> Flags:
+    """Return which of some rows (n,) have spot machines and no others."""
+    run_h = candidates.table.run_h[rows]
+    return np.asarray(np.isnan(run_h[:, ON_DEMAND]) & ~np.isnan(run_h[:, SPOT]), dtype=bool)
+
+
+def spot_only_costs(candidates: JobCandidates, row: int, market: Market, library: Library) -> SpotOnlyCosts:
+    """Return what hours and dollars of a row of the uncut table on spot alone depend on."""
+    return next(_costs_of_spot_only(candidates, np.asarray([row]), market, library))
+
+
+def fixed_share_costs(
+    candidates: JobCandidates, row: int, share: float, market: Market, library: Library
+) -> SpotOnlyCosts:
+    """Return what hours and dollars of a row of the uncut table on both markets depend on at a fixed spot share.
+
+    The run moves to on demand when its share of the mean hours on spot is over.
+    """
+    alone, h = spot_only_costs(candidates, row, market, library), candidates.hours.rows(np.asarray([row]))
+    offer, machines = int(candidates.table.offer[row]), int(candidates.table.instances[row])
+    demand, spot = (
+        float(one[offer]) * machines for one in (candidates.columns.on_demand_usd, candidates.columns.spot_usd)
+    )
+    return replace(
+        alone,
+        outside_usd=alone.outside_usd + (1 - share) * float(h.after_start[0]) * (demand - spot),
+        on_demand_usd_per_hour=demand * float(h.group_run[0]) / (float(h.run[0]) * h.node_groups),
+        switch_hours=float(h.start[0]) + share * float(h.spot_wall[0]) if share < 1 else math.inf,
+    )
+
+
+def _costs_of_spot_only(
+    candidates: JobCandidates, which: Integers, market: Market, library: Library
+) -> Iterator[SpotOnlyCosts]:
+    """Yield what hours and dollars of some rows (n,) of the uncut table on spot alone depend on."""
+    table, columns = candidates.table.rows(which), candidates.columns
+    rows = SpotRows(candidates, table, which, SearchTarget(np.inf, 0.0, 1.0, 0.0, 0.0), market, library)
+    h, usd = rows.hours, columns.spot_usd[table.offer] * table.instances
+    late_separate = np.asarray([one.total("late_usd") for one in candidates.placements])[rows.placement]
+    figures = np.stack(
+        [
+            candidates.run_hours.sigma_tail[rows.configuration],
+            h.stretch,
+            h.after_start + h.separate,
+            h.after_start + h.late_separate,
+            h.after_start * (usd + rows.storage) + late_separate,
+            usd * h.group_run / (h.run * h.node_groups),
+            rows.storage,
+            table.fixed_usd,
+        ],
+        axis=1,
+    )
+    for number, of_row in enumerate(figures.tolist()):
+        yield SpotOnlyCosts(*rows.run_of(number), *of_row)
+
+
+def with_spot_only_odds(
+    candidates: JobCandidates, rows: Integers, latest: Floats, market: Market, library: Library
+) -> CandidateTable:
+    """Return the table in which some rows on spot alone have the hours and dollars of drawn markets.
+
+    Late figures are quantiles over speeds and markets. A row that is late on a market without losses stays as it is.
+    """
+    table, h, alone = candidates.table, candidates.hours, spot_only_rows(candidates, rows)
+    rows, latest = rows[alone], latest[alone]
+    soonest = h.late_outside_run[rows] + (h.run * h.late_factor)[rows]
+    rows, late_from = rows[soonest <= latest], candidates.columns.lead_hours
+    if not len(rows):
+        return table
+    rows = rows[np.lexsort((h.restart[rows], table.offer[rows]))]  # up-times of equal starts are the same
+    run_h, late_h, run_usd, late_usd = (
+        one.copy() for one in (table.run_h, table.late_h, table.run_usd, table.late_usd)
+    )
+    confidences = (candidates.job.confidence, candidates.run_hours.budget_confidence)
+    for row, costs in zip(rows.tolist(), _costs_of_spot_only(candidates, rows, market, library), strict=True):
+        lead = float(late_from[int(table.offer[row])])
+        expected, late, paid = _spot_only_figures(costs, *confidences)
+        if not np.isfinite(late):
+            late_h[row, SPOT] = UNENDING_HOURS
+            continue
+        run_h[row, SPOT] = expected + lead - table.start_h[row]
+        run_usd[row, SPOT] += (run_h[row, SPOT] - table.run_h[row, SPOT]) * costs.storage_usd_per_hour
+        late_h[row, SPOT] = late + lead - table.late_start_h[row]
+        late_usd[row, SPOT] = paid - table.fixed_usd[row]
+    return replace(table, run_h=run_h, late_h=late_h, run_usd=run_usd, late_usd=late_usd)
+
+
+@lru_cache(maxsize=1024)  # a solve screens the same rows under several limits
+def _spot_only_figures(costs: SpotOnlyCosts, confidence: float, budget_confidence: float) -> tuple[float, float, float]:
+    """Return expected hours, hours at the confidence and dollars at that of the budget; inf where a run may never end.
+
+    Where a run may never end nothing is expected of it, and no deadline is kept.
+    """
+    (hours, usd), expected = costs.draw(), costs.expected_hours()
+    late = quantile(hours, confidence) if np.isfinite(expected) else np.inf
+    return expected, late, quantile(usd, budget_confidence)
+
+
+def only_dollars(work: SpotCandidates, values: Mapping[int, float]) -> FoundPolicies:
+    """Return candidates of which only the values of their policies are known."""
+    ends = list(zip(values, work.ends(list(values), list(values.values())), strict=True))
+    return FoundPolicies(*rows_of(work, ends), {}, dict(enumerate(piece for _, piece in ends)))
+
+
+def rows_of(
+    work: SpotCandidates, found: Sequence[tuple[int, SpotChoice | SpotPiece]]
+) -> tuple[CandidateTable, Integers]:
+    """Return the rows of a table for what was found, and the row of `work` that each came from."""
+    origin = np.asarray([row for row, _ in found], dtype=np.int64)
+    return (work.as_rows(origin, [one for _, one in found]) if found else work.table.rows(origin)), origin

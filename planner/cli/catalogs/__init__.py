@@ -1,1 +1,0 @@
-"""Commands that read prices from elsewhere."""

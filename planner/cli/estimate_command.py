@@ -1,0 +1,152 @@
+"""`estimate`: memory and speed of one configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from planner.cli.options import Day, OptionTable, json_option, table_options, technique_options
+from planner.cli.output import Output
+from planner.errors import Fault, ScenarioError
+
+CHOICES: OptionTable = {
+    # option: type, values and help; a wrong value is refused by the planner, which suggests one
+    "packing": (None, "packed|padded|fixed", "[packed]"),
+    "interconnect": (None, "nvlink|nvswitch|pcie|ici", "Between the GPUs of a machine [that of the GPU]"),
+}
+
+NUMBERS: OptionTable = {
+    "gpus": (int, None, "Number of GPUs in total [1]"),
+    "instances": (int, None, "Number of machines [8 GPUs each]"),
+    "ram-gb": (float, None, "Host memory of one machine in GB, for offloaded states"),
+    "network-gbps": (float, None, "Network of one machine in Gbit/s, if there are several"),
+    "sequence-length": (str, "N", "Tokens per sequence, such as 16k [what holds a sample; 2048]"),
+    "micro-batch": (int, None, "Sequences per GPU and step [the largest that fits]"),
+    "accumulation-steps": (int, None, "Micro-batches per optimizer step [1]"),
+    "global-batch": (str, "N", "Sequences per optimizer step over all GPUs"),
+    "tokens-per-sample": (str, "N", "Mean length of samples"),
+    "length-cv": (float, None, "Coefficient of variation of these lengths [0.8]"),
+    "lora-rank": (int, None, "Rank of the adapters [16]"),
+    "tensor-parallel": (int, None, "GPUs that share each layer [1]"),
+    "pipeline-parallel": (int, None, "GPUs among which the layers are divided [1]"),
+    "context-parallel": (int, None, "GPUs that share each sequence [1]"),
+    "expert-parallel": (int, None, "GPUs that share the experts of a mixture [1]"),
+    "resolution": (int, None, "Pixels per side, for a diffusion model"),
+    "vram-headroom": (float, None, "Share of memory kept free, instead of the profile's margin"),
+}
+
+
+INFERENCE: OptionTable = {
+    "input": (str, "N", "Tokens of a prompt [1024]"),
+    "output": (str, "N", "Tokens of an answer [128]"),
+    "prefix": (str, "N", "Tokens of the prompt that all requests share [0]"),
+    "engine": (str, "NAME", "vllm, sglang, trt-llm, llama.cpp, exllamav2, hf ... [vllm]"),
+    "weight-format": (str, "NAME", "Such as fp8, awq, gguf-q4_k_m [the engine's first of --weight-bits]"),
+    "kv-bits": (int, "16|8|4", "Bits of keys and values [16]"),
+    "concurrency": (int, None, "Requests in flight [memory, or the engine's default]"),
+    "requests": (str, "N", "Requests of a finite batch, which has a start and an end"),
+    "usd-per-gpu-hour": (float, None, "Price [the least of the shipped market]"),
+}
+"""Options of --inference."""
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.argument("card", metavar="[GPU]", required=False)
+@click.option("--architecture", metavar="NAME", help="In place of MODEL: a name, a repository or a config.json.")
+@click.option("--gpu", metavar="NAME", help="In place of GPU: name or alias, also with a count: 2xA100.")
+@click.option("--framework", metavar="NAME", help="Framework profile of the estimates [hf]")
+@click.option(
+    "--lora-targets", metavar="SET|LIST", help="all-linear, attention, qv, or such as q,k,v or qkv_proj [all-linear]"
+)
+@table_options(NUMBERS)
+@technique_options
+@table_options(CHOICES)
+@click.option("--inference", is_flag=True, help="Estimate generation in place of training, with the options below.")
+@table_options(INFERENCE)
+@click.option("--largest-batch", is_flag=True, help="Also find the largest micro-batch that fits.")
+@click.option("--longest-sequence", is_flag=True, help="Also find the longest sequence that fits.")
+@json_option
+@click.option(
+    "--as-of", type=Day(), metavar="DATE", expose_value=False, help="Accepted and ignored: no date enters an estimate."
+)
+def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: str | None, **settings: Any) -> None:
+    """Estimate memory and speed of one configuration, by part.
+
+    Options that are not given take the value [in brackets]; the output
+    lists these values.
+
+    Try: planner estimate mistral-7b A10G --weight-bits 4
+    """
+    from planner.analysis.estimate_question import estimate as estimate_configuration
+    from planner.report.estimate_text import render_estimate
+
+    settings |= {"architecture": _one_of("MODEL", model, "--architecture", settings["architecture"])}
+    settings |= {"gpu": _one_of("GPU", card, "--gpu", settings["gpu"])}
+    given = {name: value for name, value in settings.items() if value is not None}
+    if given.pop("inference"):
+        return _inference(as_json, lora_targets, given)
+    if stray := sorted(INFERENCE_NAMES & given.keys()):
+        raise click.UsageError(f"--{stray[0].replace('_', '-')} needs --inference", click.get_current_context())
+    if lora_targets is not None:
+        given["lora_targets"] = _targets(lora_targets)
+    try:
+        estimate = estimate_configuration(**given)
+    except ScenarioError as error:
+        raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
+    Output(as_json).write(estimate, render_estimate, color=True)
+
+
+INFERENCE_NAMES = {name.replace("-", "_") for name in INFERENCE}
+INFERENCE_ALSO = {"architecture", "gpu", "gpus", "instances", "weight_bits"}
+"""Options that training and generation share."""
+
+
+def _inference(as_json: bool, lora_targets: str | None, given: dict[str, Any]) -> None:
+    """Print the estimate of generation; an option of training alone is a fault."""
+    from planner.analysis.generation_estimate import estimate_inference
+    from planner.report.service_simulation_text import render_inference
+
+    flags = {"largest_batch", "longest_sequence"}
+    stray = {name for name in given.keys() - flags if name not in INFERENCE_NAMES | INFERENCE_ALSO}
+    stray |= {name for name in flags if given.pop(name)} | ({"lora_targets"} if lora_targets is not None else set())
+    if stray:
+        raise click.UsageError(
+            f"--{min(stray).replace('_', '-')} is about training: leave it out with --inference",
+            click.get_current_context(),
+        )
+    try:
+        found = estimate_inference(**given)
+    except ScenarioError as error:
+        raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
+    Output(as_json).write(found, render_inference, color=True)
+
+
+def _one_of(name: str, argument: str | None, option: str, value: str | None) -> str:
+    """Return what was given by position or by option."""
+    if (argument is None) == (value is None):
+        what = (
+            f"missing {name}: planner estimate mistral-7b A10G"
+            if argument is None
+            else f"{name} and {option}: keep one"
+        )
+        raise click.UsageError(what, click.get_current_context())
+    return str(argument or value)
+
+
+def _targets(text: str) -> str | list[str]:
+    """Return a set by its name, or a list of linear layers."""
+    from typing import get_args
+
+    from planner.documents.validation import find_name
+    from planner.scenario.techniques import TargetSet
+
+    return find_name(text, get_args(TargetSet)) or [part.strip() for part in text.split(",")]
+
+
+def _as_option(fault: Fault) -> Fault:
+    """Return the fault with the name of the option instead of that of the setting."""
+    option = fault.where.replace("lora.", "lora_").partition(".")[0]
+    where = f"--{option.replace('_', '-')}" if option else ""
+    return fault._replace(file="planner estimate", where=where)

@@ -1,0 +1,64 @@
+"""`explain`: why a plan is as it is, or why there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.options import json_option, solve_options
+from planner.cli.output import Output
+from planner.cli.question_options import loaded_question
+from planner.cli.terminal import show_progress
+
+if TYPE_CHECKING:
+    from planner.loading.scenario_file import LoadedScenario
+    from planner.scenario.scenario import SolveOptions
+
+
+@click.command()
+@loaded_question
+@click.option(
+    "--why-not", metavar="KEY=VALUE,...", help="Explain why not this alternative, such as gpu=RTX4090,method=full."
+)
+@click.option(
+    "--technique",
+    metavar="NAME",
+    help="What published work found: sparsity, shared_layers, caching, prefetching, larger_batch or from_scratch.",
+)
+@json_option
+@solve_options(solver=False)
+def explain(
+    loaded: LoadedScenario, why_not: str | None, technique: str | None, as_json: bool, options: SolveOptions
+) -> None:
+    """Explain the plan of SCENARIO, or why there is none.
+
+    Shows the limits that bind, the smallest relaxation of each limit that
+    pays, and the best alternatives; for an infeasible scenario the smallest
+    changes that make it feasible.
+
+    Try: planner explain quickstart --why-not gpu=RTX4090,method=full
+    """
+    if technique is not None:
+        if why_not is not None:
+            raise click.UsageError("give --why-not or --technique, not both", click.get_current_context())
+        _explain_technique(loaded, technique, as_json, options)
+        return
+    with show_progress(f"explaining {loaded.scenario.name}"), loaded.locate_faults():
+        from planner.analysis.explain.limit_sensitivity import explain as find_reasons
+
+        explanation = find_reasons(loaded.scenario, why_not, options)
+    from planner.report.explanation_text import render
+
+    Output(as_json).write(explanation, render)
+
+
+def _explain_technique(loaded: LoadedScenario, technique: str, as_json: bool, options: SolveOptions) -> None:
+    """Print what published work found on a technique, and what it would bring the scenario."""
+    with show_progress(f"explaining {technique}"), loaded.locate_faults():
+        from planner.analysis.explain.published import explain_technique
+
+        answer = explain_technique(loaded.scenario, technique, options)
+    from planner.report.stage_lines import render
+
+    Output(as_json).write(answer, render)

@@ -1,0 +1,186 @@
+"""`export`: a plan as files that the tools of the user run."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.options import NameOf
+from planner.cli.output import STANDARD_OUTPUT, show
+from planner.cli.plan_file import jobs_of, located_in, meant_job, read_plan, scenario_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.exports.facts import Wishes
+    from planner.results.plan import Plan
+
+TARGETS = (
+    *("skypilot", "dstack", "huggingface", "kubernetes", "slurm"),
+    *("trl", "axolotl", "llamafactory", "unsloth", "litgpt", "accelerate", "deepspeed"),
+)
+"""What --to takes; tests compare it with the field maps, which are not read for --help."""
+
+
+@click.command()
+@click.argument("plan_file", metavar="PLAN")
+@click.option(
+    "--to",
+    "targets",
+    type=NameOf(TARGETS),
+    multiple=True,
+    help="Tool; repeatable [the trainer of the plan's framework].",
+)
+@click.option("--all", "everything", is_flag=True, help="A folder to launch from: every file that the plan can have.")
+@click.option(
+    "--model-id",
+    metavar="ID",
+    help="Repository or folder of the weights (default: that of the architecture); of a service also int8=ID.",
+)
+@click.option("--dataset", metavar="D", help="Data set of the Hub, or a file: .jsonl, .json, .csv, .parquet.")
+@click.option("--job", metavar="NAME", help="The job, where the plan has several.")
+@click.option("-o", "--output", "folder", metavar="DIR", help="Write the files into DIR (default: standard output).")
+def export(
+    plan_file: str,
+    targets: Sequence[str],
+    everything: bool,
+    model_id: str | None,
+    dataset: str | None,
+    job: str | None,
+    folder: str | None,
+) -> None:
+    """Write the files that run PLAN, which `solve -o` or `solve --json` wrote.
+
+    Every setting that the estimates rest on is written; learning rate and
+    schedule are left to the tool. A technique that a tool cannot express is
+    refused. Of a service: the command of each kind of machines, with
+    --to skypilot or kubernetes the machines by the hour too.
+
+    Try: planner export plan.json --to trl --dataset my/data -o run
+    """
+    from planner.exports.facts import Wishes
+
+    context = click.get_current_context()
+    _check_usage(targets, everything, folder, context)
+    plan = read_plan(plan_file)
+    wishes, job = Wishes(model_id, dataset), meant_job(plan, job)
+    with located_in(plan, plan_file):
+        if plan.services and job is None and len(plan.jobs) + len(plan.services) > 1:
+            texts, left_out = _files_of_each(plan, plan_file, wishes, everything)
+        elif plan.services and job not in [one.name for one in plan.jobs]:
+            texts, left_out = _service_files(plan, plan_file, job, wishes, targets, everything)
+        else:
+            texts, left_out = _job_files(plan, plan_file, job, wishes, targets, everything)
+    for line in left_out:
+        show(line, err=True)
+    if everything:
+        from planner.documents.json_file import json_text
+
+        texts["plan.json"] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
+    if folder is None or folder in STANDARD_OUTPUT:
+        if len(texts) > 1:
+            raise click.UsageError(f"{len(texts)} files: name a folder with -o", context)
+        show(next(iter(texts.values())).removesuffix("\n"))
+        return
+    for name, state in _write(Path(folder), texts).items():
+        show(f"{Path(folder) / name}: {state}")
+
+
+def _check_usage(targets: Sequence[str], everything: bool, folder: str | None, context: click.Context) -> None:
+    """Refuse options that contradict each other, and a folder without a name."""
+    if everything and targets:
+        raise click.UsageError("give --to or --all, not both", context)
+    if everything and (folder is None or folder in STANDARD_OUTPUT):
+        raise click.UsageError("--all writes a folder: name it with -o", context)
+    if folder == "":
+        raise click.UsageError("-o names no folder: give its path, such as -o run", context)
+
+
+def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tuple[dict[str, str], list[str]]:
+    """Return the whole folders of all jobs and services, each in a folder of its own, and what is left out of them.
+
+    `InputError` without --all, and for weights or data whose job is not clear.
+    """
+    from planner.errors import Fault, InputError
+    from planner.exports.facts import Wishes
+    from planner.exports.machine_names import slug
+
+    names = [*(one.name for one in plan.jobs), *(one.name for one in plan.services)]
+    ways = f"choose one with {' or '.join(f'--job {shlex.quote(name)}' for name in names)}"
+    data_of_several = given.dataset if len(plan.jobs) > 1 else None
+    unclear = [option for option, value in (("--model-id", given.model_id), ("--dataset", data_of_several)) if value]
+    if not everything:
+        raise InputError([Fault(file, 0, "jobs", f"{len(names)} jobs", f"{ways}, or all with --all")])
+    if unclear:
+        raise InputError([Fault(option, 0, "", f"the plan has {len(names)} jobs", ways) for option in unclear])
+    texts: dict[str, str] = {}
+    missing = []
+    for number, name in enumerate(names):
+        if number < len(plan.jobs):
+            found, left_out = _job_files(plan, file, name, Wishes(None, given.dataset), (), everything)
+        else:
+            found, left_out = _service_files(plan, file, name, Wishes(), (), everything)
+        folder = slug(name) if slug(name) not in map(slug, names[:number]) else f"{slug(name)}-{number + 1}"
+        texts |= {f"{folder}/{path}": text for path, text in found.items()}
+        missing += [f"{folder}: {line}" for line in left_out]
+    return texts, missing
+
+
+def _job_files(
+    plan: Plan, file: str, name: str | None, wishes: Wishes, targets: Sequence[str], everything: bool
+) -> tuple[dict[str, str], list[str]]:
+    """Return the files of a job by name, and what is left out of a whole folder."""
+    from planner.analysis.simulation.job_runs import policy_tables
+    from planner.exports.export import choose_job, default_trainer, export_all
+    from planner.exports.export import export as export_files
+
+    given = choose_job(*jobs_of(plan, scenario_of(plan, file)), file, name)
+    if everything:
+        policy = policy_tables(given.scenario, plan).get(given.job.name) if given.job.spot is not None else None
+        return export_all(given, wishes, file, policy)
+    if not targets and given.job.inference is None:
+        targets = [default_trainer(given, file)]
+    return export_files(given, targets, wishes, file), []
+
+
+def _service_files(
+    plan: Plan, file: str, name: str | None, wishes: Wishes, targets: Sequence[str], everything: bool
+) -> tuple[dict[str, str], list[str]]:
+    """Return the files of a service by name, and what is left out of a whole folder."""
+    from planner.exports.kubernetes import export_all_services, export_service
+    from planner.exports.served_kinds import choose_service
+
+    given = choose_service(plan, scenario_of(plan, file), file, name)
+    if everything:
+        return export_all_services(given, wishes, file)
+    return export_service(given, targets, wishes, file), []
+
+
+def _write(folder: Path, texts: dict[str, str]) -> dict[str, str]:
+    """Write the files whose text differs from what is there; return what happened to each.
+
+    `InputError`, and nothing is written, where one cannot be, or would replace the plan that was read.
+    """
+    from planner.documents.files import check_unread, check_writable, is_read, make_folder, read_text
+    from planner.documents.files import write_text_atomically as write
+
+    make_folder(folder)
+    before: dict[str, str | None] = {}
+    for name, text in texts.items():
+        path = folder / name
+        make_folder(path.parent)
+        check_writable(path)
+        asked = is_read(path)  # by the command, before it is read here
+        before[name] = read_text(path) if path.exists() else None
+        if asked and before[name] != text:
+            check_unread(path)
+    for name, text in texts.items():
+        if before[name] != text:
+            write(folder / name, text)
+    return {
+        name: "written" if old is None else "unchanged" if old == texts[name] else "replaced"
+        for name, old in before.items()
+    }

@@ -1,0 +1,111 @@
+"""`frontier`: cost against time."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from planner.cli.options import EXIT_CODES, NameOf, output_options, solve_options
+from planner.cli.output import draw_answer
+from planner.cli.question_options import loaded_question
+from planner.cli.terminal import show_progress
+
+if TYPE_CHECKING:
+    from planner.cli.output import Output
+    from planner.loading.scenario_file import LoadedScenario
+    from planner.scenario.scenario import Scenario, SolveOptions
+
+
+@click.command()
+@loaded_question
+@click.option("--by", type=NameOf(["method", "gpu", "provider"]), help="Show one curve for each of them.")
+@click.option("--all", "every", is_flag=True, help="Show every breakpoint, not a selection.")
+@click.option("--job", "name", metavar="NAME", help="Of jobs next to a service: whose frontier (default: the jobs').")
+@output_options
+@click.option(
+    "--points",
+    type=click.IntRange(min=2),
+    default=20,
+    show_default=True,
+    help="Most points to solve if several jobs share a limit.",
+)
+@solve_options()
+def frontier(
+    loaded: LoadedScenario, by: Any, every: bool, name: str | None, output: Output, points: int, options: SolveOptions
+) -> None:
+    """Show the cost of SCENARIO for every deadline.
+
+    For one job every breakpoint is exact. With objective: loss it shows the
+    least loss for every budget, for a service the dollars of a month for
+    every limit on the time per token. Next to a service it is that of the
+    jobs; --job with the service's name shows the other. SCENARIO is a file, the name of a
+    shipped scenario, or - for standard input.
+
+    Try: planner frontier quickstart --plot frontier.svg
+    """
+    output.check()
+    if loaded.scenario.objective == "loss":
+        _frontier_of_loss(loaded, by, output, points, options)
+        return
+    if _is_of_service(loaded.scenario, name):
+        _frontier_of_service(loaded, by, output, points, options)
+        return
+    with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
+        # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
+        from planner.analysis.frontier.frontier_question import frontier as trace
+
+        found = trace(loaded.scenario, options, by=by, points=points)
+    from planner.report.frontier_text import render_frontier
+
+    output.write(found, functools.partial(render_frontier, every=every), draw_answer if found.points else None)
+    click.get_current_context().exit(EXIT_CODES[found.status])
+
+
+def _is_of_service(scenario: Scenario, name: str | None) -> bool:
+    """Return whether the frontier is that of a service: the only job, or the one that is named."""
+    services = {job.name for job in scenario.jobs if job.kind == "serve"}
+    names = [job.name for job in scenario.jobs]
+    if name is None:
+        return len(services) == len(names)
+    if not services:
+        raise click.UsageError("--job: is for jobs next to a service", click.get_current_context())
+    from planner.documents.validation import meant_name
+
+    return meant_name(name, names, "--job", "the scenario has no job") in services
+
+
+def _frontier_of_loss(loaded: LoadedScenario, by: Any, output: Output, points: int, options: SolveOptions) -> None:
+    """Show the least loss of a scenario for every budget."""
+    if by is not None:
+        raise click.UsageError("--by divides a frontier of cost against time", click.get_current_context())
+    with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
+        from planner.analysis.frontier.loss import loss_frontier
+
+        found = loss_frontier(loaded.scenario, options, points=points)
+    from planner.report.model_choice_text import render_loss_frontier
+
+    output.write(found, render_loss_frontier, draw_answer if found.points else None)
+    click.get_current_context().exit(EXIT_CODES[found.status])
+
+
+def _frontier_of_service(loaded: LoadedScenario, by: Any, output: Output, points: int, options: SolveOptions) -> None:
+    """Show the dollars of a month for every limit on the time per token."""
+    context = click.get_current_context()
+    if by is not None:
+        raise click.UsageError("--by divides a frontier of cost against time", context)
+    with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
+        from planner.analysis.frontier.curve_together import frontier_of_service
+        from planner.analysis.frontier.service_curve import SERVICE_POINTS, service_frontier
+
+        default = context.get_parameter_source("points") is ParameterSource.DEFAULT
+        alone = all(job.kind == "serve" for job in loaded.scenario.jobs)
+        found = (service_frontier if alone else frontier_of_service)(
+            loaded.scenario, options, points=SERVICE_POINTS if default else points
+        )
+    from planner.report.service_frontier_text import render_service_frontier
+
+    output.write(found, render_service_frontier, draw_answer if found.points else None)
+    context.exit(EXIT_CODES[found.status])

@@ -1,0 +1,65 @@
+"""`init`: write a scenario file from a few options, or from the answers to four questions."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.output import STANDARD_OUTPUT, show
+from planner.cli.question_options import question_options
+
+if TYPE_CHECKING:
+    from planner.loading.question import Question
+
+
+@click.command()
+@question_options
+@click.option("-o", "--output", "path", metavar="FILE", help="Write to FILE, which must not exist [standard output].")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def init(question: Question | None, path: str | None, force: bool) -> None:
+    """Write a scenario file with comments.
+
+    Without options it asks four questions on a terminal.
+
+    Try: planner init --model llama-3.1-8b --tokens 24M -o my.yaml
+    """
+    from planner.documents.files import check_unread, check_writable, write_text_atomically
+    from planner.loading.question import load_question, relative_to, scenario_text
+
+    if path is None and question is None:
+        path = "scenario.yaml"
+    to_file = path is not None and path not in STANDARD_OUTPUT
+    if path is not None and to_file:
+        check_writable(path)
+        if Path(path).exists() and not force:
+            raise click.UsageError(f"{path} exists: give another -o FILE, or --force to replace it")
+    question = question or _ask()
+    load_question(question)  # a file with faults is not written
+    if path is None or not to_file:
+        show(scenario_text(question).rstrip("\n"))
+        return
+    check_unread(path)
+    write_text_atomically(path, scenario_text(relative_to(question, Path(path).parent)))
+    show(f"{path} is written: planner solve {path}", err=True)
+
+
+def _ask() -> Question:
+    """Return the question that the user answers on the terminal."""
+    from planner.loading.question import Question
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        what = "no terminal to ask on: give --model and --tokens, such as --model llama-3.1-8b --tokens 24M"
+        raise click.UsageError(what, click.get_current_context())
+
+    def ask(text: str, **options: Any) -> str:
+        return str(click.prompt(text, err=True, **options)).strip()
+
+    return Question(
+        model=ask("Which model? (planner architectures list, or a config.json)", default="llama-3.1-8b"),
+        tokens=ask("How many tokens in all, such as 24M?", default="24M"),
+        deadline=ask("Until when, such as 14h, 2d or 2026-11-25 09:00? (empty: no deadline)", default=""),
+        budget=ask("For how many dollars at most? (empty: no limit)", default=""),
+    )

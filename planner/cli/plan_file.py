@@ -1,0 +1,146 @@
+"""Plans that `solve` wrote, read back."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from planner.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.documents.strict_yaml import KeyPath
+    from planner.errors import Fault
+    from planner.results.plan import Plan
+    from planner.scenario.scenario import Scenario
+
+
+def read_plan(path: str) -> Plan:
+    """Return the plan that `solve --json` or `-o` wrote; `InputError` names every field that is wrong."""
+    from planner.documents.json_file import read_json
+    from planner.documents.quantities import MAX_NUMBER
+    from planner.documents.source_map import Source
+    from planner.results.plan import Plan
+
+    fix = "give a file written by planner solve"
+    document = read_json(path, fix)
+    data = document.data
+    missing = [key for key in ("scenario", "status", "jobs") if not isinstance(data, dict) or key not in data]
+    if missing:
+        raise InputError([document.fault((), f"not a plan: no {', '.join(missing)}", fix)])
+    if beyond := [place for place, value in _numbers(data) if abs(value) > MAX_NUMBER]:
+        what = f"is out of range: no figure of a plan exceeds {MAX_NUMBER:g}"
+        raise InputError([document.fault(place, what, fix) for place in beyond])
+    return Source(document.file, document).validate(Plan, data)
+
+
+def _numbers(value: Any, place: KeyPath = ()) -> Iterator[tuple[KeyPath, float]]:
+    """Yield the numbers of JSON data with their places."""
+    if isinstance(value, (dict, list)):
+        for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(inside, (*place, key))
+    elif isinstance(value, (int, float)):
+        yield place, value
+
+
+@contextmanager
+def located_in(plan: Plan, path: str) -> Iterator[None]:
+    """Give the faults of a plan that are raised inside its file, and the line of the job or service."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError([_located(one, plan, path) for one in error.faults]) from None
+
+
+def _located(fault: Fault, plan: Plan, path: str) -> Fault:
+    """Return a fault of a plan with its file and line; that of an option as it is."""
+    from planner.documents.files import file_name
+    from planner.documents.json_file import read_json
+
+    if fault.file not in ("plan", path) or fault.line:
+        return fault
+    fault = fault._replace(file=file_name(path))
+    if path == "-":  # its text is gone
+        return fault
+    document = read_json(path, "")
+    jobs, services = ([one.name for one in listed] for listed in (plan.jobs, plan.services))
+    for key, names in (("jobs", jobs), ("services", services)):
+        for index, name in enumerate(f"jobs.{one}" for one in names):
+            if fault.where == name or fault.where.startswith(f"{name}."):
+                inside = fault.where.removeprefix(name).split(".")[1:]
+                return fault._replace(line=document.line((key, index, *inside)))
+    return fault._replace(line=document.line((fault.where,)))
+
+
+def meant_job(plan: Plan, name: str | None) -> str | None:
+    """Return the job or service of a plan that --job names, in any spelling; `InputError` where it has none."""
+    from planner.documents.validation import meant_name
+
+    if name is None or (not plan.jobs and not plan.services):
+        return name
+    names = [*(one.name for one in plan.jobs), *(one.name for one in plan.services)]
+    return meant_name(name, names, "--job", f"the plan has no {'job' if plan.jobs else 'service'}")
+
+
+def is_plan(path: str) -> bool:
+    """Return whether a file is a plan of `solve` and no scenario; false for what cannot be read, and for `-`."""
+    import json
+    from pathlib import Path
+
+    from planner.documents.files import read_text
+    from planner.loading.scenario_file import PLAN_KEYS
+
+    if path == "-" or not Path(path).is_file():
+        return False
+    try:
+        data = json.loads(read_text(path))
+    except (InputError, ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and data.keys() >= PLAN_KEYS
+
+
+def scenario_of(plan: Plan, path: str) -> Scenario:
+    """Return the scenario that a plan carries, with the offers that it names; `ScenarioError` if it carries none."""
+    import json
+
+    from planner.errors import Fault, ScenarioError
+    from planner.loading.scenario_file import parse_scenario
+    from planner.scenario.horizon import with_offers
+    from planner.scenario.naming import without_unoffered
+
+    if plan.inputs is None and plan.status in ("infeasible", "no_plan"):
+        fix = "solve again with a change that it names; planner check PLAN SCENARIO checks it as it is"
+        raise ScenarioError([Fault(path, 0, "status", f"nothing to run: the plan is {plan.status}", fix)])
+    if plan.inputs is None:
+        fix = "name the scenario: planner check PLAN SCENARIO"
+        raise ScenarioError([Fault(path, 0, "inputs", "the plan does not carry its scenario", fix)])
+    data = {key: value for key, value in plan.inputs.scenario.items() if key != "inventory"}
+    data = without_unoffered(data, plan.inputs.offers)  # a plan carries no more offers than it may take
+    return parse_scenario(json.dumps(with_offers(data, plan.inputs.offers)), file=path)
+
+
+def decided_scenario_of(plan: Plan, path: str) -> Scenario:
+    """Return the scenario that a plan carries, with what the plan chose in place of what the scenario leaves open."""
+    from planner.scenario.definite import decide, decide_scenario, open_jobs
+
+    scenario, decided = scenario_of(plan, path), []
+    for job in open_jobs(scenario):
+        chosen = next((one.model for one in plan.jobs if one.name == job.name), None)
+        if chosen is None:
+            return scenario
+        batch = job.batches[0] if chosen.batch is None else chosen.batch.sequences
+        sigma = 0.0 if chosen.batch is None else chosen.batch.sigma
+        given = not job.uses_law and chosen.batch is None
+        decided.append(decide(job, chosen.architecture, batch, None if given else chosen.tokens, sigma))
+    return decide_scenario(scenario, *decided)
+
+
+def jobs_of(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
+    """Return a plan and its scenario as those of its jobs alone, without services."""
+    if not plan.services:
+        return plan, scenario
+    from planner.results.fleet_differences import jobs_alone, services_usd
+    from planner.scenario.jobs_and_services import without_services
+
+    return jobs_alone(plan), without_services(scenario, services_usd(plan))

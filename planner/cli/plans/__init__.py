@@ -1,1 +1,0 @@
-"""Commands that carry out a plan: they read the file that `solve` wrote."""

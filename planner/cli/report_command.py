@@ -1,0 +1,206 @@
+"""`report`: a plan and the analyses around it as one HTML file, or one of its figures as a picture."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.options import EXIT_CODES, NameOf, solve_options
+from planner.cli.output import STANDARD_OUTPUT, show, silent_matplotlib
+from planner.cli.plan_file import is_plan, jobs_of, read_plan, scenario_of
+from planner.cli.question_options import asked_scenario
+from planner.cli.terminal import show_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from planner.loading.scenario_file import LoadedScenario
+    from planner.results.overview_data import Overview, Section
+    from planner.results.plan import Plan
+    from planner.scenario.scenario import Scenario
+
+SECTIONS: tuple[Section, ...] = ("frontier", "reasons", "tornado", "simulation", "prices")
+FIGURE_NAMES = ("frontier", "bill", "memory", "timetable", "tornado", "cost", "finish")
+"""Figures that can be a file of their own."""
+FIGURE_FORMATS = ("svg", "png", "pdf")
+DEFAULT_PATH = "report.html"
+
+
+@click.command()
+@asked_scenario
+@click.option("-o", "--output", "path", metavar="FILE", help=f"Where to write [{DEFAULT_PATH}, or FIGURE.FORMAT].")
+@click.option("--without", type=NameOf(SECTIONS), multiple=True, help="Leave out an analysis; repeatable.")
+@click.option("--figure", type=NameOf(FIGURE_NAMES), help="Write this figure alone.")
+@click.option("--format", "kind", type=NameOf(FIGURE_FORMATS), help="Of a figure [by the name of the file, else svg].")
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1, max=100_000),
+    default=None,
+    help="Replays of the plan [2,000]; of a service requests of each hour [10,000].",
+)
+@solve_options()
+def report(
+    load: Callable[..., LoadedScenario],
+    settings: Sequence[str],
+    path: str | None,
+    without: Sequence[str],
+    figure: str | None,
+    kind: str | None,
+    **solving: Any,
+) -> None:
+    """Write SCENARIO's plan and everything around it as one HTML file.
+
+    SCENARIO is a file, the name of a shipped scenario, - for standard input,
+    or a plan that solve wrote. The file needs no network: reasons, cost
+    against time with a slider, bill, memory, timetable, alternatives,
+    sensitivity, simulated cost and finish, and assumptions.
+
+    Try: planner report quickstart -o report.html
+    """
+    from planner.documents.files import check_unread, check_writable
+    from planner.report.html.page_facts import headline
+
+    context = click.get_current_context()
+    if kind is not None and figure is None:
+        raise click.UsageError("--format is that of a figure: name it with --figure", context)
+    path, kind = _target(path, figure, kind)
+    if path not in STANDARD_OUTPUT:
+        check_writable(path)
+    _check_installed(path, kind)
+    wanted = _wanted(figure, without)
+    scenario, plan, locating = _asked(load, settings, context)
+    check_unread(path)
+    with show_progress(f"reporting on {scenario.name}"), locating:
+        # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
+        from planner.analysis.overview import overview
+
+        found = overview(scenario, plan, wanted=wanted, **solving)
+    if kind is not None and not (found.plan.jobs or found.plan.services):
+        show(f"{scenario.name}: {headline(found.plan)}", err=True)
+    elif figure is not None and kind is not None:
+        _write_figure(found, figure, path, kind)
+    else:
+        _write_page(found, scenario, path)
+    context.exit(EXIT_CODES[found.plan.status])
+
+
+def _target(path: str | None, figure: str | None, kind: str | None) -> tuple[str, str | None]:
+    """Return where to write, and the format of a figure; `UsageError` where name and format differ."""
+    if figure is None:
+        return DEFAULT_PATH if path is None else path, None
+    named = Path(path).suffix.lower().removeprefix(".") if path and path not in STANDARD_OUTPUT else ""
+    kind = kind or (named if named in FIGURE_FORMATS else "svg" if not named else None)
+    if kind is None or (named and named != kind):
+        what = f".{named} is not the suffix of {kind or 'a figure'}"
+        raise click.UsageError(f"{what}: one of {', '.join(FIGURE_FORMATS)}", click.get_current_context())
+    return f"{figure}.{kind}" if path is None else path, kind
+
+
+def _check_installed(path: str, kind: str | None) -> None:
+    """Refuse what no installed package can write, before anything is computed."""
+    from planner.drawing.image import check_drawable
+    from planner.report.html.page import check_installed
+
+    if kind is None:
+        check_installed(path)
+    elif kind != "svg":
+        check_drawable(path)
+
+
+def _wanted(figure: str | None, without: Sequence[str]) -> tuple[Section, ...]:
+    """Return the analyses that are needed."""
+    of_figure: dict[str, Section] = {
+        **{"frontier": "frontier", "tornado": "tornado"},
+        **{"cost": "simulation", "finish": "simulation"},
+    }
+    names: tuple[Section, ...] = SECTIONS
+    if figure is not None:
+        names = (of_figure[figure],) if figure in of_figure else ()
+    return tuple(name for name in names if name not in without)
+
+
+def _asked(
+    load: Callable[..., LoadedScenario], settings: Sequence[str], context: click.Context
+) -> tuple[Scenario, Plan | None, AbstractContextManager[None]]:
+    """Return the scenario, the plan where SCENARIO is one, and what gives faults their lines."""
+    path = context.params.get("scenario")
+    if path is not None and is_plan(path):
+        if settings or context.params.get("now"):
+            raise click.UsageError("--set and --now change a SCENARIO, not a plan", context)
+        plan = read_plan(path)
+        return scenario_of(plan, path), plan, contextlib.nullcontext()
+    loaded = load(settings)
+    return loaded.scenario, None, loaded.locate_faults()
+
+
+def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
+    """Write the page, and say on standard error or output what it is."""
+    from planner.documents.files import write_text_atomically
+    from planner.report import format as words
+    from planner.report.html.page import render_page
+    from planner.report.html.page_facts import headline
+
+    exports, notes = _exports(found.plan, scenario)
+    page = render_page(found, exports, notes)
+    if path in STANDARD_OUTPUT:
+        show(page.removesuffix("\n"))
+        return
+    write_text_atomically(path, page)
+    for line in words.wrap_lines(f"{found.plan.scenario}: {headline(found.plan)}", words.width(), 4):
+        show(line)
+    show(f"{path}: written, {len(page.encode()) / 1000:,.0f} kB")
+
+
+def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]:
+    """Return the plan and the files that run its first job, or its service, by name, and why others are missing."""
+    from planner.errors import InputError
+    from planner.exports.export import choose_job, export_all
+    from planner.exports.facts import Wishes
+    from planner.exports.kubernetes import export_all_services
+    from planner.exports.served_kinds import choose_service
+
+    names = [*(one.name for one in plan.jobs), *(one.name for one in plan.services)]
+    if not names:
+        return {}, []
+    files: dict[str, str] = {}
+    notes: list[str] = []
+    try:
+        if plan.jobs:
+            files, notes = export_all(choose_job(*jobs_of(plan, scenario), "plan", names[0]), Wishes(None, None))
+        else:
+            files, notes = export_all_services(choose_service(plan, scenario, "plan", names[0]), Wishes(), "plan")
+    except InputError as error:
+        notes = [f"no files to launch {names[0]}: {error.faults[0].what}"]
+    if len(names) > 1 and files:
+        notes.append(f"the files run {names[0]}; those of another job: planner export plan.json --all --job NAME")
+    kept = {name: text for name, text in files.items() if name not in ("README.md", "spot_policy.py", "policy.json")}
+    from planner.documents.json_file import json_text
+
+    return {**kept, "plan.json": json_text(plan.model_dump(mode="json", by_alias=True), indent=1) + "\n"}, notes
+
+
+def _write_figure(found: Overview, name: str, path: str, kind: str) -> None:
+    """Write one figure in the width of a page."""
+    from planner.documents.files import write_bytes_atomically
+    from planner.drawing.image import draw_scene
+    from planner.drawing.scene import framed, to_svg
+    from planner.errors import Fault, InputError
+    from planner.report.figures.figure import WIDE
+    from planner.report.html.page import find_figure
+
+    figure = find_figure(found, name)
+    if figure is None or figure.draw is None:
+        raise InputError([Fault("--figure", 0, "", f"{name}: the report has nothing to draw", "write the page")])
+    scene = framed(figure.draw(WIDE))
+    with silent_matplotlib():
+        content = to_svg(scene, name, standalone=True).encode() + b"\n" if kind == "svg" else draw_scene(scene, kind)
+    if path in STANDARD_OUTPUT:
+        sys.stdout.buffer.write(content)
+        return
+    write_bytes_atomically(path, content)
+    show(f"{path}: written, {len(content) / 1000:,.0f} kB")

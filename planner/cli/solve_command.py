@@ -1,0 +1,93 @@
+"""`solve` and `check`: find a plan, and audit one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.exit_codes import INFEASIBLE
+from planner.cli.options import EXIT_CODES, clock_setting, json_option, now_option, set_option, solve_options
+from planner.cli.output import Output, draw_answer, show, write_json
+from planner.cli.question_options import loaded_question
+from planner.cli.terminal import show_progress
+
+if TYPE_CHECKING:
+    from planner.loading.scenario_file import LoadedScenario
+    from planner.results.plan import Plan
+    from planner.scenario.scenario import SolveOptions
+
+
+@click.command()
+@loaded_question
+@json_option
+@click.option("-o", "--output", "path", metavar="FILE", help="Also write the plan to FILE as JSON.")
+@click.option(
+    "--plot", metavar="FILE", help="Draw the timetable of jobs, or the week of a service: .png, .svg or .html."
+)
+@solve_options(stop=True)
+def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | None, options: SolveOptions) -> None:
+    """Find the best plan for SCENARIO.
+
+    SCENARIO is a file, the name of a shipped scenario, or - for standard
+    input. Without one, --model and --tokens ask the question.
+
+    Try: planner solve --model llama-3.1-8b --tokens 24M --deadline 14h
+    """
+    scenario = loaded.scenario
+    output = Output(as_json, plot, path)
+    output.check()
+    with show_progress(f"solving {scenario.name}"), loaded.locate_faults():
+        # Imported late: a wrong scenario is reported before numpy and the solvers are loaded.
+        from planner.solving.solve import solve as find_plan
+
+        plan = find_plan(scenario, options)
+    from planner.report.plan_text import render
+
+    output.write(plan, render, draw_answer if plan.jobs or plan.services else None, document=_plan_text, color=True)
+    click.get_current_context().exit(EXIT_CODES[plan.status])
+
+
+def _plan_text(plan: Plan) -> str:
+    from planner.documents.json_file import json_text
+
+    return json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
+
+
+@click.command()
+@click.argument("plan_file", metavar="PLAN")
+@click.argument("scenario", required=False)
+@set_option
+@now_option
+@json_option
+def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: str | None, as_json: bool) -> None:
+    """Audit the file PLAN against SCENARIO, or against the scenario that it carries.
+
+    Recomputes every figure of the plan. Excludes its notes and its
+    alternatives (methods, next best, limits that bind).
+    """
+    from planner.audit.audit import audit
+    from planner.cli.plan_file import read_plan, scenario_of
+    from planner.library.reading import read_library
+    from planner.loading.scenario_file import read_scenario
+    from planner.scenario.definite import architectures_of
+
+    plan = read_plan(plan_file)
+    if scenario is None and (settings or now):
+        raise click.UsageError("--set and --now change a SCENARIO: name it", click.get_current_context())
+    asked = (
+        scenario_of(plan, plan_file) if scenario is None else read_scenario(scenario, (*clock_setting(now), *settings))
+    )
+    names = [name for job in asked.jobs for name in architectures_of(job)]
+    violations = audit(plan, asked, read_library(names))
+    if as_json:
+        keys = ("job", "what", "expected", "found")
+        write_json({"violations": [{key: getattr(violation, key) for key in keys} for violation in violations]})
+    elif violations:
+        for violation in violations:
+            show(str(violation))
+    else:
+        count = len(plan.jobs) + len(plan.services)
+        jobs = "1 job" if count == 1 else f"{count} jobs"
+        show(f"{plan.scenario}: no violations ({jobs} checked)")
+    click.get_current_context().exit(INFEASIBLE if violations else 0)

@@ -1,0 +1,107 @@
+"""`track`: a running job against its plan."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli.exit_codes import INFEASIBLE
+from planner.cli.options import finite, json_option, solve_options
+from planner.cli.output import Output, show
+from planner.cli.plan_file import decided_scenario_of, meant_job, read_plan
+from planner.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.results.plan import Plan
+    from planner.results.tracking import Tracking
+    from planner.scenario.scenario import SolveOptions
+
+WATCH_SECONDS = 60
+
+
+@click.command()
+@click.argument("plan_file", metavar="PLAN")
+@click.argument("logs", metavar="LOG...", nargs=-1, required=True)
+@click.option("--started", metavar="TIME", help="When the machines were ordered, such as '2026-11-25 09:00 UTC'.")
+@click.option(
+    "--spent",
+    "spent_usd",
+    type=click.FloatRange(min=0, max=1e15),
+    callback=finite,
+    metavar="USD",
+    help="Dollars spent so far.",
+)
+@click.option("--now", metavar="TIME", help="Count hours up to this time (default: the last logged step).")
+@click.option("--job", metavar="NAME", help="The job, where the plan has several.")
+@click.option("--replan", is_flag=True, help="Plan what is left: stay on these machines, or move to others.")
+@click.option("--scenario", metavar="SCENARIO", help="Offers to move to (default: those that the plan names).")
+@click.option("-o", "--output", "path", metavar="FILE", help="Also write the new plan to FILE as JSON.")
+@click.option("--watch", is_flag=True, help=f"Read the logs again every {WATCH_SECONDS} seconds until the run is done.")
+@json_option
+@solve_options(solver=False)
+def track(
+    plan_file: str, logs: Sequence[str], job: str | None, as_json: bool, options: SolveOptions, **given: Any
+) -> None:
+    """Compare a running job with its PLAN, and project when it will end.
+
+    LOG is a trainer_state.json, the console output of Transformers, TRL,
+    torchtitan or Megatron, a CSV with step and seconds (or timestamp), or a
+    log of nvidia-smi. Give all logs of the run, of earlier attempts too.
+
+    Exit code 3: the deadline is missed more often than the job allows. The
+    new plan of --replan exports as the first one did.
+
+    Try: planner track plan.json out/trainer_state.json
+    """
+    from planner.analysis.track_question import Stated
+    from planner.analysis.track_question import track as follow
+    from planner.loading.scenario_file import read_scenario
+    from planner.report.tracking_text import render_tracking
+
+    context = click.get_current_context()
+    replan, path = given["replan"], given["path"]
+    if (given["scenario"] is not None or path is not None) and not replan:
+        raise click.UsageError("--scenario and -o belong to --replan", context)
+    output = Output(as_json, path=path)
+    output.check()
+    plan = read_plan(plan_file)
+    job = meant_job(plan, job)
+    _refuse_services(plan, plan_file, job)
+    asked = decided_scenario_of(plan, plan_file)
+    offered = read_scenario(given["scenario"]) if given["scenario"] is not None else asked
+    market = asked.model_copy(update={"offers": offered.offers, "adjust": offered.adjust}) if replan else None
+    stated = Stated(given["started"], given["spent_usd"], given["now"])
+    found = None
+    while found is None or (given["watch"] and found.observed.share_done < 1):
+        if found is not None:
+            time.sleep(WATCH_SECONDS)
+        try:
+            found = follow(plan, asked, logs, job, stated, market, options)
+        except InputError as error:
+            if found is None:
+                raise
+            show(str(error), err=True)  # a log that is being replaced is whole again a moment later
+        else:
+            output.write(found, render_tracking, document=_plan_text, color=True)
+    context.exit(0 if found.is_on_time else INFEASIBLE)
+
+
+def _refuse_services(plan: Plan, file: str, name: str | None) -> None:
+    """Raise InputError where what is to be tracked is a service."""
+    from planner.errors import Fault
+
+    service = next((one.name for one in plan.services if name == one.name or (name is None and not plan.jobs)), None)
+    if service is not None:
+        fix = "use planner simulate"
+        raise InputError([Fault(file, 0, service, "a service has no end to track", fix)])
+
+
+def _plan_text(found: Tracking) -> str:
+    plan = found.replan.model_dump(mode="json", by_alias=True) if found.replan else {}
+    from planner.documents.json_file import json_text
+
+    return json_text(plan) + "\n"

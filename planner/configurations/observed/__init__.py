@@ -1,1 +1,0 @@
-"""Runs that were observed, and what they change in the estimates."""

@@ -1,0 +1,120 @@
+"""Spread of the speed of a configuration: the classes of uncertainty of a framework, a model and a machine."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.arrays import distinct_names
+from planner.configurations.hardware import efficiency_of
+from planner.configurations.recipe import framework_of
+from planner.estimates.uncertainty import Sigmas, class_sigmas, efficiency_sigma, time_sigmas
+from planner.scenario.definite import token_sigma
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.arrays import Floats, Integers
+    from planner.configurations.fitting_cells import JobConfigurations
+    from planner.configurations.grid import Machine
+    from planner.library.schema import Architecture, GpuSpec, Library
+    from planner.scenario.job import Job
+
+
+def configuration_sigmas(
+    frameworks: Sequence[str],
+    architecture: Architecture,
+    machines: Sequence[Machine],
+    machine: Integers,
+    tokens_per_micro_batch: Floats | float,
+    library: Library,
+    unmeasured: Floats | float = 0.0,
+) -> Sigmas:
+    """Return the spread of ln(time) of configurations on `machines[machine]`, of the shape of `machine`.
+
+    `frameworks`: the name of each configuration's; `unmeasured`: what `chip_sigma` adds to each.
+    """
+    values = library.calibrations["uncertainty"].values
+    names, index = distinct_names([str(name) for name in frameworks])
+    rows = [framework_of(library, name) for name in names]
+    profiles = [class_sigmas(values, "unknown" if row.unknown else row.kernels) for row in rows]
+    profile = Sigmas(
+        *(np.asarray(side, dtype=float)[index] for side in zip(*profiles, strict=True)) if profiles else (0.0, 0.0)
+    )
+    cards = [library.gpu(one.gpu) for one in machines]
+    classes = [class_sigmas(values, card.name) for card in cards]
+    speeds = library.calibrations["gpu_efficiency"]
+
+    def column(of_machines: Sequence[Any]) -> Floats:
+        return np.asarray(of_machines, dtype=float)[machine]
+
+    return time_sigmas(
+        values,
+        profile,
+        Sigmas(column([one.display for one in classes]), column([one.tail for one in classes])),
+        column([one.gpus for one in machines]),
+        column([one.instances for one in machines]),
+        tokens_per_micro_batch,
+        # A diffusion network is no stack of equal layers: its estimate is coarse, as unsure as a mixture of experts.
+        mixture=int(architecture.experts > 0 or architecture.kind == "diffusion"),
+        efficiency=np.hypot(
+            column([efficiency_sigma(values, efficiency_of(card, speeds)[1]) for card in cards]), unmeasured
+        ),
+        network_unknown=column([one.network_gbps is None for one in machines]),
+    )
+
+
+def chip_sigma(card: GpuSpec, method: str, precision: str, chips: int, values: Mapping[str, float]) -> float:
+    """Return the spread that a chip other than NVIDIA's adds where its published runs are of another kind, ln.
+
+    Another method, or fewer chips than any of its runs had, and another precision add as squares.
+    """
+    if card.chip is None:
+        return 0.0
+    kind = values["unmeasured_kind"] if card.chip.unmeasured(method, chips) else 0.0
+    # Of a method without measurements no precision is known.
+    known = any(one.method == method for one in card.chip.measured)
+    other = known and not card.chip.has_precision(method, precision)
+    return math.hypot(kind, values["unmeasured_precision"] if other else 0.0)
+
+
+def _chip_sigmas(physics: JobConfigurations, library: Library) -> Floats | float:
+    """Return what `chip_sigma` adds to every configuration."""
+    ways, values = physics.ways, library.calibrations["uncertainty"].values
+    cards = [library.gpu(one.gpu) for one in ways.machines]
+    if all(card.chip is None for card in cards):
+        return 0.0
+    kinds = list(dict.fromkeys((one.method, one.precision) for one in ways.recipes))  # few, of hundreds of recipes
+    each = np.zeros((len(cards), len(kinds)))
+    for place, (card, machine) in enumerate(zip(cards, ways.machines, strict=True)):
+        if card.chip is not None:
+            each[place] = [chip_sigma(card, *kind, machine.gpus, values) for kind in kinds]
+    kind_of = np.asarray([kinds.index((one.method, one.precision)) for one in ways.recipes])
+    return np.asarray(each[ways.machine, kind_of[ways.recipe]], dtype=float)
+
+
+def spread_of(
+    job: Job, architecture: Architecture, physics: JobConfigurations, library: Library
+) -> tuple[Floats, Floats]:
+    """Return the standard deviations of ln(time) of every configuration: for display, and for deadline and budget.
+
+    What is not known of the tokens themselves, where a law decides them, is independent of the speed.
+    """
+    ways = physics.ways
+    tokens = ways.micro_batch * ways.sequence
+    frameworks = [ways.recipes[index].framework for index in ways.recipe]
+    unmeasured = _chip_sigmas(physics, library)
+    found = configuration_sigmas(frameworks, architecture, ways.machines, ways.machine, tokens, library, unmeasured)
+    cards = [m.gpu for m in ways.machines]
+    several = np.asarray([m.instances > 1 for m in ways.machines], dtype=bool)[ways.machine]
+    methods = [r.method for r in ways.recipes]
+    found = physics.learned.spread(
+        found, [cards[i] for i in ways.machine], [methods[i] for i in ways.recipe], several, library
+    )
+    again = class_sigmas(library.calibrations["uncertainty"].values, "observed")
+    observed = ~np.isnan(ways.observed_hours)
+    work = token_sigma(job)
+    display, tail = np.where(observed, again.display, found.display), np.where(observed, again.tail, found.tail)
+    return (np.hypot(display, work), np.hypot(tail, work)) if work else (display, tail)

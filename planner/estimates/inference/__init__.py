@@ -1,1 +1,0 @@
-"""Formulas of generation: the KV cache, prefill, decode steps, continuous batching, latency."""

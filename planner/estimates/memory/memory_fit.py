@@ -1,0 +1,282 @@
+"""The fit rule: the memory need of a configuration as lines in the micro-batch, with a margin.
+
+Each phase of a training step needs `fixed + slope * micro_batch` bytes.
+The need of the fit rule is a maximum of such lines, so the largest micro-batch is a division.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cached_property, reduce
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.estimates.inputs import Numbers, Setup, Stack
+from planner.estimates.memory.activations import ActivationTerms, activation_terms
+from planner.estimates.memory.memory_states import MemoryCoefficients, StaticTerms, static_terms
+from planner.records import record
+from planner.units import GIB
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from planner.arrays import Floats
+
+TIGHT_SHARE = 0.8
+"""Share of the usable memory above which `TIGHT_PHI` applies to a stage-3 plan."""
+
+TIGHT_PHI = 0.5
+"""Weight of fragmentation of a tight stage-3 plan: such runs failed (70B QLoRA on two GPUs at 85 %)."""
+
+LARGEST_MICRO_BATCH = 2**31
+"""The largest micro-batch where nothing grows with it."""
+
+
+Parts = Mapping[str, Numbers]
+"""Bytes of each part of the memory that is alive, such as `weights`."""
+
+
+@record(frozen=True)
+class MemoryLines:
+    """The phases of one step as lines in the micro-batch, each the sum of the parts that are alive in it.
+
+    Phases 0..4: end of forward, start of backward, end of backward, optimizer step, load.
+    All arrays broadcast with the arguments they were built from.
+    """
+
+    known: tuple[Parts, ...]  # per phase: states, which follow from the accounting, whatever the micro-batch
+    held: tuple[Parts, ...]  # per phase: what else does not depend on the micro-batch
+    grown: tuple[Parts, ...]  # per phase: bytes per sequence of the micro-batch
+    fragments_slope: Numbers
+    rho: float
+    stage_three: NDArray[np.bool_]
+    stack: Stack
+    context_bytes: Numbers
+    paged_bytes: Numbers  # optimizer states that leave the card when it is full; no part of any need
+
+    @cached_property
+    def lines(self) -> list[tuple[Numbers, Numbers]]:
+        """Bytes of each phase whatever the micro-batch, and per sequence of it."""
+        return [(known + held, slope) for known, held, slope in self.margined]
+
+    @cached_property
+    def margined(self) -> list[tuple[Numbers, Numbers, Numbers]]:
+        """Bytes of each phase by margin: states, what else is held, and bytes per sequence of the micro-batch."""
+        phases = zip(self.known, self.held, self.grown, strict=True)
+        return [(_sum(known), _sum(held), _sum(grown)) for known, held, grown in phases]
+
+    @cached_property
+    def together_line(self) -> tuple[Numbers, Numbers]:
+        """The line of all parts of a step together; a part counts as in the last phase before the optimizer step."""
+        sides = ((side[3], *side[:3]) for side in (self.known, self.held, self.grown))
+        known, held, grown = (reduce(lambda one, other: {**one, **other}, side) for side in sides)
+        return _sum(known) + _sum(held), _sum(grown)
+
+    def phases(self, micro_batch: Numbers) -> list[Numbers]:
+        """Return the bytes of each phase."""
+        return [fixed + slope * micro_batch for fixed, slope in self.lines]
+
+    def allocated(self, micro_batch: Numbers) -> Floats:
+        """Return the peak of the bytes in live tensors, per GPU; shape of the broadcast setup."""
+        return np.asarray(reduce(np.maximum, self.phases(micro_batch)))
+
+    def together(self, micro_batch: Numbers) -> Floats:
+        """Sum of all phases, as if nothing were freed between them."""
+        fixed, slope = self.together_line
+        return np.asarray(np.maximum(fixed + slope * micro_batch, self.lines[-1][0]))
+
+    def cached(self, micro_batch: Numbers, allocated: Numbers) -> Floats:
+        """Return reserved minus allocated bytes, before any cap: the allocator's cache and fragmentation."""
+        overlap = self.rho * (self.together(micro_batch) - allocated)
+        return np.asarray(overlap + self.fragments_slope * micro_batch)
+
+    def margin(self, micro_batch: Numbers) -> Floats:
+        """Return the bytes that the margins of the fit rule add to the peak."""
+        return np.asarray(self._padded(0.0, micro_batch) - self.allocated(micro_batch))
+
+    def need(self, micro_batch: Numbers, usable_bytes: Numbers = math.inf) -> Floats:
+        """Return the bytes of the fit rule: allocated + margins + phi * (reserved - allocated) + context.
+
+        States follow from the accounting and have the smaller margin.
+        Fits where this is at most `usable_bytes`. Under stage 3, a need above `TIGHT_SHARE` of
+        `usable_bytes` is judged again with `TIGHT_PHI`.
+        """
+        phi = self.stack.phi
+        need = self._need(micro_batch, phi)
+        if not np.any(self.stage_three):
+            return need
+        tight = self.stage_three & (need > np.multiply(TIGHT_SHARE, usable_bytes))
+        return np.where(tight, self._need(micro_batch, np.maximum(phi, TIGHT_PHI)), need)
+
+    def _need(self, micro_batch: Numbers, phi: Numbers) -> Floats:
+        """Return the left side of the fit rule for one weight of fragmentation.
+
+        Each phase counts with its margins and with what the allocator caches beyond it:
+        max_i (phase_i + m_known * known_i + m * (phase_i - known_i) + phi * rho * (together(b) - phase_i)),
+        or (1 + m_known) * load where loading needs more than all parts together; phi * fragments(b) + context on top.
+        """
+        overlap = np.multiply(phi, self.rho)
+        together_fixed, together_slope = self.together_line
+        step = self._padded(overlap, micro_batch) + overlap * (together_fixed + together_slope * micro_batch)
+        above = phi * self.fragments_slope * micro_batch + self.context_bytes
+        return np.asarray(np.maximum(step, (1.0 + self.stack.known_margin) * self.lines[-1][0]) + above)
+
+    def _padded(self, overlap: Numbers, micro_batch: Numbers) -> Numbers:
+        """Return the largest phase with its margins, less a share `overlap` of itself."""
+        states, rest = 1.0 + self.stack.known_margin - overlap, 1.0 + self.stack.margin - overlap
+        return reduce(
+            np.maximum,
+            [states * known + rest * held + rest * slope * micro_batch for known, held, slope in self.margined],
+        )
+
+    def largest_micro_batch(self, usable_bytes: Numbers) -> NDArray[np.int64]:
+        """Return the largest micro-batch whose `need` is at most `usable_bytes`; 0 where one sequence does not fit."""
+        largest = self._loosest(self._crossing, usable_bytes)
+        return np.asarray(np.floor(np.clip(largest, 0.0, LARGEST_MICRO_BATCH)), dtype=np.int64)
+
+    def _loosest(self, crossing: Callable[[Numbers, Numbers], Floats], usable_bytes: Numbers) -> Floats:
+        """Return where `_need` meets the usable memory: the later one of both readings of a stage-3 plan.
+
+        It fits where it is not tight, or where it fits with the heavier fragmentation.
+        """
+        phi = self.stack.phi
+        if not np.any(self.stage_three):
+            return crossing(usable_bytes, phi)
+        tight_phi = np.where(self.stage_three, np.maximum(phi, TIGHT_PHI), phi)
+        loose = crossing(np.multiply(TIGHT_SHARE, usable_bytes), phi)
+        return np.maximum(crossing(usable_bytes, tight_phi), loose)
+
+    def _crossing(self, usable_bytes: Numbers, phi: Numbers) -> Floats:
+        """Return the micro-batch (real) at which `_need` reaches `usable_bytes`: the first of its lines to do so."""
+        overlap = np.multiply(phi, self.rho)
+        states, rest = 1.0 + self.stack.known_margin - overlap, 1.0 + self.stack.margin - overlap
+        together_fixed, together_slope = self.together_line
+        shared = overlap * together_slope + phi * self.fragments_slope
+        room = usable_bytes - self.context_bytes - overlap * together_fixed
+        load = (1.0 + self.stack.known_margin) * self.lines[-1][0]
+        spare = np.subtract(usable_bytes, load + self.context_bytes)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # fmin drops the nan of 0 / 0: a phase that just fits and does not grow.
+            ends = [
+                np.divide(room - (states * known + rest * held), rest * slope + shared)
+                for known, held, slope in self.margined
+            ]
+            crossing = reduce(np.fmin, [*ends, np.divide(spare, phi * self.fragments_slope)])
+        return np.asarray(np.where(np.isnan(crossing), LARGEST_MICRO_BATCH, crossing))
+
+    def widest_margin(self, micro_batch: Numbers, usable_bytes: Numbers, known_share: Numbers) -> Floats:
+        """Return the margin with which `need` would just reach `usable_bytes`; below 0 where none is left.
+
+        States count with `known_share` of it. The margins of the stack are not read. Infinite where nothing would
+        grow with it.
+        """
+        together_fixed, together_slope = self.together_line
+
+        def crossing(usable: Numbers, phi: Numbers) -> Floats:
+            overlap = np.multiply(phi, self.rho)
+            room = usable - self.context_bytes - np.multiply(phi, self.fragments_slope) * micro_batch
+            ends = [
+                (room - phase - overlap * (together_fixed + together_slope * micro_batch - phase), phase - known, known)
+                for phase, (known, _, _) in zip(self.phases(micro_batch), self.margined, strict=True)
+            ]
+            loaded = self.lines[-1][0]
+            ends.append((room - loaded, 0.0 * loaded, loaded))
+            margins = []
+            for left, moving, known in ends:
+                size = np.asarray(moving + known_share * known, dtype=float)
+                # A phase without bytes limits nothing.
+                margins.append(np.where(size > 0.0, left / np.where(size > 0.0, size, 1.0), math.inf))
+            return np.asarray(reduce(np.minimum, margins))
+
+        return self._loosest(crossing, usable_bytes)
+
+
+def _sum(parts: Parts) -> Numbers:
+    return sum(parts.values())
+
+
+def memory_lines(setup: Setup, coefficients: MemoryCoefficients) -> MemoryLines:
+    """Return the lines of a configuration; `layout.micro_batch` is not read."""
+    network, layout, states, stack = setup.network, setup.layout, setup.states, setup.stack
+    static = static_terms(network, layout, states, coefficients)
+    moving = activation_terms(network, layout, states, setup.activations, coefficients)
+    several = np.greater(layout.gpus, 1) & np.equal(stack.megatron_context, 0)
+    context_gib = stack.context_gib + np.where(several, stack.fit_nccl_gib, 0.0)
+    return MemoryLines(
+        known=_known_parts(static),
+        held=_held_parts(static),
+        grown=_grown_parts(moving),
+        fragments_slope=moving.fragments,
+        rho=coefficients.rho,
+        stage_three=np.asarray(np.greater_equal(layout.zero_stage, 3)),
+        stack=stack,
+        context_bytes=context_gib * GIB,
+        paged_bytes=static.paged,
+    )
+
+
+def _known_parts(static: StaticTerms) -> tuple[Parts, ...]:
+    """Return the states of each phase: known once sharding, precision and framework are."""
+    base = {"weights": static.weights, "adapters": static.adapters, "optimizer": static.optimizer}
+    early, late = {"gradients": static.early_gradients}, {"gradients": static.gradients}
+    busy = {**base, "cast_weights": static.cast_weights}
+    return (
+        {**busy, **early},
+        {**busy, **early},
+        {**busy, **late},
+        {**base, "gradients": static.step_gradients, "step_temporary": static.step_temporary},
+        {"weights": static.load},
+    )
+
+
+def _held_parts(static: StaticTerms) -> tuple[Parts, ...]:
+    """Return what else is alive in each phase whatever the micro-batch: how much depends on the framework."""
+    bucket = {"bucket": static.bucket}
+    gathered = {"gathered_weights": static.gathered_weights, "gathered_gradients": static.gathered_gradients}
+    return (
+        {"gathered_weights": static.gathered_root, **bucket},  # allocated before the backward pass of the loss
+        {**gathered, **bucket, "dequantised": static.dequantised},
+        {**gathered, **bucket},
+        {},
+        {},
+    )
+
+
+def _grown_parts(moving: ActivationTerms) -> tuple[Parts, ...]:
+    """Return the parts of each phase that grow with the micro-batch."""
+    stored = np.maximum(moving.stored_first, moving.stored_last)
+    backward = {"working_set": moving.working_set, "input_gradients": moving.input_gradients}
+    return (
+        {"stored_activations": moving.stored_last, "logits": moving.logits},
+        {"stored_activations": stored, **backward},
+        backward,
+        {},
+        {},
+    )
+
+
+def fit_probability(margin: Numbers, sigma: Numbers) -> Floats:
+    """Return the probability that the measured peak stays within a margin on what is uncertain, elementwise.
+
+    ln(1 + margin) / sigma deviations of the normal: measured over predicted is taken as log-normal with median 1, once
+    the bytes that are certain are taken off both. `margin`: `MemoryLines.widest_margin`; -1 and below is hopeless.
+    A margin of 0.2 and sigma 0.111: ln(1.2) / 0.111 = 1.64, a probability of 0.95.
+    """
+    with np.errstate(divide="ignore"):
+        deviations = np.log(np.maximum(1.0 + np.asarray(margin, dtype=float), 0.0)) / np.asarray(sigma, dtype=float)
+    return np.asarray(_error_function_tail(-deviations / math.sqrt(2.0)), dtype=float) * 0.5
+
+
+def confidence_margin(sigma: float, confidence: float) -> float:
+    """Return the margin on uncertain bytes within which the measured peak stays with probability `confidence`.
+
+    exp(z(p) * sigma) - 1, z the quantile of the normal: the fit rule with this margin holds just where
+    `fit_probability` of the widest margin is at least p. Negative below one half.
+    """
+    return math.exp(sigma * NormalDist().inv_cdf(confidence)) - 1.0
+
+
+_error_function_tail = np.frompyfunc(math.erfc, 1, 1)

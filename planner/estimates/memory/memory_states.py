@@ -1,0 +1,223 @@
+"""Bytes that do not depend on the batch: weights, gradients, optimizer and what sharding gathers.
+
+One GPU of the fullest pipeline stage; the symbols in comments are those of the formulas
+(W weights, A adapters, G gradients, O optimizer, T trained parameters, S shards).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.estimates.inputs import Coefficients, Layout, Network, Numbers, States
+from planner.records import record
+
+if TYPE_CHECKING:
+    from planner.estimates.inputs import TimedSetup
+
+
+REDUCE_BUCKET_ELEMENTS = 5e8
+"""Gradients in DeepSpeed's bucket, `reduce_bucket_size` by default, of 2 bytes where the network computes in 16 bit.
+
+It is allocated whole for each backward pass, however few parameters are trained. Where reductions overlap that pass
+there are two, and exports ask for half the size of each. It is counted in the backward pass alone, although ZeRO-3
+never frees it, and under ZeRO-1, although releases before 2025 have none there. Sources: DeepSpeed's documentation;
+`backward` of runtime/zero/stage_1_and_2.py, `_setup_for_real_optimizer` of stage3.py.
+"""
+
+
+@record(frozen=True)
+class MemoryCoefficients(Coefficients):
+    """Fitted factors of the memory estimate; values, ranges and sources: `models/calibration/memory.yaml`."""
+
+    k_log: float  # logit bytes, scale
+    k_ws: float  # working set of one layer, share of its activations
+    k_act: float  # stored activations without checkpointing, all weights trained
+    k_frz: float  # the same over a frozen base
+    k_frzq: float  # the same over a frozen base whose quantised linears keep their inputs
+    k_comp: float  # compiled kernels, factor on stored activations
+    c_in: float  # copies of adapter inputs
+    e_att: float  # bytes per attention score in the working set of eager attention
+    e_sto: float  # bytes per attention score kept for the backward pass
+    n_uns: float  # layers whose gathered weights are alive under stage 3
+    rho: float  # share of (sum of phases - peak) that the allocator keeps cached
+    f_dyn: float  # fragmentation, share of activation bytes
+    f_log: float  # extra cached bytes per logit
+    f_var: float  # fragmentation of batches of varying length
+    k_mws: float  # k_ws of Megatron kernels
+    host_resident: float  # share of states in host memory that stays on the GPU (buffers of the copies)
+
+
+@record(frozen=True)
+class StaticTerms:
+    """Bytes per GPU, each a scalar or an array that broadcasts with the setup."""
+
+    weights: Numbers  # W
+    adapters: Numbers  # A
+    gradients: Numbers  # G
+    step_gradients: Numbers  # of G, what is left in the optimizer step
+    early_gradients: Numbers  # G where it is alive during the forward pass too, else 0
+    optimizer: Numbers  # O
+    paged: Numbers  # optimizer states in managed pages: on the card as far as it has room, else in host memory
+    step_temporary: Numbers  # Tm
+    cast_weights: Numbers  # AMP
+    gathered_weights: Numbers  # U
+    gathered_root: Numbers  # of U, what is still gathered when the last layer's forward pass is over
+    gathered_gradients: Numbers  # Ug
+    bucket: Numbers  # of gradients that wait for their reduction
+    dequantised: Numbers  # D
+    load: Numbers  # weights of a loader that materialises them whole on every rank, else 0
+
+
+def static_terms(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> StaticTerms:
+    """Return what one GPU holds whatever the micro-batch.
+
+    Under expert parallelism a rank holds its own experts, and those that hold the same ones share their shards.
+    """
+    tensor = layout.tensor
+    per_layer, layers, embedding = _stage(network, layout.pipeline)
+    in_stage = per_layer * layers + embedding  # P_l
+    frozen = np.not_equal(states.frozen, 0)
+    trained = np.where(frozen, states.trainable * (layers / network.layers), in_stage) / tensor  # T / tp
+    experts = network.expert_parameters * layers / network.layers / tensor
+    shards = _shards(layout)
+    ones, twos, threes = (np.greater_equal(layout.zero_stage, stage) for stage in (1, 2, 3))
+    over_1, over_2, over_3 = (np.where(stage, shards, 1.0) for stage in (ones, twos, threes))
+    hosted = np.not_equal(states.host_weights, 0) & threes
+    weights_here = np.where(hosted, coefficients.host_resident, 1.0)
+    optimizer_hosted = hosted | np.not_equal(states.host_optimizer, 0)
+    optimizer_here = np.where(optimizer_hosted, coefficients.host_resident, 1.0)
+    paged = np.not_equal(states.paged_optimizer, 0) & ~optimizer_hosted
+    gathers = threes & (np.greater(shards, 1) | hosted)
+    accumulates = np.greater(layout.accumulation, 1)
+
+    whole_weights = (per_layer * layers * states.weight_bytes + embedding * states.embedding_bytes) / tensor
+    others = np.where(np.greater(states.bucket_bytes, 0), over_1 / over_2, 1.0)
+    # The reducer of PyTorch's plain data parallelism keeps a second copy of the gradients in its buckets.
+    buckets = 1.0 + np.where(~ones & np.greater(layout.data_parallel, 1), states.reducer_copies, 0.0)
+    # Between the micro-batches of a pipeline, FSDP neither gathers again nor reduces (PyTorch's pipelining stages
+    # switch both off until the last backward): the stage's weights and gradients stay whole.
+    unsynced = np.not_equal(states.no_sync_full_gradients, 0) | np.greater(layout.pipeline, 1)
+    keeps_full = gathers & accumulates & unsynced
+    gradient_bytes = states.gradient_bytes + states.extra_gradient_bytes
+    over = np.where(keeps_full, 1.0, over_2)
+    gradients = (trained - ~frozen * _elsewhere(experts, layout, over)) * gradient_bytes * buckets / over
+    gradients = np.where(keeps_full, 1.0, weights_here) * gradients
+    leaves = optimizer_hosted & ~hosted & (twos | np.less_equal(layout.gpus, 1)) & ~keeps_full
+    # Where a CPU updates, it takes over each gradient once it is reduced; what is left are buffers of the copies.
+    gradients = np.where(leaves, coefficients.host_resident * gradients, gradients)
+    away = _elsewhere(experts, layout, 1.0) * tensor
+    each = per_layer - away / layers
+    gathered = _gathered(each, in_stage - away, embedding, states, keeps_full, coefficients)
+    stepped = trained - ~frozen * _elsewhere(experts, layout, over_1)
+    optimizer = stepped * states.optimizer_bytes / over_1
+    return StaticTerms(
+        weights=weights_here * (whole_weights - _elsewhere(experts, layout, over_3) * states.weight_bytes) / over_3,
+        adapters=weights_here * np.where(frozen, trained * states.adapter_bytes, 0.0) / over_3,
+        gradients=gradients,
+        # DeepSpeed's ZeRO-1 frees the gradients that other ranks step with (`step` of stage_1_and_2.py).
+        step_gradients=gradients / others,
+        early_gradients=(accumulates | np.not_equal(states.gradients_in_forward, 0)) * gradients,
+        optimizer=np.where(paged, 0.0, optimizer_here * optimizer),
+        paged=np.where(paged, optimizer, 0.0),
+        step_temporary=optimizer_here * stepped * (states.step_bytes + states.extra_sharded_bytes) / over_1,
+        cast_weights=np.where(ones, 0.0, states.cast_bytes) * (in_stage - away) / tensor,
+        gathered_weights=gathers * gathered[0] / tensor,
+        gathered_root=gathers * gathered[1] / tensor,
+        gathered_gradients=(gathers & ~frozen) * (gathered[2] / tensor),
+        bucket=states.bucket_bytes,
+        dequantised=np.not_equal(states.quantised, 0) * (2.0 * network.hidden * network.ffn),
+        load=np.not_equal(states.load_whole, 0) * whole_weights * (1.0 + 1.0 / over_3),
+    )
+
+
+def _gathered(
+    each: Numbers, whole: Numbers, root: Numbers, states: States, keeps_full: Numbers, coefficients: MemoryCoefficients
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return the gathered bytes of weights, of weights at the loss, and of the gradients of a layer.
+
+    From the parameters of a layer, a stage and its root unit (embedding and head), which stays gathered while layers
+    are gathered one by one. FSDP frees a layer's weights once its forward pass is over: the root is left at the loss.
+    """
+    wide = np.maximum(states.gathered_bytes, 2.0)  # what is not quantised is gathered in the type that computes
+    by_layer = coefficients.n_uns * each * states.gathered_bytes + wide * root
+    all_of_it = wide * whole
+    return np.where(keeps_full, all_of_it, by_layer), np.where(keeps_full, all_of_it, wide * root), wide * each
+
+
+def _elsewhere(experts: Numbers, layout: Layout, shards: Numbers) -> Numbers:
+    """Return how many of the parameters of `experts` a rank counts less, before they are divided by its `shards`.
+
+    Of E experts' parameters over s shards E / s lie on each rank; spread over ep ranks first, E / max(s, ep): no more.
+    Experts that tensor parallelism does not divide may be more than that: E / ep with ep = EP / TP < 1, unsharded.
+    """
+    if np.all(np.equal(layout.expert, 1)):
+        return 0.0
+    held = np.where(np.greater(shards, 1), np.maximum(shards, layout.expert_shards), layout.expert_shards)
+    return experts * (1.0 - shards / held)
+
+
+def stage_layers(network: Network, pipeline: Numbers) -> Numbers:
+    """Return the layers of the fullest pipeline stage (L_l)."""
+    return np.ceil(np.divide(network.layers, pipeline))
+
+
+def _stage(network: Network, pipeline: Numbers) -> tuple[float, Numbers, Numbers]:
+    """Return the parameters of one layer, layers of the stage, embedding parameters of the stage.
+
+    With a pipeline the first stage holds the embedding and the last the head: one matrix each.
+    """
+    per_layer = (network.parameters - network.embedding_parameters) / network.layers
+    one_matrix = float(network.vocab * network.hidden)
+    embedding = np.where(np.greater(pipeline, 1), one_matrix, float(network.embedding_parameters))
+    return per_layer, stage_layers(network, pipeline), embedding
+
+
+def _shards(layout: Layout) -> Numbers:
+    """Return the GPUs that share the states: all replicas, or those of one node under hybrid sharding."""
+    everywhere = layout.replicas
+    in_node = np.maximum(np.minimum(everywhere, np.divide(layout.gpus_per_node, layout.tensor)), 1.0)
+    return np.where(np.not_equal(layout.hybrid, 0), in_node, everywhere)
+
+
+# Bytes of host memory that states take which lie there between their uses, and what stays where it has no room.
+
+
+HOST_BUFFERS = 1.5
+"""Host memory over the states that lie in it, copies and pinned buffers included: the `additional_buffer_factor` of
+DeepSpeed's own estimators (documentation, "Memory Requirements")."""
+
+FP32_GRADIENTS = 4
+"""Bytes of gradients that DeepSpeed keeps in host memory for each parameter stepped there (the same estimators)."""
+
+
+def host_bytes(network: Network, layout: Layout, states: States, coefficients: MemoryCoefficients) -> Numbers:
+    """Return the bytes of host memory for one GPU: its shard of the optimizer, with weights offloaded of all states.
+
+    Under DeepSpeed its shard of the gradients in fp32, too.
+    Paged states count without buffers, and whole once the card has no room for some of them (`paged_away_bytes`): the
+    driver moves pages, and may come to move all of them. As long as the card holds them all they take none.
+    Shape: that of the layout and states, broadcast. 0 where all states stay on the GPU.
+    """
+    here = static_terms(network, layout, replace(states, host_weights=0, host_optimizer=0), coefficients)
+    weights = np.not_equal(states.host_weights, 0) & np.greater_equal(layout.zero_stage, 3)
+    optimizer = weights | np.not_equal(states.host_optimizer, 0)
+    sums = np.greater(states.bucket_bytes, 0) * (FP32_GRADIENTS * here.optimizer / states.optimizer_bytes)
+    moved = optimizer * (here.optimizer + sums) + weights * (here.weights + here.adapters + here.gradients)
+    return HOST_BUFFERS * moved + np.where(np.greater(states.paged_away_bytes, 0), here.paged, 0.0)
+
+
+def with_host_room(setup: TimedSetup, ram_bytes: Numbers, coefficients: MemoryCoefficients) -> TimedSetup:
+    """Return the setup with paged states that never leave the card where the host cannot hold all of them.
+
+    `ram_bytes` is the memory of one machine, nan where it is no limit; its shape is that of the layout, broadcast.
+    """
+    if not np.any(setup.states.paged_optimizer):
+        return setup
+    paged = static_terms(setup.network, setup.layout, setup.states, coefficients).paged
+    fits = ~np.greater(np.multiply(paged, setup.layout.gpus_per_node), ram_bytes)
+    if np.all(fits):
+        return setup
+    return replace(setup, states=replace(setup.states, paged_optimizer=setup.states.paged_optimizer * fits))

@@ -1,0 +1,362 @@
+"""A configuration of a training tool as what it says of a job: the field maps of `models/exports` read backwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.documents.files import read_text
+from planner.documents.json_file import JsonDocument, parse_json
+from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document
+from planner.errors import Fault, InputError, raise_faults
+from planner.exports.field_map import FieldMap, field_maps
+from planner.records import record
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+
+# What a configuration of a training tool says of a job, in plain words.
+
+
+_OF_ADAPTERS: tuple[KeyPath, ...] = (
+    *(("lora", "rank"), ("lora", "targets")),
+    *(("techniques", "weight_bits"), ("techniques", "quant")),
+)
+
+
+@record(frozen=True)
+class Held:
+    """A value of the file that the plan keeps: its place in a job, and the field that says it."""
+
+    place: KeyPath
+    value: Any
+    field: str
+    line: int
+
+
+@dataclass
+class ToolFile:
+    """What a file says of a job, what has no effect on a plan, and what is not modelled (field -> why)."""
+
+    file: str
+    label: str
+    held: dict[KeyPath, Held] = field(default_factory=dict)
+    without_effect: list[str] = field(default_factory=list)
+    unmodelled: dict[str, str] = field(default_factory=dict)
+
+    def consistent(self) -> ToolFile:
+        """Return it without what says nothing of full training: adapters, and bits of a base that is not frozen."""
+        method = self.held.get(("techniques", "method"))
+        if method is not None and method.value == ["full"]:
+            for place in _OF_ADAPTERS:
+                self.held.pop(place, None)
+        return self
+
+
+def describe(found: ToolFile, replaced: Collection[KeyPath] = ()) -> list[str]:
+    """Return what is held, what has no effect, and what is not modelled, as lines of plain words."""
+    lines = [f"From {found.file} ({found.label})"]
+    kept = [
+        f"{'.'.join(map(str, one.place))} {_listed(one)} ({one.field})"
+        for one in found.held.values()
+        if one.place not in replaced
+    ]
+    lines.append(f"  Held: {'; '.join(kept) or 'nothing'}")
+    if replaced:
+        others = [one.field for one in found.held.values() if one.place in replaced and one.line]
+        if others:
+            lines.append(f"  Not held, because an option says otherwise: {', '.join(others)}")
+    lines.append("  Chosen: machines, and every technique that is not named above")
+    if found.without_effect:
+        lines.append(f"  No effect on hours, memory or dollars: {', '.join(found.without_effect)}")
+    lines += [f"  Not modelled: {name}: {why}" for name, why in found.unmodelled.items()]
+    return lines
+
+
+def _listed(one: Held) -> str:
+    between = ", " if one.place == ("lora", "targets") else " or "
+    return between.join(map(str, one.value)) if isinstance(one.value, list) else str(one.value)
+
+
+NESTED = "deepspeed"
+"""Field with the configuration of DeepSpeed, or the path of its file."""
+_WANTED = "give a configuration of TRL, Axolotl, LLaMA-Factory, DeepSpeed or Accelerate"
+_PLACES: dict[str, KeyPath] = {
+    "model_id": ("architecture",),
+    "steps": ("work", "steps"),
+    "sequence_length": ("sequence_length",),
+    "global_batch": ("global_batch",),
+    "lora_rank": ("lora", "rank"),
+    "lora_modules": ("lora", "targets"),
+    "lora_target_text": ("lora", "targets"),
+}
+"""Fact that a field has -> place in a job that says the same."""
+_COUNTS = ("steps", "sequence_length", "global_batch", "lora_rank", "micro_batch", "accumulation_steps")
+BY_DEFAULT = "by default"
+"""Stands for a field where the file says nothing, and the default of the tool does."""
+_BITS = {"none": 16, "int8": 8}
+"""Bits of frozen weights by quantisation; all others have 4."""
+
+
+def read_tool_file(path: str | Path) -> ToolFile:
+    """Return what a file of one of the tools says; `InputError` with every fault of the file, each with its line."""
+    text, file = read_text(path), str(path)
+    is_json = file.endswith(".json")
+    document = parse_json(text, file, _WANTED) if is_json else parse_document(text, file)
+    if not isinstance(document.data, dict):
+        raise InputError([Fault(file, 1, "", "is no mapping of fields to values", _WANTED)])
+    return _Reader(document, Path(file).parent).read()
+
+
+def _guessed(data: Mapping[str, Any]) -> FieldMap | None:
+    """Return the tool with the most fields of the file, the one with the fewest fields of its own where two tie."""
+    scored = []
+    for tool in field_maps().values():
+        known = {name.partition(".")[0] for name in (*_fields(tool), *tool.read.names())}
+        common = len(known & set(data))
+        if common:
+            scored.append((common, -len(known), tool))
+    return max(scored, key=lambda one: one[:2])[2] if scored else None
+
+
+def _fields(tool: FieldMap) -> Iterator[str]:
+    parts = [tool.always, *(one for values in tool.techniques.values() for one in values.values())]
+    for part in (*parts, *(row.write for row in tool.rows), tool.defaults):
+        yield from _flat(part)
+
+
+def _flat(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Return the values inside mappings by their dotted names; null says nothing."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{before}{key}.")
+        elif value is not None:
+            found[f"{before}{key}"] = value
+    return found
+
+
+_WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as two spellings of it compare: words for true and false, text without case."""
+    if isinstance(value, str):
+        return _WORDS.get(value.casefold(), value.casefold())
+    return value
+
+
+class _Reader:
+    """One file: every field is consumed by what reads it, and what is left over is listed."""
+
+    def __init__(self, document: Document | JsonDocument, folder: Path, tool: FieldMap | None = None):
+        self.document, self.folder = document, folder
+        found = tool or _guessed(document.data)
+        if found is None:
+            raise InputError([Fault(document.file, 1, "", "has no field of a tool that the planner knows", _WANTED)])
+        self.tool = found
+        self.faults: list[Fault] = []
+        self.answer = ToolFile(document.file, f"{found.label} {found.version}")
+        self.nested = document.data.get(NESTED) if found.target != NESTED else None
+        data = {key: value for key, value in document.data.items() if value is not self.nested or value is None}
+        self.written: dict[str, str] = {}
+        self.values: dict[str, Any] = {}
+        for name, value in _flat(data).items():
+            kept = self._renamed(name)
+            meant = found.read.same.get(kept, {}).get(str(value), value)
+            if meant != "auto":  # left to the tool
+                self.written[kept], self.values[kept] = name, meant
+        self.left = set(self.values)
+
+    def _renamed(self, name: str) -> str:
+        first, dot, rest = name.partition(".")
+        return f"{self.tool.read.renamed.get(first, first)}{dot}{rest}"
+
+    def read(self) -> ToolFile:
+        """Return what the file says; `InputError` with every fault."""
+        self._counts_and_names()
+        for row in self.tool.read.rows:
+            if all(_matches(self.values.get(name), wanted) for name, wanted in row.when.items()):
+                name = next((one for one in row.when if one in self.values), BY_DEFAULT)
+                for place, value in row.hold.items():
+                    self._hold(tuple(place.split(".")), value, name)
+                self.left -= set(row.when)
+        for technique in self.tool.read.techniques:
+            self._technique(technique)
+        self._batch()
+        self._leftovers()
+        if isinstance(self.nested, (str, dict)) and self.nested != "":
+            self._read_nested()
+        raise_faults(self.faults)
+        return self.answer.consistent()
+
+    def _line(self, name: str) -> int:
+        return self.document.line(tuple(self.written.get(name, name).split(".")))
+
+    def _hold(self, place: KeyPath, value: Any, name: str) -> None:
+        line = 0 if name == BY_DEFAULT else self._line(name)
+        self.answer.held.setdefault(place, Held(place, value, self.written.get(name, name), line))
+
+    def _fault(self, name: str, what: str, fix: str) -> None:
+        self.faults.append(Fault(self.document.file, self._line(name), self.written.get(name, name), what, fix))
+
+    def _counts_and_names(self) -> None:
+        """Read the fields whose value is a fact of the job, and the epochs."""
+        self.facts: dict[str, Any] = {}
+        names = {fact[1:]: name for name, fact in self._templates() if fact[1:] in (*_PLACES, *_COUNTS)}
+        for fact, name in names.items():
+            if name not in self.values:
+                continue
+            self.left.discard(name)
+            value = self.values[name]
+            if not (self._is_count(name, value) if fact in _COUNTS else self._is_name(name, value)):
+                continue
+            self.facts[fact] = value
+            if fact in _PLACES:
+                targets = _PLACES[fact] == ("lora", "targets")
+                self._hold(_PLACES[fact], _targets(value) if targets else value, name)
+        epochs = self.tool.read.epochs
+        if epochs in self.values:
+            self.left.discard(epochs)
+            value = self.values[epochs]
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+                self._fault(epochs, f"{value!r} is not a number of epochs", "such as 3")
+            else:
+                self._hold(("work", "epochs"), value, epochs)
+
+    def _is_count(self, name: str, value: Any) -> bool:
+        """Return whether a value is a positive number; -1 steps are not set, all else that is none is a fault."""
+        if name == "max_steps" and value == -1:
+            return False
+        if isinstance(value, bool) or not isinstance(value, int):
+            self._fault(name, f"{value!r} is not a whole number", "such as 8")
+            return False
+        if value <= 0:
+            self._fault(name, f"{value} is not positive", "such as 8")
+        return value > 0
+
+    def _is_name(self, name: str, value: Any) -> bool:
+        if isinstance(value, (str, list)) and value:
+            return True
+        self._fault(name, f"{value!r} is not a name", "give a name")
+        return False
+
+    def _templates(self) -> Iterator[tuple[str, str]]:
+        parts = [self.tool.always, *(one for values in self.tool.techniques.values() for one in values.values())]
+        for part in (*parts, *(row.write for row in self.tool.rows)):
+            yield from ((key, text) for key, text in _flat(part).items() if isinstance(text, str) and text[:1] == "$")
+
+    def _technique(self, technique: str) -> None:
+        """Hold the values of a technique that agree with the file and say the most of it."""
+        read, values = self.tool.read, self.tool.techniques[technique]
+        best: list[str] = []
+        most, used = -1, set[str]()
+        for value, fields in values.items():
+            constants = {name: one for name, one in _flat(fields).items() if str(one)[:1] != "$"}
+            equal = {
+                name
+                for name, one in constants.items()
+                if _plain(self.values.get(name, read.absent.get(name))) == _plain(one)
+            }
+            stated = equal & self.values.keys()
+            if constants.keys() - equal <= set(read.details) and len(stated) >= most:
+                best = [*best, value] if len(stated) == most else [value]
+                most, used = len(stated), constants.keys() & self.values.keys()
+        mine = {name for fields in values.values() for name in _flat(fields)} & set(self.values)
+        if best and (most > 0 or technique in read.by_default):
+            self._hold_technique(technique, best, min(used, default=BY_DEFAULT))
+            self.left -= used
+        if not best:
+            for name in sorted(mine & self.left):
+                self.left.discard(name)
+                self.answer.unmodelled[self._shown(name)] = (
+                    f"no {technique} of a plan has this name; chosen from {', '.join(values)}"
+                )
+
+    def _hold_technique(self, technique: str, best: list[str], name: str) -> None:
+        if technique == "packing":
+            self._hold(("packing",), best[0], name)
+        elif technique == "quant":
+            bits = sorted({_BITS.get(one, 4) for one in best})
+            self._hold(("techniques", "weight_bits"), bits, name)
+            if bits == [4]:
+                self._hold(("techniques", "quant"), best, name)
+        else:
+            self._hold(("techniques", technique), best, name)
+
+    def _batch(self) -> None:
+        """Hold the sequences per step; without a number of GPUs they are those of one."""
+        if ("global_batch",) in self.answer.held or not {"micro_batch", "accumulation_steps"} & set(self.facts):
+            return
+        names = {value[1:]: name for name, value in self._templates()}
+        micro, steps = (
+            self.facts.get(fact) or self.tool.read.absent.get(names[fact], 1)
+            for fact in ("micro_batch", "accumulation_steps")
+        )
+        name = next(names[fact] for fact in ("micro_batch", "accumulation_steps") if fact in self.facts)
+        self._hold(("global_batch",), micro * steps, name)
+        self.answer.unmodelled[f"{names['micro_batch']} x {names['accumulation_steps']}"] = (
+            f"{micro} x {steps} = {micro * steps} sequences per step are held, those of one GPU; a file for N GPUs "
+            "makes N times as many: --set jobs.0.global_batch=. How they divide into micro-batches is chosen"
+        )
+
+    def _leftovers(self) -> None:
+        read = self.tool.read
+        for name in sorted(self.left):
+            around = [name.rsplit(".", drop)[0] for drop in range(name.count(".") + 1)]
+            why = next((read.unmodelled[one] for one in around if one in read.unmodelled), None)
+            if set(around) & {*read.details, *read.without_effect}:
+                self.answer.without_effect.append(self.written[name])
+            else:
+                self.answer.unmodelled[self._shown(name)] = why or "not taken into account: no field of the map has it"
+
+    def _shown(self, name: str) -> str:
+        return f"{self.written[name]} {_short(self.values[name])}"
+
+    def _read_nested(self) -> None:
+        """Read the configuration of DeepSpeed that the file has or names."""
+        tool = field_maps()[NESTED]
+        if isinstance(self.nested, dict):
+            document: Document | JsonDocument = Document(self.document.file, self.nested, self._marks())
+        else:
+            path = self.folder / str(self.nested)
+            if not path.exists():
+                self._fault(NESTED, f"{str(path)!r} does not exist", "give a path from the folder of this file")
+                return
+            document = parse_json(read_text(path), str(path), "give the JSON file of DeepSpeed")
+            if not isinstance(document.data, dict):
+                raise InputError([Fault(str(path), 1, "", "is no mapping of fields to values", _WANTED)])
+        reader = _Reader(document, self.folder, tool)
+        found = reader.read()
+        if "global_batch" in reader.facts:  # over all GPUs, which the fields of the trainer leave open
+            self.answer.held.pop(("global_batch",), None)
+            self.answer.unmodelled = {name: why for name, why in self.answer.unmodelled.items() if " x " not in name}
+        for place, one in found.held.items():
+            self.answer.held.setdefault(place, one)
+        self.answer.without_effect += found.without_effect
+        self.answer.unmodelled |= {
+            name: why for name, why in found.unmodelled.items() if " x " not in name or not self.facts
+        }
+
+    def _marks(self) -> Any:
+        marks = self.document.marks if isinstance(self.document, Document) else None
+        return marks.children.get(NESTED, Marks(1)) if marks else Marks(1)
+
+
+def _matches(value: Any, wanted: tuple[Any, ...]) -> bool:
+    if value is None:
+        return "absent" in wanted
+    return bool(value) if "any" in wanted else _plain(value) in {_plain(one) for one in wanted}
+
+
+def _targets(value: Any) -> Any:
+    """Return modules as a scenario lists them; `all` and `all-linear` are all linear layers."""
+    names = [one.strip() for one in value.split(",")] if isinstance(value, str) else [str(one) for one in value]
+    return "all-linear" if names in (["all"], ["all-linear"]) else names
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,1 +1,0 @@
-"""A service as files: one command, one SkyPilot service and one Kubernetes Deployment for each kind of machines."""

@@ -1,0 +1,341 @@
+"""What a fleet has to carry, hour by hour, and the kinds of machines that may carry it.
+
+A fleet is a whole number of machines of each kind. Dollars are those of one cycle (a day or a week), which repeats.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.formulation.fleet_losses import greatest_load_served
+from planner.records import record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.arrays import Flags, Floats, Integers
+
+
+LOAD_TOLERANCE = 1e-9
+"""Relative slack of a load: a fleet that carries it up to rounding carries it."""
+
+
+@record(frozen=True)
+class Room:
+    """What an hour has of limits that other services take a part of."""
+
+    stock: Mapping[int, int]
+    quota: Mapping[int, int]
+    max_gpus: int | None
+    max_usd_per_hour: float | None
+
+
+@record(frozen=True)
+class FleetProblem:
+    """Columns (kinds,) of kinds of machines, (hours,) of hours of the cycle, (groups,) of spot groups."""
+
+    load: Floats  # (hours,), in the unit of `capacity`, headroom included
+    capacity: Floats  # of one machine
+    usd: Floats  # of one machine and hour
+    start_usd: Floats  # of one start
+    gpus: Integers  # of one machine
+    replicas: Integers  # of one machine
+    committed: Flags  # paid in every hour, used or not; their number is one for all hours
+    offer: Integers  # kinds of one offer share its stock
+    provider: Integers
+    group: Integers  # of spot machines that are lost together; -1 on demand
+    availability: Floats  # (groups,), share of the time that a spot group is there and its machines have started
+    served_share: float = 0.0  # of the load, served on average although spot groups are lost, each on its own
+    stock: Mapping[int, int] = field(default_factory=dict)  # offer -> machines
+    quota: Mapping[int, int] = field(default_factory=dict)  # provider -> GPUs
+    min_replicas: int = 0
+    max_gpus: int | None = None
+    max_usd_per_hour: float | None = None
+    budget_usd: float | None = None  # of one cycle
+    most_on_spot: float = 1.0  # share of the load
+    least_on_spot: float = 0.0
+    room: Integers | None = None  # (hours,), place in `rooms` of each hour; None: the limits above hold in all hours
+    rooms: tuple[Room, ...] = ()
+
+    @property
+    def hours(self) -> int:
+        """Hours of the cycle."""
+        return len(self.load)
+
+    @property
+    def kinds(self) -> int:
+        """Number of kinds."""
+        return len(self.capacity)
+
+    @property
+    def is_spot(self) -> Flags:
+        """Kinds on spot."""
+        return self.group >= 0
+
+    def choosing(self, keep: Integers | Flags) -> FleetProblem:
+        """Return the problem with some of the kinds."""
+        columns = ("capacity", "usd", "start_usd", "gpus", "replicas", "committed", "offer", "provider", "group")
+        picked: dict[str, Any] = {name: getattr(self, name)[keep] for name in columns}
+        return replace(self, **picked)
+
+    def in_hour(self, hour: int) -> FleetProblem:
+        """Return the problem with the limits of one hour."""
+        if self.room is None:
+            return self
+        one = self.rooms[int(self.room[hour])]
+        limits = {name: getattr(one, name) for name in ("stock", "quota", "max_gpus", "max_usd_per_hour")}
+        return replace(self, **limits, room=None, rooms=())
+
+    def fits(self, fleets: Floats, hours: Integers) -> Flags:
+        """Return which fleets (hours, f) some hours may have: they carry its load within its limits."""
+        loads = self.load[hours]
+        wanted = (loads - LOAD_TOLERANCE * np.maximum(1.0, loads))[:, None]
+        if self.room is None:
+            return np.asarray(self.greatest_load(fleets) >= wanted)
+        found = np.zeros((len(hours), len(fleets)), dtype=bool)
+        for room in np.unique(self.room[hours]).tolist():
+            same = self.room[hours] == room
+            found[same] = self.in_hour(int(hours[same][0])).greatest_load(fleets) >= wanted[same]
+        return found
+
+    def as_needed(self) -> FleetProblem:
+        """Return the problem without capacity beyond the peak, and replicas beyond those that must stand."""
+        peak, least = float(np.max(self.load)), max(self.min_replicas, 1)
+        return replace(self, capacity=np.minimum(self.capacity, peak), replicas=np.minimum(self.replicas, least))
+
+    def distinct(self) -> tuple[FleetProblem, Integers]:
+        """Return the problem with each load once, and which of them (hours,) every hour has."""
+        loads, which = np.unique(self.load, return_inverse=True)
+        return replace(self, load=loads), which.astype(np.int64)
+
+    def with_costly_starts(self) -> FleetProblem:
+        """Return the problem in which a commitment is a start that pays all hours of the cycle.
+
+        What is started once may then stand in all hours at no more dollars, so that the least dollars are the same.
+        """
+        return replace(self, start_usd=np.where(self.committed, self.hours * self.usd, self.start_usd))
+
+    def greatest_load(self, fleets: Floats) -> Floats:
+        """Return the load (f,) that some fleets (f, kinds) carry within every limit; below 0 where one is broken."""
+        fleets = np.atleast_2d(np.asarray(fleets, dtype=float))
+        able = fleets * self.capacity
+        whole = np.sum(able, axis=1)
+        on_spot = np.sum(able[:, self.is_spot], axis=1)
+        most = greatest_load_served(whole - on_spot, self.by_group(able), self.availability, self.served_share)
+        if self.most_on_spot < 1:
+            most = np.minimum(most, (whole - on_spot) / (1.0 - self.most_on_spot))
+        if self.least_on_spot > 0:
+            most = np.minimum(most, on_spot / self.least_on_spot)
+        return np.where(self._is_allowed(fleets), most, -np.inf)
+
+    def by_group(self, able: Floats) -> Floats:
+        """Return the capacities (f, groups) of spot groups from those of kinds (f, kinds)."""
+        member = self.group[:, None] == np.arange(len(self.availability))
+        return np.asarray(able @ member)
+
+    def _is_allowed(self, fleets: Floats) -> Flags:
+        """Return which fleets (f, kinds) keep the limits that do not depend on the load."""
+        fine = fleets @ self.replicas >= self.min_replicas - LOAD_TOLERANCE
+        if self.max_gpus is not None:
+            fine &= fleets @ self.gpus <= self.max_gpus + LOAD_TOLERANCE
+        if self.max_usd_per_hour is not None:
+            fine &= fleets @ self.usd <= self.max_usd_per_hour * (1.0 + LOAD_TOLERANCE)
+        for offer, most in self.stock.items():
+            fine &= np.sum(fleets[:, self.offer == offer], axis=1) <= most + LOAD_TOLERANCE
+        for provider, most in self.quota.items():
+            fine &= (fleets * self.gpus)[:, self.provider == provider].sum(axis=1) <= most + LOAD_TOLERANCE
+        return np.asarray(fine)
+
+    def carries(self, fleets: Floats, load: float) -> Flags:
+        """Return which of some fleets (f, kinds) keep every limit of an hour with a load."""
+        return np.asarray(self.greatest_load(fleets) >= load - LOAD_TOLERANCE * max(1.0, load))
+
+    def cost(self, fleets: Floats) -> float:
+        """Return the dollars of one cycle of fleets (hours, kinds): hours, and starts against the hour before."""
+        fleets = np.asarray(fleets, dtype=float)
+        started = np.maximum(fleets - np.roll(fleets, 1, axis=0), 0.0)
+        return float(np.sum(fleets @ self.usd) + np.sum(started @ self.start_usd))
+
+
+def most_machines(problem: FleetProblem) -> Integers:
+    """Return how many machines (kinds,) of each kind any hour can need at most."""
+    peak = float(np.max(problem.load))
+    carrying = np.ceil(peak / problem.capacity * (1.0 + LOAD_TOLERANCE))
+    standing = np.ceil(problem.min_replicas / np.maximum(problem.replicas, 1))
+    return np.maximum(carrying, standing).astype(np.int64)
+
+
+def cycle_of(for_hours: float, hours: int) -> float:
+    """Return how many cycles a service runs: 30 days of weeks are 4.29."""
+    return for_hours / hours
+
+
+def uses(fleets: Sequence[Sequence[int]], problem: FleetProblem) -> Floats:
+    """Return the share (hours,) of its capacity that each hour's fleet is loaded with; 0 where there is no fleet."""
+    able = np.asarray(fleets, dtype=float) @ problem.capacity
+    return np.where(able > 0, problem.load / np.maximum(able, math.ulp(1.0)), 0.0)
+
+
+# Kinds of machines that copies of another replace, and that no best fleet needs.
+#
+# Each unit of a kind runs for an hour or more each time it is started. So what replaces it may cost more to start, if
+# hour and start together cost no more: the hours after the first cost no more either.
+
+
+_ROOM = 1.0 + LOAD_TOLERANCE
+
+
+def undominated_kinds(problem: FleetProblem) -> Integers:
+    """Return the places of the kinds that no others replace.
+
+    A kind a replaces b if copies of it carry what one of b carries, have as many replicas, and cost and use GPUs no
+    more, with their starts; a has no stock that could run out, and is lost only when b is: it is on demand, or on
+    spot in the group of b. What a machine carries beyond the peak, and replicas beyond those that must stand, count
+    for nothing. Kinds leave one after the other, the most expensive per capacity first, so that of equal kinds the
+    first stays.
+    """
+    rules = _Rules(problem.as_needed())
+    order = np.lexsort((-np.arange(problem.kinds), -problem.start_usd, -problem.usd / rules.problem.capacity))
+    left = np.ones(problem.kinds, dtype=bool)
+    for b in order.tolist():
+        left[b] = False
+        left[b] = not rules.replaces(b, np.flatnonzero(left))
+    return np.flatnonzero(left)
+
+
+@record(frozen=True)
+class _Rules:
+    """What may replace what in a problem."""
+
+    problem: FleetProblem
+
+    def replaces(self, b: int, others: Integers) -> bool:
+        """Return whether copies of one of the others replace b."""
+        problem = self.problem
+        a = others[self._may(b, others) & self._stays(b, others)]
+        copies = np.ceil(problem.capacity[b] / problem.capacity[a] * (1.0 - LOAD_TOLERANCE))
+        copies = np.maximum(copies, np.ceil(problem.replicas[b] / np.maximum(problem.replicas[a], 1)))
+        return bool(np.any(self._is_no_worse(b, a, copies)))
+
+    def _may(self, b: int, a: Integers) -> Flags:
+        """Return which kinds (a,) may take the place of b at all: stock, quota, commitment and market."""
+        problem = self.problem
+        may = ~np.isin(problem.offer[a], list(problem.stock))
+        may &= ~problem.committed[a] | problem.committed[b]  # a commitment is in all hours, wanted or not
+        may &= ~np.isin(problem.provider[a], list(problem.quota)) | (problem.provider[a] == problem.provider[b])
+        if problem.least_on_spot > 0:
+            may &= problem.is_spot[a] == problem.is_spot[b]
+        if not problem.is_spot[b]:
+            may &= ~problem.is_spot[a] | (problem.most_on_spot >= 1)
+        return may
+
+    def _stays(self, b: int, a: Integers) -> Flags:
+        """Return which kinds (a,) are lost only when b is, or without harm."""
+        harmless = np.append(self.problem.availability >= 1, True) | (self.problem.served_share <= 0)
+        return np.asarray(harmless[self.problem.group[a]] | (self.problem.group[a] == self.problem.group[b]))
+
+    def _is_no_worse(self, b: int, a: Integers, copies: Floats) -> Flags:
+        """Return which kinds (a,) in so many copies cost no more than b and have no more GPUs."""
+        problem = self.problem
+        usd, start = copies * problem.usd[a], copies * problem.start_usd[a]
+        fine = usd <= problem.usd[b] * _ROOM
+        if not problem.committed[b]:  # what stands in every hour never starts again
+            fine &= usd + start <= (problem.usd[b] + problem.start_usd[b]) * _ROOM
+        if problem.max_gpus is not None or problem.quota:
+            fine &= copies * problem.gpus[a] <= problem.gpus[b]
+        return np.asarray(fine)
+
+
+# What other services leave of shared limits, hour by hour: stock, quotas, GPUs and dollars per hour.
+#
+# Each hour of a cycle has one room. Cycles of different lengths repeat until they meet: a service of a day sees the
+# least that its hour is left on any day of a week.
+
+
+Taker = tuple["FleetProblem", "Floats"]
+"""A problem with its machines (hours, kinds)."""
+
+
+def with_room(problem: FleetProblem, others: Sequence[Taker]) -> FleetProblem:
+    """Return the problem with what is left of shared limits in each hour, others having taken their machines."""
+    if not others:
+        return replace(problem, room=None, rooms=())
+    hours = math.lcm(problem.hours, *(len(fleets) for _, fleets in others))
+    used = sum((_used(problem, one, fleets, hours) for one, fleets in others), np.zeros((hours, len(_limits(problem)))))
+    least = np.asarray(_limits(problem)) - used
+    least = np.min(least.reshape(hours // problem.hours, problem.hours, -1), axis=0)
+    rows, room = np.unique(np.round(least, 9), axis=0, return_inverse=True)
+    return replace(problem, room=room.reshape(-1).astype(np.int64), rooms=tuple(_room(problem, row) for row in rows))
+
+
+def most_used(takers: Sequence[Taker]) -> dict[str, float]:
+    """Return what fleets take of each shared limit in the hour in which they take most."""
+    hours = math.lcm(*(len(fleets) for _, fleets in takers))
+    first = takers[0][0]
+    used = sum((_used(first, one, fleets, hours) for one, fleets in takers), np.zeros((hours, len(_limits(first)))))
+    return dict(zip(_names(first), np.max(used, axis=0).tolist(), strict=True))
+
+
+def broken_limits(takers: Sequence[Taker]) -> dict[str, int]:
+    """Return the shared limits that fleets together break, each with the number of hours."""
+    first = takers[0][0]
+    hours = math.lcm(*(len(fleets) for _, fleets in takers))
+    limits = np.asarray(_limits(first))
+    used = sum((_used(first, one, fleets, hours) for one, fleets in takers), np.zeros((hours, len(limits))))
+    over = used > limits + LOAD_TOLERANCE * np.maximum(1.0, limits)
+    counts = np.sum(over, axis=0).astype(int).tolist()
+    return {name: count for name, count in zip(_names(first), counts, strict=True) if count}
+
+
+def _limits(problem: FleetProblem) -> list[float]:
+    """Return the limits in one order: stock, quotas, GPUs, dollars per hour."""
+    found = [float(one) for one in (*problem.stock.values(), *problem.quota.values())]
+    return found + [float(one) for one in (problem.max_gpus, problem.max_usd_per_hour) if one is not None]
+
+
+def _names(problem: FleetProblem) -> list[str]:
+    """Return the names of the limits in the same order; an offer and a provider by their number."""
+    found = [f"stock {one}" for one in problem.stock] + [f"quota {one}" for one in problem.quota]
+    found += ["max_gpus"] if problem.max_gpus is not None else []
+    return found + (["max_usd_per_hour"] if problem.max_usd_per_hour is not None else [])
+
+
+def _used(limited: FleetProblem, one: FleetProblem, fleets: Floats, hours: int) -> Floats:
+    """Return what fleets (hours of a cycle, kinds) take of each limit, (hours, limits)."""
+    columns = [fleets[:, one.offer == offer].sum(axis=1) for offer in limited.stock]
+    gpus = fleets * one.gpus
+    columns += [gpus[:, one.provider == provider].sum(axis=1) for provider in limited.quota]
+    columns += [gpus.sum(axis=1)] if limited.max_gpus is not None else []
+    columns += [fleets @ one.usd] if limited.max_usd_per_hour is not None else []
+    taken = np.stack(columns, axis=1) if columns else np.zeros((len(fleets), 0))
+    return np.tile(taken, (hours // len(fleets), 1))
+
+
+def _room(problem: FleetProblem, row: Floats) -> Room:
+    """Return the room of a row of limits."""
+    left = iter(row.tolist())
+    stock = {offer: round(next(left)) for offer in problem.stock}
+    quota = {provider: round(next(left)) for provider in problem.quota}
+    gpus = None if problem.max_gpus is None else round(next(left))
+    return Room(stock, quota, gpus, None if problem.max_usd_per_hour is None else next(left))
+
+
+def in_least_room(problem: FleetProblem) -> FleetProblem:
+    """Return the problem with the least that any hour has of each limit, for all hours."""
+    if problem.room is None:
+        return problem
+    gpus = [one.max_gpus for one in problem.rooms if one.max_gpus is not None]
+    usd = [one.max_usd_per_hour for one in problem.rooms if one.max_usd_per_hour is not None]
+    return replace(
+        problem,
+        stock={offer: min(one.stock[offer] for one in problem.rooms) for offer in problem.stock},
+        quota={provider: min(one.quota[provider] for one in problem.rooms) for provider in problem.quota},
+        max_gpus=min(gpus, default=None),
+        max_usd_per_hour=min(usd, default=None),
+        room=None,
+        rooms=(),
+    )

@@ -1,1 +1,0 @@
-"""Jobs over time as data: modes, resources, precedence, reservations; knows no solver."""

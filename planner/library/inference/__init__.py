@@ -1,1 +1,0 @@
-"""Inference engines, formats of weights, and load by the hour."""

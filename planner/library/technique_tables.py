@@ -1,0 +1,268 @@
+"""The table of techniques: their values and words, what each refuses, its bytes and its kernels.
+
+Everything comes from `models/techniques/*.yaml`; no other module lists the values of a technique.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property
+from typing import Any, Literal, Self, TypeVar, get_args
+
+from pydantic import Field, ValidationError, model_validator
+
+from planner.documents.files import data_folder
+from planner.documents.source_map import Source
+from planner.documents.strict_yaml import read_document
+from planner.documents.validation import find_name, name_fix, validation_complaints
+from planner.errors import Fault, LibraryError
+from planner.library.technique_rows import (
+    Bytes,
+    Compute,
+    Condition,
+    Linears,
+    Row,
+    Rule,
+    Rules,
+    Technique,
+    Values,
+    holds,
+)
+
+# Rows of `models/techniques/frameworks.yaml`: what each training framework implies, and whether it takes part.
+
+
+LEAST_RUNS = 15
+"""Published runs that a framework's profile rests on at least, where it takes part without being named."""
+
+
+class FrameworkProfile(Row):
+    """What a training framework implies for memory and speed; the keys are explained in `frameworks.yaml`."""
+
+    loss: str
+    norm_units: float
+    adapters: str
+    fused_step: bool
+    kernels: str
+    sharding: tuple[str, ...]
+    allowed: tuple[str, ...]
+    parallel: bool
+    profiled: bool
+    basis: Literal["peaks", "fits", "shared", "documented", "none"]
+    label: str
+    kernel_set: str
+    runs: int
+    maintained: bool
+    kinds: tuple[str, ...] = ("finetune", "pretrain")
+    families: tuple[str, ...] | None = None  # of architectures; None: all
+    vendors: tuple[str, ...] = ("NVIDIA", "AMD")  # of the GPUs that it runs on
+    compiles_graphs: bool = False  # the whole step, before every start
+    facts: str
+    unknown: bool = False
+    prepared: bool = True
+    masters: str | None = None
+    deepspeed_masters: dict[str, str] = Field(default_factory=dict)  # by precision, in place of `masters`
+    deepspeed_zero3: bool = False
+    megatron: bool = False
+    compiled: bool = False
+    sequence_parallel: bool = False
+    fused_rope: bool = False
+    fused_swiglu: bool = False
+    reduces_at_end: bool = False
+    offloaded_checkpoints: bool = False
+    selective: Literal["operators", "attention", "scores"] = "operators"
+    fsdp_adapters_keep_gradients: bool = False
+    frozen_quantised_factor: bool = True
+    load_whole: bool = False
+    no_sync: bool = False
+    resumes_adapters: bool = True
+    working_factor: float = 0.0
+    context_parallel: Literal["", "gather", "ring"] = ""
+    expert_parallel: bool = False
+    grouped_experts: Literal["", "plain", "all"] = ""
+    stores: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def compiles(self) -> Literal["", "torch", "graphs"]:
+        """What is compiled before every start: layers by torch.compile, or the whole step for a chip."""
+        return "graphs" if self.compiles_graphs else "torch" if self.compiled else ""
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether it is tried where a job names no framework: an untested profile must not win by being optimistic.
+
+        On chips that no profile with measured memory runs on, measured speed is enough.
+        """
+        others_chips = "NVIDIA" not in self.vendors
+        return self.maintained and (self.profiled or others_chips) and self.runs >= LEAST_RUNS
+
+    def trains(self, kind: str, family: str) -> bool:
+        """Return whether it trains such a job and family of architectures at all."""
+        return kind in self.kinds and (self.families is None or family in self.families)
+
+
+class Frameworks(Row):
+    """`frameworks.yaml`: profiles by name."""
+
+    source: str
+    frameworks: dict[str, FrameworkProfile]
+
+
+TechniqueField = Literal[
+    "method",
+    "weight_bits",
+    "quant",
+    "precision",
+    "activation_checkpointing",
+    "sharding",
+    "attention",
+    "optimizer",
+    "offload",
+    "latents",
+]
+"""The keys of a job's `techniques` whose values are names; the parallel degrees are numbers."""
+TECHNIQUE_FIELDS: tuple[TechniqueField, ...] = get_args(TechniqueField)
+
+
+_FACTS_OF_MANY = ("framework", "generation", "vendor", "bf16")
+"""Facts that conditions of rules name and that many recipes share."""
+
+
+class TechniqueTable(Row):
+    """All files of `models/techniques`, checked against one another."""
+
+    values: Values
+    bytes: Bytes
+    frameworks: dict[str, FrameworkProfile]
+    rules: tuple[Rule, ...]
+    linears: Linears
+
+    def framework(self, name: str) -> FrameworkProfile:
+        """Return the profile that a name in any spelling means; KeyError names the nearest ones."""
+        if (found := find_name(name, self.frameworks)) is None:
+            raise KeyError(f"no framework {name!r}; {name_fix(name, sorted(self.frameworks))}")
+        return self.frameworks[found]
+
+    def of(self, field: str) -> Technique[Any, Any]:
+        """Return the values of one of `TECHNIQUE_FIELDS`."""
+        found: Technique[Any, Any] = getattr(self.values, field)
+        return found
+
+    def allowed(self, field: str) -> tuple[Any, ...]:
+        """Return the values that may be asked for, of a technique, of `framework` or of the 0/1 `names`."""
+        if field == "framework":
+            return tuple(self.frameworks)
+        return self.values.names if field == "names" else tuple(self.of(field).values)
+
+    def words(self, field: str, value: Any) -> str:
+        """Return what reports call a value; the value itself where the table has no other words."""
+        row = self.of(field).values.get(value)
+        return str(row.words if row is not None and row.words else value)
+
+    def tried(self, field: str, **facts: Any) -> tuple[Any, ...]:
+        """Return the values that are tried where a job does not say, given facts of the recipe and the GPU."""
+        return next((one.values for one in self.of(field).tried if holds(one.when, facts)), ())
+
+    def in_use(self, settings: Mapping[str, Any], accumulates: bool) -> frozenset[str]:
+        """Return the 0/1 names of the techniques that settings (values by field) switch on."""
+        rows = (self.of(field).values.get(settings[field]) for field in TECHNIQUE_FIELDS)
+        names = {row.technique for row in rows if row is not None and row.technique}
+        return frozenset(names | ({"gradient_accumulation"} if accumulates else set()))
+
+    def lossiness(self, settings: Mapping[str, Any]) -> int:
+        """Return the sum of the grades of the lossy values in settings (values by field); 0 where nothing rounds."""
+        rows = (self.of(field).values.get(settings[field]) for field in TECHNIQUE_FIELDS)
+        return sum(row.lossy.grade for row in rows if row is not None and row.lossy)
+
+    def compute(self, precision: str) -> Compute:
+        """Return how a precision computes; KeyError for an unknown one."""
+        return self.values.compute[self.values.precision.values[precision].compute]
+
+    def refusals(self, facts: Mapping[str, Any]) -> Iterator[str]:
+        """Yield why a recipe does not work on a GPU; `facts` holds the fields of both, and `framework`."""
+        profile = self.frameworks[facts["framework"]]
+        if facts["splits_sequences"] and not profile.context_parallel:
+            yield "this framework has no context parallelism here"
+        if facts["expert_parallel"] > 1 and not profile.expert_parallel:
+            yield "this framework has no expert parallelism here"
+        yield from (reason for when, reason in self._rules_left(facts) if holds(when, facts))
+        missing = self.compute(facts["precision"]).missing_peak(facts["peaks"])
+        if missing:
+            yield f"precision {facts['precision']}: the GPU has no {missing}"
+
+    def _rules_left(self, facts: Mapping[str, Any]) -> list[tuple[Condition, str]]:
+        """Return conditions and reasons of the rules that the framework and the card of a recipe leave open.
+
+        Thousands of recipes share a few of these.
+        """
+        given = tuple(facts[key] for key in _FACTS_OF_MANY)
+        if given not in self._known_rules:
+            known = dict(zip(_FACTS_OF_MANY, given, strict=True))
+            self._known_rules[given] = [
+                ({key: wanted for key, wanted in rule.when.items() if key not in known}, rule.reason)
+                for rule in self.rules
+                if all(known[key] in wanted for key, wanted in rule.when.items() if key in known)
+            ]
+        return self._known_rules[given]
+
+    @cached_property
+    def _known_rules(self) -> dict[tuple[Any, ...], list[tuple[Condition, str]]]:
+        """Return the rules that are left, by the facts of many recipes; filled when they are asked for."""
+        return {}
+
+    @model_validator(mode="after")
+    def _names_rows_that_exist(self) -> Self:
+        unknown = [f"{where}: {name}" for where, name, known in self._references() if name not in known]
+        if unknown:
+            raise ValueError(f"names without a row: {', '.join(unknown)}")
+        return self
+
+    def _references(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield each name that one table takes from another, with what is known there."""
+        for field in TECHNIQUE_FIELDS:
+            technique = self.of(field)
+            yield from ((field, row.technique, self.values.names) for row in technique.values.values() if row.technique)
+            tried = [value for one in technique.tried for value in one.values]
+            yield from ((f"{field}.tried", value, technique.values) for value in (*tried, *technique.estimated))
+        optimizers = self.values.optimizer.values
+        yield from (("optimizer.paged_as", row.paged_as, optimizers) for row in optimizers.values() if row.paged_as)
+        for name, precision in self.values.precision.values.items():
+            yield f"precision.{name}", precision.compute, self.values.compute
+            yield "training bytes", name, self.bytes.training
+        yield from (("quantised bytes", name, self.bytes.quantised) for name in self.values.quant.values)
+        for name, profile in self.frameworks.items():
+            yield f"{name}.loss", profile.loss, self.bytes.loss
+            yield f"{name}.adapters", profile.adapters, self.bytes.adapters
+            yield from ((f"{name}.allowed", one, self.values.sharding.values) for one in profile.allowed)
+            yield from ((f"{name}.sharding", one, profile.allowed) for one in profile.sharding)
+        yield from (("linears.families", name, self.linears.modules) for name in self.linears.families.values())
+        for rule in self.rules:
+            known = [(key, set(self.allowed(key))) for key in rule.when if key in (*TECHNIQUE_FIELDS, "framework")]
+            yield from ((f"rule on {key}", value, values) for key, values in known for value in rule.when[key])
+
+
+_Rows = TypeVar("_Rows", bound=Row)
+
+
+def _read(name: str, kind: type[_Rows]) -> _Rows:
+    path = data_folder("models") / "techniques" / f"{name}.yaml"
+    document = read_document(path)
+    try:
+        return kind.model_validate(document.data)
+    except ValidationError as error:
+        complaints = validation_complaints(error, kind, document.data)
+        raise LibraryError(Source(str(path), document).faults(complaints)) from None
+
+
+@cache
+def read_techniques() -> TechniqueTable:
+    """Read and check the table; `LibraryError` with every fault of a file."""
+    try:
+        return TechniqueTable(
+            values=_read("values", Values),
+            bytes=_read("bytes", Bytes),
+            frameworks=_read("frameworks", Frameworks).frameworks,
+            rules=_read("rules", Rules).rules,
+            linears=_read("linears", Linears),
+        )
+    except ValidationError as error:
+        what = str(error.errors()[0]["msg"])
+        raise LibraryError([Fault(str(data_folder("models") / "techniques"), 0, "", what, "add the row")]) from None

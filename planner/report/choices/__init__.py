@@ -1,1 +1,0 @@
-"""Text of a chosen model and batch."""

@@ -1,0 +1,271 @@
+"""An explanation as text: the summary, binding limits, relaxations that pay, and alternatives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.report import format as words
+from planner.report.format import line_room
+from planner.report.infeasible_text import format_relaxation, limit_name, limit_value, render_relaxations, settings
+from planner.report.plan_sections import cut_lines
+from planner.results.differences import device_noun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, PastCost, WhyNot
+
+MAX_ROWS, MAX_ROWS_OF_SEVERAL = 6, 3
+"""Rows of a table of alternatives, for one job and for each of several."""
+
+SHOWN_USD, SHOWN_HOURS = 0.005, 1 / 60
+"""Differences below these are not shown."""
+
+SAME_COST = 0.005
+"""Largest relative difference from an earlier cost that is called none."""
+
+MACHINES, DIFFERENCE = 25, 14
+"""Columns of machines and of the difference in a table."""
+
+TABLES = {"provider": "Provider", "gpu": "GPU", "method": "Method"}
+
+
+def render(explanation: Explanation) -> str:
+    """Return the text of an explanation without a final newline."""
+    if explanation.parts:
+        return "\n".join(_of_both(explanation))
+    if explanation.service is not None:
+        from planner.report.service_explanation_text import render_reasons  # imports this module
+
+        return render_reasons(explanation)
+    if explanation.why_not is not None:
+        lines = why_not(explanation, explanation.why_not)
+    elif explanation.status == "infeasible":
+        lines = render_relaxations(explanation.relax, explanation.nearest, explanation.scenario)
+    else:
+        lines = plan(explanation)
+    return "\n".join([*lines[:1], *cut_lines(explanation.cut), *lines[1:]])
+
+
+def _of_both(explanation: Explanation) -> list[str]:
+    """Return what jobs and a service cost, why each part is as it is, and what a looser limit of both saves."""
+    jobs, service = explanation.parts
+    whole, served = explanation.cost_usd or 0.0, service.cost_usd or 0.0
+    of_jobs = words.usd(whole - served)  # of solve, which may wait less than least dollars do
+    costs = f"{jobs.scenario} {of_jobs}, {service.scenario} {words.usd(served)}"
+    text = f"{explanation.scenario}: {words.usd(whole)} in all: {costs}"
+    lines = words.wrap_lines(words.sanitise(text), words.width(), 2)
+    for part in explanation.parts:
+        lines += ["", *render(part).split("\n")]
+    steps = [step for step in explanation.next_steps if step.limit.startswith("limits.")]
+    shared = explanation.model_copy(update={"alternatives": (), "compared_by": ""})
+    both = [line for one in steps if one.setting for line in (*step_lines(one, shared), *settings([one.setting], 2))]
+    both += _next(shared.model_copy(update={"next_steps": tuple(one for one in steps if not one.setting)}))
+    return [*lines, "", *words.section("Both", both)]
+
+
+def plan(explanation: Explanation) -> list[str]:
+    """Return why the plan is as it is."""
+    lines = [_summary(explanation)]
+    if explanation.compared_by:
+        lines.append(words.shorten(f"  compared by {explanation.compared_by}", words.width()))
+    lines += [f"  {line}" for line in words.wrap_all(explanation.notes, words.width() - 2, 2)]
+    lines.append("")
+    binds = [words.shorten(binding_line(limit, explanation), line_room()) for limit in explanation.binding]
+    lines += words.section("Binds", binds or ["none: relaxing a single limit does not lower the cost"])
+    lines += words.section("Next", _next(explanation)) if explanation.next_steps else []
+    lines += words.section("Prices", [past_line(one, explanation) for one in explanation.past_costs])
+    jobs = dict.fromkeys(option.job for option in explanation.alternatives)
+    for job in jobs:
+        options = [option for option in explanation.alternatives if option.job == job]
+        several = len(jobs) > 1
+        lines += ["", *_alternatives(options, job if several else "", MAX_ROWS_OF_SEVERAL if several else MAX_ROWS)]
+    return lines
+
+
+def past_line(past: PastCost, explanation: Explanation) -> str:
+    """Return what the same machines would have cost, such as `7 days ago (2026-11-15): $2.93, 7 % more`."""
+    change = past.cost_usd / explanation.cost_usd - 1 if explanation.cost_usd else 0.0
+    than = "about the same" if abs(change) < SAME_COST else f"{abs(change):.0%} {'more' if change > 0 else 'less'}"
+    return f"{past.days_ago} days ago ({past.date}): {words.usd(past.cost_usd)}, {than.replace('%', ' %')}"
+
+
+def _summary(explanation: Explanation) -> str:
+    count = len(explanation.binding)
+    binds = "no limit binds" if not count else "1 limit binds" if count == 1 else f"{count} limits bind"
+    figures = f"{words.likely(explanation.hours or 0.0)}, {words.usd(explanation.cost_usd or 0.0)}; {binds}"
+    name = words.shorten(words.sanitise(explanation.scenario), 30)
+    what = words.sanitise(explanation.plan)
+    jobs = len({option.job for option in explanation.alternatives})
+    if jobs > 1:
+        what = f"{jobs} jobs"
+    room = words.width() - len(name) - len(figures) - 4
+    if len(what) > room and " jobs on " in what:
+        what = what.partition(" on ")[0]  # a part of the machines would read as all of them
+    while len(what) > room and ", " in what:
+        what = what.rpartition(", ")[0]
+    if len(what) > room:
+        what = what.partition(" at ")[0]  # omit the place rather than cut it
+    return f"{name}: {words.shorten(what, room)}, {figures}"
+
+
+def binding_line(limit: Binding, explanation: Explanation) -> str:
+    """Return a limit that binds, and what the plan would gain without it."""
+    name = limit_name(limit.limit, job_scope(explanation))
+    current = "" if isinstance(limit.current, str) else f" {limit_value(limit.limit, limit.current)}"
+    if isinstance(limit.current, str) and limit.current.startswith("default"):
+        current = f" ({limit.current})"
+    usd = None if limit.saving_usd is None else -limit.saving_usd
+    gains = format_gain(explanation, limit.saving, usd, -limit.saving_hours)
+    return f"{name}{current}: without it {', '.join(gains)}"
+
+
+def format_gain(explanation: Explanation, better: float | None, usd: float | None, hours: float) -> list[str]:
+    """Return the differences of another plan, the objective first: `$0.40 less`, `likely 3.0 h later`.
+
+    Parameters
+    ----------
+    explanation
+        The explanation, for its objective.
+    better
+        Improvement of the objective; None if unknown.
+    usd, hours
+        Expected dollars and hours of the other plan minus those of the plan; no dollars where they are unknown.
+    """
+    money = "" if usd is None else "the same cost"
+    if usd is not None and abs(usd) >= SHOWN_USD:
+        money = f"{words.usd(abs(usd))} {'more' if usd > 0 else 'less'}"
+    time = f"{words.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}" if abs(hours) >= SHOWN_HOURS else ""
+    if explanation.objective == "time":
+        if better is not None and hours > -SHOWN_HOURS and better >= SHOWN_HOURS:
+            time = f"{words.hours(better)} earlier at the confidence asked for"
+        return [text for text in (time, money) if text] or ["less than 1 min earlier"]
+    gain = [f"{words.usd(better)} better"] if explanation.compared_by and better is not None and better > 0 else []
+    return [*gain, money, *([time] if time else [])]
+
+
+def job_scope(explanation: Explanation) -> str:
+    """Return the job whose name is omitted from its limits: the only one."""
+    jobs = list(dict.fromkeys(option.job for option in explanation.alternatives))
+    return jobs[0] if len(jobs) == 1 else explanation.scenario
+
+
+def _next(explanation: Explanation) -> list[str]:
+    """Return one entry per limit whose relaxation pays; the others in one line."""
+    paying = [step for step in explanation.next_steps if step.change_to is not None]
+    lines = [line for step in paying for line in step_lines(step, explanation)]
+    idle = [limit_name(step.limit, job_scope(explanation)) for step in explanation.next_steps if step.change_to is None]
+    if idle:
+        lines += words.wrap_lines(f"no gain from relaxing: {', '.join(idle)}", line_room(), 3)
+    return lines
+
+
+def step_lines(step: LimitSensitivity, explanation: Explanation) -> list[str]:
+    """Return the relaxation of a limit, and the plan and the price that it gives."""
+    gains = ", ".join(format_gain(explanation, step.gain, step.delta_usd or 0.0, step.delta_hours or 0.0))
+    old, new = limit_value(step.limit, step.change_from), limit_value(step.limit, step.change_to)
+    change = f": {new}" if isinstance(step.change_to, str) else f" {old} -> {new}"
+    name = limit_name(step.limit, job_scope(explanation))
+    looser = f"without the limit on {name}: {gains}" if step.change_to == "none" else f"{name}{change}: {gains}"
+    hours = f"{words.likely(step.hours)}, " if step.hours is not None else ""
+    plan = f"{step.plan}, {hours}{words.usd(step.cost_usd or 0.0)}"
+    below = [*words.wrap_lines(plan, line_room() - 2, 3)]
+    below += words.wrap_lines(step.note, line_room() - 2, 2) if step.note and step.setting else []
+    return words.wrap_lines(looser, line_room(), 2) + words.hang("  ", below)
+
+
+def _alternatives(options: Sequence[Alternative], job: str, most: int) -> list[str]:
+    """Return tables by provider, GPU and method: the best plan of each, and how it differs."""
+    lines = [words.shorten(f"  Alternatives{f' for {words.sanitise(job)}' if job else ''}", words.width())]
+    for by, title in TABLES.items():
+        rows = [option for option in options if option.by == by]
+        if not rows:
+            continue
+        if by == "gpu" and any(device_noun(option.gpu) == "chip" for option in rows):
+            title = "GPU or TPU"
+        lines.append(f"    {title:<18}{'':<{MACHINES + 1}}{'likely':>6}{'cost':>10}")
+        lines += [line for option in rows[:most] for line in _row(option)]
+        if len(rows) > most:
+            lines.append(f"    {len(rows) - most} more: --json")
+    return lines
+
+
+def _row(option: Alternative) -> list[str]:
+    """Return option alternative; a second line continues the difference."""
+    name = words.shorten(words.sanitise(option.name), 17)
+    machines = words.gpus(option.gpus, option.gpu, option.runs_at_once)
+    how = {
+        "provider": f"{machines}, {option.method}",
+        "gpu": f"{_count(option)} at {option.provider}",
+        "method": f"{machines} at {option.provider}",
+    }[option.by]
+    if len(how) > MACHINES and option.by != "gpu":
+        how = machines  # omit method or place rather than cut them
+    hours = words.hours(option.hours).removesuffix(" h") if option.hours is not None else ""
+    cost = words.usd(option.cost_usd).replace("$", "") if option.cost_usd is not None else ""
+    difference = option.verdict if option.allowed else "excluded"
+    difference = difference.replace("no real ", "no ").replace(" more expensive", " more")
+    row = f"    {name:<18}{words.shorten(words.sanitise(how), MACHINES):<{MACHINES + 1}}{hours:>6}{cost:>10}  "
+    lines = words.hang(row, words.wrap_lines(difference, DIFFERENCE, 2))
+    return [words.shorten(line, words.width()) for line in lines]
+
+
+def _count(option: Alternative) -> str:
+    """Return the number of GPUs: `8`, or `2 x 8` for parallel runs; `service` for a managed service."""
+    if not option.gpus:
+        return "service"
+    return f"{option.runs_at_once:,} x {option.gpus:,}" if option.runs_at_once > 1 else f"{option.gpus:,}"
+
+
+def why_not(explanation: Explanation, found: WhyNot) -> list[str]:
+    """Return whether the alternative is feasible, why, and what makes it feasible."""
+    query = words.sanitise(found.asked)
+    against = ""
+    if explanation.cost_usd and explanation.hours:
+        against = f" against {words.usd(explanation.cost_usd)}, {words.likely(explanation.hours)}"
+    figures = f"{words.usd(found.cost_usd or 0.0)}, {words.likely(found.hours or 0.0)}"
+    if found.status == "chosen":
+        return words.wrap_lines(f"{query}: this is the plan: {found.plan}, {figures}", words.width(), 2)
+    if found.status == "possible":
+        lines = words.wrap_lines(f"{query}: feasible: {figures}{against}{_times(found, explanation)}", words.width(), 2)
+        lines += words.section("Plan", words.wrap_lines(found.plan, line_room(), 2))
+        lines += words.section("Because", words.wrap_all(found.reasons, line_room(), 2))
+        return lines
+    if found.status == "beyond":
+        lines = words.wrap_lines(f"{query}: infeasible within the limits: {'; '.join(found.reasons)}", words.width(), 4)
+        lines.append("Smallest change, verified by solving:")
+        lines += format_relaxation(1, found.relax, explanation.scenario)
+        price = words.wrap_lines(f"which is {figures}{against}{_times(found, explanation)}", words.width() - 5, 2)
+        return lines + words.hang(" " * 5, price)
+    lines = words.wrap_lines(f"{query}: infeasible: {'; '.join(found.reasons)}", words.width(), 5)
+    lines += _memory(found)
+    if found.remedies:
+        lines.append("Feasible with one of these changes, each verified by solving:")
+        for number, fix in enumerate(found.remedies, 1):
+            figures = f", {words.usd(fix.cost_usd)}, {words.likely(fix.hours)}" if fix.cost_usd and fix.hours else ""
+            change = words.wrap_lines(f"{fix.change}: {fix.plan}{figures}", words.width() - 5, 2)
+            lines += words.hang(f"  {number}. ", change)
+            lines += settings([pair for pair in (fix.setting, *fix.also) if pair])
+    return lines
+
+
+def _times(found: WhyNot, explanation: Explanation) -> str:
+    """Return how much more expensive, or slower if time is the objective."""
+    if not explanation.cost_usd or not explanation.hours or found.cost_usd is None or found.hours is None:
+        return ""
+    by_time = explanation.objective == "time"
+    more, less, what = ("slower", "faster", "time") if by_time else ("more expensive", "cheaper", "cost")
+    times = found.hours / explanation.hours if by_time else found.cost_usd / explanation.cost_usd
+    if abs(times - 1) < 0.005:
+        return f": the same {what}"
+    if times >= 2:
+        return f": {times:,.1f}x the {what}"
+    return f": {abs(times - 1) * 100:.0f} % {more if times > 1 else less}"
+
+
+def _memory(found: WhyNot) -> list[str]:
+    if found.memory is None:
+        return []
+    parts = sorted(found.memory.parts.items(), key=lambda part: (-part[1], part[0]))
+    sizes = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in parts if size >= 0.05]
+    return words.section("Memory", words.join_parts([*sizes, f"peak in: {found.memory.phase}"], "  ", line_room(), 3))

@@ -1,0 +1,237 @@
+"""A frontier as text: the summary first, then a row per breakpoint."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from planner.report import format as words
+from planner.report.infeasible_text import render_infeasible
+from planner.report.plan_sections import cut_lines
+from planner.results.differences import describe_job_differences
+from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, describe_assignment, select_points
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_BREAKPOINTS = 16
+"""Breakpoints that the text shows without --all."""
+
+CHANGE, CHANGES = 17, 26
+"""Columns kept for the changes of one job, or of several, before the machines are cut."""
+
+ROW_LINES = 4
+"""Most lines of one row."""
+
+CURVE_NAME, CURVE_POINT = 20, 20
+"""Columns of the name of a curve, and of its fastest, knee and cheapest point."""
+
+START_UP_MARK, SPOT_ONLY_MARK = "*", "~"
+"""Marks after the hours."""
+
+SLOPE = "falls"
+"""First word of a slope in the column of changes."""
+
+CURVED = f"{SLOPE} gradually"
+"""The same of a policy on spot, whose curve consists of many short segments."""
+
+
+def render_frontier(found: Frontier, every: bool = False) -> str:
+    """Return the text of a frontier without a final newline; `every` shows all breakpoints."""
+    if not found.points and not found.curves:
+        first, *rest = render_infeasible(found.plan())
+        return "\n".join([first, *cut_lines(found.cut), *rest])
+    lines = [format_summary(found), *cut_lines(found.cut)]
+    if found.knee is not None:
+        lines += words.wrap_hanging(f"{knee(found)}: {found.points[found.knee].knee}", 3)
+    lines.append("")
+    lines += _curves(found) if found.by else _table(found, every)
+    lines += [line for note in format_notes(found) for line in words.wrap_hanging(note, 3)]
+    return "\n".join(line.rstrip() for line in [*lines, *words.wrap_lines(format_optimality(found), words.width(), 2)])
+
+
+def format_summary(found: Frontier) -> str:
+    """Return the range of the frontier in one line."""
+    if not found.points:
+        return words.first_fitting(found.scenario, "no candidate within the limits")
+    first, last = (f"{format_point(point)}{_mark_spot_only(point)}" for point in (found.points[0], found.points[-1]))
+    if len(found.points) == 1:
+        return words.first_fitting(found.scenario, f"the fastest plan is also the cheapest, {first}")
+    return words.first_fitting(found.scenario, f"{first} down to {last}")
+
+
+def knee(found: Frontier) -> str:
+    """Return hours and cost of the knee; empty if there is none."""
+    if found.knee is None:
+        return ""
+    point = found.points[found.knee]
+    return f"knee at {format_point(point)}{_mark_spot_only(point)}"
+
+
+def _mark_spot_only(point: Point) -> str:
+    return " (spot only)" if point.spot_only else ""
+
+
+def format_point(point: Point) -> str:
+    """Return cost and hours at the confidence, such as `$39.32 by 7.2 h`."""
+    return f"{words.usd(point.cost_usd)} by {format_hours(point.hours)} h"
+
+
+def format_hours(hours: float) -> str:
+    """Return hours with one decimal; with two below an hour, to distinguish breakpoints."""
+    return f"{hours:.2f}" if hours < 1 else f"{hours:,.{0 if hours >= 1000 else 1}f}"
+
+
+def describe_hardware(point: Point, room: int | None = None) -> list[str]:
+    """Return what is rented: the configuration of one job, or the GPUs of several in the order of the jobs.
+
+    Neighbours on equal machines are counted.
+    """
+    room = words.width() if room is None else room
+    if len(point.jobs) > 1:
+        each = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.jobs)
+        equal = ((card, len(list(jobs))) for card, jobs in itertools.groupby(each))
+        *cards, last = (f"{card} ({count} jobs)" if count > 1 else card for card, count in equal)
+        return words.join_parts([*(f"{card}," for card in cards), last], " ", room, 3)
+    return words.wrap_lines(describe_assignment(point.jobs[0]), room, 3)
+
+
+def describe_change(found: Frontier, above: int | None, here: int) -> str:
+    """Return the differences from the row above (not always the previous breakpoint), and the slope up to this row."""
+    text, point = "", found.points[here]
+    if above is not None:
+        text = words.sanitise(describe_job_differences(found.points[above].jobs, point.jobs))
+        # Without such a segment the cost falls in one step.
+        along = next((leg for leg in found.segments if leg.hours_to == point.hours and leg.saved_per_hour > 0), None)
+        if along is not None:
+            follows_policy = any(job.spot for job in point.before or point.jobs)
+            falls = CURVED if follows_policy else _format_slope(along, found.points[above])
+            # The slope of the previous configuration ends where another configuration becomes cheaper.
+            ends = point.before or not along.to_included
+            text = ", ".join(part for part in ((falls, f"then {text}") if ends and text else (text, falls)) if part)
+    return text if not point.knee else f"knee: {text}" if text else "knee"
+
+
+def _format_slope(along: Segment, above: Point) -> str:
+    rate = words.usd(along.saved_per_hour)
+    start = format_hours(along.hours_from)
+    begins = "" if start == format_hours(above.hours) else f" from {start} h on"
+    return f"{SLOPE} {'under $0.01' if rate == '$0.00' else rate}/h{begins}"
+
+
+def _table(found: Frontier, every: bool) -> list[str]:
+    shown = list(range(len(found.points))) if every else _without_repeats(found.points)
+    points = [found.points[i] for i in shown]
+    changes = [describe_change(found, above, here) for above, here in zip([None, *shown], shown, strict=False)]
+    marks = [f"{START_UP_MARK * point.mostly_start_up}{SPOT_ONLY_MARK * point.spot_only}" for point in points]
+    columns = [_column("by", [format_hours(point.hours) for point in points], marks)]
+    columns.append(_column("likely", [format_hours(point.expected_hours) for point in points]))
+    columns.append(_column("cost", [words.usd(point.cost_usd) for point in points]))
+    if not found.exact:
+        # The bound up to the next row is that of the last breakpoint before it, shown or not.
+        ends = [found.points[i - 1] for i in shown[1:]] + points[-1:]
+        floors = [end.cost_usd if end.floor_usd is None else end.floor_usd for end in ends]
+        columns.append(_column("bound", [words.usd(usd) for usd in floors]))
+    rows = [" ".join(cells) for cells in zip(*columns, strict=True)]
+    left = len(rows[0]) + 2
+    needed = min(CHANGES if len(points[0].jobs) > 1 else CHANGE, max(len("change"), *(len(text) for text in changes)))
+    wide = min(
+        words.width() - left - 1 - needed, max(len(line) for point in points for line in describe_hardware(point))
+    )
+    lines = [f"{rows[0]}  {'plan':<{wide}} change"]
+    for start, point, change in zip(rows[1:], points, changes, strict=True):
+        wrapped = words.wrap_lines(change, words.width() - left - 1 - wide, ROW_LINES)
+        lines += words.hang(f"{start}  ", words.columns(describe_hardware(point, wide), wrapped, wide + 1))
+    if hidden := len(found.points) - len(points):
+        lines.append(f"  {hidden} similar breakpoint{'s' if hidden > 1 else ''} not shown (--all shows them)")
+    if any(SLOPE in text for text in changes):
+        kinds = [f"{SLOPE} $/h: the cost falls linearly up to this row"] * any(f"{SLOPE} $" in text for text in changes)
+        kinds += [f"{CURVED}: along a curve"] * any(CURVED in text for text in changes)
+        lines += words.wrap_hanging(f"{'; '.join(kinds)}; elsewhere in one step", 3)
+    if not found.exact:
+        lines.append("  bound: no plan that ends before the next row costs less")
+    if any(point.mostly_start_up for point in points):
+        lines.append(f"  {START_UP_MARK} more than half of the hours are machine start")
+    return [*lines, ""]
+
+
+def _without_repeats(points: Sequence[Point]) -> list[int]:
+    """Return the breakpoints of a table; of several in a row that would read alike the last, unless one is the knee."""
+
+    def reads(one: Point) -> tuple[object, ...]:
+        times = format_hours(one.hours), format_hours(one.expected_hours)
+        return *times, words.usd(one.cost_usd), describe_hardware(one)
+
+    found: list[int] = []
+    for here in select_points(points, MAX_BREAKPOINTS):
+        if found and reads(points[found[-1]]) == reads(points[here]):
+            last = found.pop()
+            here = last if points[last].knee else here
+        found.append(here)
+    return found
+
+
+def _column(head: str, cells: list[str], marks: list[str] | None = None) -> list[str]:
+    """Return head and cells aligned to the right, and marks after them."""
+    cells, marks = [head, *cells], ["", *(marks or [""] * len(cells))]
+    width, marked = max(map(len, cells)), max(map(len, marks))
+    return [f"{cell:>{width}}{mark:<{marked}}" for cell, mark in zip(cells, marks, strict=True)]
+
+
+def _curves(found: Frontier) -> list[str]:
+    """Return fastest, knee and cheapest point of each curve; then excluded ones, then those without a point."""
+    lines = [f"{found.by or '':<{CURVE_NAME}}{'fastest, by':<{CURVE_POINT}}{'knee, by':<{CURVE_POINT}}cheapest, by"]
+    for allowed in (True, False):
+        curves = [curve for curve in found.curves if curve.points and curve.allowed is allowed]
+        if curves and not allowed:
+            lines.append("excluded by the scenario:")
+        for curve in curves:
+            label = words.shorten(words.sanitise(curve.label), CURVE_NAME - 2)
+            lines.append(words.shorten(f"{label:<{CURVE_NAME}}{_ends(curve)}", words.width()))
+    without = ", ".join(words.sanitise(curve.label) for curve in found.curves if not curve.points)
+    return [*lines, *(words.wrap_hanging(f"infeasible within the limits: {without}", 3) if without else []), ""]
+
+
+def _ends(curve: Curve) -> str:
+    knee = _short(curve.points[curve.knee]) if curve.knee is not None and len(curve.points) > 1 else "-"
+    return f"{_short(curve.points[0]):<{CURVE_POINT}}{knee:<{CURVE_POINT}}{_short(curve.points[-1])}"
+
+
+def _short(point: Point) -> str:
+    return f"{format_hours(point.hours)} h {words.usd(point.cost_usd)}{SPOT_ONLY_MARK * point.spot_only}"
+
+
+def format_notes(found: Frontier) -> list[str]:
+    """Return what the columns mean, what a limit hides, and the notes of the frontier."""
+    hold = "at the confidence of each job"
+    if found.confidence is not None:
+        hold = f"with {words.probability_text(found.confidence)} confidence"
+    best = "cost is a best estimate" if found.by else "likely and cost are best estimates"
+    curves = (found.points, *(curve.points for curve in found.curves))
+    if any(point.spot_only for points in curves for point in points):
+        hold += f", except those marked {SPOT_ONLY_MARK} (spot only, no fallback to on demand)"
+    return [f"by: holds {hold}; {best}", *(format_hidden(limit) for limit in found.beyond), *found.notes]
+
+
+def format_hidden(hidden: HiddenByLimit) -> str:
+    """Return what a limit on hours hides, and the setting that shows it."""
+    limit = f"{words.plain_number(hidden.limit_hours)} h {'deadline' if hidden.limit.endswith('deadline') else 'limit'}"
+    job = hidden.limit.removeprefix("jobs.").removesuffix(".deadline")
+    of_job = f" of {words.sanitise(job)}" if hidden.limit.startswith("jobs.") else ""
+    cost = f"{words.usd(hidden.cost_usd)} by {format_hours(hidden.hours)} h"
+    return f"ends at the {limit}{of_job}; the cheapest plan beyond it: {cost} with --set {hidden.setting}"
+
+
+def format_optimality(found: Frontier) -> str:
+    """Return whether the frontier is exact, or its gap to the bounds."""
+    if found.exact:
+        pieces = f"{len(found.segments):,} segment{'s' if len(found.segments) != 1 else ''}"
+        return f"exact: {pieces} of {found.candidates.made:,} candidates; no plan is cheaper or faster"
+    worst = max((point.gap for point in found.points), default=0.0)
+    gap = "each optimal" if worst == 0 else f"each within {words.percent(worst)} of its bound"
+    between = "no plan between them is cheaper"
+    if found.hidden_usd:
+        between = f"a plan between two saves at most {words.usd(found.hidden_usd)}"
+    text = f"{len(found.points)} points, {gap}, none dominated; {between}"
+    hidden = max((curve.hidden_usd for curve in found.curves if not curve.exact), default=0.0)
+    return text + (f", on a curve (fewer points) {words.usd(hidden)}" if hidden >= 0.01 else "")

@@ -1,0 +1,186 @@
+"""The words of the report: the plan in sections, its reasons, the assumptions with their sources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.report import fleet_text as fleet
+from planner.report import format as words
+from planner.report import generation_text as generation
+from planner.report import plan_alternatives as others
+from planner.report import plan_sections as parts
+from planner.report.explanation_text import binding_line, past_line, step_lines
+from planner.report.figures.figure import Table
+from planner.report.infeasible_text import format_near_miss, format_relaxation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from planner.results.explanation import Explanation
+    from planner.results.plan import Assignment, Plan
+
+Fact = tuple[str, str]
+"""A label and its text."""
+MOST_BLOCKS = 12
+"""Most jobs with a block of their own; the table of the timetable has all."""
+
+
+def headline(plan: Plan) -> str:
+    """Return the plan in one sentence: what to rent, for how long, for how much."""
+    if plan.services and plan.jobs:
+        return fleet.both_headline(plan)
+    if plan.services:
+        return "; ".join(fleet.headline(one).partition(": ")[2] for one in plan.services)
+    if not plan.jobs or plan.cost_usd is None or plan.hours is None:
+        return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
+    figures = f"{words.likely_and_by(plan.hours)}, {words.usd(plan.cost_usd.expected)}, {parts.format_optimality(plan)}"
+    if len(plan.jobs) > 1:
+        return f"{len(plan.jobs)} jobs, {figures}"
+    job = plan.jobs[0]
+    return f"{parts.format_place(job)}, {parts.format_market(job.spot_share, job.tier)}, {figures}"
+
+
+def warnings(plan: Plan) -> list[str]:
+    """Return what of the job asked for the plan leaves out: it stands right below the headline."""
+    return [words.sanitise(parts.cut_text(cut)) for cut in plan.cut]
+
+
+def tiles(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return the key figures: name, figure, and range or probability."""
+    if plan.cost_usd is None or plan.hours is None:
+        return []
+    cost, hours = plan.cost_usd, plan.hours
+    found = [
+        ("expected cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)} with 80 % probability"),
+        ("likely finish", words.hours(hours.expected), f"{words.between(hours.low, hours.high)} with 80 % probability"),
+        ("ends by", words.hours(hours.at_confidence), "at the confidence asked for"),
+    ]
+    chances = [job for job in plan.jobs if job.deadline_probability is not None and job.deadline_hours is not None]
+    if chances:
+        worst = min(chances, key=lambda job: job.deadline_probability or 0.0)
+        chance = words.chance_text(worst.deadline_probability or 0.0, at_least=worst.spot is not None)
+        whose = f"{words.plain_number(worst.deadline_hours or 0.0)} h" + (
+            f", {words.sanitise(worst.name)}" if len(plan.jobs) > 1 else ""
+        )
+        found.append(("meets the deadline", chance, whose))
+    if plan.budget_usd is not None and plan.budget_probability is not None:
+        found.append(("keeps the budget", words.chance_text(plan.budget_probability), words.usd(plan.budget_usd)))
+    fits = [job.vram_gib.fit_probability for job in plan.jobs if job.gpus]
+    if fits:
+        found.append(
+            ("fits in memory", words.probability_text(min(fits)), "least of all jobs" if len(fits) > 1 else "")
+        )
+    return found
+
+
+def job_facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
+    """Return each job's name with its sections, as in the text of `solve`."""
+    with words.unwrapped():
+        return [(words.sanitise(job.name), list(_sections(plan, job))) for job in plan.jobs[:MOST_BLOCKS]]
+
+
+def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
+    single = len(plan.jobs) == 1
+    found: Sequence[tuple[str, Sequence[str]]] = (
+        ("Machines", [parts.format_place(job) + ", " + parts.format_market(job.spot_share, job.tier)]),
+        ("Serve" if job.inference else "Train", parts.train(job)),
+        ("Speed", parts.speed(job)),
+        ("Price", generation.price(job.inference) if job.inference else []),
+        ("Time", parts.time(job)),
+        ("Spot", parts.spot(job)),
+        ("Memory risk", others.memory_risk(plan, job)),
+        ("Term", parts.commitment(job)),
+        ("Weights", others.conversion(job)),
+        ("Lossy", others.lossy(job)),
+        ("Quality", others.quality(job)),
+        ("Faster", others.faster(plan) if single else []),
+        ("Service", generation.api(job.inference) if job.inference else []),
+        ("Next best", others.format_alternatives(job)),
+        ("Binding limits", ["; ".join(job.binding) or "none binds"]),
+    )
+    for label, lines in found:
+        if text := "; ".join(line.strip() for line in lines if line.strip()):
+            yield label, words.sanitise(text)
+
+
+def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
+    """Return which limits bind, what it is worth to relax them, and how far the plan is proven."""
+    with words.unwrapped():
+        found = [("Proof", "; ".join(others.scope(plan)))]
+        if plan.baseline is not None:
+            found.append(
+                (
+                    "Simple rule",
+                    f"{plan.baseline.name}: {words.usd(plan.baseline.cost_usd)}, {words.hours(plan.baseline.hours)}",
+                )
+            )
+        if explanation is None or explanation.status == "infeasible":
+            return [(label, words.sanitise(text)) for label, text in found if text]
+        binds = [binding_line(limit, explanation) for limit in explanation.binding]
+        found += [("Binds", text) for text in binds or ["none: relaxing a single limit does not lower the cost"]]
+        paying = [step for step in explanation.next_steps if step.change_to is not None]
+        for step in paying:
+            text = "; ".join(line.strip() for line in step_lines(step, explanation))
+            found.append(("Relaxing", f"{text} (--set {step.setting})" if step.setting else text))
+        found += [("Earlier prices", past_line(one, explanation)) for one in explanation.past_costs]
+    return [(label, words.sanitise(text)) for label, text in found if text]
+
+
+def assumptions(plan: Plan) -> Table:
+    """Return what the figures rest on: prices with their age, estimates with their error, terms without a price."""
+    rows: dict[tuple[str, str, str], None] = {}
+    for job in plan.jobs:
+        age = "unknown age" if job.price_age_days is None else f"{job.price_age_days:,} days old"
+        named = job.price_source.removesuffix(f", {job.price_date}")
+        source = ", ".join(part for part in (named, job.price_date, age) if part)
+        rows[f"price of {job.offer}", "as offered", source] = None
+        speeds = (job.tokens_per_second_low, job.tokens_per_second_high)
+        error = f"{' to '.join(map(words.significant, speeds))} {job.unit}/s with 80 % probability"
+        rows[
+            f"speed of {job.name}",
+            error,
+            f"{'observed runs' if job.observed_runs else 'calibrated estimates'} ({job.framework})",
+        ] = None
+        for line in job.bill:
+            if line.basis:
+                rows[f"bill: {line.item}", line.basis, "assumption where the offer states no price"] = None
+        if job.spot is not None:
+            market = f"up {words.hours(job.spot.mean_up_hours)} at a time, available {job.spot.availability:.0%}"
+            rows[f"spot market of {job.offer}", market.replace("%", " %"), job.spot.basis or "stated by the offer"] = (
+                None
+            )
+        for fact in job.quality:
+            rows[fact.text, fact.setting, fact.source] = None
+        if job.inference is not None:
+            rows[f"engine {job.inference.engine}", job.inference.evidence, "; ".join(job.inference.priors)] = None
+    notes = dict.fromkeys((*plan.warnings, *(note for job in plan.jobs for note in job.notes)))
+    found = [tuple(map(words.sanitise, row)) for row in rows] + [("note", words.sanitise(note), "") for note in notes]
+    versions = plan.inputs.versions if plan.inputs else {}
+    if versions:
+        found.append(("versions", words.sanitise(", ".join(" ".join(pair) for pair in versions.items())), ""))
+    found.append(("ages counted to", plan.as_of, f"solver {plan.solver}"))
+    return Table(("assumption", "value", "source"), tuple(found))
+
+
+def relaxations(plan: Plan) -> list[tuple[str, str]]:
+    """Return the smallest changes that give an infeasible scenario a plan: in words, and as settings."""
+    found = plan.infeasible
+    ways: dict[int, list[str]] = {}
+    with words.unwrapped():
+        for number in dict.fromkeys(one.way for one in (found.relax if found else ())):
+            changes = [one for one in (found.relax if found else ()) if one.way == number]
+            ways[number] = format_relaxation(number, changes, plan.scenario)
+    texts = []
+    for lines in ways.values():
+        typed = [line.strip().rstrip("\\").strip() for line in lines if line.strip().startswith("--set")]
+        said = [line.strip() for line in lines if not line.strip().startswith("--set")]
+        texts.append((words.sanitise(" ".join(said).partition(". ")[2]), " ".join(typed)))
+    return texts
+
+
+def near_misses(plan: Plan) -> list[str]:
+    """Return the rejected candidates that come closest, each with what would make it feasible."""
+    found = plan.infeasible.nearest if plan.infeasible else ()
+    return [
+        words.sanitise(f"{one.job}: {format_near_miss(one)}" if one.job else format_near_miss(one)) for one in found
+    ]

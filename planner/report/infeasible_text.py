@@ -1,0 +1,173 @@
+"""An infeasible scenario as text: the smallest changes that make it feasible, and near misses."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from planner.report import format as words
+from planner.results.plan_parts import Infeasible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.results.plan import Plan
+    from planner.results.plan_parts import NearMiss, Relaxation
+
+
+def render_infeasible(plan: Plan) -> list[str]:
+    """Return the text of a scenario without a plan."""
+    if plan.status != "infeasible":
+        return [*_format_no_plan(plan), *_notes(plan)]
+    found = plan.infeasible or Infeasible()
+    lines = render_relaxations(found.relax, found.nearest, plan.scenario)
+    if not found.relax and not found.nearest:
+        counts = plan.candidates
+        lines.append(f"  {counts.made:,} candidates, {counts.rejected:,} of them rejected")
+        for reason, count in sorted(counts.reasons.items(), key=lambda item: (-item[1], item[0]))[:8]:
+            lines.append(words.shorten(f"  {count:,} x {words.sanitise(reason)}", words.width()))
+    return [*lines, *_notes(plan)]
+
+
+def render_relaxations(relax: Sequence[Relaxation], nearest: Sequence[NearMiss], scenario: str) -> list[str]:
+    """Return the smallest sets of limits to relax, each with its plan and settings, then the near misses."""
+    lines = ["infeasible: no candidate meets all limits"]
+    if relax:
+        lines = ["infeasible. Smallest changes, each verified by solving:"]
+    for number, changes in groupby(relax, key=lambda change: change.way):
+        lines += format_relaxation(number, list(changes), scenario)
+    return lines + format_near_misses(nearest, several_jobs=len({miss.job for miss in nearest}) > 1)
+
+
+def format_relaxation(number: int, changes: Sequence[Relaxation], scenario: str) -> list[str]:
+    """Return `1. deadline 2 h -> 2.6 h`, below it the resulting plan and the settings to type."""
+    jobs = {one.limit.split(".")[1] for one in changes if one.limit.startswith("jobs.")}
+    scope = scenario if len(jobs) < 2 else ""  # of several jobs each is named
+    texts = [" and ".join(_change(change, scope) for change in changes)]
+    texts += [f"then {change.then.removeprefix('then ')}" for change in changes if change.then][:1]
+    typed = settings([change.setting for change in changes if change.setting])
+    return words.hang(f"  {number}. ", words.wrap_all(texts, words.width() - 5, 3)) + typed
+
+
+def settings(pairs: Sequence[str], margin: int = 5) -> list[str]:
+    """Return the settings as typed in a shell, long lines continued by a backslash."""
+    lines: list[str] = []
+    for pair in pairs:
+        typed = f"--set {shlex.quote(words.sanitise(pair))}"  # whole, however long: half a command cannot be pasted
+        if lines and len(lines[-1]) + 1 + len(typed) <= words.width() - 2:
+            lines[-1] += f" {typed}"
+        else:
+            lines = [*lines[:-1], *(f"{line} \\" for line in lines[-1:]), " " * margin + typed]
+    return lines
+
+
+def _change(change: Relaxation, scenario: str) -> str:
+    name = limit_name(change.limit, scenario)
+    if change.change_from is None and change.change_to is None:
+        return change.limit
+    old, new = _round_outwards(change)
+    if isinstance(new, str) and new.startswith("allow also "):
+        return f"{name}: {new}"
+    return f"{name} {limit_value(change.limit, old)} -> {limit_value(change.limit, new)}"
+
+
+def format_near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) -> list[str]:
+    """Return the nearest infeasible candidates, one or two lines each; empty if there are none."""
+    lines = ["near misses, each with the first limit that it violates"] if nearest else []
+    for miss in nearest:
+        job = f"{miss.job}: " if several_jobs and miss.job else ""
+        lines += words.wrap_hanging(f"{job}{format_near_miss(miss)}", 2)
+    return lines
+
+
+def limit_name(path: str, scenario: str = "") -> str:
+    """Return the key in words: `deadline of bot` for `jobs.bot.deadline`, unless the scenario has the job's name."""
+    parts = path.split(".")
+    key = parts[-1].removesuffix("_usd").replace("deadline_hours", "deadline").replace("_", " ")
+    if path == "limits.vram_headroom":
+        return "VRAM margin"
+    if path.endswith(".confidence.memory"):
+        key = "confidence of memory"
+    if path.startswith("limits.quota."):
+        return f"quota of {path.removeprefix('limits.quota.')}"
+    if path.startswith("limits.budgets."):
+        return f"budget by period, number {int(parts[2]) + 1}"
+    if path.startswith("limits.spot_share."):
+        return f"{key} of spot share"
+    if path.endswith(".replicas.min"):
+        key = "least replicas"
+    if path.endswith(".latency.share"):
+        key = "share of the requests in time"
+    if path.endswith(".trials.at_once"):
+        key = "trials at once"
+    job = ".".join(parts[1:-1])
+    for part in (".techniques", ".trials", ".confidence", ".latency", ".replicas", ".load"):
+        job = job.removesuffix(part)
+    return f"{key} of {job}" if parts[0] == "jobs" and job not in ("", scenario) else key
+
+
+def _round_outwards(change: Relaxation) -> tuple[float | str | None, float | str | None]:
+    """Return both values, the new one rounded away from the old, so that the printed value suffices."""
+    old, new = change.change_from, change.change_to
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
+        away = math.ceil if new > old else math.floor
+        parts = 1000 if change.limit.endswith("vram_headroom") else 100  # a share is shown in tenths of a percent
+        new = away(round(new * parts, 6)) / parts
+    return old, new
+
+
+def limit_value(path: str, value: float | str | None) -> str:
+    """Return a limit in its unit."""
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return value
+    key = path.rpartition(".")[2]
+    if key == "vram_headroom" or path.endswith(".confidence.memory"):
+        return f"{format_typed(value * 100)} %"
+    if key.endswith("usd"):
+        return words.usd(value)
+    if key in ("deadline", "max_hours", "deadline_hours") or path.startswith("hours left of "):
+        return f"{format_typed(value)} h"
+    return format_typed(value)
+
+
+def format_typed(value: float) -> str:
+    """Return a figure as a user types it: at most two decimals, none if they are zero."""
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+def format_near_miss(miss: NearMiss) -> str:
+    """Return what was rejected, why, by how much, and what would make it feasible."""
+    short = _shortfall(miss)
+    text = f"{miss.what}: {miss.reason}" + (f" ({short})" if short else "")
+    return f"{text}; {miss.fix}" if miss.fix else text
+
+
+def _shortfall(miss: NearMiss) -> str:
+    if not miss.unit:
+        return ""
+    if miss.unit.lower() in ("usd", "$"):
+        return f"{words.usd(miss.shortfall)} over"
+    if miss.unit in ("h", "hours"):
+        return f"{words.hours(miss.shortfall)} late"
+    if miss.unit == "ms":
+        return f"{words.plain_number(miss.shortfall)} ms over"
+    if miss.unit == "GPUs":
+        return f"{words.plain_number(miss.shortfall)} too many"
+    unit = miss.unit.removesuffix("s") if miss.shortfall == 1 else miss.unit
+    return f"{words.plain_number(miss.shortfall) if miss.shortfall >= 0.05 else 'under 0.1'} {unit} short"
+
+
+def _format_no_plan(plan: Plan) -> list[str]:
+    name = words.shorten(words.sanitise(plan.scenario), 40)
+    lines = [f"{name}: stopped without a plan after {words.significant(plan.seconds)} s"]
+    if plan.bound is not None:
+        lines.append(f"  no plan costs less than {words.significant(plan.bound)} (bound by {plan.solver})")
+    return [*lines, "  try a longer --time-limit or a larger --gap"]
+
+
+def _notes(plan: Plan) -> list[str]:
+    return [line for note in plan.warnings for line in words.wrap_hanging(note, 2)]

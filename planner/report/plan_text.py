@@ -1,0 +1,386 @@
+"""A plan as text: the summary first, at most 30 lines of 80 columns for one job."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from planner.documents.quantities import moment_after
+from planner.report import format as words
+from planner.report import generation_text as generation
+from planner.report import model_choice_text as choices
+from planner.report import plan_alternatives as others
+from planner.report import plan_sections as parts
+from planner.report import stage_lines as stages
+from planner.report.bill import bill
+from planner.report.format import line_room
+from planner.report.generation_text import engine_name
+from planner.report.infeasible_text import limit_name
+from planner.report.notes_text import render_notes
+from planner.report.plan_alternatives import further_ways_of_all
+from planner.report.plan_sections import budget, format_optimality, format_place, old_prices, price_text
+from planner.results.odds import FIXED_SHARE
+
+if TYPE_CHECKING:
+    from planner.results.plan import Assignment, Plan
+    from planner.results.plan_parts import Reservation
+
+
+# A timetable as text: which job on what, from when to when, what is reserved, what a simple rule would cost.
+
+
+MAX_JOBS_SHOWN = 60
+"""Most jobs in the table; `--json` has them all."""
+MAX_PAUSES_SHOWN = 4
+
+
+def render_timetable(plan: Plan) -> list[str]:
+    """Return the summary, a row per job in order of start, reservations, idle machines and the baseline."""
+    lines = [words.first_fitting(plan.scenario, *_timetable_headlines(plan)), *old_prices(plan), ""]
+    lines += _table(plan)
+    lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
+    lines += words.section("Reserved", [line for one in plan.reservations for line in _reserved(plan, one)])
+    lines += words.section("Pauses", [line for job in plan.jobs for line in _pauses(plan, job)])
+    lines += words.section("Idle", _idle(plan))
+    lines += words.section("Baseline", _baseline(plan))
+    lines += words.section("Limits", [*_shared(plan), *budget(plan)])
+    ages = dict.fromkeys(words.shorten(price_text(job), line_room()) for job in plan.jobs)
+    lines += words.section("Prices", list(ages)[:2])
+    lines += words.section("Else", further_ways_of_all(plan))
+    return [*lines, *render_notes(plan.warnings, 4)]
+
+
+def _timetable_headlines(plan: Plan) -> list[str]:
+    """Return how many jobs, when the last one ends, dollars and optimality: with both times, and with the late one."""
+    jobs = f"{len(plan.jobs)} jobs" if len(plan.jobs) > 1 else "1 job"
+    rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    rest = [*rest, format_optimality(plan)]
+    if plan.hours is None:
+        return [", ".join((jobs, *rest))]
+    late = f"last finish by {_when(plan, plan.hours.at_confidence)}"
+    both = f"{late} (likely {_when(plan, plan.hours.expected)})"
+    return [", ".join((jobs, time, *rest)) for time in (both, late)]
+
+
+def _table(plan: Plan) -> list[str]:
+    """Return the table of jobs, the first to start first."""
+    jobs = sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.end_at_hours or 0.0, job.name))
+    name = min(20, max(4, *(len(words.sanitise(job.name)) for job in jobs)))
+    times = [(_when(plan, job.start_at_hours), _when(plan, end_hours(job))) for job in jobs]
+    width = max(6, *(len(text) for pair in times for text in pair))
+    method = max(7, *(len(_method(job)) for job in jobs))
+    room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 2 - method
+    lines = [f"  {'job':<{name}}  {'machine':<{room}}{'start':>{width}}  {'by':>{width}}{'cost':>11}"]
+    for job, (start, end) in list(zip(jobs, times, strict=True))[:MAX_JOBS_SHOWN]:
+        who, where = words.shorten(words.sanitise(job.name), name), words.shorten(_place(job), room - 1)
+        row = f"  {who:<{name}}  {where:<{room}}{start:>{width}}  {end:>{width}}{words.usd(job.cost_usd):>11}"
+        lines.append(f"{row}  {_method(job)}")
+    if len(jobs) > MAX_JOBS_SHOWN:
+        lines.append(f"  {len(jobs) - MAX_JOBS_SHOWN} more jobs: --json")
+    return lines
+
+
+def end_hours(job: Assignment) -> float:
+    """Return when a job ends at its confidence, in hours from the start of the plan."""
+    return job.hours.at_confidence if job.end_at_hours is None else job.end_at_hours
+
+
+def _place(job: Assignment) -> str:
+    """Return the machines and how they are paid where that is not by the hour on demand."""
+    if job.reservation is not None:
+        return f"{format_place(job, with_region=False)}, reserved"
+    spot = ", spot" if job.spot_share > 0 else ""
+    return f"{format_place(job, with_region=False)}{spot}"
+
+
+def _method(job: Assignment) -> str:
+    """Return the method in a word."""
+    how = job.techniques
+    if job.inference is not None:
+        return f"{engine_name(job.inference.engine)} {how.weight_bits}-bit"
+    if how.method == "full":
+        return "full"
+    return "QLoRA" if how.weight_bits == 4 else f"LoRA {how.weight_bits}"
+
+
+def _when(plan: Plan, hours: float) -> str:
+    """Return a moment as weekday and time where the plan knows the date, else as hours from its start."""
+    if not plan.now:
+        return words.hours(hours) if hours else "0.0 h"
+    moment = moment_after(plan.now, hours, plan.zone)
+    return moment.strftime("%a %d %b %H:%M")
+
+
+def _reserved(plan: Plan, one: Reservation) -> list[str]:
+    """Return what is reserved, how full it is, and from which use on it pays."""
+    term = one.end_hours - one.start_hours
+    text = f"{one.count} x {one.offer}, {words.hours(term)} from {_when(plan, one.start_hours)}, {words.usd(one.usd)}"
+    text += f": used {words.percent(one.used_share)}"
+    if one.pays_from_hours is not None:
+        text += f", cheaper than by the hour from {words.hours(one.pays_from_hours)} of use"
+    return words.wrap_lines(text, line_room(), 2)
+
+
+def _pauses(plan: Plan, job: Assignment) -> list[str]:
+    """Return when a run stands still because its machine may not be used, and what that costs each time."""
+    times = [f"{_when(plan, one.from_hours)} to {_when(plan, one.to_hours)}" for one in job.pauses]
+    if not times:
+        return []
+    shown = ", ".join(times[:MAX_PAUSES_SHOWN]) + (
+        f", {len(times) - MAX_PAUSES_SHOWN} more" * (len(times) > MAX_PAUSES_SHOWN)
+    )
+    lost = f"checkpoint and start {words.hours(job.resume_hours)} each time"
+    return words.wrap_lines(f"{words.sanitise(job.name)}: {shown}; {lost}", line_room(), 3)
+
+
+def _idle(plan: Plan) -> list[str]:
+    """Return the idle hours of own machines."""
+    last = plan.hours.at_confidence if plan.hours else 0.0
+    texts = [f"{offer} {words.hours(hours)}" for offer, hours in plan.idle_hours.items()]
+    return (
+        words.wrap_lines(f"own machines until {_when(plan, last)}: {', '.join(texts)}", line_room(), 3) if texts else []
+    )
+
+
+def _shared(plan: Plan) -> list[str]:
+    """Return what the limits cost that the jobs share, the most expensive first."""
+    lines = []
+    for one in plan.shared_limits:
+        text = f"{words.sanitise(limit_name(one.limit))} {one.current:,g}: without it {words.usd(one.saving_usd)} less"
+        if abs(one.saving_hours) >= 0.05:
+            word = "earlier" if one.saving_hours > 0 else "later"
+            text += f", last finish {words.hours(abs(one.saving_hours))} {word}"
+        lines += words.wrap_lines(text, line_room(), 2)
+    return lines
+
+
+def _baseline(plan: Plan) -> list[str]:
+    """Return what the better simple rule costs, compared with the objective of the plan."""
+    if plan.baseline is None:
+        return ["neither the order of due dates nor cheapest first keeps every limit"]
+    own, usd, hours = plan.objective or 0.0, plan.baseline.cost_usd, plan.baseline.hours
+    by_time = plan.baseline.compares == "time"
+    other, word = (hours, "later") if by_time else (usd, "more")
+    more = f"{words.percent(other / own - 1)} {word}" if own > 0 and other > own * 1.0005 else "the same"
+    figures = f"last finish by {words.hours(hours)} ({more}), {words.usd(usd)}"
+    rule = {"earliest due date": "jobs in the order of their due dates", "cheapest first": "cheapest jobs first"}
+    name = rule.get(plan.baseline.name, plan.baseline.name)
+    text = f"{name}: {figures if by_time else f'{words.usd(usd)} ({more})'}"
+    return words.wrap_lines(text, line_room(), 2)
+
+
+LINES = 30
+"""Most lines of a plan for one job, apart from other ways than the plan."""
+
+MORE_LINES = 10
+"""Additional lines for a job with stages, trials, a commitment or spot."""
+
+BOLD, DIM, PLAIN = "\033[1m", "\033[36m", "\033[0m"
+
+
+def render(plan: Plan) -> str:
+    """Return the text of a plan without a final newline."""
+    if plan.services:
+        from planner.report.fleet_text import render_services
+
+        return _together(plan, render_services(plan)) if plan.jobs else render_services(plan)
+    if plan.status in ("infeasible", "no_plan") or not plan.jobs:
+        from planner.report.infeasible_text import render_infeasible
+
+        lines = render_infeasible(plan)
+    elif plan.is_timetable:
+        lines = render_timetable(plan)
+    elif len(plan.jobs) == 1:
+        lines = _single(plan)
+    else:
+        lines = _joint(plan)
+    return "\n".join(with_cut_samples(lines, plan))
+
+
+def with_cut_samples(lines: list[str], plan: Plan) -> list[str]:
+    """Return the text of a plan with what is cut of its samples below its first line."""
+    return [*lines[:1], *parts.cut_lines(plan.cut), *lines[1:]]
+
+
+def _together(plan: Plan, services: str) -> str:
+    """Return the text of a plan of jobs and services: what both cost, then each."""
+    from planner.report.fleet_text import both_headline, shared_lines
+    from planner.results.fleet_differences import jobs_alone
+
+    first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {both_headline(plan)}", words.width(), 2)
+    jobs = jobs_alone(plan)
+    jobs = jobs.model_copy(update={"scenario": jobs.jobs[0].name}) if len(jobs.jobs) == 1 else jobs
+    cut, jobs = parts.cut_lines(plan.cut), jobs.model_copy(update={"cut": ()})
+    return "\n".join([*first, *cut, *shared_lines(plan), "", render(jobs), "", services])
+
+
+def _single(plan: Plan) -> list[str]:
+    """Return the sections of one job; the bill and the notes get the lines that the others leave."""
+    job = plan.jobs[0]
+    headlines = _headlines(job, others.purchase_price(plan, job))
+    texts = (f"{text}, {parts.format_optimality(plan)}" for text in headlines)
+    summary = [
+        _summary_line(plan.scenario, *texts),
+        *parts.old_prices(plan),
+        *choices.answer(job.model),
+        *others.conversion(job),
+        *others.lossy(job),
+    ]
+    above = [
+        *words.section("Model", choices.model(job.model)),
+        *words.section("Batch", choices.batch(job.model)),
+        *words.section("Serve" if job.inference else "Train", parts.train(job)),
+        *words.section("Memory", [*parts.memory(job), *others.memory_risk(plan, job)]),
+        *words.section("Speed", parts.speed(job)),
+        *words.section("Data", stages.data_path(job)),
+        *words.section("Export", stages.export(job)),
+        *words.section("Price", generation.price(job.inference) if job.inference else []),
+        *words.section("Time", parts.time(job)),
+        *words.section("Spot", parts.spot(job)),
+        *words.section("Term", parts.commitment(job)),
+    ]
+    other_ways = [*words.section("Else", others.further_ways(job)), *words.section("Buy", others.purchase(job))]
+    below = [
+        *words.section("Faster", others.faster(plan)),
+        *words.section("Engines" if job.inference else "Methods", [*others.methods(job), *others.quality(job)]),
+        *words.section(others.FRAMEWORKS, others.frameworks(job)),
+        *words.section("Service", generation.api(job.inference) if job.inference else []),
+        *words.section("Next", others.format_alternatives(job)),
+        *other_ways,
+        *words.section(
+            "Limits", [*parts.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)]
+        ),
+        *words.section("Prices", parts.prices(job)),
+        *words.section("Scope", others.scope(plan)),
+    ]
+    every = dict.fromkeys((*job.notes, *plan.warnings))
+    all_notes = tuple(one for one in every if not one.startswith(FIXED_SHARE))  # section Spot has it
+    more = job.stage_hours or job.trials > 1 or job.commitment or job.spot or job.inference or job.model
+    most = LINES + MORE_LINES * bool(more) + len(other_ways) - len(parts.cut_lines(plan.cut))
+    room = most - len(summary) - len(above) - len(below) - bool(all_notes)
+    costs = words.section("Bill", bill(job, max(3, room)))
+    left = most - len(summary) - len(above) - len(costs) - len(below)
+    remarks = render_notes(all_notes, left)
+    first, second = [""] * (left > len(remarks)), [""] * (left > len(remarks) + 1)  # blank lines if there is room
+    return [*summary, *first, *above, *costs, *second, *below, *remarks]
+
+
+SHORT_NAME = 24
+"""A name up to this length is never cut to show the place."""
+
+
+def _joint(plan: Plan) -> list[str]:
+    """Return the total, a block per job and the joint bill of several jobs, in as much detail as fits `LINES`."""
+    for detail in (6, 4, 3, 2):
+        lines = _joint_lines(plan, detail)
+        if len(lines) <= LINES:
+            return [*lines, *words.section("Scope", others.scope(plan))][:LINES]
+    return _joint_lines(plan, 1)
+
+
+def _joint_lines(plan: Plan, detail: int) -> list[str]:
+    """Return the joint text with blocks of at most `detail` lines; below 6 the bill shows only the total."""
+    full = detail == 6
+    figures = [f"{len(plan.jobs)} jobs"]
+    times = [words.likely_and_by(plan.hours), words.likely(plan.hours.expected)] if plan.hours else [""]
+    rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    rest = [*rest, parts.format_optimality(plan)]
+    forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
+    lines = [_summary_line(plan.scenario, *forms), *parts.old_prices(plan)]
+    for job in plan.jobs:
+        lines += [*[""] * full, *_block(job)[:detail]]
+    binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
+    ages = dict.fromkeys(words.shorten(parts.price_text(job), line_room()) for job in plan.jobs)
+    lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
+    binds = words.wrap_lines(binding or "no limit of a single job binds", line_room(), 2)
+    lines += words.section("Limits", [*parts.budget(plan), *binds])
+    lines += words.section("Prices", list(ages)[:2])
+    lines += words.section("Else", others.further_ways_of_all(plan))
+    return [*lines, *render_notes(_joint_notes(plan), 4 if full else 3)]
+
+
+def _joint_notes(plan: Plan) -> tuple[str, ...]:
+    """Return the notes of the plan, those of every job once, and those of some jobs with the job's name."""
+    shared = set.intersection(*(set(job.notes) for job in plan.jobs))
+    own = [f"{job.name}: {note}" for job in plan.jobs for note in job.notes if note not in shared]
+    of_jobs = {note for job in plan.jobs for note in job.notes}
+    common = [note for note in plan.jobs[0].notes if note in shared]
+    rest = [note for note in plan.warnings if note not in of_jobs]
+    return tuple(dict.fromkeys((*rest, *common, *own)))
+
+
+def _block(job: Assignment) -> list[str]:
+    """Return one of several jobs in at most seven lines."""
+    vram = job.vram_gib
+    fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
+    chance = f"; {text}" if (text := parts.format_job_deadline(job)) else ""
+    time = f"{words.between(job.hours.low, job.hours.high)}, {words.by(job.hours.at_confidence)}{chance}"
+    lines = [
+        *(words.shorten(line.strip(), line_room()) for line in choices.answer(job.model)),
+        *(words.wrap_lines(job.conversion, line_room(), 2) if job.conversion else []),
+        *words.wrap_lines(parts.techniques(job, brief=True), line_room(), 1),
+        *([words.shorten(made, line_room())] if (made := parts.batch(job)) else []),
+        words.shorten(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), line_room()),
+        words.shorten(time if len(time) <= line_room() else time.removesuffix(" probability"), line_room()),
+        *(words.wrap_lines(others.methods_brief(job), line_room(), 1) if job.ladder else []),
+    ]
+    summary = _summary_line(job.name, *_headlines(job), width=words.width() - 2)
+    return [f"  {summary}", *(" " * words.LABEL + line for line in lines)]
+
+
+def _joint_bill(plan: Plan) -> list[str]:
+    """Return one line per job and the total."""
+    rows = [(job.name, parts.format_place(job), words.usd(job.cost_usd)) for job in plan.jobs]
+    if plan.cost_usd is not None:
+        spread = f"({words.usd_between(plan.cost_usd.low, plan.cost_usd.high)})"
+        rows.append(("total", spread, words.usd(plan.cost_usd.expected)))
+    return [
+        f"{words.shorten(words.sanitise(name), 19):<20}{words.shorten(how, 34):<35}{amount.replace('$', ''):>13}"
+        for name, how, amount in rows
+    ]
+
+
+def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str, ...]:
+    """Return hardware, place, hours and dollars; then without the late hours, the region, the market and the place.
+
+    Of a bought machine its price is named too, of which the job carries its share.
+    """
+    full, figures = (
+        f", {time}, {words.usd(job.cost_usd)}"
+        for time in (words.likely_and_by(job.hours), words.likely(job.hours.expected))
+    )
+    if purchase_usd is not None:
+        full, figures = (f" for ${purchase_usd:,.0f}{text} for this job" for text in (full, figures))
+    market = f", {parts.format_market(job.spot_share, job.tier)}"
+    rest = f"{market}{figures}"
+    short = parts.format_place(job, with_region=False)
+    least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
+    named = ", bought" if purchase_usd is not None else ""
+    place = parts.format_place(job)
+    return place + market + full, place + rest, short + rest, f"{short}{named}{figures}", f"{least}{named}{figures}"
+
+
+def _summary_line(name: str, *texts: str, width: int | None = None) -> str:
+    """Return `name: text` with the first text that fits; if none fits, cut the name and then the hardware.
+
+    Hours, dollars and optimality at the end are never cut.
+    """
+    name, width = words.sanitise(name), words.width() if width is None else width
+    # Market and place are shown below too: drop them before a short name is cut.
+    forms = texts if len(name) <= SHORT_NAME else texts[:3]
+    for form in forms:
+        if len(name) + len(form) + 2 <= width:
+            return f"{name}: {form}"
+    shortest = forms[-1]
+    name = words.shorten(name, max(12, width - len(shortest) - 2))
+    over = len(name) + 2 + len(shortest) - width
+    if over > 0:
+        what, comma, rest = shortest.partition(", ")
+        shortest = words.shorten(what, max(3, len(what) - over)) + comma + rest
+    return f"{name}: {shortest}"
+
+
+def colorize(lines: list[str]) -> list[str]:
+    """Return the first line bold, the section labels in colour."""
+    rest = [re.sub(r"^(  )([A-Z][a-z]+)", rf"\1{DIM}\2{PLAIN}", line) for line in lines[1:]]
+    return [f"{BOLD}{lines[0]}{PLAIN}", *rest]

@@ -1,1 +1,0 @@
-"""Text of runs: what logs say of the estimates, and of a plan."""

@@ -1,1 +1,0 @@
-"""Text of what-if, frontier and explain of a service."""

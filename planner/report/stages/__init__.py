@@ -1,1 +1,0 @@
-"""Text of the data path and of the export."""

@@ -1,1 +1,0 @@
-"""Results of what-if as text."""

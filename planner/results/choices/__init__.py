@@ -1,1 +1,0 @@
-"""Results of choosing a model, its tokens and the batch."""

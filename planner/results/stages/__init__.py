@@ -1,1 +1,0 @@
-"""What a plan says of the stages around training."""

@@ -1,1 +1,0 @@
-"""Disks by the names of their classes."""

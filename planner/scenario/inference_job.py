@@ -1,0 +1,262 @@
+"""Generation as a user asks for it: one served configuration (`estimate --inference`), and a job of many prompts."""
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from planner.documents.quantities import (
+    MAX_GB,
+    NotNegative,
+    OneOrMany,
+    PositiveInteger,
+    Rows,
+    SequenceLength,
+    StrictModel,
+    Text,
+    format_value,
+    read_amount,
+    validation_error,
+)
+from planner.documents.quantities import Count as Amount
+from planner.library.engines import read_engines
+from planner.scenario.job import Job
+from planner.scenario.job_stages import Export, Stages
+from planner.scenario.job_work import Work
+from planner.scenario.observed_run import Bits, Engine, ServedRun, Tokens, WeightFormatName
+from planner.scenario.techniques import FewIntegers, Targets, Techniques
+
+MAX_CLASSES = 2000
+"""Most rows of a table of lengths."""
+DEFAULT_WEIGHT_BITS = (16, 8)
+Count = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(read_amount)]
+
+
+class InferenceRequest(BaseModel, defer_build=True):
+    """One served configuration as a user asks for it; None is chosen, and said."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    input: Tokens = 1024
+    output: SequenceLength = 128
+    prefix: Tokens = 0
+    engine: Text = "vllm"
+    weight_bits: int | None = None
+    weight_format: Text | None = None
+    kv_bits: int = 16
+    gpus: Annotated[int, Field(ge=1, le=64)] = 1
+    instances: Annotated[int, Field(ge=1, le=64)] | None = None  # machines; None: of eight GPUs each
+    concurrency: Count | None = None
+    requests: Count | None = None
+    usd_per_gpu_hour: NotNegative | None = None
+
+
+class LengthClass(StrictModel, defer_build=True):
+    """Requests of one length."""
+
+    input_tokens: SequenceLength
+    output_tokens: SequenceLength
+    count: Amount = 1
+
+
+class InferenceWork(Work, defer_build=True):
+    """Prompts to be answered: requests of one length, or a table of lengths (a CSV file where it is written)."""
+
+    requests: Amount | None = None
+    input_tokens: SequenceLength | None = None  # per request, the shared prefix among them
+    output_tokens: SequenceLength | None = None
+    prefix_tokens: Tokens = Field(default=0, description="Tokens at the beginning that all prompts share.")
+    lengths: Annotated[Rows[LengthClass], Field(max_length=MAX_CLASSES)] = ()  # type: ignore[assignment]
+
+    if not TYPE_CHECKING:  # what training counts is nothing here
+        samples: ClassVar[None] = None
+        tokens_per_sample: ClassVar[None] = None
+        epochs: ClassVar[float] = 1.0
+        tokens: ClassVar[None] = None
+        steps: ClassVar[None] = None
+        images: ClassVar[None] = None
+        resolution: ClassVar[None] = None
+
+    @property
+    def sample_lengths(self) -> tuple[tuple[float, int], ...]:
+        """Nothing: no sample is trained on."""
+        return ()
+
+    @model_validator(mode="after")
+    def _fill_from_lengths(self) -> Self:
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_amount(self) -> Self:
+        single = {name: getattr(self, name) for name in ("requests", "input_tokens", "output_tokens")}
+        given = [name for name, value in single.items() if value is not None]
+        if self.lengths and given:
+            raise validation_error(f"{given[0]} and lengths contradict each other", "keep one", given[0])
+        if not self.lengths and len(given) < len(single):
+            missing = " and ".join(name for name, value in single.items() if value is None)
+            raise validation_error(f"{missing} is missing", "give requests, input_tokens, output_tokens, or lengths")
+        shortest = min(one.input_tokens for one in self.classes)
+        if self.prefix_tokens > shortest:
+            what = f"{self.prefix_tokens:,} exceeds the shortest input of {shortest:,} tokens"
+            raise validation_error(what, "the prefix is part of every input", "prefix_tokens")
+        return self
+
+    @property
+    def classes(self) -> tuple[LengthClass, ...]:
+        """The requests by length."""
+        if self.lengths:
+            return self.lengths
+        prompt, answer, count = self.input_tokens or 0, self.output_tokens or 0, self.requests or 0
+        return (LengthClass.model_construct(input_tokens=prompt, output_tokens=answer, count=count),)
+
+    @property
+    def total_requests(self) -> int:
+        """All requests."""
+        return sum(one.count for one in self.classes)
+
+    @property
+    def total_output_tokens(self) -> int:
+        """Tokens that are written, over all requests."""
+        return sum(one.count * one.output_tokens for one in self.classes)
+
+    @property
+    def total_input_tokens(self) -> int:
+        """Tokens of all prompts, shared ones counted each time."""
+        return sum(one.count * one.input_tokens for one in self.classes)
+
+
+class InferenceTechniques(Techniques):
+    """What of an engine may be chosen; None is every value that makes sense."""
+
+    engine: OneOrMany[Engine] | None = None  # None: engines with a pool that enough measurements stand behind
+    weight_bits: OneOrMany[Bits] = DEFAULT_WEIGHT_BITS  # where none are given, those of a quantised release
+    weight_format: OneOrMany[WeightFormatName] | None = None
+    kv_bits: OneOrMany[Bits] = (16,)
+    tensor_parallel: FewIntegers | None = None
+
+    if not TYPE_CHECKING:  # techniques of training
+        method: ClassVar[None] = None
+        quant: ClassVar[None] = None
+        precision: ClassVar[None] = None
+        activation_checkpointing: ClassVar[None] = None
+        sharding: ClassVar[None] = None
+        attention: ClassVar[None] = None
+        optimizer: ClassVar[None] = None
+        offload: ClassVar[None] = None
+        pipeline_parallel: ClassVar[None] = None
+        penalty_usd: ClassVar[dict[str, float]] = {}
+        lora_given: ClassVar[None] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _formats_have_bits(cls, data: Any) -> Any:
+        """Return the data with the bits of the formats that are named, where no bits are given."""
+        if not isinstance(data, dict) or not data.get("weight_format") or "weight_bits" in data:
+            return data
+        table, named = read_engines(), data["weight_format"]
+        found = [table.format_behind(str(one)) for one in (named if isinstance(named, (list, tuple)) else [named])]
+        bits = tuple(dict.fromkeys(table.formats[one].bits for one in found if one))
+        return {**data, "weight_bits": bits} if bits else data
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        for name in self.weight_format or ():
+            formats, engines = read_engines().formats, read_engines().engines
+            if formats[name].bits not in self.weight_bits:
+                allowed = ", ".join(map(str, self.weight_bits))
+                what = f"{name} has {formats[name].bits} bits, and weight_bits allows {allowed}"
+                raise validation_error(what, "give one of the two", "weight_format")
+            if self.engine and not any(name in engines[one].formats for one in self.engine):
+                have = ", ".join(dict.fromkeys(form for one in self.engine for form in engines[one].formats))
+                raise validation_error(f"no engine of {', '.join(self.engine)} loads {name}", have, "weight_format")
+        return self
+
+
+class ServedAdapter(StrictModel, defer_build=True):
+    """Adapters of LoRA: merged into the weights, or several served next to them."""
+
+    rank: PositiveInteger = 16
+    targets: Targets = "all-linear"
+    merged: bool = True
+    served: PositiveInteger | None = Field(default=None, description="Adapters in memory at one time.")
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.served is not None and self.merged and "merged" in self.model_fields_set:
+            raise validation_error("adapters are either merged or served", "keep one", "served")
+        return self
+
+
+class Results(Export, defer_build=True):
+    """The answers leave the machines."""
+
+    gb: Annotated[float, Field(gt=0, le=MAX_GB)] | None = Field(
+        default=None, description="GB of all answers; left out, 4 bytes per output token."
+    )
+
+    if not TYPE_CHECKING:
+        merged: ClassVar[bool] = False
+        format: ClassVar[None] = None
+        bits: ClassVar[None] = None
+        on: ClassVar[None] = None
+
+
+class InferenceStages(Stages):
+    """Prompts come from somewhere, answers go there."""
+
+    export: Results | None = None
+
+    if not TYPE_CHECKING:  # stages of training
+        ingest: ClassVar[None] = None
+        evaluation: ClassVar[None] = None
+        checkpoints: ClassVar[None] = None
+
+
+JOB_KINDS = ("finetune", "pretrain", "inference", "serve")
+
+
+def kind_of_job(value: Any) -> Any:
+    """Return the kind of a job; a fault that names all kinds."""
+    if value not in JOB_KINDS:
+        raise validation_error(f"{format_value(value)} is not one of {', '.join(JOB_KINDS)}", "give one of them")
+    return value
+
+
+class InferenceJob(Job, defer_build=True):
+    """Many prompts to be answered by one model: each machine is a replica or several, and needs none of the others."""
+
+    kind: Annotated[Literal["inference"], BeforeValidator(kind_of_job)]  # type: ignore[assignment]
+    work: InferenceWork
+    techniques: InferenceTechniques = InferenceTechniques()
+    adapter: ServedAdapter | None = None
+    stages: InferenceStages = InferenceStages()
+    measured: Rows[ServedRun] = ()  # type: ignore[assignment]
+
+    if not TYPE_CHECKING:  # settings of training
+        sequence_length: ClassVar[None] = None
+        global_batch: ClassVar[int] = 1
+        packing: ClassVar[str] = "fixed"
+        length_cv: ClassVar[float] = 0.0
+        framework: ClassVar[None] = None
+        lora_given: ClassVar[None] = None
+        early_stopping: ClassVar[float] = 1.0
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        return self
+
+
+FORMS = {"inference": "of inference", "serve": "of serving"}
+"""Form in which a kind of job is written; the others are of training."""
+
+
+def job_form(value: Any) -> str:
+    """Return the tag of the form in which a job is written."""
+    if not isinstance(value, dict):
+        return FORMS.get(getattr(value, "kind", ""), "of training")
+    kind, work = value.get("kind"), value.get("work")
+    misspelt = kind not in (None, *JOB_KINDS) and isinstance(work, dict) and {"requests", "lengths"} & work.keys()
+    if kind not in JOB_KINDS and "load" in value:
+        return FORMS["serve"]
+    return (
+        FORMS["inference"] if misspelt else FORMS.get(kind, "of training") if isinstance(kind, str) else "of training"
+    )

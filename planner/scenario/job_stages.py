@@ -1,0 +1,275 @@
+"""What a job does besides training: trials, and the stages from data on a disk somewhere to an exported network.
+
+A stage that is not given does not happen: its time and its money are left out.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from planner.deferred import Deferred
+from planner.documents.quantities import (
+    MAX_GB,
+    Count,
+    Hours,
+    OneOrMany,
+    Positive,
+    PositiveInteger,
+    Price,
+    SequenceLength,
+    StrictModel,
+    Text,
+    format_value,
+    validation_error,
+)
+from planner.scenario.job_work import Work
+
+IngestPlace = Literal["machine", "cpu"]
+EvaluationPlace = Literal["machine", "one_gpu", "cpu"]
+CheckpointContents = Literal["resume", "weights"]
+ExportFormat = Literal["adapters", "merged", "gguf", "gptq", "awq"]
+ExportPlace = Literal["machine", "cpu", "one_gpu"]
+
+
+Runs = Annotated[int, Field(ge=1, le=10_000)]
+"""A number of trials: each has a share of its own in the sums."""
+
+
+class Trials(StrictModel):
+    """How often the run is done, as in a search for good settings; `trials: 8` is short for `{count: 8}`."""
+
+    count: Runs = Field(default=1, description="Runs that are started.")
+    at_once: Runs = Field(default=1, description="Concurrent runs, each on its own machines.")
+    halving: Annotated[float, Field(ge=1.1)] | None = Field(
+        default=None,
+        description="Successive halving: after each rung the best 1/halving of the trials go on, until each has done "
+        "halving times as much; left out, every trial runs in full.",
+    )
+    split: bool = Field(
+        default=False,
+        description="Each trial is a job of its own: how many run at once, when, and on which offer is decided.",
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.split and self.halving is not None:
+            fix = "leave out one of them: the trials of a round go on together"
+            raise validation_error("successive halving of trials that are split", fix, "split")
+        if self.split and self.at_once > 1:
+            fix = "leave it out: how many run at once is decided"
+            raise validation_error("at_once of trials that are split", fix, "at_once")
+        if self.at_once > self.count:
+            what = f"{self.at_once} trials at once, but only {self.count} in total"
+            raise validation_error(what, f"at_once is at most count, {self.count}", "at_once")
+        if self.halving is not None and self.halving > self.count:
+            what = f"keeping one trial in {self.halving:g} needs as many, but there are {self.count}"
+            raise validation_error(what, f"halving is at most count, {self.count}, or left out", "halving")
+        return self
+
+
+def _count_alone(value: Any) -> Any:
+    if isinstance(value, (dict, Trials)):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int):
+        fix = "give a whole number, or a mapping with count, at_once and halving"
+        raise validation_error(f"{format_value(value)} is not a number of trials", fix)
+    if value < 1:
+        raise validation_error(f"{value} is not a number of trials", "give 1 or more")
+    return {"count": value}
+
+
+TrialsGiven = Annotated[Trials, BeforeValidator(_count_alone, json_schema_input_type=PositiveInteger | Trials)]
+"""Trials in full, or their number alone."""
+
+
+class Ingest(StrictModel, defer_build=True):
+    """Raw text is read, tokenised and written as token ids before the run."""
+
+    raw_gb: Positive = Field(le=MAX_GB, description="GB of raw text (or images) as they lie on a disk.")
+    tokens: Count | None = Field(default=None, description="Tokens made of it; left out, one epoch of the work.")
+    on: OneOrMany[IngestPlace] = Field(
+        default=("machine", "cpu"), description="Where it may be done: the training machine, or a CPU offer."
+    )
+    ram_gb: Positive = Field(default=32.0, description="GB of memory asked of the machine that does it.")
+
+
+class Transfer(StrictModel, defer_build=True):
+    """Where the data lie now; nothing of it applies to offers in the same region."""
+
+    region: Text | None = Field(
+        default=None, description="Region of the data; left out, it differs from that of every offer."
+    )
+    egress_usd_per_gb: Price = Field(default=0.0, description="Dollars per GB that leaves its place.")
+    gb_per_second: Positive | None = Field(
+        default=None, description="How fast it flows; left out, as fast as the machine pulls."
+    )
+
+
+class Evaluation(StrictModel):
+    """Forward passes over held-out text, amount said in one of two ways, or answers to test prompts."""
+
+    share: Positive | None = Field(default=None, description="Tokens evaluated per token trained on, in all.")
+    tokens: Count | None = Field(default=None, description="Tokens evaluated over the whole run.")
+    requests: Count | None = Field(default=None, description="Test prompts, all answered however early the run stops.")
+    input_tokens: SequenceLength | None = Field(default=None, description="Tokens of each prompt.")
+    output_tokens: SequenceLength | None = Field(default=None, description="Tokens of each answer.")
+    on: OneOrMany[EvaluationPlace] = Field(
+        default=("machine", "one_gpu"),
+        description="Where it may be done: the training machine, an offer of one GPU, or a CPU offer.",
+    )
+
+    @model_validator(mode="after")
+    def _is_said_once(self) -> Self:
+        prompts = {name: getattr(self, name) for name in ("requests", "input_tokens", "output_tokens")}
+        if any(value is not None for value in prompts.values()):
+            return self._of_prompts(prompts)
+        if self.share is None and self.tokens is None:
+            fix = "give share or tokens, or requests, input_tokens and output_tokens"
+            raise validation_error("the amount of evaluation is missing", fix)
+        if self.share is not None and self.tokens is not None:
+            raise validation_error("share and tokens contradict each other", "keep one", "tokens")
+        return self
+
+    def _of_prompts(self, prompts: dict[str, Any]) -> Self:
+        """Return the stage of test prompts; raises where it is incomplete, or done where nothing generates."""
+        missing = [name for name, value in prompts.items() if value is None]
+        if missing:
+            raise validation_error(f"{' and '.join(missing)} missing", "give all three of test prompts", missing[0])
+        given = next((name for name in ("share", "tokens") if getattr(self, name) is not None), None)
+        if given is not None:
+            raise validation_error(f"{given} and requests contradict each other", "keep one", given)
+        if self.on == ("cpu",):
+            raise validation_error("prompts are answered on GPUs", "on: machine or one_gpu", "on")
+        return self
+
+    @property
+    def answers_prompts(self) -> bool:
+        """Whether test prompts are answered, all of them however early the run stops."""
+        return self.requests is not None
+
+    @property
+    def all_tokens(self) -> int | None:
+        """Tokens over the whole run, of prompts and answers where these are given; None where a share is."""
+        if self.requests is None:
+            return self.tokens
+        return self.requests * ((self.input_tokens or 0) + (self.output_tokens or 0))
+
+
+class Checkpoints(StrictModel):
+    """Checkpoints that the user wants, whatever a spot market makes necessary besides."""
+
+    count: PositiveInteger = Field(description="Checkpoints written over the run.")
+    keep: PositiveInteger = Field(default=1, description="How many of them stay, the newest ones.")
+    contents: CheckpointContents = Field(
+        default="resume", description="resume: what training can go on from; weights: the trained weights alone."
+    )
+    asynchronous: bool = Field(
+        default=True, description="Copied to host memory, then written behind the training; false: training waits."
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.keep > self.count:
+            what = f"keeps {self.keep} checkpoints, but only {self.count} are written"
+            raise validation_error(what, f"keep is at most count, {self.count}", "keep")
+        return self
+
+
+USUAL_PLACES: dict[ExportFormat, tuple[ExportPlace, ...]] = {
+    "adapters": ("machine",),
+    "merged": ("machine", "cpu"),
+    "gguf": ("machine", "cpu"),
+    "gptq": ("machine", "one_gpu"),
+    "awq": ("machine", "one_gpu"),
+}
+"""Where a result may be made if a job does not say; adapters are only sent."""
+
+
+class Export(StrictModel):
+    """The result leaves the machine: adapters of lora, all weights of full training, merged or quantised before."""
+
+    merged: bool = Field(default=False, description="Short for format: merged.")
+    format: ExportFormat | None = Field(
+        default=None,
+        description="adapters: what lora has trained; merged: all weights in 16 bit; gguf, gptq, awq: quantised "
+        "weights, merged first; left out, adapters. Full training has all weights in any case.",
+    )
+    bits: Literal[4, 8] | None = Field(default=None, description="Of gguf, gptq or awq; left out, 4.")
+    on: OneOrMany[ExportPlace] | None = Field(
+        default=None,
+        description="Where it may be merged or quantised: the training machine, a CPU offer, an offer of one GPU; "
+        "left out, wherever the format can be made.",
+    )
+    gb_per_second: Positive | None = Field(
+        default=None, description="How fast it leaves; left out, as fast as the machine pulls."
+    )
+
+    @property
+    def form(self) -> ExportFormat:
+        """What leaves."""
+        return self.format or ("merged" if self.merged else "adapters")
+
+    @property
+    def quantised_bits(self) -> int | None:
+        """Bits of a quantised result; None of adapters and 16-bit weights."""
+        return None if self.form in ("adapters", "merged") else self.bits or 4
+
+    @property
+    def places(self) -> tuple[ExportPlace, ...]:
+        """Where the result may be made."""
+        return self.on or USUAL_PLACES[self.form]
+
+    def needs_work(self, adapts: bool) -> bool:
+        """Whether a run that trains adapters (or all weights) has more to do than to send its result."""
+        return self.quantised_bits is not None or (self.form == "merged" and adapts)
+
+    @model_validator(mode="after")
+    def _is_agreed(self) -> Self:
+        if self.format is not None and "merged" in self.model_fields_set:
+            raise validation_error("merged and format both say what leaves", "keep format", "merged")
+        if self.bits is not None and self.quantised_bits is None:
+            raise validation_error(f"{self.form} has no bits to choose", "leave out bits, or give a format", "bits")
+        if self.form == "awq" and self.bits == 8:
+            raise validation_error("awq has 4 bits", "leave out bits, or write format: gptq", "bits")
+        if self.on is None:
+            return self
+        if self.form == "adapters" and self.on != ("machine",):
+            fix = "leave out on, or give a format such as merged"
+            raise validation_error("adapters are only sent, by the machine that trained them", fix, "on")
+        if self.form in ("gptq", "awq") and "cpu" in self.on:
+            raise validation_error(f"{self.form} needs a GPU", "machine, one_gpu, or both", "on")
+        return self
+
+
+class Stages(StrictModel):
+    """What happens before and after training; None does not happen."""
+
+    ingest: Deferred[Ingest] | None = None
+    transfer: Deferred[Transfer] | None = None
+    evaluation: Evaluation | None = None
+    checkpoints: Checkpoints | None = None
+    export: Export | None = None
+    retention_hours: Hours | None = Field(
+        default=None,
+        alias="retention",
+        description="How long the kept checkpoints and the result stay on network storage after the run.",
+    )
+
+    @property
+    def answers_prompts(self) -> bool:
+        """Whether the evaluation answers prompts."""
+        return self.evaluation is not None and self.evaluation.answers_prompts
+
+    def check_work(self, work: Work) -> None:
+        """Raise a complaint where a stage does not go with the work of its job."""
+        if work.images is None:
+            return
+        if self.ingest is not None and self.ingest.tokens is not None:
+            raise validation_error("images have no tokens", "give raw_gb alone", "stages.ingest.tokens")
+        if self.evaluation is not None and self.evaluation.all_tokens is not None:
+            fix = "give share, images evaluated per image trained on"
+            key = "tokens" if self.evaluation.tokens is not None else "requests"
+            raise validation_error("images have no tokens", fix, f"stages.evaluation.{key}")
+        if self.export is not None and self.export.quantised_bits is not None:
+            fix = "adapters or merged: sizes and times of quantising are those of language models"
+            raise validation_error(f"{self.export.form} of an image network", fix, "stages.export.format")

@@ -1,1 +1,0 @@
-"""Machines that are owned or bought: what an hour of them costs."""

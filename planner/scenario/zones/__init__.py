@@ -1,1 +1,0 @@
-"""Groups of zones in which a run on spot may move about."""

@@ -1,0 +1,200 @@
+"""Solve a scenario that leaves its model, its tokens or its batch open: decide them, then solve what is left."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.audit.audit import audit
+from planner.errors import Fault, PlannerError, ScenarioError, raise_faults
+from planner.library.reading import read_library
+from planner.scenario.definite import architectures_of, decide_scenario, open_jobs
+from planner.scenario.scenario import SolveOptions, scenario_data
+from planner.solving.choices.choice_alternatives import known_range, list_alternatives
+from planner.solving.choices.decision import decide_alone
+from planner.solving.choices.open_jobs_together import decide_together, least_sum_of, together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from planner.library.schema import Library
+    from planner.results.plan import Assignment, Plan
+    from planner.scenario.open_job import OpenJob
+    from planner.scenario.scenario import Scenario
+    from planner.solving.choices.choice_alternatives import Alternative
+    from planner.solving.choices.decision import Decision
+    from planner.solving.prepare import PreparedScenario
+
+    Finish = Callable[[PreparedScenario, SolveOptions | None, float | None], Plan]
+    """Solves a definite scenario; its seconds count from the last argument."""
+
+
+MOST_SMALLER_BUDGETS = 2
+"""Smaller budgets that models are searched for, where those for the whole one have no plan."""
+MOST_OVER_BUDGET = 1.1
+"""What the search of models misses of the dollars at the confidence is less than this share."""
+
+
+class ChoiceAuditError(PlannerError):
+    """A fault of the planner: the independent audit does not confirm what was chosen."""
+
+
+def solve_open(
+    scenario: Scenario,
+    job: OpenJob,
+    options: SolveOptions | None,
+    library: Library | None,
+    started: float,
+    finish: Finish,
+) -> Plan:
+    """Return the plan of the best model, tokens and batch of an open job, audited.
+
+    Every model is compared at every batch; a comparison solves all its candidates. Where nothing is feasible, the
+    plan explains which smallest changes give any alternative a plan.
+
+    Raises
+    ------
+    ScenarioError
+        For models that no law knows, and for losses and sizes outside what the law has seen.
+    """
+    options = options or SolveOptions()
+    library = library or read_library([name for one in scenario.jobs for name in architectures_of(one)])
+    if len(scenario.jobs) > 1:
+        return _solve_several(scenario, options, library, started, finish)
+    alternatives = open_alternatives(scenario, job, library)
+    decision = decide_alone(alternatives, options)
+    plan = finish(decision.alternative.prepared(decision.tokens), options, started)
+    if plan.infeasible is not None and len(alternatives) > 1:
+        from planner.solving.choices.infeasible import smallest_changes  # loads many modules that a plan does not need
+
+        relax = tuple(smallest_changes(alternatives, options))
+        plan = plan.model_copy(
+            update={"infeasible": plan.infeasible.model_copy(update={"relax": relax})} if relax else {}
+        )
+    return _with_choices(plan, scenario, {job.name: decision}, library, options)
+
+
+def _solve_several(scenario: Scenario, options: SolveOptions, library: Library, started: float, finish: Finish) -> Plan:
+    """Return the plan of several jobs, some of which train the best models that the budget of all of them pays for.
+
+    Jobs may take turns on machines of which there are few. Where deadlines leave no turns, they run at one time.
+    """
+    for job in open_jobs(scenario):
+        open_alternatives(scenario, job, library)
+    jobs = together(scenario, library, options)
+    decisions = decide_together(jobs.in_turns())
+    decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
+    plan = finish(jobs.prepared(decided, decisions), options, started)
+    if not plan.jobs and all(one.above_least is not None for one in decisions.values()):
+        decisions = decide_together(jobs, least=least_sum_of(decisions))
+        decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
+        plan = finish(jobs.prepared(decided, decisions), options, started)
+    least = least_sum_of(decisions) if all(one.above_least is not None for one in decisions.values()) else None
+    for _ in range(MOST_SMALLER_BUDGETS):
+        budget = None if least is None else _smaller_budget(plan, scenario.limits.budget_usd, jobs.shared.budget_usd)
+        if budget is None:
+            break
+        jobs = replace(jobs, shared=replace(jobs.shared, budget_usd=budget))
+        decisions = decide_together(jobs.in_turns(), least=least)
+        decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
+        plan = finish(jobs.prepared(decided, decisions), options, started)
+    return _with_choices(plan, scenario, decisions, library, options)
+
+
+def _smaller_budget(plan: Plan, limit_usd: float | None, budget_usd: float | None) -> float | None:
+    """Return a budget for the search that leaves room for what the jobs at the confidence cost more than it counts.
+
+    The search counts dollars on mean markets; None where there is a plan, or another limit stands in the way.
+    """
+    if plan.infeasible is None or limit_usd is None or budget_usd is None:
+        return None
+    from planner.solving.infeasibility.relaxations import BUDGET  # loads many modules that a plan does not need
+
+    needed = [change.change_to for change in plan.infeasible.relax if change.limit == BUDGET]
+    first = next((float(usd) for usd in needed if isinstance(usd, int | float)), math.inf)
+    return 0.998 * budget_usd * limit_usd / first if first <= MOST_OVER_BUDGET * limit_usd else None
+
+
+def open_alternatives(scenario: Scenario, job: OpenJob, library: Library) -> list[Alternative]:
+    """Return the models and batches of an open job; ScenarioError where a law does not hold for any of them."""
+    alternatives = list_alternatives(scenario, job, library)
+    raise_faults(_model_faults(scenario, job, alternatives), ScenarioError)
+    if alternatives[0].definite(1).needs_timetable:
+        what = "release, due, after, available, block, budgets and max_usd_per_hour need a model that is known"
+        raise ScenarioError([Fault(scenario.name, 0, f"jobs.{job.name}.work", what, "leave them out")])
+    if scenario.limits.fallbacks:
+        what = "further ways need a model and tokens that are known"
+        fix = "leave it out, or set architecture and work.tokens to those of a plan without it"
+        raise ScenarioError([Fault(scenario.name, 0, "limits.fallbacks", what, fix)])
+    return alternatives
+
+
+def _model_faults(scenario: Scenario, job: OpenJob, alternatives: Sequence[Alternative]) -> list[Fault]:
+    """Return a fault for each model that a law does not hold for, or one where it holds for none."""
+    place = f"jobs.{job.name}"
+    if not job.uses_law:
+        return []
+    faults = []
+    for one in {alternative.architecture.name: alternative.architecture for alternative in alternatives}.values():
+        if one.kind != "decoder" or one.experts:
+            what = (
+                f"{one.name} {'has experts' if one.experts else 'makes images'}: the laws hold for dense models of text"
+            )
+            faults.append(Fault(scenario.name, 0, f"{place}.architecture", what, "leave it out"))
+    ranges = [known_range(one) for one in alternatives]
+    if not faults and all(first > last for first, last in ranges):
+        what = "no model of these has runs that the law has seen: 1e18 to 1e22 FLOP, 1 to 350 tokens per parameter"
+        faults.append(
+            Fault(scenario.name, 0, f"{place}.architecture", what, "take models of 0.02 to 40 billion parameters")
+        )
+    wanted = job.work.loss
+    if not faults and wanted is not None:
+        faults += _loss_faults(
+            scenario, job, wanted, [one for one, (a, b) in zip(alternatives, ranges, strict=True) if a <= b]
+        )
+    return faults
+
+
+def _loss_faults(scenario: Scenario, job: OpenJob, wanted: float, alternatives: Sequence[Alternative]) -> list[Fault]:
+    """Return a fault for a loss that no model reaches within what the law has seen."""
+    from planner.solving.choices.choice_alternatives import law_of, tokens_at
+
+    place, law = f"jobs.{job.name}.work.loss", law_of(job)
+    best = min(one.loss(tokens_at(known_range(one)[1])) for one in alternatives)
+    worst = max(one.loss(tokens_at(known_range(one)[0])) for one in alternatives)
+    if best <= wanted <= worst:
+        return []
+    least = f"{math.ceil(best * 100) / 100:.2f}"
+    if wanted <= law.e:
+        what = f"{wanted:g} is not above {law.e:g}, which the law says no model reaches"
+    elif wanted < best:
+        what = f"{wanted:g} is below {best:.3f}, the least loss of these models that the law has seen"
+    else:
+        what = f"{wanted:g} is above {worst:.3f}, the loss of the shortest run of these models that the law has seen"
+    return [Fault(scenario.name, 0, place, what, f"give {least} to {math.floor(worst * 100) / 100:.2f}")]
+
+
+def _with_choices(
+    plan: Plan, scenario: Scenario, decisions: Mapping[str, Decision], library: Library, options: SolveOptions
+) -> Plan:
+    """Return the plan with what was chosen, checked by the audit, and with the scenario as it was asked."""
+    if not plan.jobs:
+        reasons = tuple(one.why_infeasible for one in decisions.values() if one.why_infeasible)
+        return plan.model_copy(update={"warnings": (*plan.warnings, *reasons)})
+    jobs = tuple(_with_choice(job, decisions[job.name]) if job.name in decisions else job for job in plan.jobs)
+    notes = [note for one in decisions.values() for note in one.notes]
+    data = {key: value for key, value in scenario_data(scenario).items() if key != "offers"}
+    inputs = plan.inputs and plan.inputs.model_copy(update={"scenario": data})
+    warnings = tuple(dict.fromkeys((*notes, *plan.warnings)))
+    plan = plan.model_copy(update={"jobs": jobs, "warnings": warnings, "inputs": inputs})
+    violations = audit(plan, scenario, library, asked_gap=options.gap)
+    if violations:
+        raise ChoiceAuditError("the choice fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
+    return plan
+
+
+def _with_choice(job: Assignment, decision: Decision) -> Assignment:
+    """Return how a job is run with what was chosen of it."""
+    made = {"model": decision.choice(), "binding": decision.binding(job.binding)}
+    return job.model_copy(update={**made, "notes": (*decision.notes, *job.notes)})

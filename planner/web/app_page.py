@@ -1,0 +1,62 @@
+"""The page: a template, its style and its script; every text of a scenario reaches it escaped or as JSON."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.errors import Fault, InputError
+from planner.library.reading import architecture_names
+from planner.report import format as words
+from planner.report.html.page import json_block, least_cost_script, page_style
+
+if TYPE_CHECKING:
+    from planner.web.job_fields import Control
+    from planner.web.opened import OpenedScenario
+
+_FOLDER = Path(__file__).parent
+SCRIPTS = ("draw.js", "curve.js", "steps.js", "fields.js", "app.js")
+"""Parts of the script, in this order."""
+
+
+def check_installed() -> None:
+    """Raise InputError where the extra that serves pages is not installed."""
+    missing = [name for name in ("fastapi", "uvicorn", "jinja2") if importlib.util.find_spec(name) is None]
+    if missing:
+        fix = "install the extra `web`: pip install '.[web]'"
+        raise InputError([Fault("planner app", 0, "", f"{', '.join(missing)} not installed", fix)])
+
+
+def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonce: str) -> str:
+    """Return the page of an opened scenario; `nonce` is what the policy of the answer admits."""
+    import jinja2  # an extra: only pages need it
+    import markupsafe  # comes with Jinja2
+
+    scenario = opened.scenario
+    axis = opened.axis
+    data: dict[str, Any] = {
+        "token": token,
+        "controls": [one.data() for one in controls],
+        "models": list(architecture_names()),
+        "axis": axis.key if axis is not None else "",
+        "serves": opened.serves,
+        "waits": len(scenario.jobs) > 1 and not opened.serves,
+        "name": words.sanitise(scenario.name),
+    }
+    environment = jinja2.Environment(
+        autoescape=True, loader=jinja2.FileSystemLoader(_FOLDER), undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    style = page_style() + (_FOLDER / "app.css").read_text(encoding="utf-8")
+    script = least_cost_script() + "".join((_FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    page: str = environment.get_template("page.html.j2").render(
+        name=words.sanitise(scenario.name),
+        serves=opened.serves,
+        description=words.sanitise(scenario.description),
+        nonce=nonce,
+        style=markupsafe.Markup(style),
+        script=markupsafe.Markup(script),
+        data=markupsafe.Markup(json_block(data)),
+    )
+    return page
