@@ -18,9 +18,9 @@ from typing import Any
 from planner.loading.scenario_file import load_scenario
 from planner.scenario.scenario import SolveOptions
 from planner.web.app_page import render_app
-from planner.web.opened import OpenedScenario
+from planner.web.kept_files import OpenedScenario
 from planner.web.setting_fields import settings_of
-from planner.web.worker_engine import Engine
+from planner.web.workers import Engine
 
 MOST_MEDIAN_CPU_SECONDS = 0.15
 """Aim for a change of budget, prices or forbidden GPUs: a person sees no wait."""

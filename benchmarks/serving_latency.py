@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.analysis.simulated_replicas import Run, simulate_runs, speeds_of
+from planner.analysis.simulated_engine import Run, simulate_runs, speeds_of
 from planner.configurations.replica_enumeration import ServedGpu, replica_speeds
 from planner.configurations.replica_traffic import latency_at_use, replica_capacities
 from planner.configurations.serving_recipes import ServingRecipe, serving_recipes

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from planner.analysis.calibration.calibrate import calibrate as calibrate
     from planner.analysis.estimate_question import estimate as estimate
     from planner.analysis.explain.limit_sensitivity import explain as explain
-    from planner.analysis.explain.published import explain_technique as explain_technique
+    from planner.analysis.explain.limit_sensitivity import explain_technique as explain_technique
     from planner.analysis.frontier.frontier_question import frontier as frontier
     from planner.analysis.market_fit_question import market_fit as market_fit
     from planner.analysis.run_sweep import run_sweep as run_sweep
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from planner.analysis.simulation.job_runs import policy_tables as policy_tables
     from planner.analysis.simulation.job_runs import spot_advice as spot_advice
     from planner.analysis.simulation.simulate_question import simulate as simulate
-    from planner.analysis.tornado import tornado as tornado
     from planner.analysis.track_question import track as track
     from planner.analysis.what_if_question import what_if as what_if
     from planner.analysis.what_if_sweep import sweep as sweep
+    from planner.analysis.what_if_sweep import tornado as tornado
     from planner.errors import InputError as InputError
     from planner.errors import LibraryError as LibraryError
     from planner.errors import NoPlanError as NoPlanError
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from planner.errors import ScenarioError as ScenarioError
     from planner.errors import SolverError as SolverError
     from planner.loading.scenario_file import read_scenario as read_scenario
-    from planner.report.figures.plot import plot as plot
+    from planner.report.figures.result_figures import plot as plot
     from planner.results.estimate import Estimate as Estimate
     from planner.results.explanation import Explanation as Explanation
     from planner.results.frontier import Frontier as Frontier
-    from planner.results.market_fit import MarketFit as MarketFit
+    from planner.results.market_results import MarketFit as MarketFit
     from planner.results.plan import Plan as Plan
+    from planner.results.run_results import Tracking as Tracking
     from planner.results.simulation import Simulation as Simulation
-    from planner.results.tracking import Tracking as Tracking
     from planner.results.what_if import ManyVariants as ManyVariants
     from planner.results.what_if import Sweep as Sweep
     from planner.results.what_if import Tornado as Tornado
@@ -53,8 +53,7 @@ if TYPE_CHECKING:
 _NAMES_BY_MODULE = {
     "planner.analysis.calibration.calibrate": ("calibrate",),
     "planner.analysis.estimate_question": ("estimate",),
-    "planner.analysis.explain.limit_sensitivity": ("explain",),
-    "planner.analysis.explain.published": ("explain_technique",),
+    "planner.analysis.explain.limit_sensitivity": ("explain", "explain_technique"),
     "planner.analysis.frontier.frontier_question": ("frontier",),
     "planner.analysis.market_fit_question": ("market_fit",),
     "planner.analysis.simulation.job_runs": ("policy_tables", "spot_advice"),
@@ -62,20 +61,19 @@ _NAMES_BY_MODULE = {
     "planner.analysis.simulation.simulate_question": ("simulate",),
     "planner.analysis.track_question": ("track",),
     "planner.analysis.run_sweep": ("run_sweep",),
-    "planner.analysis.what_if_sweep": ("sweep",),
-    "planner.analysis.tornado": ("tornado",),
+    "planner.analysis.what_if_sweep": ("sweep", "tornado"),
     "planner.analysis.what_if_question": ("what_if",),
     "planner.errors": ("InputError", "LibraryError", "NoPlanError", "PlannerError", "ScenarioError", "SolverError"),
     "planner.loading.scenario_file": ("read_scenario",),
     "planner.results.estimate": ("Estimate",),
     "planner.results.explanation": ("Explanation",),
     "planner.results.frontier": ("Frontier",),
-    "planner.results.market_fit": ("MarketFit",),
+    "planner.results.market_results": ("MarketFit",),
     "planner.results.plan": ("Plan",),
     "planner.results.simulation": ("Simulation",),
-    "planner.results.tracking": ("Tracking",),
+    "planner.results.run_results": ("Tracking",),
     "planner.results.what_if": ("ManyVariants", "Sweep", "Tornado", "WhatIf"),
-    "planner.report.figures.plot": ("plot",),
+    "planner.report.figures.result_figures": ("plot",),
     "planner.scenario.scenario": ("Scenario", "SolveOptions"),
     "planner.solving.solve": ("solve",),
 }

@@ -51,7 +51,7 @@ from planner.estimates.inputs import (
 )
 from planner.library.schema import Library
 from planner.scenario.job import Job
-from planner.scenario.job_work import Work
+from planner.scenario.job_stages import Work
 from planner.scenario.techniques import LoraSettings
 
 LOSS_ROWS = {"fused-16bit": "chunked"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from benchmarks.accuracy.measurements import Row
 from benchmarks.accuracy.networks import Incomplete, NotExpressible
 from benchmarks.accuracy.recipes import FRAMEWORK_NAMES
-from planner.configurations.hardware import PCIE_BYTES_PER_SECOND, efficiency_of, hardware_numbers, linear_share
+from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND, efficiency_of, hardware_numbers, linear_share
 from planner.estimates.inputs import Hardware
 from planner.library.schema import GpuSpec, Library
 from planner.units import GB, GIB, TERA

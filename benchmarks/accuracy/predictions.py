@@ -20,8 +20,7 @@ from planner.configurations.memory_margin import framework_spread
 from planner.configurations.recipe import framework_of
 from planner.estimates.adapters import training_flops
 from planner.estimates.inputs import Setup, TimedSetup
-from planner.estimates.memory.memory_fit import fit_probability
-from planner.estimates.memory.memory_peak import MemoryEstimate, estimate_memory
+from planner.estimates.memory.memory_fit import MemoryEstimate, estimate_memory, fit_probability
 from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.time.device import TimeCoefficients, stack_parameters
 from planner.estimates.time.step_time import step_seconds, tokens_per_step

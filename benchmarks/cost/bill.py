@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from planner.errors import InputError
-from planner.estimates.trials import trial_work
+from planner.estimates.work import trial_work
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Assignment
 from planner.scenario.job import Job

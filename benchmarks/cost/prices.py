@@ -8,7 +8,7 @@ from planner.documents.files import data_folder
 from planner.documents.strict_yaml import read_document
 from planner.errors import Fault, InputError
 from planner.library.schema import Library
-from planner.loading.inventory_file import read_offers
+from planner.loading.price_files import read_offers
 
 
 @cache

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
-from planner.configurations.serving import Serving
+from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
+from planner.configurations.serving_recipes import Serving
 from planner.estimates.batching import ServedModel
 from planner.library.schema import Architecture, GpuSpec
 

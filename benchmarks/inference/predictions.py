@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.inference.rows import FIGURES, RESERVED_BYTES, Measured
 from planner.arrays import Flags, Floats
-from planner.configurations.serving import QUANTITIES, ServingColumns
+from planner.configurations.serving_recipes import QUANTITIES, ServingColumns
 from planner.estimates.batching import (
     ServedModel,
     ServingHardware,

@@ -17,7 +17,7 @@ from benchmarks.schedule.instances import READERS, best_known
 from benchmarks.schedule.portfolios import SEED, SHARED, Measured, measure
 from planner.formulation.timetable_problem import violations
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
-from planner.solving.timetable.greedy import best_greedy
+from planner.solving.timetable.timetable_search import best_greedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.analysis.simulated_replicas import Run, simulate_runs, speeds_of
+from planner.analysis.simulated_engine import Run, simulate_runs, speeds_of
 from planner.solving.fleet.optimise import cheapest_circle
 
 if TYPE_CHECKING:

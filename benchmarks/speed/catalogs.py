@@ -23,7 +23,7 @@ MOST_CPU_SECONDS = 2.0
 
 
 def _plain(offers: Sequence[Offer]) -> str:
-    from planner.loading.offer_table import offer_table_text
+    from planner.loading.price_files import offer_table_text
 
     return offer_table_text(offers)
 

@@ -16,9 +16,8 @@ from benchmarks.spot.zones import SEED
 from planner.spot.market.sampling import Paths, sample_paths, sample_states
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zones import Trace
-from planner.spot.policy.checkpointing import checkpoint_interval
 from planner.spot.policy.policy_cache import PolicyCache
-from planner.spot.policy.run import SpotRun
+from planner.spot.policy.run import SpotRun, checkpoint_interval
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replayed_runs import Replays, replay
 from planner.units import DAY_HOURS, HOUR

@@ -18,8 +18,8 @@ from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.spot.policy.run import Action, Policy, SpotRun
+from planner.spot.policy.spot_only import least_wait
 from planner.spot.policy.switching_policy import best_policy
-from planner.spot.policy.waiting import least_wait
 from planner.spot.replayed_runs import replay
 
 MOST_MORE_PERCENT, LEAST_FEWER_PERCENT = 1.5, 35.0

@@ -1,42 +1,447 @@
-"""Estimate of one configuration: memory and speed by part."""
+"""Estimate of one configuration: the request with its defaults resolved, then memory and speed by part."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.analysis.estimated_configuration import (
-    ResolvedConfiguration,
-    estimate_step,
-    find_fit_remedies,
-    processed_tokens,
-    resolve_configuration,
+from planner.configurations.coefficients import (
+    DEFAULT_NETWORK_BYTES_PER_SECOND,
+    chip_notes,
+    efficiency_notes,
+    expert_notes,
 )
-from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, chip_notes, efficiency_notes, expert_notes
+from planner.configurations.compared_runs import GPUS_PER_MACHINE
+from planner.configurations.grid import JobShape, Machine, shape_of
+from planner.configurations.lengths import length_faults
 from planner.configurations.memory_margin import margin_text
-from planner.configurations.recipe import framework_of, optimizer_notes
+from planner.configurations.recipe import (
+    UNSHARDED,
+    GpuClass,
+    Recipe,
+    best_attention,
+    find_incompatibility,
+    framework_of,
+    optimizer_notes,
+    quantisations,
+)
 from planner.configurations.uncertainty_columns import chip_sigma, configuration_sigmas
-from planner.decode.memory_breakdown import as_scalar
+from planner.decode.memory_breakdown import MemoryEvaluator, as_scalar
 from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_memory
-from planner.documents.source_map import Source
+from planner.documents.overrides import Source
 from planner.errors import Fault, ScenarioError
+from planner.estimates.inputs import Layout
+from planner.estimates.memory.memory_fit import with_paging
 from planner.estimates.time.device import TimeCoefficients
+from planner.estimates.time.step_time import StepTime, step_time
 from planner.estimates.uncertainty import display_factors
-from planner.estimates.work import PACKED_FILL
+from planner.estimates.work import PACKED_FILL, processed_length
 from planner.evaluation.evaluated_physics import techniques_of
+from planner.library.known_machines import typical_ram_gb
+from planner.library.model_ladder import held_quant, training_conversion
 from planner.library.names import split_count
-from planner.library.releases import training_conversion
+from planner.library.schema import describe_slices
 from planner.loading.question import resolve_cards
+from planner.records import record
 from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
-from planner.scenario.configuration import WHERE, Configuration
+from planner.scenario.job import Job
+from planner.scenario.job_stages import Work
+from planner.scenario.techniques import WHERE, Configuration, LoraSettings
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
-    from planner.estimates.memory.memory_peak import MemoryEstimate
-    from planner.library.schema import Architecture, Library
+    from collections.abc import Iterator
+
+    from planner.estimates.memory.memory_fit import MemoryEstimate
+    from planner.library.schema import Architecture, GpuSpec, Library
     from planner.results.plan_parts import CutSamples, HostMemory
+
+
+# Resolution of a requested configuration to job, machine, recipe and batch, with defaults for what is not given.
+#
+# What the rules exclude, and what does not divide, is an input error with its reason.
+
+
+STEPS_PER_STAGE = 8
+"""Default micro-batches per further pipeline stage: the bubble then takes a ninth of the step."""
+
+
+@record(frozen=True)
+class ResolvedConfiguration:
+    """A configuration in the planner's own terms."""
+
+    architecture: Architecture
+    job: Job
+    shape: JobShape
+    machine: Machine
+    recipe: Recipe
+    memory_evaluator: MemoryEvaluator
+    micro_batch: int
+    accumulation: int
+    assumed: tuple[str, ...]  # what was not given
+
+
+def resolve_configuration(
+    asked: Configuration, architecture: Architecture, card: GpuSpec, library: Library
+) -> ResolvedConfiguration:
+    """Return the resolved configuration; `ScenarioError` where it cannot run at all."""
+    machine = _machine(asked, card)
+    _check_batch(asked, machine)
+    usual = _framework_of(asked, card, library)
+    asked = asked.model_copy(update={"framework": usual})
+    recipes, assumed = _recipes(asked, architecture, card, machine, library)
+    assumed = [f"framework {usual}", *assumed] if usual != type(asked).model_fields["framework"].default else assumed
+    _check_experts(asked, architecture)
+    job = _job(asked, architecture)
+    shape = shape_of(job, architecture)
+    memories = [MemoryEvaluator.of(job, shape, recipe, machine, asked.vram_headroom, library) for recipe in recipes]
+    batch = (asked.micro_batch or 1, asked.accumulation_steps or 1)
+    # The first that fits the requested batch, else the one that needs least.
+    needs = [0.0 if memory.fits(*batch) else memory.need_gib(*batch) for memory in memories]
+    recipe, memory = recipes[needs.index(min(needs))], memories[needs.index(min(needs))]
+    if asked.sharding is None and machine.gpus > 1:
+        assumed.append(recipe.sharding)
+    ranks = machine.gpus // asked.group
+    time = TimeCoefficients.of(library.calibrations["time"].values)
+    micro, accumulation = _batch(asked, job, shape, memory, ranks, time)
+    _check_host_memory(memory.host_memory(micro, accumulation, machine))
+    if asked.micro_batch is None:
+        assumed.append("the best micro-batch that fits" if memory.fits(micro, accumulation) else "micro-batch 1")
+    if asked.accumulation_steps is None and asked.global_batch is None and asked.pipeline_parallel > 1:
+        assumed.append(f"{accumulation} accumulation steps")
+    if asked.sequence_length is None and shape.unit == "tokens":
+        assumed.append(f"{shape.sequence:,} tokens per sequence")
+    job = job.model_copy(update={"global_batch": micro * accumulation * ranks})
+    return ResolvedConfiguration(architecture, job, shape, machine, recipe, memory, micro, accumulation, tuple(assumed))
+
+
+def _framework_of(asked: Configuration, card: GpuSpec, library: Library) -> str:
+    """Return the framework that is asked for; of chips that the usual one does not run on the first that does."""
+    profiles = library.techniques.frameworks
+    if "framework" in asked.model_fields_set or card.vendor in profiles[asked.framework].vendors:
+        return asked.framework
+    return next(name for name, one in profiles.items() if card.vendor in one.vendors)
+
+
+def _method_of(card: GpuSpec, usual: str) -> str:
+    """Return what is assumed where no method is given: the usual one, on a chip one that was measured on it."""
+    methods = [one.method for one in card.chip.measured] if card.chip else [usual]
+    return usual if usual in methods else methods[0]
+
+
+def _instances(asked: Configuration, card: GpuSpec) -> int:
+    """Return the machines of a run; a chip that is rented in slices has as few as its slices allow."""
+    if card.chip is None or not card.chip.hosts:
+        return asked.instances or -(-asked.gpus // GPUS_PER_MACHINE)
+    slices = card.chip.hosts
+    found = asked.instances or (1 if asked.gpus in slices else -(-asked.gpus // max(slices)))
+    if asked.gpus / found not in slices:
+        what = f"{asked.gpus} chips are no slice that is sold"
+        raise _fault("gpus", what, describe_slices(card.name, slices))
+    return found
+
+
+def _machine(asked: Configuration, card: GpuSpec) -> Machine:
+    instances = _instances(asked, card)
+    if asked.gpus % instances:
+        fix = f"gpus is the total: give a multiple of {instances}, or change instances"
+        raise _fault("gpus", f"{asked.gpus} GPUs do not spread evenly over {instances} machines", fix)
+    each = asked.gpus // instances
+    if asked.tensor_parallel > each:
+        what = f"{asked.tensor_parallel} ranks do not fit into a machine of {each} GPU{'s' * (each != 1)}"
+        raise _fault("tensor_parallel", what, f"at most {each}: tensor parallelism stays within a machine")
+    if asked.gpus % asked.group:
+        what = f"{asked.gpus} GPUs are not a multiple of {asked.group}, the GPUs that share one copy of the model"
+        raise _fault("gpus", what, "give a multiple of tensor_parallel x pipeline_parallel x context_parallel")
+    if asked.interconnect in ("nvlink", "nvswitch") and not card.nvlink_gb_s:
+        raise _fault("interconnect", f"{card.name} has no NVLink", "give pcie, or leave it out")
+    usual = "ici" if card.form == "pod" else "nvlink" if card.nvlink_by_default else "pcie"
+    link = asked.interconnect or usual
+    link = link if each > 1 else "pcie"
+    ram_gb = asked.ram_gb or typical_ram_gb(each * card.vram_gib, is_private=False)
+    network_gbps = asked.network_gbps if instances > 1 else None
+    return Machine(card.name, each, instances, link, network_gbps, ram_gb, asked.ram_gb is None)
+
+
+def _check_host_memory(host: HostMemory | None) -> None:
+    """Refuse states that do not fit in the host memory of a machine, as `solve` does."""
+    if host is None or host.taken_gb <= host.total_gb:
+        return
+    what, fix = f"offloaded states take {host.taken_gb:,.0f} GB of host memory per machine", "offload less"
+    if host.assumed:
+        assumed = f"more than the {host.total_gb:,.0f} GB that are assumed, as half of such machines have"
+        raise _fault("ram_gb", f"{what}, {assumed}", f"give the memory of the machine if it has more, or {fix}")
+    raise _fault("ram_gb", f"{what}, more than {host.total_gb:,.0f} GB", f"give a machine with more, or {fix}")
+
+
+def _check_experts(asked: Configuration, architecture: Architecture) -> None:
+    """Refuse experts that do not divide over the GPUs that share them, and networks without any."""
+    degree, stage = asked.expert_parallel, asked.gpus // asked.pipeline_parallel
+    if degree > 1 and not architecture.experts:
+        raise _fault("expert_parallel", f"{architecture.name} has no experts", "leave it out")
+    layout = Layout(1, 1, 1, 1, asked.gpus, 1, asked.tensor_parallel, asked.pipeline_parallel, expert=degree)
+    if degree > 1 and (architecture.experts % degree or not layout.divides_experts):
+        what = f"{architecture.experts} experts on {stage} GPUs do not divide by {degree}"
+        raise _fault("expert_parallel", what, "give a divisor of both")
+
+
+def _check_batch(asked: Configuration, machine: Machine) -> None:
+    """Refuse a global batch that does not divide over GPUs, micro-batch and accumulation steps."""
+    if asked.global_batch is None:
+        return
+    ranks = machine.gpus // asked.group
+    parts = ranks * (asked.micro_batch or 1) * (asked.accumulation_steps or 1)
+    all_given = asked.micro_batch is not None and asked.accumulation_steps is not None
+    if asked.global_batch % parts or (all_given and parts != asked.global_batch):
+        factors = [f"{ranks} data-parallel GPUs"]
+        factors += [f"micro-batch {asked.micro_batch}"] if asked.micro_batch else []
+        factors += [f"{asked.accumulation_steps} accumulation steps"] if asked.accumulation_steps else []
+        what = f"{asked.global_batch} is not {'the product' if all_given else 'a multiple'} of {' x '.join(factors)}"
+        raise _fault("global_batch", what, f"such as {parts if all_given else parts * 2}, or leave one of them out")
+
+
+def _recipes(
+    asked: Configuration, architecture: Architecture, card: GpuSpec, machine: Machine, library: Library
+) -> tuple[list[Recipe], list[str]]:
+    """Return the possible recipes, one per sharding, and what was not given."""
+    kind = GpuClass.of(card)
+    table = library.techniques
+    held = held_quant(architecture)
+    stored = asked.quant or held
+    bits = asked.weight_bits or (table.bytes.quantised[stored].bits if stored else 16)
+    method = asked.method or ("lora" if held else None) or _method_of(card, table.of("method").estimated[0])
+    precision = asked.precision or table.tried("precision", **vars(kind))[0]
+    checkpointing = asked.activation_checkpointing or table.of("activation_checkpointing").estimated[0]
+    attention = asked.attention or best_attention(kind, precision, library)
+    quant = asked.quant or (held if held and table.bytes.quantised[held].bits == bits else None)
+    quant = quantisations(bits, (quant,) if quant else None, library)[0]
+    assumed = [
+        parts
+        for value, parts in (
+            (asked.method, method if bits == 16 else None),
+            (asked.weight_bits or asked.quant, f"{bits}-bit weights" if method == "lora" else None),
+            (asked.quant, quant if bits == 4 else None),
+            (asked.precision, precision),
+            (asked.activation_checkpointing, f"{checkpointing} checkpointing"),
+            (asked.attention, f"{attention} attention"),
+        )
+        if value is None and parts is not None
+    ]
+    offload = asked.offload or table.tried("offload")[0]
+    degrees = (asked.tensor_parallel, asked.pipeline_parallel)
+    recipes = [
+        Recipe(
+            *(method, bits, quant, precision, checkpointing, sharding, attention, asked.optimizer, *degrees),
+            *(asked.framework, offload, None, asked.context_parallel, asked.expert_parallel, asked.latents),
+        )
+        for sharding in _shardings(asked, machine, library)
+    ]
+    refused = [find_incompatibility(recipe, kind, library, architecture) for recipe in recipes]
+    if all(refused):
+        raise _fault("", f"does not work together: {refused[0]}", _describe_recipe(recipes[-1]))
+    return [recipe for recipe, reason in zip(recipes, refused, strict=True) if reason is None], assumed
+
+
+def _describe_recipe(recipe: Recipe) -> str:
+    weights = f"{recipe.weight_bits}-bit weights"
+    attention, sharding = f"{recipe.attention} attention", f"sharding {recipe.sharding}"
+    parts = [recipe.method, weights, recipe.precision, attention, sharding, recipe.optimizer]
+    parts += [f"offload {recipe.offload}"] if recipe.offload != UNSHARDED else []
+    return f"requested or assumed: {', '.join(parts)}"
+
+
+def _shardings(asked: Configuration, machine: Machine, library: Library) -> list[str]:
+    """Return the requested sharding, or those to try in turn."""
+    allowed = framework_of(library, asked.framework).allowed
+    if machine.gpus == 1:
+        if asked.sharding not in (None, UNSHARDED):
+            raise _fault("sharding", f"{asked.sharding} needs several GPUs", "give gpus 2 or more, or none")
+        return [UNSHARDED]
+    several = [name for name in library.techniques.of("sharding").estimated if name in allowed]
+    if not several:
+        raise _fault("gpus", f"framework {asked.framework} trains on one GPU", "give gpus 1, or another framework")
+    if asked.sharding is None:
+        return several
+    if asked.sharding not in allowed or asked.sharding == UNSHARDED:
+        fix = f"{asked.framework} has {', '.join(name for name in allowed if name != UNSHARDED)}"
+        raise _fault("sharding", f"{asked.sharding} is not possible with {machine.gpus} GPUs here", fix)
+    return [asked.sharding]
+
+
+def _job(asked: Configuration, architecture: Architecture) -> Job:
+    image = architecture.image is not None
+    if asked.resolution is not None and not image:
+        raise _fault("resolution", f"{architecture.name} is trained on text", "give sequence_length")
+    if asked.latents is not None and not image:
+        raise _fault("latents", f"{architecture.name} is trained on text, which has no latents", "leave it out")
+    if asked.sequence_length is not None and image:
+        raise _fault("sequence_length", f"{architecture.name} is trained on images", "give resolution")
+    if asked.lora_rank > architecture.hidden:
+        what = f"{asked.lora_rank:,} exceeds the hidden size of the model"
+        raise _fault("lora_rank", what, f"at most {architecture.hidden:,}; 8 to 256 are usual")
+    job = Job(
+        name="estimate",
+        architecture=architecture.name,
+        work=Work(steps=1, resolution=asked.resolution, tokens_per_sample=asked.tokens_per_sample),
+        sequence_length=asked.sequence_length,
+        packing=asked.packing,
+        length_cv=asked.length_cv,
+        framework=(asked.framework,),
+        lora=LoraSettings(rank=(asked.lora_rank,), targets=asked.lora_targets),
+    )
+    for fault in length_faults(job, architecture):
+        raise _fault(fault.where.rpartition(".")[2], fault.what, fault.fix)
+    return job
+
+
+def _batch(
+    asked: Configuration, job: Job, shape: JobShape, memory: MemoryEvaluator, ranks: int, time: TimeCoefficients
+) -> tuple[int, int]:
+    """Return micro-batch and accumulation steps: the best that fit, micro-batch 1 where none does.
+
+    The best is the largest, except where batches are padded (larger ones pad more) or go through a pipeline
+    (few leave it empty): there it is the fastest.
+    """
+    if asked.global_batch is None:
+        accumulation = asked.accumulation_steps or (STEPS_PER_STAGE * asked.pipeline_parallel - STEPS_PER_STAGE + 1)
+        return asked.micro_batch or max(1, memory.largest_micro_batch(accumulation)), accumulation
+    local = asked.global_batch // ranks
+    if asked.micro_batch is not None:
+        return asked.micro_batch, local // asked.micro_batch
+    if asked.accumulation_steps is not None:
+        return local // asked.accumulation_steps, asked.accumulation_steps
+    sizes = [size for size in range(local, 0, -1) if local % size == 0 and memory.fits(size, local // size)]
+    if asked.packing == "padded" or asked.pipeline_parallel > 1:
+        sizes.sort(key=lambda size: as_scalar(estimate_step(job, shape, memory, size, local // size, time).seconds))
+    return (sizes[0], local // sizes[0]) if sizes else (1, local)
+
+
+def processed_tokens(job: Job, shape: JobShape, micro_batch: int) -> float:
+    """Return the tokens per sequence that the GPUs process, padding included."""
+    return as_scalar(
+        processed_length(
+            job.packing, shape.sequence, shape.mean_length, job.length_cv, float(micro_batch), job.work.sample_lengths
+        )
+    )
+
+
+def estimate_step(
+    job: Job, shape: JobShape, memory: MemoryEvaluator, micro_batch: int, accumulation: int, time: TimeCoefficients
+) -> StepTime:
+    """Return one optimizer step by cause."""
+    layout = replace(
+        memory.inputs.layout,
+        micro_batch=float(micro_batch),
+        accumulation=float(accumulation),
+        sequence=processed_tokens(job, shape, micro_batch),
+    )
+    return step_time(with_paging(replace(memory.inputs, layout=layout), memory.coefficients), time)
+
+
+def _fault(where: str, what: str, fix: str = "") -> ScenarioError:
+    return ScenarioError([Fault(WHERE, 0, where, what, fix)])
+
+
+# Changes that make a configuration fit: single changes first, cheap ones first.
+
+
+MAX_FIT_REMEDIES = 4
+"""Remedies that are reported."""
+
+MAX_GPUS = 1024
+"""Where the search for a number of GPUs ends."""
+
+MEMORY_SAVING_CHANGE = "lora on a 4-bit base, full checkpointing, micro-batch 1"
+"""Everything that saves memory at once, in words."""
+MEMORY_SAVING_SETTINGS = {
+    **{"method": "lora", "weight_bits": 4, "optimizer": "adamw", "micro_batch": 1},
+    **{"activation_checkpointing": "full", "attention": None, "sharding": None},
+}
+"""The same as fields of a `Configuration`."""
+
+MIN_SUGGESTED_SEQUENCE = 128
+"""Tokens; a shorter sequence is no remedy."""
+
+
+def find_fit_remedies(
+    asked: Configuration, resolved: ResolvedConfiguration, architecture: Architecture, card: GpuSpec, library: Library
+) -> list[tuple[str, float]]:
+    """Return changes that make it fit, with the peak in GiB of each; a larger number of GPUs comes last."""
+
+    def attempt(change: str, settings: dict[str, Any]) -> list[tuple[str, float]]:
+        """Return the change with its peak if it fits and is allowed; the batch stays unless it is changed."""
+        kept = {"micro_batch": resolved.micro_batch, "accumulation_steps": resolved.accumulation, "global_batch": None}
+        changed = asked.model_copy(update={**kept, **settings})
+        try:
+            other = resolve_configuration(changed, architecture, card, library)
+        except ScenarioError:
+            return []
+        need = other.memory_evaluator.need_gib(other.micro_batch, other.accumulation)
+        return [(change, need)] if need <= other.memory_evaluator.usable_gib else []
+
+    def more_gpus(change: str, settings: dict[str, Any]) -> list[tuple[str, float]]:
+        """Return the fewest GPUs that fit it with a change, by doubling; tensor and pipeline degrees stay."""
+        count = resolved.machine.gpus * 2
+        while count <= MAX_GPUS:
+            more = {**settings, "gpus": count, "instances": None, "sharding": None}
+            if found := attempt(f"{count} x {card.name}{change}", more):
+                return found
+            count *= 2
+        return []
+
+    found = list(_smaller_batches(resolved))
+    for change, settings in memory_saving_changes(resolved.recipe, card, resolved.machine.gpus, library):
+        found += attempt(change, settings)
+    if not found:
+        found += attempt(MEMORY_SAVING_CHANGE, MEMORY_SAVING_SETTINGS)
+    more = more_gpus("", {})
+    if not found:
+        found += more_gpus(f", {MEMORY_SAVING_CHANGE}", MEMORY_SAVING_SETTINGS)
+    return [*found[:MAX_FIT_REMEDIES], *more]
+
+
+def _smaller_batches(resolved: ResolvedConfiguration) -> Iterator[tuple[str, float]]:
+    """Yield a smaller micro-batch and a shorter sequence that fit."""
+    evaluator, steps = resolved.memory_evaluator, resolved.accumulation
+    most = evaluator.largest_micro_batch(steps)
+    if 0 < most < resolved.micro_batch:
+        yield f"micro-batch {most} instead of {resolved.micro_batch}", evaluator.need_gib(most, steps)
+    if resolved.shape.unit == "tokens":
+        longest = evaluator.longest_sequence(resolved.micro_batch, steps)
+        if longest >= MIN_SUGGESTED_SEQUENCE:
+            change = f"sequences of at most {longest:,} tokens instead of {resolved.shape.sequence:,}"
+            yield change, evaluator.need_gib(resolved.micro_batch, steps, longest)
+
+
+def memory_saving_changes(
+    recipe: Recipe, card: GpuSpec, gpus: int, library: Library
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield settings that save memory and differ from those of a recipe, those that change the result last.
+
+    Each has a description, and the fields of a `Configuration` that it sets. This is the one list of such settings,
+    for `estimate` as for `explain --why-not`.
+    """
+    if recipe.activation_checkpointing != "full":
+        yield "full checkpointing", {"activation_checkpointing": "full"}
+    if recipe.attention == "eager" and best_attention(GpuClass.of(card), recipe.precision, library) != "eager":
+        yield "fused attention", {"attention": None}
+    if recipe.framework == "hf":
+        yield "a fused loss kernel (framework hf-fused)", {"framework": "hf-fused"}
+    if gpus > 1 and recipe.zero_stage < 3:
+        yield "zero3: every state sharded", {"sharding": "zero3"}
+    if recipe.method == "full":
+        yield "the 8-bit optimizer", {"optimizer": "adamw_8bit"}
+        if recipe.precision != "bf16" and GpuClass.of(card).bf16:
+            yield "pure bf16 without fp32 master weights", {"precision": "bf16"}
+        yield "lora instead of full", {"method": "lora"}
+    if recipe.weight_bits == 16:
+        yield "lora on a 4-bit base", {"method": "lora", "weight_bits": 4, "optimizer": "adamw"}
+
+
+# Estimate of one configuration: memory and speed by part.
 
 
 def estimate(
@@ -52,7 +457,7 @@ def estimate(
 
     `architecture` is the name or alias of an architecture card, the repository of a fine-tune, the path of a
     config.json, or a card; `gpu` the name or alias of a GPU, also with their number (`2xA100`).
-    `settings` are the other fields of `planner.scenario.configuration.Configuration`, in the spelling of the scenario
+    `settings` are the other fields of `planner.scenario.techniques.Configuration`, in the spelling of the scenario
     file: `gpus`, `method`, `weight_bits`, `micro_batch`, `sequence_length` and so on. What is left out is chosen, and
     listed in `assumed`.
     `largest_batch` and `longest_sequence` request these limits as well.

@@ -9,9 +9,16 @@ import numpy as np
 
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
 from planner.configurations.replica_traffic import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
-from planner.configurations.serving import ServingColumns, coefficient_factors, serving_of
-from planner.configurations.serving_recipes import divisions, has_kernels, replica_memory, supports
-from planner.documents.source_map import Source
+from planner.configurations.serving_recipes import (
+    ServingColumns,
+    coefficient_factors,
+    divisions,
+    has_kernels,
+    replica_memory,
+    serving_of,
+    supports,
+)
+from planner.documents.overrides import Source
 from planner.documents.validation import name_fix
 from planner.errors import Fault, ScenarioError
 from planner.estimates.batching import (
@@ -28,21 +35,21 @@ from planner.estimates.batching import (
 from planner.estimates.prompt_work import first_token_seconds, seconds_per_token
 from planner.estimates.uncertainty import display_factors
 from planner.library.engines import Engine, WeightFormat, read_engines
+from planner.library.model_ladder import conversion, describe_published, is_16_bit, release_bits, servable_formats
 from planner.library.names import split_count
-from planner.library.releases import conversion, describe_published, is_16_bit, release_bits, servable_formats
 from planner.loading.question import resolve_cards
 from planner.loading.scenario_file import MARKET, read_inventory
 from planner.records import record
-from planner.results.inference import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
+from planner.results.fleet import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
 from planner.results.plan_parts import Spread
-from planner.scenario.configuration import WHERE
 from planner.scenario.inference_job import InferenceRequest
+from planner.scenario.techniques import WHERE
 from planner.units import GIB, HOUR, MEGA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from planner.configurations.serving import Serving
+    from planner.configurations.serving_recipes import Serving
     from planner.estimates.batching import ServedModel, ServingHardware, ServingStack
     from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 

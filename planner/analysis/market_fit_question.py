@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.hazards import mean_hours
 from planner.library.reading import read_library
-from planner.results.market_fit import (
+from planner.results.market_results import (
     EndsByAge,
     FittedDuration,
     HoldoutComparison,
@@ -21,7 +21,6 @@ from planner.results.market_fit import (
     ZoneStays,
 )
 from planner.results.plan_parts import Spread
-from planner.spot.market.duration_shapes import DurationShape, ages_from_mean
 from planner.spot.market.hazards_of_prices import (
     POOL_WEIGHT,
     DurationFit,
@@ -31,6 +30,7 @@ from planner.spot.market.hazards_of_prices import (
     fit_zones,
 )
 from planner.spot.market.hazards_of_prices import MarketFit as Fitted
+from planner.spot.market.states import DurationShape, ages_from_mean
 from planner.spot.market.trace_formats import read_traces
 from planner.spot.market.zones import group_zones
 from planner.units import MINUTE, round_digits

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.simulated_fleet import kind_bases
+from planner.analysis.service_simulation import kind_bases
 from planner.errors import InputError, NoPlanError, SolverError
-from planner.loading.price_book import read_last_days
+from planner.loading.price_files import read_last_days
+from planner.results.estimate import Overview, PriceDay, PriceHistory, Section
 from planner.results.fleet import FleetKind
-from planner.results.overview_data import Overview, PriceDay, PriceHistory, Section
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import prepare
@@ -147,7 +147,7 @@ def overview(
 
 def _tornado(scenario: Scenario, options: SolveOptions, library: Library | None) -> object:
     """Return the tornado of a scenario; its module is loaded late."""
-    from planner.analysis.tornado import tornado
+    from planner.analysis.what_if_sweep import tornado
 
     return tornado(scenario, options, library)
 
@@ -172,7 +172,7 @@ def _service_tasks(
     """Return the analyses of a service; of one next to jobs that which theirs do not have."""
 
     def frontier() -> object:
-        from planner.analysis.frontier.curve_together import frontier_of_service
+        from planner.analysis.frontier.frontier_question import frontier_of_service
         from planner.analysis.frontier.service_curve import service_frontier
 
         return (frontier_of_service if plan.jobs else service_frontier)(scenario, options, library)

@@ -1,4 +1,4 @@
-"""Solve every variant of a scenario along several ranges, on many workers, into a file."""
+"""Solve every variant of a scenario along several ranges into a file: ordered, by many workers."""
 
 from __future__ import annotations
 
@@ -18,24 +18,137 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from planner.analysis.sweep_chain import PARENT, Chain, SweepQuestion, failed, solve_chunk
-from planner.analysis.sweep_order import chained_places, chunks_of
-from planner.analysis.what_if_sweep import library_of, scenario_at
-from planner.documents.csv_table import csv_text
+from planner.analysis.what_if_sweep import VariantSolver, build_cell, library_of, scenario_at
 from planner.documents.files import check_writable, read_text, write_text_atomically
-from planner.documents.json_file import json_text
 from planner.documents.sweep_ranges import parse_ranges
+from planner.documents.tables import csv_text, json_text
 from planner.errors import Fault, InputError, ScenarioError, printable
+from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.plan_parts import describe_machines
 from planner.results.what_if import ManyVariants, Variant, most_cut
 from planner.scenario.scenario import SolveOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    from planner.analysis.sweep_order import Places
+    from planner.documents.sweep_ranges import SweepRange
+    from planner.library.schema import Library
     from planner.scenario.scenario import Scenario
+
+
+# The order in which variants are solved: neighbours differ in one value, and mostly in one that is cheap to change.
+
+
+CHUNKS_PER_WORKER = 4
+"""More chunks than workers, because some variants take longer; fewer, because each starts without a neighbour."""
+MAX_CHUNK = 50
+"""Most variants of a chunk: what an interrupted worker loses."""
+
+Places = tuple[int, ...]
+"""The place of the value of each range."""
+
+
+def change_cost(path: str) -> int:
+    """Return how much `prepare` computes again where a value changes: 0 nothing, 3 the market and every candidate."""
+    steps = path.split(".")
+    if path == "limits.budget_usd" or steps[0] in ("objective", "value_of_time_usd_per_hour", "solve"):
+        return 0
+    if path in ("limits.vram_headroom", "limits.regions"):
+        return 2
+    if steps[0] == "limits" or (steps[0] == "jobs" and steps[-1] == "deadline"):
+        return 1
+    return 2 if steps[0] == "jobs" else 3
+
+
+def chained_places(ranges: Sequence[SweepRange]) -> list[Places]:
+    """Return every combination of values so that each differs from the one before in one value, by one step.
+
+    A reflected Gray code: the range that is the most expensive to change is the outermost.
+    """
+    axes = sorted(range(len(ranges)), key=lambda axis: -change_cost(ranges[axis].path))
+    found = []
+    for digits in _reflected([len(ranges[axis].values) for axis in axes]):
+        by_axis = dict(zip(axes, digits, strict=True))
+        found.append(tuple(by_axis[axis] for axis in range(len(ranges))))
+    return found
+
+
+def _reflected(sizes: Sequence[int]) -> Iterator[Places]:
+    if not sizes:
+        yield ()
+        return
+    inner = list(_reflected(sizes[1:]))
+    for digit in range(sizes[0]):
+        yield from ((digit, *rest) for rest in (reversed(inner) if digit % 2 else inner))
+
+
+def chunks_of(places: Sequence[Places], workers: int) -> list[Sequence[Places]]:
+    """Return the combinations in runs of neighbours, some for each worker."""
+    size = max(1, min(MAX_CHUNK, -(-len(places) // (CHUNKS_PER_WORKER * workers))))
+    return [places[first : first + size] for first in range(0, len(places), size)]
+
+
+# Variants solved one after the other, each prepared from the one before; what a worker runs.
+
+
+PARENT = "PLANNER_SWEEP_PARENT"
+"""Environment variable of a worker process: the number of the process that started it."""
+
+
+@record(frozen=True)
+class SweepQuestion:
+    """All that a worker needs to know: the scenario, what varies, and how to solve."""
+
+    scenario: Scenario
+    ranges: tuple[SweepRange, ...]
+    options: SolveOptions
+    library: Library
+
+    def values(self, places: Places) -> tuple[str, ...]:
+        """Return the values of a variant."""
+        return tuple(one.values[place] for one, place in zip(self.ranges, places, strict=True))
+
+
+class Chain:
+    """Solves variants; what a variant has in common with the one before is not computed again."""
+
+    def __init__(self, question: SweepQuestion) -> None:
+        self.question = question
+        self._solver = VariantSolver(question.library, question.options)
+
+    def solve(self, places: Places) -> Variant:
+        """Return a variant; an error in it is its status, and the next variant starts from the last good one."""
+        question, values = self.question, self.question.values(places)
+        try:
+            settings = [one.settings[place] for one, place in zip(question.ranges, places, strict=True)]
+            plan = self._solver.solve(change_scenario(question.scenario, settings))
+        except Exception as error:
+            return failed(values, error)
+        cell = build_cell(values, plan)
+        return Variant(**{name: getattr(cell, name) for name in type(cell).model_fields})
+
+
+def failed(values: tuple[str, ...], error: BaseException) -> Variant:
+    """Return the row of a variant that could not be solved."""
+    if isinstance(error, InputError):
+        text = "; ".join(str(fault) for fault in error.faults)
+    else:
+        text = f"{type(error).__name__}: {error}"
+    return Variant(values=values, status="error", error=" ".join(text.split()))
+
+
+def solve_chunk(question: SweepQuestion, chunk: Sequence[Places]) -> list[Variant]:
+    """Return the variants of a chunk, which are neighbours; a worker whose parent has ended ends too."""
+    chain, found, parent = Chain(question), list[Variant](), os.environ.get(PARENT)
+    for places in chunk:
+        if parent is not None and parent != str(os.getppid()):
+            os._exit(1)  # nobody waits for the rest, and a pool has no other way to notice
+        found.append(chain.solve(places))
+    return found
+
+
+# Solve every variant of a scenario along several ranges, on many workers, into a file.
 
 
 # Chunks of variants in this process, on processes of this machine (loky), or on a Dask cluster.
@@ -44,8 +157,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from contextlib import AbstractContextManager
-
-    from planner.analysis.sweep_order import Places
 
     OpenExecutor = Callable[[], AbstractContextManager[Executor]]
 

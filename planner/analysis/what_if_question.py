@@ -16,10 +16,9 @@ from planner.analysis.what_if_sweep import (
     what_if_of_services,
 )
 from planner.loading.scenario_file import change_scenario
-from planner.results.differences import compare
-from planner.results.fleet_differences import services_usd
+from planner.results.differences import compare, services_usd
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
-from planner.scenario.jobs_and_services import without_services
+from planner.scenario.scenario import without_services
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared

@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.audit.audited_choices import decided_scenario, ways_of_plan
 from planner.audit.audited_limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.audited_timetable import lateness_usd, waited_hours
-from planner.audit.audited_ways import ways_of_plan
-from planner.audit.model_choice import decided_scenario
 from planner.estimates.work import NEGLIGIBLE_CUT, padded_length
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_physics import evaluate_work
-from planner.evaluation.named_run import NamedRun
-from planner.evaluation.run_context import resolve_names
+from planner.evaluation.named_run import NamedRun, resolve_names
 from planner.library.technique_tables import read_techniques
-from planner.results.fleet_differences import jobs_alone, services_usd
-from planner.scenario.jobs_and_services import without_services
-from planner.scenario.scenario import MOST_ABOVE_LEAST
+from planner.results.differences import jobs_alone, services_usd
+from planner.scenario.scenario import MOST_ABOVE_LEAST, without_services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from planner.audit.audited_kind import CAPACITY_ROOM, CLOSE, AuditedKind, equal
-from planner.audit.shared_hours import shared_hours
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.names import hosted_name
 from planner.scenario.service_load import ServeJob
@@ -21,10 +21,57 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from planner.library.schema import Library
-    from planner.results.fleet import Fleet, Service
+    from planner.results.fleet import Fleet, FleetKind, Service
     from planner.results.plan import Plan
     from planner.scenario.offer import Offer
     from planner.scenario.scenario import Scenario
+
+
+# What several services take of shared limits in each hour, in plain sums: stock, quotas, GPUs, dollars per hour.
+#
+# Services count in all hours of the week, even where one ends or begins earlier than another.
+
+
+def shared_hours(plan: Plan, scenario: Scenario) -> list[Violation]:
+    """Return the limits that the services of a plan break together in an hour; those of one alone are its own."""
+    offers = dict(scenario.labelled_offers())
+    if len(plan.services) < 2 or not all(_is_sound(one, offers) for one in plan.services):
+        return []
+    hours = math.lcm(*(len(service.fleet.load) for service in plan.services))
+    found: list[Violation] = []
+    for hour in range(hours):
+        machines = [
+            (kind, kind.by_hour[hour % len(service.fleet.load)])
+            for service in plan.services
+            for kind in service.fleet.kinds
+        ]
+        found += [
+            Violation("", *broken) for broken in _shared_hour(f"services.hour {hour}", machines, scenario, offers)
+        ]
+    return found
+
+
+def _is_sound(service: Service, offers: dict[str, Offer]) -> bool:
+    """Return whether each kind has an offer and all hours: where not, the service has a fault of its own."""
+    hours = len(service.fleet.load)
+    return hours > 0 and all(one.offer in offers and len(one.by_hour) == hours for one in service.fleet.kinds)
+
+
+def _shared_hour(
+    place: str, machines: list[tuple[FleetKind, int]], scenario: Scenario, offers: dict[str, Offer]
+) -> Iterator[Broken]:
+    """Yield the limits that the machines of all services break in an hour."""
+    limits, by_provider, by_offer = scenario.limits, Counter[str](), Counter[str]()
+    for kind, count in machines:
+        by_offer[kind.offer] += count
+        by_provider[offers[kind.offer].provider] += count * offers[kind.offer].gpus
+    usd = math.fsum(kind.usd_per_hour * count for kind, count in machines)
+    yield from at_most(f"{place}: usd_per_hour", limits.max_usd_per_hour, usd, 1e-6 * usd)
+    yield from at_most(f"{place}: gpus", limits.max_gpus, by_provider.total())
+    for provider, most in limits.quota.items():
+        yield from at_most(f"{place}: quota of {provider}", most, by_provider[provider])
+    for label, count in sorted(by_offer.items()):
+        yield from at_most(f"{place}: stock of {label}", offers[label].stock, count)
 
 
 # What a plan says of a service next to its fleet: its requests, its prices' age, services by the token, totals.

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from planner.audit.audited_replica import ServiceReplica
-from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
-from planner.configurations.serving import serving_of
+from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
+from planner.configurations.serving_recipes import serving_of
 from planner.estimates import batching as kv_cache
 from planner.estimates.batching import CHUNK_TOKENS, activation_bytes
 from planner.estimates.memory.memory_fit import fit_probability
@@ -16,18 +16,18 @@ from planner.estimates.preemption import NodeGroupCoefficients, node_group_marke
 from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
 from planner.evaluation.evaluated_replica import measured_rate, next_to_adapters
-from planner.evaluation.run_context import RunContext
+from planner.evaluation.named_run import RunContext
 from planner.library.engines import read_engines
-from planner.library.releases import servable_formats
+from planner.library.model_ladder import servable_formats
 from planner.records import record
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.market.zone_prior import any_zone_availability
+from planner.spot.market.zones import any_zone_availability
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.configurations.serving import Serving
+    from planner.configurations.serving_recipes import Serving
     from planner.evaluation.comparison import Broken
     from planner.library.engines import Engine, WeightFormat
     from planner.library.schema import GpuSpec, Library

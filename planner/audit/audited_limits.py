@@ -19,9 +19,8 @@ from planner.configurations.recipe import (
 from planner.estimates.time.stage_seconds import evaluation_bytes
 from planner.evaluation.comparison import Broken, Tolerance, at_most
 from planner.evaluation.evaluated_hours import probability_within
-from planner.evaluation.evaluated_shipping import is_made, lacking_memory
-from planner.evaluation.evaluated_stages import STAGES
-from planner.evaluation.measured_chips import unmeasured
+from planner.evaluation.evaluated_physics import unmeasured
+from planner.evaluation.evaluated_stages import STAGES, is_made, lacking_memory
 from planner.evaluation.run_odds import budget_odds
 from planner.results.plan_parts import Hours, Spread
 from planner.scenario.inference_job import InferenceJob
@@ -32,10 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from planner.evaluation.evaluate import Evaluation
-    from planner.evaluation.run_context import RunContext
+    from planner.evaluation.named_run import RunContext
     from planner.results.plan import Assignment, Plan
-    from planner.scenario.offer import Offer
-    from planner.scenario.payment import Managed
+    from planner.scenario.offer import Managed, Offer
     from planner.scenario.scenario import Scenario
 
 _MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0, "inference": 720.0}  # longest run where the limits do not say

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from planner.evaluation.comparison import Broken, Tolerance, at_most
-from planner.evaluation.run_context import hourly_price
+from planner.evaluation.named_run import hourly_price
 from planner.scenario.offer import offer_labels
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from planner.candidates.export_placement import place_exports
 from planner.candidates.job_candidates import JobCandidates, OfferColumns, kept_undominated
 from planner.candidates.machine_candidates import MachineCandidates, join_placements
 from planner.candidates.managed_service import find_services
-from planner.candidates.offer_terms import spot_markets
+from planner.candidates.market import spot_markets
 from planner.candidates.preference import tie_steps
 from planner.candidates.run_hours import RunHours, compute_run_hours
-from planner.candidates.stage_placement import Placement, enumerate_placements
+from planner.candidates.stage_hours import Placement, enumerate_placements
 from planner.configurations.fitting_cells import JobConfigurations, enumerate_configurations
 from planner.configurations.grid import technique_uses
 from planner.configurations.recipe import allows_full

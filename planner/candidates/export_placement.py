@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidates.offer_terms import disk_rate, download_rate
-from planner.candidates.stage_placement import Placement, separate_stage, undominated
+from planner.candidates.market import disk_rate, download_rate
+from planner.candidates.stage_hours import Placement, separate_stage, undominated
 from planner.configurations.grid import network_of
 from planner.errors import Fault, ScenarioError
 from planner.estimates.time.export_work import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.candidates.market import Market
     from planner.candidates.run_hours import RunHours
-    from planner.candidates.stage_placement import SeparateStage
+    from planner.candidates.stage_hours import SeparateStage
     from planner.estimates.inputs import Network, Numbers
     from planner.library.schema import Architecture, GpuSpec, Library
     from planner.scenario.job import Job

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from planner.arrays import distinct_names
-from planner.candidates.offer_terms import download_rate, interconnect_of, market_of_nodes, spot_markets
+from planner.candidates.market import download_rate, interconnect_of, market_of_nodes, spot_markets
 from planner.candidates.preference import Evidence
 from planner.candidates.run_hours import RunHours
+from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.fitting_cells import DOES_NOT_FIT
 from planner.configurations.grid import Machine
-from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
 from planner.configurations.replica_enumeration import (
     ReplicaSpeeds,
     ServedGpu,
@@ -28,19 +28,18 @@ from planner.configurations.replica_traffic import HELD_BY, Capacities, prior_pa
 from planner.configurations.serving_recipes import ServingRecipe, serving_recipes
 from planner.estimates.preemption import NodeGroupCoefficients, wall_quantile_factor
 from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
-from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import Sigmas, class_sigmas, confidence_factor, tail_of_68_percent
+from planner.estimates.work import trial_work
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob
-from planner.spot.policy.checkpointing import last_checkpoint_fits
+from planner.spot.policy.run import last_checkpoint_fits
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.arrays import Floats, Integers
-    from planner.candidates.market import Market
-    from planner.candidates.offer_terms import SpotMarket
+    from planner.candidates.market import Market, SpotMarket
     from planner.configurations.fitting_cells import JobConfigurations
     from planner.estimates.inputs import Numbers
     from planner.library.schema import Architecture, Library

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import distinct_names, without_last_bits
 from planner.candidates.export_placement import export_columns
-from planner.candidates.offer_terms import SpotMarket, disk_rate, download_rate
+from planner.candidates.market import SpotMarket, disk_rate, download_rate
 from planner.candidates.preference import offer_steps
 from planner.configurations.grid import technique_penalties
 from planner.configurations.recipe import is_allowed
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from planner.candidates.managed_service import ManagedServiceCandidates
     from planner.candidates.market import Market
     from planner.candidates.run_hours import RunHours
-    from planner.candidates.stage_hours import RowHours
-    from planner.candidates.stage_placement import Placement
+    from planner.candidates.stage_hours import Placement, RowHours
     from planner.configurations.fitting_cells import JobConfigurations
     from planner.configurations.grid import Configurations
     from planner.configurations.recipe import Recipe

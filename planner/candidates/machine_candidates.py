@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.candidates.export_placement import find_fitting
-from planner.candidates.offer_terms import disk_gb
-from planner.candidates.stage_hours import RowHours, node_group_ratios
-from planner.candidates.stage_placement import Placement, ingested_tokens, prepared_gb
+from planner.candidates.market import disk_gb
+from planner.candidates.stage_hours import Placement, RowHours, ingested_tokens, node_group_ratios, prepared_gb
 from planner.estimates.time.stage_seconds import boot_seconds, ingest_seconds, machine_cores, transfer_seconds
-from planner.estimates.trials import trial_work
+from planner.estimates.work import trial_work
 from planner.records import record
 from planner.units import GB, HOUR
 

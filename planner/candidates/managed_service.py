@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.candidate_table import CandidateTable
-from planner.candidates.offer_terms import data_egress_usd_per_gb, data_transfer_seconds, download_rate
+from planner.candidates.market import data_egress_usd_per_gb, data_transfer_seconds, download_rate
 from planner.candidates.preference import Evidence, offer_steps, tie_steps
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
@@ -16,8 +16,8 @@ from planner.configurations.grid import evaluated_tokens, trained_gb
 from planner.configurations.recipe import Recipe
 from planner.estimates.billing import service_tokens_per_second, service_usd
 from planner.estimates.time.stage_seconds import retained_gb_months, transfer_seconds
-from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor
+from planner.estimates.work import trial_work
 from planner.records import record
 from planner.units import GB, HOUR
 

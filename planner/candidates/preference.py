@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.configurations.hardware import efficiency_of
+from planner.configurations.coefficients import efficiency_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

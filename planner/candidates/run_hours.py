@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.candidates.preference import training_evidence
-from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
+from planner.configurations.coefficients import (
+    PCIE_BYTES_PER_SECOND,
+    RecipeCoefficients,
+    cached_bytes,
+    latent_gb,
+    latent_seconds,
+    recipe_coefficients,
+)
 from planner.configurations.grid import evaluated_tokens, export_gb, stage_checkpoint_bytes, trained_gb
-from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
-from planner.configurations.latents import cached_bytes, latent_gb, latent_seconds
 from planner.configurations.recipe import framework_of
 from planner.configurations.uncertainty_columns import spread_of
 from planner.estimates.preemption import (
@@ -34,11 +39,11 @@ from planner.estimates.time.stage_seconds import (
     goodput_factor,
     load_seconds,
 )
-from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import confidence_factor
+from planner.estimates.work import trial_work
 from planner.records import record
 from planner.scenario.job import DEFAULT_CONFIDENCE
-from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
+from planner.spot.policy.run import checkpoint_interval, last_checkpoint_fits
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:

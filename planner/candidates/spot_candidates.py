@@ -18,11 +18,11 @@ from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.spot_rows import ALL, SearchTarget, SpotRows
 from planner.records import record
-from planner.spot.policy.curve_pieces import CurvePiece
 from planner.spot.policy.luck import quantile
 from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to
 from planner.spot.policy.policy_odds import PolicyCosts, SpotOnlyCosts, late_dollars
-from planner.spot.policy.waiting import least_wait
+from planner.spot.policy.spot_only import least_wait
+from planner.spot.policy.switching_policy import CurvePiece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

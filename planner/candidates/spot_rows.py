@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.candidate_table import ON_DEMAND, CandidateTable, concatenate
 from planner.candidates.deadline import policy_guarantee_hours
-from planner.candidates.offer_terms import market_of_nodes, moves_of, stated_availability
+from planner.candidates.market import market_of_nodes, moves_of, stated_availability
 from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import node_group_market
 from planner.records import record

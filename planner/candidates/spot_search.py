@@ -14,7 +14,7 @@ from planner.candidates.deadline import policy_guarantee_hours, policy_late_hour
 from planner.candidates.spot_candidates import FoundPolicies, only_dollars, rows_of
 from planner.candidates.spot_rows import MIN_HOURS, on_demand_rounding_usd
 from planner.records import record
-from planner.spot.policy.curve_pieces import LeastCost
+from planner.spot.policy.switching_policy import LeastCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

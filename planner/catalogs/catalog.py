@@ -1,37 +1,55 @@
-"""A file of prices to offers: CSV of gpuhunt, SkyPilot and plain ones, distinguished by their columns, or JSON."""
+"""Files of prices to offers and back: formats told apart by their columns, and what became of the rows."""
 
 from __future__ import annotations
 
 import datetime
+import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.catalogs.gpu_match import GpuMatcher
-from planner.catalogs.job_flavors import FLAVORS_WANTED, PROVIDER, flavors_table
 from planner.catalogs.skypilot import (
+    FLAVORS_WANTED,
     NAMED,
     NAMED_COLUMNS,
     PRICE_KEYS,
+    PROVIDER,
     CatalogRows,
     bookable,
+    flavors_table,
     read_gpuhunt,
     read_skypilot,
 )
-from planner.documents.csv_table import first_faults, read_csv, short_column
-from planner.documents.json_file import read_json
+from planner.documents.files import MAX_BYTES
+from planner.documents.strict_yaml import plain_scalar
+from planner.documents.tables import first_faults, read_csv, read_json, short_column
 from planner.documents.validation import SYNONYMS
-from planner.errors import Fault, InputError
+from planner.errors import Fault, InputError, printable
 from planner.library.known_machines import is_known_provider, provider_name
 from planner.library.reading import CardNames
-from planner.loading.offer_table import TABLE_COLUMNS, card_finder, read_offer_rows, validated_offers
+from planner.loading.price_files import (
+    TABLE_COLUMNS,
+    card_finder,
+    machine_key,
+    offer_table_text,
+    read_offer_rows,
+    validated_offers,
+)
 from planner.records import record
+from planner.results.market_results import ImportSummary, PriceChanges, PriceMove, RowsLeftOut, RowsNoted
+from planner.scenario.offer import offer_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from planner.documents.csv_table import CsvTable
-    from planner.loading.offer_table import Row
+    from planner.documents.tables import CsvTable
+    from planner.loading.price_files import Row
     from planner.scenario.offer import Offer
+
+
+# A file of prices to offers: CSV of gpuhunt, SkyPilot and plain ones, distinguished by their columns, or JSON.
+
 
 PLAIN_TABLE, SKYPILOT, GPUHUNT = "CSV file of offers", "SkyPilot catalog", "gpuhunt catalog"
 JOB_FLAVORS = "list of job machines"
@@ -157,3 +175,95 @@ def _read_plain(table: CsvTable, defaults: dict[str, Any]) -> tuple[CatalogRows,
         else:
             rows.append((line, {**row, "gpu": card}))
     return found, bookable(rows, found)
+
+
+# Offers as the text of a file that a scenario's `inventory` names: YAML, or CSV where its name says so.
+
+
+_PLAIN = re.compile(r"[A-Za-z](?:[\w./-]| (?=[\w.]))*", re.ASCII)
+"""Text that needs no quotes in YAML, unless it means true, false or null."""
+
+
+def offers_text(offers: Sequence[Offer], path: str, command: str) -> str:
+    """Return the text of the file `path` with these offers; `InputError` if YAML cannot hold so many.
+
+    `command` is the command that writes the file, which its first line names.
+    """
+    if path.casefold().endswith(".csv"):
+        return offer_table_text(offers)
+    rows = (f"  - {{{_keys(one)}}}" for one in offers)
+    text = "\n".join([f"# Written by {printable(command)}", "currency: USD", "offers:", *rows, ""])
+    if (size := len(text.encode())) > MAX_BYTES:
+        most = f"more than the {MAX_BYTES / 1e6:.0f} MB that are read"
+        what = f"{len(offers):,} offers are {size / 1e6:.0f} MB of YAML, {most}"
+        raise InputError([Fault(path, 0, "", what, "write CSV, which may be larger: -o FILE.csv")])
+    return text
+
+
+def _keys(offer: Offer) -> str:
+    data = offer_data(offer)
+    return ", ".join(f"{key}: {_scalar(data[key])}" for key in TABLE_COLUMNS if key in data)
+
+
+def _scalar(value: Any) -> str:
+    """Return a value as YAML of one line; text without quotes where it is read as the same text."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if _PLAIN.fullmatch(value) and plain_scalar(value) == value:
+        return value
+    return printable(json.dumps(value, ensure_ascii=False))
+
+
+# What became of the rows of a catalog, and how prices changed between two days, as results.
+
+
+def summary_of(catalog: Catalog) -> ImportSummary:
+    """Return what became of the rows of a catalog, the reasons with the most rows first."""
+    read = catalog.read
+    ordered = sorted(read.left_out.items(), key=lambda item: (-item[1].rows, item[1].line))
+    return ImportSummary(
+        file=read.table.file,
+        kind=catalog.kind,
+        rows=len(read.table.rows),
+        offers=len(catalog.offers),
+        date=catalog.date,
+        date_is_of_file=catalog.date_is_of_file,
+        left_out=tuple(RowsLeftOut(reason=why, rows=one.rows, first_line=one.line) for why, one in ordered),
+        notes=tuple(RowsNoted(note=note, rows=rows) for note, rows in read.notes.items()),
+    )
+
+
+def price_changes(
+    provider: str, before: tuple[datetime.date, Sequence[Offer]] | None, after: tuple[datetime.date, Sequence[Offer]]
+) -> PriceChanges:
+    """Return what is new, gone and of another price on the later day; the largest relative moves come first."""
+    old = {machine_key(one): one for one in (before[1] if before else ())}
+    new = {machine_key(one): one for one in after[1]}
+    both = [(old[key], new[key]) for key in new if key in old]
+    moves = [move for pair in both for move in _moves(*pair)]
+    return PriceChanges(
+        provider=provider,
+        before=before[0] if before else None,
+        after=after[0],
+        rows_before=len(old),
+        rows_after=len(new),
+        new=tuple(new[key].label for key in new if key not in old),
+        gone=tuple(old[key].label for key in old if key not in new),
+        moved=tuple(sorted(moves, key=lambda move: -abs(_relative(move)))),
+    )
+
+
+def _moves(old: Offer, new: Offer) -> Iterator[PriceMove]:
+    for market, was, now in (
+        ("on demand", old.usd_per_hour, new.usd_per_hour),
+        ("spot", old.spot_usd_per_hour, new.spot_usd_per_hour),
+    ):
+        if was != now:
+            yield PriceMove(offer=new.label, market=market, before_usd_per_hour=was, after_usd_per_hour=now)
+
+
+def _relative(move: PriceMove) -> float:
+    """Return by how much of itself a price moved; a price that came or went moved most."""
+    if not move.before_usd_per_hour or move.after_usd_per_hour is None:
+        return float("inf")
+    return move.after_usd_per_hour / move.before_usd_per_hour - 1

@@ -11,9 +11,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from planner.catalogs.skypilot import LeftOut
-from planner.documents.csv_table import first_faults
-from planner.documents.json_file import read_json
 from planner.documents.quantities import format_value
+from planner.documents.tables import first_faults, read_json
 from planner.errors import Fault, InputError
 from planner.library.known_machines import provider_name
 from planner.records import record
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from planner.documents.json_file import JsonDocument
+    from planner.documents.tables import JsonDocument
 
 PRICES_WANTED = "give model_prices_and_context_window.json of litellm"
 _MILLION = 1e6

@@ -25,24 +25,22 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from planner.catalogs.catalog import GPUHUNT, JOB_FLAVORS, Catalog, catalog_of
-from planner.catalogs.job_flavors import PROVIDER as JOBS
-from planner.catalogs.job_flavors import flavors_table, plain_flavors
+from planner.catalogs.catalog import GPUHUNT, JOB_FLAVORS, Catalog, catalog_of, summary_of
 from planner.catalogs.price_updates import update_book
-from planner.catalogs.summary import summary_of
-from planner.documents.csv_table import MAX_CSV_BYTES, CsvTable, parse_csv
-from planner.documents.json_file import parse_json
+from planner.catalogs.skypilot import PROVIDER as JOBS
+from planner.catalogs.skypilot import flavors_table, plain_flavors
+from planner.documents.tables import MAX_CSV_BYTES, CsvTable, parse_csv, parse_json
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, InputError
 from planner.library.known_machines import provider_name
-from planner.loading.price_book import book_folder, book_providers, read_meta
+from planner.loading.price_files import book_folder, book_providers, read_meta
 from planner.records import record
-from planner.results.prices import PriceUpdate, ProviderUpdate
+from planner.results.market_results import PriceUpdate, ProviderUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from planner.loading.price_book import StoredDay
+    from planner.loading.price_files import StoredDay
 
 
 WAIT_SECONDS_PER_PROVIDER = 60.0

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import MAX_BYTES
-from planner.documents.json_file import parse_json, read_json
+from planner.documents.tables import parse_json, read_json
 from planner.errors import Fault, InputError
 from planner.library.reading import CONFIG_WANTED, CardNames, config_architecture
 from planner.records import record
 
 if TYPE_CHECKING:
-    from planner.documents.json_file import JsonDocument
+    from planner.documents.tables import JsonDocument
     from planner.library.schema import Architecture
 
 CONFIG = "config.json"

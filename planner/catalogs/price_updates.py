@@ -8,23 +8,23 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from planner.catalogs.summary import price_changes
+from planner.catalogs.catalog import price_changes
 from planner.documents.files import check_writable, make_folder, write_text_atomically
 from planner.documents.validation import name_fix
 from planner.errors import Fault, InputError, raise_faults
-from planner.loading.offer_table import offer_table_text
-from planner.loading.price_book import (
+from planner.loading.price_files import (
     FILL_BOOK,
     META,
     BookMeta,
     StoredDay,
     book_folder,
     book_providers,
+    offer_table_text,
     read_day,
     read_meta,
 )
 from planner.records import record
-from planner.results.prices import PriceChanges, StoredPrices
+from planner.results.market_results import PriceChanges, StoredPrices
 from planner.scenario.naming import OfferedNames
 
 if TYPE_CHECKING:

@@ -1,12 +1,4 @@
-"""SkyPilot's `vms.csv`: instance types by region or zone, dollars per instance and hour, read by column name.
-
-Any version is read. Its rows say what a provider sells, not what is in stock. The memory of a GPU stands in a Python
-dictionary as text; SizeInMiB is that of one GPU, of all GPUs of the instance, or in GB in spite of its name;
-TotalGpuMemoryInMiB that of all GPUs or of one. A price of 0.00 is not known.
-
-Rows of GCP without an instance type are accelerators alone, and their machines stand in rows of their own: an offer is
-the sum of both. Some of these rows have the price of flex-start in place of that on demand.
-"""
+"""Lists of machines as others publish them: SkyPilot's `vms.csv`, and Hugging Face's machines for jobs."""
 
 from __future__ import annotations
 
@@ -18,14 +10,27 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from planner.catalogs.gpu_match import says_nvlink
-from planner.errors import Fault
+from planner.documents.tables import CsvTable
+from planner.errors import Fault, InputError
 from planner.library.known_machines import Attached, attached_accelerator, provider_name, unsold_type
-from planner.loading.offer_table import MAX_FILE_OFFERS, Row, parse_number, too_many_offers
+from planner.loading.price_files import MAX_FILE_OFFERS, Row, parse_number, too_many_offers
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.catalogs.gpu_match import GpuMatcher
-    from planner.documents.csv_table import CsvTable
+    from planner.documents.tables import JsonDocument
+
+
+# SkyPilot's `vms.csv`: instance types by region or zone, dollars per instance and hour, read by column name.
+#
+# Any version is read. Its rows say what a provider sells, not what is in stock. The memory of a GPU stands in a Python
+# dictionary as text; SizeInMiB is that of one GPU, of all GPUs of the instance, or in GB in spite of its name;
+# TotalGpuMemoryInMiB that of all GPUs or of one. A price of 0.00 is not known.
+#
+# Rows of GCP without an instance type are accelerators alone, and their machines stand in rows of their own: an offer
+# is the sum of both. Some of these rows have the price of flex-start in place of that on demand.
 
 
 # What the readers of catalogs share: rows that are read, rows that are left out by reason, faults of cells.
@@ -431,3 +436,71 @@ def _gib(size: Any) -> float | None:
     if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < 10**9:
         return None
     return size / 1024 if size >= _LEAST_MIB else float(size)
+
+
+# Hugging Face's machines for jobs: JSON of `huggingface_hub.list_jobs_hardware()` or of the address that it asks.
+#
+# A machine has texts in place of numbers (`"4"` GPUs, `"96 GB"` of all of them), and a price per minute. Keys are those
+# of the package (`unit_cost_usd`) or of the interface (`unitCostUSD`).
+
+
+PROVIDER = "huggingface"
+FLAVORS_WANTED = "give the JSON list of huggingface_hub.list_jobs_hardware()"
+_COLUMNS = ("instance_name", "location", "price", "cpu", "memory", "gpu_count", "gpu_name", "gpu_memory", "spot")
+_UNITS_PER_HOUR = {"second": 3600, "minute": 60, "hour": 1}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def flavors_table(document: JsonDocument) -> CsvTable:
+    """Return the machines as a table with the columns of a gpuhunt catalog, each with its line in the file.
+
+    `InputError` with every fault: a machine without name, price or unit.
+    """
+    data = document.data
+    if not isinstance(data, list) or not data or not all(isinstance(one, dict) for one in data):
+        raise InputError([document.fault((), "no list of machines", FLAVORS_WANTED)])
+    faults: list[Fault] = []
+    rows = []
+    for index, machine in enumerate(data):
+        missing = [name for name in ("name", "unit_cost_usd", "unit_label") if _get(machine, name) is None]
+        unit = str(_get(machine, "unit_label") or "").casefold()
+        if missing:
+            faults.append(document.fault((index,), f"a machine without {' and '.join(missing)}", FLAVORS_WANTED))
+        elif unit not in _UNITS_PER_HOUR:
+            what, fix = f"{unit!r} is no unit of time that is known", f"expected {', '.join(_UNITS_PER_HOUR)}"
+            faults.append(document.fault((index,), what, fix))
+        else:
+            rows.append((document.line((index,)), _cells(machine, _UNITS_PER_HOUR[unit])))
+    if faults:
+        raise InputError(faults)
+    return CsvTable(document.file, _COLUMNS, tuple(rows))
+
+
+def _get(machine: Mapping[str, Any], name: str) -> Any:
+    """Return a value under the name of the package or that of the interface."""
+    first, *others = name.split("_")
+    camel = first + "".join("USD" if word == "usd" else word.capitalize() for word in others)
+    return machine.get(name, machine.get(camel))
+
+
+def _cells(machine: Mapping[str, Any], units_per_hour: int) -> tuple[str, ...]:
+    cost = _get(machine, "unit_cost_usd")
+    price = f"{cost * units_per_hour:.6g}" if isinstance(cost, (int, float)) else str(cost)
+    accelerator = machine.get("accelerator")
+    gpu: Mapping[str, Any] = accelerator if isinstance(accelerator, dict) else {}
+    count, total = _number(gpu.get("quantity")), _number(gpu.get("vram"))
+    memory = f"{float(total) / float(count):g}" if count and total and float(count) else ""
+    name = str(gpu.get("model") or "")
+    ram, cores = _number(machine.get("ram")), _number(machine.get("cpu"))
+    return (str(machine["name"]), "any", price, cores, ram, count or ("1" if name else "0"), name, memory, "False")
+
+
+def _number(text: Any) -> str:
+    """Return the first number in a text such as `46 GB`; empty without one."""
+    found = _NUMBER.search(str(text)) if text is not None else None
+    return found[0] if found else ""
+
+
+def plain_flavors(machines: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the machines of huggingface_hub as plain data."""
+    return [{**vars(one), "accelerator": vars(one.accelerator) if one.accelerator else None} for one in machines]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from planner.cli.exit_codes import Commands, LazyCommands
+from planner.cli.output import Commands, LazyCommands
 
 MODULES = {
     "solve": "solve_command",
@@ -14,7 +14,7 @@ MODULES = {
     "explain": "explain_command",
     "simulate": "simulate_command",
     "estimate": "estimate_command",
-    "calibrate": "calibrate_command",
+    "calibrate": "track_command",
     "market": "market_command",
     "check": "solve_command",
     "export": "export_command",
@@ -22,10 +22,10 @@ MODULES = {
     "report": "report_command",
     "app": "app_command",
     "init": "init_command",
-    "scenarios": "scenarios_command",
+    "scenarios": "init_command",
     "architectures": "catalog_command",
     "gpus": "catalog_command",
-    "offers": "offers",
+    "offers": "catalog_command",
     "prices": "prices_command",
     "schema": "catalog_command",
 }

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import clock_setting, now_option, set_option, solve_options, solve_words
+from planner.cli.options import (
+    clock_setting,
+    load_asked,
+    now_option,
+    question_options,
+    refuse_both,
+    set_option,
+    solve_options,
+    solve_words,
+)
 from planner.cli.output import show
-from planner.cli.question_options import load_asked, question_options, refuse_both
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import SolveOptions
@@ -54,8 +62,8 @@ def app(
     loaded = load_asked(scenario, question, changes)
     document = loaded.source.document
     # Imported late: a wrong scenario is reported before the server is loaded.
-    from planner.web.opened import OpenedScenario
-    from planner.web.serve import serve
+    from planner.web.kept_files import OpenedScenario
+    from planner.web.server import serve
 
     asked = tuple(shlex.split(question.command(""))) if question is not None else (str(scenario),)
     asked = (*asked, *solve_words(options))

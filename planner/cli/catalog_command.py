@@ -1,19 +1,70 @@
-"""`architectures`, `gpus` and `schema`: the library of models and GPUs, and the format of a scenario."""
+"""`architectures`, `gpus`, `offers` and `schema`: what the library and the catalogs hold, and what they import."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.exit_codes import ListGroup
-from planner.cli.import_architecture import import_architecture
-from planner.cli.options import json_option
-from planner.cli.output import write_either, write_json
-from planner.errors import Fault, LibraryError
+from planner.cli.options import Day, json_option
+from planner.cli.output import STANDARD_OUTPUT, ListGroup, show, write_either, write_json
+from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
 
 if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Sequence
+
     from planner.library.schema import Card
+    from planner.scenario.offer import Offer
+
+
+# `architectures import`: the architecture of a model from its config.json.
+
+
+@click.command("import")
+@click.argument("model")
+@click.option("-o", "--output", "path", metavar="FILE", help="Write to FILE, which ends in .yaml [standard output].")
+@click.option("--name", metavar="NAME", help="What to call it (default: the name of the repository or folder).")
+def import_architecture(model: str, path: str | None, name: str | None) -> None:
+    """Turn the config.json of a model into an architecture.
+
+    MODEL is the file, a folder that has one, or a repository on the Hugging
+    Face Hub, which is taken from the cache where it is there (with the
+    package huggingface_hub). A scenario reads the result as a path:
+    architecture: FILE.
+
+    Try: planner architectures import Qwen/Qwen2.5-7B -o my-model.yaml
+    """
+    from planner.catalogs.model_config import import_architecture as read_model
+    from planner.documents.files import check_unread, check_writable, write_text_atomically
+    from planner.documents.strict_yaml import yaml_text
+    from planner.errors import printable
+
+    target = None if path in STANDARD_OUTPUT else path
+    if target is not None:
+        if not target.endswith((".yaml", ".yml")):
+            raise click.UsageError("FILE must end in .yaml: so a scenario knows it", click.get_current_context())
+        check_writable(target)
+    found = read_model(model, name)
+    words = ["planner", "architectures", "import", model, *(["--name", name] if name else [])]
+    card = found.card.model_dump(mode="json", exclude_defaults=True)
+    text = f"# Written by {printable(shlex.join(words))}\n{yaml_text(card)}"
+    if target is None:
+        show(text.rstrip("\n"))
+    else:
+        check_unread(target)
+        write_text_atomically(target, text)
+    show(f"{found.card.name}: {found.card.family}, {found.card.parameters:,} parameters", err=True)
+    if found.card.notes:
+        show(f"  {found.card.notes}", err=True)
+    if found.shipped:
+        show(f"  the program knows it as {found.shipped}", err=True)
+
+
+# `architectures`, `gpus` and `schema`: the library of models and GPUs, and the format of a scenario.
 
 
 @click.group(cls=ListGroup)
@@ -96,3 +147,192 @@ def _show(card: Card, as_json: bool) -> None:
     from planner.report.catalog_text import card_text
 
     write_either(as_json, card.model_dump(mode="json"), card_text)
+
+
+# `offers import`: prices of a file or of another program's catalog as an offers file.
+
+
+provider_option = click.option(
+    "--provider", metavar="NAME", help="Whose prices they are, where neither a column nor the name of the file says so."
+)
+date_option = click.option(
+    "--date",
+    type=Day(),
+    metavar="DATE",
+    help="Day of the prices, where no column says so (default: that on which FILE was last written).",
+)
+
+
+@click.command("import")
+@click.argument("file", required=False)
+@click.option("-o", "--output", "path", metavar="FILE", help="Write to FILE, YAML or .csv [standard output as YAML].")
+@provider_option
+@date_option
+@click.option("--template", is_flag=True, help="Print a CSV file to start from.")
+def import_offers(
+    file: str | None, path: str | None, provider: str | None, date: datetime.datetime | None, template: bool
+) -> None:
+    """Turn prices of a file into an offers file.
+
+    FILE is a CSV file of offers, a gpuhunt catalog, SkyPilot's vms.csv or the
+    JSON list of Hugging Face's machines for jobs; its content says which.
+    Rows that are no known machine are counted by reason on standard error. A
+    scenario reads the result: inventory: [FILE].
+
+    Try: planner offers import --template
+    """
+    from planner.catalogs.catalog import TEMPLATE, offers_text, read_catalog, summary_of
+    from planner.documents.files import check_writable
+    from planner.report.catalog_text import import_text
+
+    if (file is None) is not template:
+        raise click.UsageError("give FILE, or --template", click.get_current_context())
+    target = None if path in STANDARD_OUTPUT else path
+    if target is not None:
+        check_writable(target)
+    if file is None:
+        _write(target, TEMPLATE)
+        return
+    catalog = read_catalog(file, provider, date.date() if date else None)
+    given = [*(["--provider", provider] if provider else []), *(["--date", str(date.date())] if date else [])]
+    text = offers_text(catalog.offers, path or "-", shlex.join(["planner", "offers", "import", file, *given]))
+    _write(target, text)
+    show(import_text(summary_of(catalog)), err=True)
+
+
+def _write(path: str | None, text: str) -> None:
+    """Write to a file, or to standard output where there is none."""
+    from planner.documents.files import check_unread, write_text_atomically
+
+    if path is None:
+        show(text.rstrip("\n"))
+    else:
+        check_unread(path)
+        write_text_atomically(path, text)
+
+
+# `offers`: instance types and their prices.
+
+
+inventory_option = click.option(
+    "--inventory",
+    metavar="FILE",
+    help="An inventory (YAML or CSV), a scenario, purchase (machines to buy), or prices, the price book "
+    "(default: the shipped market).",
+)
+
+
+@click.group(cls=ListGroup)
+def offers() -> None:
+    """List offers of instance types and their prices."""
+
+
+offers.add_command(import_offers)
+
+
+@offers.command("list")
+@inventory_option
+@click.option("--gpu", metavar="NAME", help="Only offers with this GPU.")
+@click.option("--provider", metavar="NAME", help="Only offers of this provider.")
+@json_option
+def offers_list(inventory: str | None, gpu: str | None, provider: str | None, as_json: bool) -> None:
+    """List all, one per line.
+
+    Prices are dollars per GPU and hour; an upfront payment is spread over its term.
+    """
+    from planner.report.catalog_text import OFFER_COLUMNS, table
+    from planner.scenario.offer import offer_labels
+
+    found = read_market(inventory)
+    names = _cards_like(gpu) if gpu else None
+    providers = _providers_like(provider, found) if provider else None
+    chosen = [
+        (label, offer)
+        for label, offer in zip(offer_labels(found), found, strict=True)
+        if (names is None or offer.gpu in names) and (providers is None or offer.provider in providers)
+    ]
+    why = "" if chosen else _why_none(found, names, gpu, provider)
+    write_either(as_json, [_facts(*row) for row in chosen], lambda _: why or table(OFFER_COLUMNS, chosen))
+
+
+def _cards_like(wanted: str) -> frozenset[str]:
+    """Return the GPUs of that name or group, else those whose name has the text in it; `ScenarioError` if none has."""
+    from planner.library.reading import CardNames
+
+    cards = CardNames("gpus")
+    if names := cards.group(wanted):
+        return frozenset(names)
+    plain = "".join(wanted.casefold().split())
+    found = frozenset(name for name in cards.names if plain in name.casefold())
+    if not found:
+        raise ScenarioError([Fault(f"--gpu {wanted}", 0, "", "unknown GPU", cards.suggestion(wanted))])
+    return found
+
+
+def _providers_like(wanted: str, offers: Sequence[Offer]) -> frozenset[str]:
+    """Return the providers that a name means among offers; `ScenarioError` where it means none."""
+    from planner.scenario.naming import OfferedNames
+
+    names = OfferedNames(offers)
+    found = names.meant("provider", wanted)
+    if not found:
+        raise ScenarioError([Fault(f"--provider {wanted}", 0, "", *names.fault("provider", wanted))])
+    return frozenset(found)
+
+
+def _why_none(found: Sequence[Offer], names: frozenset[str] | None, gpu: str | None, provider: str | None) -> str:
+    """Return why a list of offers is empty, in a line."""
+    providers = sorted({offer.provider for offer in found})
+    if provider is not None and provider not in providers:
+        return f"no offers: none is of provider {provider}"
+    rented = sorted({offer.provider for offer in found if names is None or offer.gpu in names})
+    where = f"; {', '.join(rented)} has it" if rented else ""
+    return f"no offers: {f'{provider} does' if provider else 'these prices do'} not list {gpu}{where}"
+
+
+@offers.command("show")
+@click.argument("name")
+@inventory_option
+@json_option
+def offers_show(name: str, inventory: str | None, as_json: bool) -> None:
+    """Show one; NAME is a label that `offers list` prints."""
+    from planner.documents.validation import meant_name
+    from planner.report.catalog_text import card_text
+    from planner.scenario.offer import offer_labels
+
+    found = read_market(inventory)
+    labelled = dict(zip(offer_labels(found), found, strict=True))
+    name = meant_name(name, labelled, "offers show", "unknown offer", "planner offers list")
+    write_either(as_json, _facts(name, labelled[name]), card_text)
+
+
+def _facts(label: str, offer: Offer) -> dict[str, Any]:
+    """Return the fields of an offer, those that hold for all offers of its provider last."""
+    from planner.scenario.offer import Terms
+
+    facts = offer.model_dump(mode="json")
+    terms = {key: facts.pop(key) for key in Terms.model_fields}
+    return {"name": label, "tier": offer.tier, **facts, **terms}
+
+
+def read_market(path: str | None) -> tuple[Offer, ...]:
+    """Return the offers of an inventory file or of a scenario, as written; None means the shipped market.
+
+    Raises `ScenarioError` with every fault.
+    """
+    from planner.documents.strict_yaml import read_document
+    from planner.loading.price_files import read_offers
+    from planner.loading.scenario_file import MARKET, PRICE_BOOK, PURCHASE, read_inventory, read_scenario
+
+    file = path or MARKET
+    faults: list[Fault] = []
+    is_table = file.casefold().endswith(".csv") and os.path.isfile(file)
+    if file in (MARKET, PURCHASE, PRICE_BOOK) or is_table:
+        found = tuple(offer for _, offers in read_inventory(file, Path(), faults) for offer in offers)
+    else:
+        document = read_document(file) if os.path.isfile(file) else None
+        if document is None or "jobs" in document.data:
+            return read_scenario(file).offers
+        found = read_offers(document, faults)
+    raise_faults(faults, ScenarioError)
+    return found

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options import json_option, solve_options
-from planner.cli.output import Output
-from planner.cli.question_options import loaded_question
-from planner.cli.terminal import show_progress
+from planner.cli.options import json_option, loaded_question, solve_options
+from planner.cli.output import Output, show_progress
 
 if TYPE_CHECKING:
     from planner.loading.scenario_file import LoadedScenario
@@ -56,9 +54,9 @@ def explain(
 def _explain_technique(loaded: LoadedScenario, technique: str, as_json: bool, options: SolveOptions) -> None:
     """Print what published work found on a technique, and what it would bring the scenario."""
     with show_progress(f"explaining {technique}"), loaded.locate_faults():
-        from planner.analysis.explain.published import explain_technique
+        from planner.analysis.explain.limit_sensitivity import explain_technique
 
         answer = explain_technique(loaded.scenario, technique, options)
-    from planner.report.stage_lines import render
+    from planner.report.plan_sections import render
 
     Output(as_json).write(answer, render)

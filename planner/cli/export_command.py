@@ -77,7 +77,7 @@ def export(
     for line in left_out:
         show(line, err=True)
     if everything:
-        from planner.documents.json_file import json_text
+        from planner.documents.tables import json_text
 
         texts["plan.json"] = json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
     if folder is None or folder in STANDARD_OUTPUT:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from planner.cli.options import EXIT_CODES, NameOf, output_options, solve_options
-from planner.cli.output import draw_answer
-from planner.cli.question_options import loaded_question
-from planner.cli.terminal import show_progress
+from planner.cli.options import EXIT_CODES, NameOf, loaded_question, output_options, solve_options
+from planner.cli.output import draw_answer, show_progress
 
 if TYPE_CHECKING:
     from planner.cli.output import Output
@@ -82,7 +80,7 @@ def _frontier_of_loss(loaded: LoadedScenario, by: Any, output: Output, points: i
     if by is not None:
         raise click.UsageError("--by divides a frontier of cost against time", click.get_current_context())
     with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
-        from planner.analysis.frontier.loss import loss_frontier
+        from planner.analysis.frontier.frontier_question import loss_frontier
 
         found = loss_frontier(loaded.scenario, options, points=points)
     from planner.report.model_choice_text import render_loss_frontier
@@ -97,7 +95,7 @@ def _frontier_of_service(loaded: LoadedScenario, by: Any, output: Output, points
     if by is not None:
         raise click.UsageError("--by divides a frontier of cost against time", context)
     with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
-        from planner.analysis.frontier.curve_together import frontier_of_service
+        from planner.analysis.frontier.frontier_question import frontier_of_service
         from planner.analysis.frontier.service_curve import SERVICE_POINTS, service_frontier
 
         default = context.get_parameter_source("points") is ParameterSource.DEFAULT
@@ -105,7 +103,7 @@ def _frontier_of_service(loaded: LoadedScenario, by: Any, output: Output, points
         found = (service_frontier if alone else frontier_of_service)(
             loaded.scenario, options, points=SERVICE_POINTS if default else points
         )
-    from planner.report.service_frontier_text import render_service_frontier
+    from planner.report.frontier_text import render_service_frontier
 
     output.write(found, render_service_frontier, draw_answer if found.points else None)
     context.exit(EXIT_CODES[found.status])

@@ -48,7 +48,7 @@ def fit(traces: tuple[str, ...], only: tuple[str, ...], as_json: bool, path: str
     Try: planner market fit us-east-1a.json --instances 4
     """
     from planner.analysis.market_fit_question import market_fit
-    from planner.report.market_fit_text import render_market
+    from planner.report.catalog_text import render_market
 
     output = Output(as_json, path=path)
     output.check()

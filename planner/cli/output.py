@@ -1,22 +1,120 @@
-"""What a command prints and writes: text or JSON on standard output, files replaced as a whole."""
+"""What a command prints and writes, what only a terminal gets, and errors as messages with exit codes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import textwrap
+import threading
+import time
+from collections import UserDict
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.terminal import count_columns, wants_color
-from planner.errors import Fault, InputError, printable
+from planner.cli.start import prepare_process
+from planner.errors import Fault, InputError, NoPlanError, PlannerError, printable
 from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pydantic import BaseModel
+    from rich.progress import Progress
+
+
+# What only a terminal gets: colour, and progress on standard error.
+
+
+QUIET_SECONDS = 1.0
+"""Work shorter than this shows nothing."""
+
+
+def wants_color() -> bool:
+    """Return whether standard output is a terminal whose user has not refused colour."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def count_columns() -> int:
+    """Return the columns of standard output: what COLUMNS says, in a pipe too, else those of the terminal, else 80."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and len(told) < 6:
+        return int(told)
+    with contextlib.suppress(OSError, ValueError):  # no file behind it
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    return 80
+
+
+class ProgressLine:
+    """A line on the terminal from the first second of work on: what is done, how much of it, and the elapsed time."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._began = printable(what), time.monotonic()
+        self._lock, self._ended, self._done = threading.Lock(), False, 0
+        self._shown: Progress | None = None
+        self._total: int | None = None
+        self._timer = threading.Timer(QUIET_SECONDS, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _show(self) -> None:
+        """Put the line on the terminal; rich is loaded here because most commands end before."""
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Line
+
+        with self._lock:
+            if self._ended:
+                return
+            counts = (BarColumn(bar_width=30), MofNCompleteColumn()) if self._total else ()
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), *counts, TimeElapsedColumn())
+            console = Console(stderr=True, no_color=not wants_color())
+            self._shown = Line(*columns, console=console, transient=True, get_time=time.monotonic)
+            task = self._shown.add_task(escape(self._what), total=self._total, completed=self._done)
+            self._shown.tasks[task].start_time = self._began
+            self._shown.start()
+
+    def update(self, done: int, total: int) -> None:
+        """Show how much is done."""
+        with self._lock:
+            is_new, self._done, self._total = self._total is None, done, total
+            if self._shown is None:
+                return
+            if not is_new:
+                self._shown.update(self._shown.task_ids[0], completed=done, total=total)
+                return
+            self._shown.stop()  # the line gets a bar
+        self._show()
+
+    def end(self) -> None:
+        """Take the line off the terminal."""
+        self._timer.cancel()
+        with self._lock:
+            self._ended = True
+            if self._shown is not None:
+                self._shown.stop()
+
+
+@contextlib.contextmanager
+def show_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show work that takes longer than a second on the terminal; nothing if messages go to a file.
+
+    Yields what shows how much is done, `(done, total)`; None where nothing is shown.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    line = ProgressLine(what)
+    try:
+        yield line.update
+    finally:
+        line.end()
+
+
+# What a command prints and writes: text or JSON on standard output, files replaced as a whole.
 
 
 STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -45,7 +143,7 @@ class Output:
             check_writable(path)
         self._check_apart()
         if self.plot is not None:
-            from planner.report.figures.plot import PLOT_SUFFIXES, check_picture
+            from planner.report.figures.result_figures import PLOT_SUFFIXES, check_picture
 
             check_picture(self.plot, PLOT_SUFFIXES)
 
@@ -119,7 +217,7 @@ class Output:
 
 def draw_answer(answer: Any, path: str, caption: Sequence[str]) -> None:
     """Draw an answer into a file; what draws is loaded only where a picture is asked for."""
-    from planner.report.figures.plot import draw_file
+    from planner.report.figures.result_figures import draw_file
 
     draw_file(answer, path, caption)
 
@@ -174,6 +272,142 @@ def write_either(as_json: bool, document: Any, render: Callable[[Any], str]) -> 
 
 def write_json(document: Any) -> None:
     """Print one JSON document on standard output."""
-    from planner.documents.json_file import json_text
+    from planner.documents.tables import json_text
 
     show(json_text(document))
+
+
+# Exit codes, and errors as messages.
+
+
+INTERNAL_ERROR, BAD_INPUT, INFEASIBLE, NO_PLAN, INTERRUPTED = 1, 2, 3, 4, 130
+BROKEN_PIPE = 141
+"""128 + SIGPIPE: the exit code of a command whose reader closed the pipe."""
+
+DEBUG = "PLANNER_DEBUG"
+"""Environment variable that shows the traceback of an unexpected error."""
+
+
+class LazyCommands(UserDict[str, Any]):
+    """Commands by name, each loaded from its module when it is asked for; made from names and modules."""
+
+    def __getitem__(self, key: str) -> click.Command:
+        """Import the module of a command, which costs a millisecond or two."""
+        command: click.Command = getattr(import_module(super().__getitem__(key)), key.replace("-", "_"))
+        return command
+
+
+class Commands(click.Group):
+    """The top command: each error becomes a message and an exit code, none a traceback."""
+
+    def main(self, args: Sequence[str] | None = None, *others: Any, **settings: Any) -> Any:
+        """Run the command line like click, but always end the process with a documented exit code."""
+        prepare_process()
+        _open_closed_streams()
+        if "planner.documents.files" in sys.modules:  # not the first command of this process
+            from planner.documents.files import forget_read
+
+            forget_read()
+        given = list(sys.argv[1:] if args is None else args)
+        settings = {"prog_name": "planner", **settings, "standalone_mode": False}
+        inner = super().main
+        try:
+            code = inner(given, *others, **settings)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            code = _ending(error, as_json="--json" in given)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a closed pipe has an exit code of its own."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # click would exit 1
+            ctx.exit(_unwritten(error))
+
+
+class ListGroup(click.Group):
+    """A group that runs `list` if no subcommand is given."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert `list` before options that follow the name of the group."""
+        asks_help = bool(args) and args[0] in ctx.help_option_names
+        if not args or (args[0].startswith("-") and not asks_help):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+def _open_closed_streams() -> None:
+    """Give a standard stream that is closed a file, which no file opened later can then be mistaken for.
+
+    That of standard output is open for reading only, so that writing the answer fails.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            setattr(sys, name, os.fdopen(opened, mode))
+
+
+def _ending(error: BaseException, as_json: bool) -> int:
+    """Return the exit code of an error and report it, also where standard output cannot take the report."""
+    try:
+        return _code_of(error, as_json)
+    except (OSError, UnicodeEncodeError) as unwritten:
+        return _unwritten(unwritten)
+
+
+def _unwritten(error: OSError | UnicodeEncodeError) -> int:
+    """Return the exit code of output that could not be written; all but a closed pipe has a message."""
+    with contextlib.suppress(OSError):
+        # Python flushes again at exit and needs a file that takes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    if isinstance(error, UnicodeEncodeError):
+        why = f"{error.encoding} has no {error.object[error.start]!a}; set PYTHONIOENCODING=utf-8"
+    else:
+        why = (error.strerror or str(error)).lower()
+    show(f"standard output cannot be written: {why}", err=True)
+    return INTERNAL_ERROR
+
+
+def _code_of(error: BaseException, as_json: bool) -> int:
+    """Print the message of an error and return its exit code."""
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, InputError):
+        return _bad_input(error.faults, as_json)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
+        error.show()
+        return BAD_INPUT
+    if isinstance(error, click.ClickException):
+        if as_json:
+            context = getattr(error, "ctx", None)
+            fix = f"see {context.command_path if context else 'planner'} --help"
+            usage = InputError([Fault("command line", 0, "", error.format_message(), fix)])
+            return _bad_input(usage.faults, as_json)
+        click.UsageError(printable(error.format_message()), getattr(error, "ctx", None)).show()
+        return BAD_INPUT
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        show("interrupted", err=True)
+        return INTERRUPTED
+    if isinstance(error, UnicodeEncodeError) or (isinstance(error, OSError) and error.filename is None):
+        return _unwritten(error)
+    if os.environ.get(DEBUG):
+        raise error
+    if isinstance(error, PlannerError):
+        show(str(error), err=True)
+        return NO_PLAN if isinstance(error, NoPlanError) else INTERNAL_ERROR
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    show(f"internal error: {what}; set {DEBUG}=1 to see the traceback", err=True)
+    return INTERNAL_ERROR
+
+
+def _bad_input(faults: Sequence[Fault], as_json: bool) -> int:
+    if as_json:
+        write_json({"status": "error", "errors": [fault._asdict() for fault in faults]})
+    else:
+        for fault in faults:
+            show(str(fault), err=True)
+    return BAD_INPUT

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 def read_plan(path: str) -> Plan:
     """Return the plan that `solve --json` or `-o` wrote; `InputError` names every field that is wrong."""
-    from planner.documents.json_file import read_json
+    from planner.documents.overrides import Source
     from planner.documents.quantities import MAX_NUMBER
-    from planner.documents.source_map import Source
+    from planner.documents.tables import read_json
     from planner.results.plan import Plan
 
     fix = "give a file written by planner solve"
@@ -56,7 +56,7 @@ def located_in(plan: Plan, path: str) -> Iterator[None]:
 def _located(fault: Fault, plan: Plan, path: str) -> Fault:
     """Return a fault of a plan with its file and line; that of an option as it is."""
     from planner.documents.files import file_name
-    from planner.documents.json_file import read_json
+    from planner.documents.tables import read_json
 
     if fault.file not in ("plan", path) or fault.line:
         return fault
@@ -106,7 +106,7 @@ def scenario_of(plan: Plan, path: str) -> Scenario:
 
     from planner.errors import Fault, ScenarioError
     from planner.loading.scenario_file import parse_scenario
-    from planner.scenario.horizon import with_offers
+    from planner.scenario.limits import with_offers
     from planner.scenario.naming import without_unoffered
 
     if plan.inputs is None and plan.status in ("infeasible", "no_plan"):
@@ -122,7 +122,7 @@ def scenario_of(plan: Plan, path: str) -> Scenario:
 
 def decided_scenario_of(plan: Plan, path: str) -> Scenario:
     """Return the scenario that a plan carries, with what the plan chose in place of what the scenario leaves open."""
-    from planner.scenario.definite import decide, decide_scenario, open_jobs
+    from planner.scenario.scenario import decide, decide_scenario, open_jobs
 
     scenario, decided = scenario_of(plan, path), []
     for job in open_jobs(scenario):
@@ -140,7 +140,7 @@ def jobs_of(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
     """Return a plan and its scenario as those of its jobs alone, without services."""
     if not plan.services:
         return plan, scenario
-    from planner.results.fleet_differences import jobs_alone, services_usd
-    from planner.scenario.jobs_and_services import without_services
+    from planner.results.differences import jobs_alone, services_usd
+    from planner.scenario.scenario import without_services
 
     return jobs_alone(plan), without_services(scenario, services_usd(plan))

@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from planner.cli.exit_codes import ListGroup
-from planner.cli.import_offers import date_option, provider_option
+from planner.cli.catalog_command import date_option, provider_option
 from planner.cli.options import Day, as_of_date, json_option
-from planner.cli.output import show, write_either
+from planner.cli.output import ListGroup, show, write_either
 
 
 @click.group(cls=ListGroup)
@@ -71,12 +70,11 @@ def _update_from_file(
     timeout: float,
 ) -> list[str]:
     """Store the prices of a file, and return whose they are; `InputError` where they are to be written over it."""
-    from planner.catalogs.catalog import read_catalog
+    from planner.catalogs.catalog import read_catalog, summary_of
     from planner.catalogs.price_updates import update_book
-    from planner.catalogs.summary import summary_of
     from planner.documents.files import check_unread
     from planner.report.catalog_text import changes_text, import_text
-    from planner.results.prices import BookUpdate
+    from planner.results.market_results import BookUpdate
 
     del timeout  # a file is there or not
     if len(providers) > 1:
@@ -121,9 +119,9 @@ def _update_from_providers(
 
 def _write_newest(path: str, providers: list[str]) -> None:
     """Write the newest stored offers of providers as an inventory."""
-    from planner.catalogs.offers_file import offers_text
+    from planner.catalogs.catalog import offers_text
     from planner.documents.files import check_unread, write_text_atomically
-    from planner.loading.price_book import read_price_book
+    from planner.loading.price_files import read_price_book
 
     offers = [offer for _, found in read_price_book(providers) for offer in found]
     check_unread(path)
@@ -142,8 +140,7 @@ def check(files: tuple[str, ...], provider: str | None, as_json: bool) -> None:
 
     Try: planner prices check vastai.csv aws/vms.csv
     """
-    from planner.catalogs.catalog import read_catalog
-    from planner.catalogs.summary import summary_of
+    from planner.catalogs.catalog import read_catalog, summary_of
     from planner.errors import Fault, InputError, collect_faults
     from planner.report.catalog_text import CHECK_COLUMNS, table
 
@@ -163,7 +160,7 @@ def check(files: tuple[str, ...], provider: str | None, as_json: bool) -> None:
 def prices_list(as_of: datetime.datetime | None, as_json: bool) -> None:
     """List the newest prices of each provider, with their age."""
     from planner.catalogs.price_updates import stored_prices
-    from planner.loading.price_book import FILL_BOOK
+    from planner.loading.price_files import FILL_BOOK
     from planner.report.catalog_text import STORED_COLUMNS, table
 
     found = stored_prices(as_of.date() if as_of else datetime.date.today())

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import EXIT_CODES, NameOf, solve_options
-from planner.cli.output import STANDARD_OUTPUT, show, silent_matplotlib
+from planner.cli.options import EXIT_CODES, NameOf, asked_scenario, solve_options
+from planner.cli.output import STANDARD_OUTPUT, show, show_progress, silent_matplotlib
 from planner.cli.plan_file import is_plan, jobs_of, read_plan, scenario_of
-from planner.cli.question_options import asked_scenario
-from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from planner.loading.scenario_file import LoadedScenario
-    from planner.results.overview_data import Overview, Section
+    from planner.results.estimate import Overview, Section
     from planner.results.plan import Plan
     from planner.scenario.scenario import Scenario
 
@@ -179,7 +177,7 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     if len(names) > 1 and files:
         notes.append(f"the files run {names[0]}; those of another job: planner export plan.json --all --job NAME")
     kept = {name: text for name, text in files.items() if name not in ("README.md", "spot_policy.py", "policy.json")}
-    from planner.documents.json_file import json_text
+    from planner.documents.tables import json_text
 
     return {**kept, "plan.json": json_text(plan.model_dump(mode="json", by_alias=True), indent=1) + "\n"}, notes
 
@@ -190,7 +188,7 @@ def _write_figure(found: Overview, name: str, path: str, kind: str) -> None:
     from planner.drawing.image import draw_scene
     from planner.drawing.scene import framed, to_svg
     from planner.errors import Fault, InputError
-    from planner.report.figures.figure import WIDE
+    from planner.report.figures.plan_figures import WIDE
     from planner.report.html.page import find_figure
 
     figure = find_figure(found, name)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.options import EXIT_CODES, loaded_scenario, output_options, solve_options
-from planner.cli.output import draw_answer, show
+from planner.cli.output import draw_answer, show, show_progress
 from planner.cli.plan_file import read_plan
-from planner.cli.terminal import show_progress
 
 if TYPE_CHECKING:
     from planner.cli.output import Output
@@ -108,7 +107,7 @@ def _simulate_service(
         from planner.analysis.service_simulation import simulate_service
 
         found = simulate_service(loaded.scenario, plan, options=options, **replay)
-    from planner.report.service_simulation_text import render_service_simulation
+    from planner.report.simulation_text import render_service_simulation
 
     output.write(found, render_service_simulation)
     click.get_current_context().exit(EXIT_CODES[found.status])
@@ -116,11 +115,11 @@ def _simulate_service(
 
 def _policies_text(scenario: Scenario, found: Simulation) -> str:
     from planner.analysis.simulation.job_runs import policy_tables
-    from planner.scenario.jobs_and_services import without_services
+    from planner.scenario.scenario import without_services
 
     if found.services_usd is not None:
         scenario = without_services(scenario, found.services_usd)
     document = {"scenario": scenario.name, "jobs": policy_tables(scenario, found.plan)}
-    from planner.documents.json_file import json_text
+    from planner.documents.tables import json_text
 
     return json_text(document, indent=1) + "\n"

@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.exit_codes import INFEASIBLE
-from planner.cli.options import EXIT_CODES, clock_setting, json_option, now_option, set_option, solve_options
-from planner.cli.output import Output, draw_answer, show, write_json
-from planner.cli.question_options import loaded_question
-from planner.cli.terminal import show_progress
+from planner.cli.options import (
+    EXIT_CODES,
+    clock_setting,
+    json_option,
+    loaded_question,
+    now_option,
+    set_option,
+    solve_options,
+)
+from planner.cli.output import INFEASIBLE, Output, draw_answer, show, show_progress, write_json
 
 if TYPE_CHECKING:
     from planner.loading.scenario_file import LoadedScenario
@@ -49,7 +54,7 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | N
 
 
 def _plan_text(plan: Plan) -> str:
-    from planner.documents.json_file import json_text
+    from planner.documents.tables import json_text
 
     return json_text(plan.model_dump(mode="json", by_alias=True)) + "\n"
 
@@ -70,7 +75,7 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     from planner.cli.plan_file import read_plan, scenario_of
     from planner.library.reading import read_library
     from planner.loading.scenario_file import read_scenario
-    from planner.scenario.definite import architectures_of
+    from planner.scenario.scenario import architectures_of
 
     plan = read_plan(plan_file)
     if scenario is None and (settings or now):

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.exit_codes import INFEASIBLE, INTERNAL_ERROR, NO_PLAN
-from planner.cli.options import json_option, solve_options
-from planner.cli.output import Output
-from planner.cli.question_options import loaded_question
-from planner.cli.terminal import show_progress
+from planner.cli.options import json_option, loaded_question, solve_options
+from planner.cli.output import INFEASIBLE, INTERNAL_ERROR, NO_PLAN, Output, show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable

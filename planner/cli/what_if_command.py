@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import EXIT_CODES, output_options, solve_options
-from planner.cli.output import draw_answer
-from planner.cli.question_options import asked_scenario
-from planner.cli.terminal import show_progress
+from planner.cli.options import EXIT_CODES, asked_scenario, output_options, solve_options
+from planner.cli.output import draw_answer, show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +75,7 @@ def _compute(
 ) -> tuple[WhatIf | Sweep | Tornado, Callable[[Any], str]]:
     """Return the answer and the function that renders it."""
     if by is not None:
-        from planner.analysis.tornado import tornado
+        from planner.analysis.what_if_sweep import tornado
         from planner.report.what_if_text import render_tornado
 
         return tornado(scenario, options, by=by, settings=settings), render_tornado

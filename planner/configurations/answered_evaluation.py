@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.configurations.hardware import PCIE_BYTES_PER_SECOND
+from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.replica_enumeration import ServedGpu, replica_speeds
 from planner.configurations.serving_recipes import serving_recipe, supports
 from planner.estimates.time.stage_seconds import StageCoefficients, load_seconds

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.arrays import first_least
+from planner.configurations.coefficients import fastest_precision, peaks_of
 from planner.configurations.grid import JobShape, Machine, grid_inputs, shape_of
-from planner.configurations.hardware import fastest_precision, peaks_of
 from planner.configurations.memory_margin import framework_spread
 from planner.configurations.memory_peaks import (
     MemoryCorrection,
@@ -34,8 +34,7 @@ from planner.configurations.recipe import (
     is_allowed,
 )
 from planner.estimates.adapters import training_flops
-from planner.estimates.memory.memory_fit import memory_lines
-from planner.estimates.memory.memory_peak import with_paging
+from planner.estimates.memory.memory_fit import memory_lines, with_paging
 from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.time.device import TimeCoefficients, stack_parameters
 from planner.estimates.time.step_time import step_seconds

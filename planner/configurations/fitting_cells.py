@@ -38,8 +38,7 @@ from planner.configurations.recipe import (
     find_incompatibility,
     is_allowed,
 )
-from planner.estimates.memory.memory_fit import MemoryLines, memory_lines
-from planner.estimates.memory.memory_peak import with_paging
+from planner.estimates.memory.memory_fit import MemoryLines, memory_lines, with_paging
 from planner.estimates.memory.memory_states import MemoryCoefficients, host_bytes
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.step_time import step_seconds

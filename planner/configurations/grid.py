@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from planner.arrays import distinct
-from planner.configurations.coefficients import recipe_coefficients
-from planner.configurations.hardware import hardware_numbers
+from planner.configurations.coefficients import hardware_numbers, recipe_coefficients
 from planner.configurations.lengths import sequence_of
 from planner.configurations.recipe import lossiness_of
 from planner.estimates.adapters import Dimensions, linears_of

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.configurations.recipe import Recipe, is_allowed
-from planner.estimates.memory.memory_fit import confidence_margin, memory_lines
-from planner.estimates.memory.memory_peak import estimate_memory
+from planner.estimates.memory.memory_fit import confidence_margin, estimate_memory, memory_lines
 from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.uncertainty import corrected_fit_sigma, log_memory_scale, memory_half_weight_runs
 from planner.records import record

@@ -15,7 +15,7 @@ import numpy as np
 from planner.configurations.lengths import sequence_of
 from planner.errors import Fault
 from planner.library.engines import read_engines
-from planner.library.releases import conversion, held_quant, training_conversion, training_refusal
+from planner.library.model_ladder import conversion, held_quant, training_conversion, training_refusal
 from planner.library.technique_tables import read_techniques
 from planner.records import record
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Integers
     from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.library.technique_rows import PeakKey
-    from planner.library.technique_tables import FrameworkProfile
+    from planner.library.technique_tables import FrameworkProfile, PeakKey
     from planner.scenario.job import Job
 
 UNSHARDED = "none"

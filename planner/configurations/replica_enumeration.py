@@ -21,8 +21,15 @@ from planner.configurations.grid import (
     concatenate_configurations,
     network_of,
 )
-from planner.configurations.serving import ServingColumns, coefficient_factors, serving_of
-from planner.configurations.serving_recipes import ReplicaMemory, ServingRecipe, replica_memory, serving_recipes
+from planner.configurations.serving_recipes import (
+    ReplicaMemory,
+    ServingColumns,
+    ServingRecipe,
+    coefficient_factors,
+    replica_memory,
+    serving_of,
+    serving_recipes,
+)
 from planner.estimates.adapters import lora_parameters
 from planner.estimates.batching import (
     cycle_seconds,
@@ -52,7 +59,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Floats
     from planner.configurations.grid import Machine
-    from planner.configurations.serving import Serving
+    from planner.configurations.serving_recipes import Serving
     from planner.estimates.batching import ServedModel, ServingHardware, ServingStack
     from planner.library.schema import Architecture, Library
     from planner.scenario.inference_job import InferenceJob

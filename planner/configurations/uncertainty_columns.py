@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.arrays import distinct_names
-from planner.configurations.hardware import efficiency_of
+from planner.configurations.coefficients import efficiency_of
 from planner.configurations.recipe import framework_of
 from planner.estimates.uncertainty import Sigmas, class_sigmas, efficiency_sigma, time_sigmas
-from planner.scenario.definite import token_sigma
+from planner.scenario.scenario import token_sigma
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

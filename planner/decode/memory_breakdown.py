@@ -10,8 +10,15 @@ import numpy as np
 from planner.configurations.compared_runs import NO_CORRECTION, Correction
 from planner.configurations.grid import JobShape, Machine, grid_inputs
 from planner.configurations.memory_margin import framework_spread
-from planner.estimates.memory.memory_fit import MemoryLines, fit_probability, memory_lines
-from planner.estimates.memory.memory_peak import PHASES, MemoryEstimate, estimate_memory, with_paging
+from planner.estimates.memory.memory_fit import (
+    PHASES,
+    MemoryEstimate,
+    MemoryLines,
+    estimate_memory,
+    fit_probability,
+    memory_lines,
+    with_paging,
+)
 from planner.estimates.memory.memory_states import MemoryCoefficients, host_bytes
 from planner.records import record
 from planner.results.plan_parts import HostMemory, Vram

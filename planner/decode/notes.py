@@ -1,23 +1,29 @@
-"""Notes of a plan: what is tight, and what is assumed where a fact is not stated."""
+"""Notes of a plan: what is tight, what is assumed, and the probability of keeping a budget."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.configurations.hardware import DEFAULT_NETWORK_BYTES_PER_SECOND, chip_notes, efficiency_notes, expert_notes
+from planner.configurations.coefficients import (
+    DEFAULT_NETWORK_BYTES_PER_SECOND,
+    chip_notes,
+    efficiency_notes,
+    expert_notes,
+)
 from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
 from planner.configurations.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, optimizer_notes
 from planner.configurations.replica_traffic import ROUGH_BATCHES
-from planner.decode.probability import LEAST_SHORT
-from planner.estimates.trials import trial_work
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
-from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence
+from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
+from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
-from planner.results.odds import FIXED_SHARE
+from planner.results.odds import FIXED_SHARE, joint_probability
 from planner.results.plan_parts import CutSamples, ObservedRun
+from planner.scenario.job import MAX_CONFIDENCE
 from planner.scenario.job_stages import Stages, Trials
 from planner.scenario.limits import latest_finish_hours
 from planner.scenario.own_machines import default_power_watts
@@ -26,16 +32,56 @@ from planner.units import GB, HOUR, MINUTE, figure_text
 
 if TYPE_CHECKING:
     import datetime
+    from collections.abc import Sequence
 
     from planner.configurations.compared_runs import ComparedRun, Correction
     from planner.configurations.grid import JobShape
     from planner.decode.chosen import ChosenCandidate
     from planner.library.schema import Architecture, Library
-    from planner.results.inference import BulkGeneration
+    from planner.results.fleet import BulkGeneration
+    from planner.results.plan import Assignment
     from planner.results.plan_parts import HostMemory, Vram
     from planner.scenario.job import Job
     from planner.scenario.limits import Limits
     from planner.scenario.offer import Offer
+    from planner.scenario.scenario import Scenario
+
+
+# Probability of keeping a budget, from the uncertainty of the hours and the luck of markets.
+
+
+LEAST_SHORT = 0.005
+"""Probability that a statement may lack without a warning: half a percentage point."""
+
+
+def budget_probability(scenario: Scenario, jobs: Sequence[Assignment], fixed_usd: float = 0.0) -> float | None:
+    """Return the probability that the cost stays within the budget, if all jobs are late together; None without one.
+
+    Each spot market has a luck of its own. `fixed_usd` is paid beside the jobs.
+    """
+    budget, cost_usd = scenario.limits.budget_usd, fixed_usd + math.fsum(job.cost_usd for job in jobs)
+    if budget is not None and cost_usd <= 0:
+        return 1.0
+    if budget is not None and any(job.usd_of_runs for job in jobs):
+        chance = joint_probability(jobs, scenario.limits.budget_confidence, budget, fixed_usd)
+        return min(MAX_CONFIDENCE, chance)
+    late_usd = fixed_usd + math.fsum(job.cost_at_confidence for job in jobs)
+    return probability_within(budget, cost_usd, late_usd, scenario.limits.budget_confidence)
+
+
+def budget_warnings(scenario: Scenario, probability: float | None) -> tuple[str, ...]:
+    """Return that jobs together keep the budget with less probability than asked for; nothing where they do not.
+
+    The program adds up what each job needs by itself, which on several spot markets may be too little for all of them.
+    """
+    asked = scenario.limits.budget_confidence
+    if probability is None or probability > asked - LEAST_SHORT:
+        return ()
+    told = f"{probability * 100:.2g} % probability, and not {asked * 100:.3g} %"
+    return (f"the jobs together keep the budget with {told}: only each by itself keeps its part of it at that",)
+
+
+# Notes of a plan: what is tight, and what is assumed where a fact is not stated.
 
 
 # What a plan says of an observed speed: what was measured, what is used for its configuration, and why.

@@ -1,17 +1,36 @@
-"""Settings such as `jobs.support-bot.deadline=12h`, applied to plain data before it is validated."""
+"""Settings such as `jobs.support-bot.deadline=12h`: their paths, their values, and where each value came from."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from planner.documents.quantities import format_value
-from planner.documents.short_forms import expand_short_form
-from planner.documents.strict_yaml import MAX_DEPTH, KeyPath, parse_value
-from planner.documents.validation import suggest_names
-from planner.errors import Fault, InputError
+from pydantic import BaseModel, ValidationError
+
+from planner.documents.quantities import expand_short_form, format_value
+from planner.documents.strict_yaml import MAX_DEPTH, KeyPath, parse_value, short_key
+from planner.documents.validation import (
+    UNKNOWN_KEY,
+    Complaint,
+    forms_of,
+    list_alternatives,
+    suggest_names,
+    validate_spelled,
+    validation_complaints,
+)
+from planner.errors import Fault, InputError, ScenarioError
+from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from planner.documents.strict_yaml import Document
+    from planner.documents.tables import JsonDocument
+
+
+# Settings such as `jobs.support-bot.deadline=12h`, applied to plain data before it is validated.
+
 
 NAMING_KEYS = ("name", "instance")
 """Keys whose value names an item of a list."""
@@ -152,3 +171,153 @@ def _item(items: list[Any], parts: list[str], path: KeyPath) -> tuple[int, list[
     if len(name) > 9 or int(name) > len(items):
         raise Refused(f"{here} has {len(items)} items", f"use at most {here}.{len(items)}, which appends an item")
     return int(name), rest
+
+
+# Paths of a scenario that a setting may name, and suggestions for unknown ones.
+
+
+MAX_PATHS = 3
+"""Most paths in a suggestion."""
+
+MIN_SIMILARITY = 0.6
+SIMILARITY_MARGIN = 0.12
+"""Largest loss of similarity against the best path at which another path is also suggested."""
+
+MIN_KEY_SIMILARITY = 0.7
+"""Similarity from which the last parts of two paths are taken as the same."""
+
+SKIPPED = ("offers", "measured")
+"""Lists whose items are seldom set one by one; paths into them end at their own key."""
+
+OFTEN_SET = (".deadline", "limits.budget_usd", "limits.max_gpus")
+LAST_KEY_WEIGHT = 0.95
+"""Weight of a path whose end is similar: `deadline=3h` means that of the job."""
+
+
+def suggest_for_unknown_keys(
+    found: list[Complaint], origins: Mapping[KeyPath, str], schema: dict[str, Any], data: Any
+) -> list[Complaint]:
+    """Return the complaints, those of unknown keys from a setting with the nearest valid paths as fix."""
+    complaints: list[Complaint] = []
+    known: list[str] = []
+    for path, what, fix in found:
+        setting = next((text for place, text in origins.items() if place[: len(path)] == path), None)
+        if what == UNKNOWN_KEY and setting is not None:
+            known = known or list(dict.fromkeys(known_paths(schema, data)))  # a key of both forms of a job is one
+            typed = setting.partition("=")[0].strip()
+            close = suggest_paths(typed, known)
+            often = [name for name in known if name.endswith(OFTEN_SET)]
+            examples = ", ".join(name for name in often if not _has_shorter(name, often))
+            fix = f"did you mean {' or '.join(close)}?" if close else f"{fix}; examples of paths: {examples}"
+        complaints.append((path, what, fix))
+    return complaints
+
+
+def suggest_paths(path: str, known: list[str]) -> list[str]:
+    """Return up to three known paths similar to the path or to its end, most similar first."""
+    others = [name for name in known if not f"{path}.".startswith(f"{name}.")]  # a correct prefix is no suggestion
+    scores = {name: _similarity(path.casefold(), name.casefold()) for name in others}
+    ranked = sorted(others, key=lambda name: -scores[name])
+    if not ranked:
+        return []
+    least = max(MIN_SIMILARITY, scores[ranked[0]] - SIMILARITY_MARGIN)
+    near = [name for name in ranked if scores[name] >= least and not ranked[0].startswith(f"{name}.")]
+    return [name for name in near if not _has_shorter(name, near)][:MAX_PATHS]
+
+
+def _has_shorter(path: str, others: list[str]) -> bool:
+    """Return whether the same key stands further out: `jobs.a.deadline` is meant, not `jobs.a.confidence.deadline`."""
+    above, _, key = path.rpartition(".")
+    return any(key == other.rpartition(".")[2] and above.startswith(f"{other.rpartition('.')[0]}.") for other in others)
+
+
+def _similarity(path: str, other: str) -> float:
+    import difflib  # late: most settings are spelled right
+
+    whole = difflib.SequenceMatcher(None, path, other).ratio()
+    end, other_end = path.rpartition(".")[2], other.rpartition(".")[2]
+    last = difflib.SequenceMatcher(None, end, other_end).ratio()
+    mixed = 1.0 if sorted(path.split(".")) == sorted(other.split(".")) else 0.0  # limits.forbid.gpus
+    if end in other_end.split("_") and path.rpartition(".")[0] == other.rpartition(".")[0]:
+        mixed = 1.0  # techniques.bits is techniques.weight_bits
+    return max(whole, mixed, LAST_KEY_WEIGHT * last if last > MIN_KEY_SIMILARITY else 0.0, (whole + last) / 2)
+
+
+def known_paths(schema: dict[str, Any], data: Any, node: Any = None, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield every path below a node (None: the top) that a setting may name; items by their name in `data`, or as 0."""
+    for form in forms_of(list_alternatives(node or schema, schema), data):
+        for key, inside in form.get("properties", {}).items():
+            here = (*path, key)
+            yield ".".join(here)
+            if key not in SKIPPED:
+                yield from known_paths(schema, data.get(key) if isinstance(data, dict) else None, inside, here)
+        items = form.get("items")
+        if items is not None and any("properties" in form for form in list_alternatives(items, schema)):
+            for name, item in _items(data):
+                yield from known_paths(schema, item, items, (*path, name))
+
+
+def _items(data: Any) -> list[tuple[str, Any]]:
+    if not isinstance(data, list) or not data:
+        return [("0", None)]
+    named = [(str(item.get("name", index)), item) for index, item in enumerate(data) if isinstance(item, dict)]
+    return named or [("0", None)]
+
+
+# The file and line, or the setting, that each value of the input came from.
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@record(frozen=True)
+class Source:
+    """A document, and the places in its data that a setting `PATH=VALUE` or an option `--name value` wrote."""
+
+    file: str
+    document: Document | JsonDocument | None = None
+    origins: Mapping[KeyPath, str] = field(default_factory=dict)
+
+    def folder(self, path: KeyPath, own: Path) -> Path:
+        """Return the folder of a relative path: the working folder if a setting wrote it, else `own`."""
+        is_set = any(path[:length] in self.origins for length in range(1, len(path) + 1))
+        return Path() if is_set else own
+
+    def fault(self, path: KeyPath, what: str, fix: str) -> Fault:
+        """Return the fault at a place, with the setting that wrote the value, or else its line."""
+        shown_path = (*path[:-1], short_key(str(path[-1]))) if what == UNKNOWN_KEY else path
+        where = ".".join(map(str, shown_path))
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.origins:
+                setting = self.origins[path[:length]]
+                if setting.startswith("--"):
+                    return Fault(setting, 0, "", what, fix)
+                shown = ".".join((_typed_path(setting), *map(str, path[length:])))
+                return Fault(setting_name(setting), 0, shown, what, fix)
+        # A setting may also have created the faulty mapping: `limit.x=1` creates an unknown `limit`.
+        inside = [(place, setting) for place, setting in self.origins.items() if place[: len(path)] == path]
+        if inside and (self.document is None or self.document.line(path) == self.document.line(path[:-1])):
+            place, setting = inside[-1]
+            if setting.startswith("--"):
+                return Fault(setting, 0, "", what, fix)
+            rest = "." + ".".join(map(str, place[len(path) :]))
+            typed = _typed_path(setting)
+            shown = typed.removesuffix(rest) if typed.endswith(rest) else where
+            return Fault(setting_name(setting), 0, shown, what, fix)
+        return Fault(self.file, self.document.line(path) if self.document else 0, where, what, fix)
+
+    def faults(self, found: Iterable[Complaint]) -> list[Fault]:
+        """Return the faults of many complaints."""
+        return [self.fault(*complaint) for complaint in found]
+
+    def validate(self, kind: type[_Model], data: dict[str, Any]) -> _Model:
+        """Return the data as a model; `ScenarioError` with every fault."""
+        try:
+            return validate_spelled(kind, data)
+        except ValidationError as error:
+            raise ScenarioError(self.faults(validation_complaints(error, kind, data))) from None
+
+
+def _typed_path(setting: str) -> str:
+    """Return the path as it was typed, with a job by its name if that was typed."""
+    return setting.partition("=")[0].strip()

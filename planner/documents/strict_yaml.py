@@ -1,8 +1,4 @@
-"""YAML text to plain dicts, lists and scalars, strictly, with line numbers.
-
-A repeated key is a fault, `1e6` is a number, `12:30`, `no` and `on` are text: scalars follow the core schema of YAML
-1.2.2 (section 10.3.2), keys are always text. Aliases, nesting and size are bounded, and each fault has its line.
-"""
+"""YAML text to plain data with line numbers, strictly, and plain data to text that YAML 1.1 and 1.2 read alike."""
 
 from __future__ import annotations
 
@@ -20,6 +16,12 @@ from planner.records import record
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+# YAML text to plain dicts, lists and scalars, strictly, with line numbers.
+#
+# A repeated key is a fault, `1e6` is a number, `12:30`, `no` and `on` are text: scalars follow the core schema of YAML
+# 1.2.2 (section 10.3.2), keys are always text. Aliases, nesting and size are bounded, and each fault has its line.
 
 
 # The line of each value of a YAML file: found when a fault asks for it, by going through the file again.
@@ -351,3 +353,33 @@ def _depth(value: Any) -> int:
     """Return the levels of nesting of a value; bounded, as is what was built."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if inside is None else 1 + max(map(_depth, inside), default=0)
+
+
+# Plain data as YAML text that YAML 1.1 and 1.2 read alike.
+
+
+_NUMBER = re.compile(r"[-+]?(0o[0-7]+|0x[0-9a-fA-F]+|(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?)")
+"""What YAML 1.2 reads as a number, of which YAML 1.1 takes some for text (`1e3`, `08`)."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes scripts as blocks, and lists indented below their key."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 (its name is PyYAML's)
+        """Indent the items of a list, which PyYAML does not."""
+        super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else "'" if _NUMBER.fullmatch(text) else None
+    if not all(sign.isprintable() or sign in "\n\t" for sign in text):
+        style = '"'  # escapes what YAML 1.1 takes for the end of a line, and 1.2 for a sign
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def yaml_text(data: dict[str, Any]) -> str:
+    """Return a mapping as a YAML document, keys in the order that they have."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

@@ -16,7 +16,7 @@ from planner.records import record
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from planner.documents.source_map import Source
+    from planner.documents.overrides import Source
 
 MAX_RANGES = 2
 MAX_CELLS = 2500

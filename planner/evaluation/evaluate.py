@@ -32,9 +32,15 @@ from planner.evaluation.evaluated_physics import (
     evaluate_work,
     techniques_of,
 )
-from planner.evaluation.evaluated_shipping import result_gb, sent_hours
-from planner.evaluation.evaluated_stages import JobStages, evaluate_replica_stages, evaluate_stages, report_stages
-from planner.evaluation.run_context import hourly_price
+from planner.evaluation.evaluated_stages import (
+    JobStages,
+    evaluate_replica_stages,
+    evaluate_stages,
+    report_stages,
+    result_gb,
+    sent_hours,
+)
+from planner.evaluation.named_run import hourly_price
 from planner.evaluation.run_odds import finish_chance, middle_cases, spot_only_figures, usd_of_policy
 from planner.records import record
 from planner.results.plan import Assignment
@@ -48,9 +54,9 @@ if TYPE_CHECKING:
     from planner.evaluation.evaluated_hours import EvaluatedPolicyRun, Pair, Physics
     from planner.evaluation.evaluated_physics import Workload
     from planner.evaluation.evaluated_stages import JobStages
-    from planner.evaluation.run_context import RunContext
+    from planner.evaluation.named_run import RunContext
     from planner.evaluation.run_odds import Cases
-    from planner.scenario.payment import Managed
+    from planner.scenario.offer import Managed
 
 _EQUAL_SLOWDOWN = 1e-9
 """Relative, of two changes that cost equally much time."""

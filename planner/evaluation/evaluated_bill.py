@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from planner.estimates.billing import MILLION, service_usd
-from planner.estimates.trials import node_group_shares
+from planner.estimates.work import node_group_shares
 from planner.evaluation.evaluated_hours import is_coarse
 from planner.evaluation.evaluated_stages import billed_hours
 from planner.results.plan_parts import BillItem
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun
     from planner.evaluation.evaluated_physics import Workload
     from planner.evaluation.evaluated_stages import JobStages
-    from planner.evaluation.run_context import RunContext
+    from planner.evaluation.named_run import RunContext
+    from planner.scenario.offer import Managed
     from planner.scenario.own_machines import Own
-    from planner.scenario.payment import Managed
 
 _UNKNOWN_FEE = "unknown: not included"
 _SEPARATE_ITEMS = {"ingest": "prepare data", "evaluation": "evaluation", "export": "export"}

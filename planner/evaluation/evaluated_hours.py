@@ -21,14 +21,12 @@ from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.scenario.limits import may_pause
 from planner.scenario.zone_groups import zone_prices
-from planner.spot.market.duration_shapes import DurationShape, states_from_means
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.market.zone_prior import states_of_zones
-from planner.spot.policy.checkpointing import checkpoint_interval, last_checkpoint_fits
+from planner.spot.market.states import Ages, DurationShape, SpotStates, states_from_means
+from planner.spot.market.zones import states_of_zones
 from planner.spot.policy.policy_cache import PolicyCache
-from planner.spot.policy.run import SpotRun
+from planner.spot.policy.run import SpotRun, checkpoint_interval, last_checkpoint_fits
+from planner.spot.policy.spot_only import max_waiting_price
 from planner.spot.policy.switching_policy import RULE_MOMENTS
-from planner.spot.policy.waiting import max_waiting_price
 from planner.units import GB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from planner.estimates.preemption import SpotAvailability
     from planner.evaluation.evaluated_replica import EvaluatedReplicas
     from planner.evaluation.evaluated_stages import JobStages
-    from planner.evaluation.run_context import RunContext
+    from planner.evaluation.named_run import RunContext
     from planner.spot.policy.policy_cache import CurvePoint
     from planner.spot.policy.switching_policy import WaitingRule
 

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.configurations.coefficients import recipe_coefficients
+from planner.configurations.coefficients import efficiency_of, hardware_numbers, recipe_coefficients
 from planner.configurations.compared_runs import job_of_run, learn_correction
-from planner.configurations.hardware import efficiency_of, hardware_numbers
 from planner.configurations.lengths import sequence_of
 from planner.configurations.memory_margin import MIN_MEMORY_SAVING
 from planner.configurations.memory_peaks import KINDS, memory_setting
 from planner.configurations.recipe import GpuClass, find_incompatibility
 from planner.estimates.inputs import Layout, Stack, TimedSetup
-from planner.estimates.memory.memory_fit import memory_lines
-from planner.estimates.memory.memory_peak import PHASES, estimate_memory, with_paging
+from planner.estimates.memory.memory_fit import PHASES, estimate_memory, memory_lines, with_paging
 from planner.estimates.memory.memory_states import MemoryCoefficients, host_bytes, with_host_room
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.stage_seconds import fed_step_seconds
@@ -33,21 +31,51 @@ from planner.estimates.uncertainty import (
     time_sigmas,
 )
 from planner.estimates.work import PACKED_FILL, kept_length, processed_length, step_count
-from planner.evaluation.measured_chips import of_another_kind
 from planner.records import record
 from planner.results.plan_parts import HostMemory, ObservedRun, Techniques, Vram
-from planner.scenario.definite import token_sigma
+from planner.scenario.inference_job import InferenceJob
+from planner.scenario.scenario import token_sigma
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from planner.configurations.compared_runs import ComparedRun, Correction
     from planner.configurations.grid import Machine
     from planner.configurations.memory_peaks import MemoryCorrection
     from planner.configurations.recipe import Recipe
-    from planner.estimates.memory.memory_peak import MemoryEstimate
-    from planner.evaluation.run_context import RunContext
+    from planner.estimates.memory.memory_fit import MemoryEstimate
+    from planner.evaluation.named_run import RunContext
     from planner.library.schema import Architecture, Library
     from planner.scenario.job import Job
+
+
+# Chips other than NVIDIA's: what may be planned with, and how uncertain their speed is.
+
+
+def unmeasured(context: RunContext) -> str | None:
+    """Return why the plan may not use its chip: it is for estimates alone, or no published run is of such training."""
+    chip = context.gpu.chip
+    if chip is None or chip.estimate_only:
+        return chip.estimate_only if chip else None
+    if context.scenario.limits.unmeasured or isinstance(context.job, InferenceJob):
+        return None
+    method = context.named.techniques.method
+    known = any(one.method == method and one.from_chips <= context.machine.gpus for one in chip.measured)
+    return None if known else f"{method} on {context.machine.gpus} x {context.gpu.name}"
+
+
+def of_another_kind(context: RunContext, values: Mapping[str, float]) -> Iterator[float]:
+    """Yield what widens the speed of a chip whose published runs had another method, more chips, another precision."""
+    measured = context.gpu.chip.measured if context.gpu.chip else ()
+    alike = [one for one in measured if one.method == context.recipe.method]
+    if context.gpu.chip and not any(one.from_chips <= context.machine.gpus for one in alike):
+        yield values["unmeasured_kind"]
+    if alike and context.recipe.precision not in (one.precision for one in alike):
+        yield values["unmeasured_precision"]
+
+
+# Speed and memory of one configuration in plain floats: work, seconds per step, bytes on one GPU, spread.
 
 
 _DEVIATIONS, _ROUNDS, _PARTS = 40.0, 9, 64

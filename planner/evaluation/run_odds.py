@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun
     from planner.evaluation.evaluated_stages import JobStages
-    from planner.evaluation.run_context import RunContext
+    from planner.evaluation.named_run import RunContext
     from planner.results.plan import Assignment
     from planner.spot.market.states import SpotStates
     from planner.spot.policy.run import SpotRun

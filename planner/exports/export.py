@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
-from planner.exports.cluster import hf_job, kubernetes_job, slurm_script
-from planner.exports.dstack import dstack_task
-from planner.exports.environment import requirements
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import Facts, FieldMap, field_maps, launch_maps
 from planner.exports.generation_settings import export_all_generation, export_generation
+from planner.exports.launchers import dstack_task, hf_job, kubernetes_job, skypilot_task, slurm_script
+from planner.exports.machine_names import trainer_file
 from planner.exports.run_script import readme, run_script
-from planner.exports.skypilot_task import skypilot_task
-from planner.exports.trainer import trainer_file
+from planner.exports.script_parts import requirements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,9 +6,9 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from planner.exports.environment import environment_facts
 from planner.exports.field_map import field_maps
 from planner.exports.machine_names import slug
+from planner.exports.script_parts import environment_facts
 from planner.library.reading import read_library
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
 from planner.records import record

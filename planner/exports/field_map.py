@@ -1,4 +1,4 @@
-"""Field maps of `models/exports`: how the decisions of a plan are spelt in one version of one tool."""
+"""Field maps of `models/exports`: how the decisions of a plan are spelt in one version of one tool or engine."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from planner.documents.files import data_folder
-from planner.documents.source_map import Source
+from planner.documents.overrides import Source
 from planner.documents.strict_yaml import Document, read_document
 from planner.documents.validation import validation_complaints
 from planner.errors import LibraryError
-from planner.library.technique_rows import Condition, Row, holds
+from planner.library.technique_tables import Condition, Row, holds
 
 if TYPE_CHECKING:
     from planner.results.plan import Assignment
+
+
+# Field maps of `models/exports`: how the decisions of a plan are spelt in one version of one tool.
+
 
 Facts = Mapping[str, Any]
 """What an export needs to know of a job, by name; conditions and `$name` of a map refer to it."""
@@ -258,3 +262,58 @@ def field_maps() -> dict[str, FieldMap]:
 def launch_maps() -> dict[str, LaunchMap]:
     """Return the maps of launchers by target."""
     return {name: one for name, one in _read_maps().items() if isinstance(one, LaunchMap)}
+
+
+# Maps of `models/exports/engines`: how the settings of a plan of generation are spelt in one version of one engine.
+
+
+class EngineMap(Row):
+    """Commands of an engine; the keys are explained in `vllm-0.33.yaml`."""
+
+    engine: str
+    label: str
+    version: str
+    checked: dict[str, str]
+    source: str
+    packages: tuple[str, ...]
+    serve: tuple[str, ...]
+    formats: dict[str, tuple[str, ...]]
+    made: dict[str, tuple[str, ...]]
+    cache: dict[int, tuple[str, ...]]
+    prefix: dict[bool, tuple[str, ...]]
+    adapters: tuple[str, ...]
+    ranks: tuple[int, ...]
+    measure: tuple[str, ...]
+    service: tuple[str, ...] = ()
+    several: tuple[str, ...] = ()
+    image: str = ""
+
+    @property
+    def tool(self) -> Tool:
+        """The engine as headers name tools."""
+        return Tool(
+            target=self.engine, label=self.label, version=self.version, checked=self.checked, source=self.source,
+            file="generate.py",
+        )  # fmt: skip
+
+    def room_for(self, rank: int) -> int | None:
+        """Return the rank that the engine reserves room for; None where it has none as large."""
+        return rank if not self.ranks else min((one for one in self.ranks if one >= rank), default=None)
+
+
+def filled(words: tuple[str, ...], settings: dict[str, Any]) -> list[str]:
+    """Return a command with the settings in place of their names; names that are no setting stay."""
+    found = list(words)
+    for name, value in settings.items():
+        found = [word.replace("{" + name + "}", str(value)) for word in found]
+    return found
+
+
+@cache
+def engine_maps() -> dict[str, EngineMap]:
+    """Return the maps by engine; `LibraryError` with every fault of a file."""
+    found: dict[str, EngineMap] = {}
+    for path in sorted((data_folder("models") / "exports" / "engines").glob("*.yaml")):
+        one = validated(EngineMap, read_document(path))
+        found[one.engine] = one
+    return found

@@ -7,17 +7,14 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.yaml_text import yaml_text
+from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import generate
-from planner.exports.dstack import dstack_profile
-from planner.exports.engine_map import EngineMap, engine_maps, filled
-from planner.exports.environment import environment_remark, image_of
-from planner.exports.field_map import field_maps, launch_maps
-from planner.exports.header import commented, header
+from planner.exports.field_map import EngineMap, engine_maps, field_maps, filled, launch_maps
+from planner.exports.launchers import dstack_profile, skypilot_resources
 from planner.exports.machine_names import PRICE_MARGIN, find_machines, task_name
 from planner.exports.quoting import document, shell_word
-from planner.exports.skypilot_task import skypilot_resources
+from planner.exports.script_parts import commented, environment_remark, header, image_of
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
 from planner.scenario.inference_job import InferenceJob
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 
     from planner.exports.facts import Given, Wishes
     from planner.exports.field_map import LaunchMap
-    from planner.results.inference import BulkGeneration
+    from planner.results.fleet import BulkGeneration
 
 
 PART_SECONDS = 60.0

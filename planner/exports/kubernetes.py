@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.yaml_text import yaml_text
+from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports.field_map import field_maps, launch_maps
-from planner.exports.header import commented, wrapped, written_by
 from planner.exports.quoting import document
+from planner.exports.script_parts import commented, wrapped, written_by
 from planner.exports.served_kinds import PORT, cron_changes, served_kinds
-from planner.exports.service_script import command_script, hours_table, server_body, service_header
-from planner.exports.skypilot_service import CRON_FILE, DELAY_FACTOR, skypilot_services, start_command, weight
+from planner.exports.service_script import (
+    CRON_FILE,
+    DELAY_FACTOR,
+    command_script,
+    hours_table,
+    server_body,
+    service_header,
+    skypilot_services,
+    start_command,
+    weight,
+)
 from planner.library.reading import read_library
 from planner.units import HOUR
 

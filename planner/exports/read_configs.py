@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import read_text
-from planner.documents.json_file import JsonDocument, parse_json
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document
+from planner.documents.tables import JsonDocument, parse_json
 from planner.errors import Fault, InputError, raise_faults
 from planner.exports.field_map import FieldMap, field_maps
 from planner.records import record

@@ -5,10 +5,9 @@ from __future__ import annotations
 from string import Template
 from typing import TYPE_CHECKING
 
-from planner.exports.environment import environment_remark, split_packages
-from planner.exports.header import commented, header
 from planner.exports.machine_names import launch_script
 from planner.exports.quoting import document, shell_word
+from planner.exports.script_parts import commented, environment_remark, header, split_packages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

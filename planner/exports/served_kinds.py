@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, raise_faults
-from planner.exports.engine_map import EngineMap, engine_maps, filled
+from planner.exports.field_map import EngineMap, engine_maps, filled
 from planner.exports.generation_settings import LONGER_ANSWERS
 from planner.exports.machine_names import slug
 from planner.library.engines import read_engines

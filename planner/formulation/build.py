@@ -9,7 +9,7 @@ from planner.formulation.objective import cost_objective, time_objective
 from planner.formulation.program import Program
 
 if TYPE_CHECKING:
-    from planner.formulation.variables import VariableLayout
+    from planner.formulation.program import VariableLayout
 
 
 def build_program(columns: VariableLayout) -> Program:

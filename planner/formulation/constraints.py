@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.formulation.program import INFINITY, Rows, single_row, sparse_rows
-from planner.formulation.variables import VariableLayout
+from planner.formulation.program import INFINITY, Rows, VariableLayout, single_row, sparse_rows
 
 if TYPE_CHECKING:
     from planner.arrays import Floats, Integers

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from planner.arrays import Flags, Floats, Integers
-    from planner.formulation.shared_limits import SharedLimits
+    from planner.formulation.program import SharedLimits
 
 MAX_RIVALS = 64
 """Strong candidates that everything is compared with first; they dominate most of a market table."""

@@ -8,7 +8,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from planner.arrays import Floats
-    from planner.formulation.variables import VariableLayout
+    from planner.formulation.program import VariableLayout
 
 
 def cost_objective(columns: VariableLayout) -> Floats:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.formulation.timetable_energy import start_range
+from planner.formulation.time_index import start_range
 from planner.formulation.timetable_problem import Schedule, is_tied, lateness_cost, objective_value, time_bounds
 from planner.records import record
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from planner.documents.files import data_folder, read_text
 from planner.documents.strict_yaml import parse_value
 from planner.documents.validation import fold
-from planner.library.technique_rows import Row
+from planner.library.technique_tables import Row
 
 LEAST_MEASUREMENTS = 15
 """Published measurements that an engine's speed rests on at least; with fewer its estimate is a prior."""

@@ -16,7 +16,7 @@ from planner.library import decoder_families as dense
 from planner.library import decoder_families as mixture
 from planner.library.decoder_families import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
 from planner.library.engines import read_engines
-from planner.library.releases import formats_of_config
+from planner.library.model_ladder import formats_of_config
 
 _DIMENSIONS = frozenset(field.name for field in fields(Dimensions))
 

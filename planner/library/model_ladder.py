@@ -1,16 +1,28 @@
-"""Shapes that follow the rules of a family, and the models of a family between two sizes.
-
-A generated shape is called `llama-24x3072`: 24 layers of width 3,072. Its name says all of it, so that every command
-understands it.
-"""
+"""Models of a family between two sizes, and the formats in which weights are published."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import data_folder
+from planner.documents.quantities import format_value
 from planner.documents.strict_yaml import read_shipped
+from planner.library.decoder_families import NotCovered
+from planner.library.engines import read_engines
 from planner.library.schema import Architecture
+from planner.units import GIB
+
+if TYPE_CHECKING:
+    from planner.library.engines import Engine
+
+
+# Shapes that follow the rules of a family, and the models of a family between two sizes.
+#
+# A generated shape is called `llama-24x3072`: 24 layers of width 3,072. Its name says all of it, so that every command
+# understands it.
+
 
 VOCABULARY = 32_768
 """Rows of the embedding of a generated shape."""
@@ -102,3 +114,145 @@ def _dense_models() -> list[tuple[str, str, int]]:
         for card in cards
         if card.get("kind", "decoder") == "decoder" and not card.get("experts")
     ]
+
+
+# Formats in which the weights of a model are published, what its name says of them, and who can use them.
+#
+# A model is released in one format, the first of `Architecture.published`. Of a release in 16 bits any other format can
+# be made. Of one that is quantised already (gpt-oss in MXFP4, DeepSeek-V3 in FP8) only the formats that are published
+# exist. A name such as `Qwen/Qwen2.5-7B-Instruct-AWQ` means the model `qwen2.5-7b-awq`, which has that format alone.
+
+
+def is_16_bit(architecture: Architecture) -> bool:
+    """Return whether the release is in 16 bits (or 32), so that every other format can be made of it."""
+    return read_engines().formats[architecture.published[0]].bits >= 16
+
+
+def servable_formats(engine: Engine, architecture: Architecture) -> tuple[str, ...]:
+    """Return the formats in which an engine can serve a model, those that are meant first before others.
+
+    Of a release in 16 bits all that the engine loads, of a quantised one those of them that are published.
+    """
+    if is_16_bit(architecture):
+        table, own = read_engines(), architecture.published
+        kinds = [table.fitted_as(one) for one in engine.formats]  # of two alike the one that can be downloaded is meant
+        return tuple(sorted(engine.formats, key=lambda one: (kinds.index(table.fitted_as(one)), one not in own)))
+    return tuple(one for one in architecture.published if one in engine.formats)
+
+
+def release_bits(published: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Return the bits of weights that are meant where none are given: those of a quantised release, else None."""
+    bits = read_engines().formats[published[0]].bits
+    return None if bits >= 16 else (bits,)
+
+
+def describe_published(architecture: Architecture) -> str:
+    """Return a clause such as `gpt-oss-20b is published in mxfp4 and bf16`."""
+    *most, last = architecture.published
+    return f"{architecture.name} is published in {', '.join(most)}{' and ' if most else ''}{last}"
+
+
+WHOLE_SHARE = 0.8
+"""Share of the memory that weights in 16 bits may take where an engine quantises them while it loads them."""
+
+
+def conversion(architecture: Architecture, form: str, engine: Engine, own: bool, usable_gib: float) -> str | None:
+    """Return what a user must do to have weights in a format; None where they are the release or the engine makes them.
+
+    `own`: the weights are the user's own, in 16 bits, such as merged adapters. `usable_gib`: of the GPUs of a replica,
+    which hold the weights in 16 bits where the engine quantises them.
+    """
+    formats, published = read_engines().formats, architecture.published
+    from_16_bit = own or is_16_bit(architecture)
+    if (form == published[0] and not own) or (formats[form].bits >= 16 and from_16_bit):
+        return None
+    if form in engine.makes and from_16_bit and architecture.parameters * 2 / GIB < WHOLE_SHARE * usable_gib:
+        return None
+    if form in published and not own:
+        return f"needs a copy in {form}: it is published, and the release is in {published[0]}"
+    release = "merged weights are in bf16" if own else f"the release is in {published[0]}"
+    return f"needs weights that you convert to {form} with {formats[form].maker}: {release}"
+
+
+FUSED_EXPERTS = frozenset({"gpt_oss", "llama4_text"})
+"""Families whose experts are one tensor, not linear layers: bitsandbytes leaves them in 16 bits (linears.yaml; issue
+1849 of bitsandbytes, pull request 1965 of 2026-06). Unsloth's own loading holds them as linear layers."""
+
+
+def training_refusal(architecture: Architecture, method: str, bits: int, quant: str, framework: str) -> str | None:
+    """Return why a model cannot be trained so from the weights that are published; None where it can.
+
+    Weights in fp8, mxfp4 and GGUF are dequantised to 16 bits when they are loaded (Transformers documentation:
+    FineGrainedFP8, MXFP4, GGUF), and all methods follow. Others stay frozen as they are.
+    """
+    form = architecture.published[0]
+    kept = read_engines().formats[form].trained
+    if kept == "none":
+        return f"{architecture.name} holds {form} weights, which no framework trains: name its 16-bit release"
+    if kept == "16 bit":
+        if bits < 16 and architecture.family in FUSED_EXPERTS and framework != "unsloth":
+            return f"the experts of {architecture.name} are no linear layers, which alone are quantised here"
+        return None
+    if method != "lora" or quant.partition("_")[0] != kept:  # nf4_dq: the same blocks
+        return f"{architecture.name} holds {form} weights: they are trained as they are (lora, quant {kept})"
+    return None
+
+
+def held_quant(architecture: Architecture) -> str | None:
+    """Return the quantisation in which a base stays frozen because its weights are published so; None where none."""
+    kept = read_engines().formats[architecture.published[0]].trained
+    return None if kept in ("16 bit", "none") else kept
+
+
+def training_conversion(architecture: Architecture, bits: int) -> str | None:
+    """Return what frameworks make of a quantised release to train it; None where they take it as it is."""
+    form = architecture.published[0]
+    row = read_engines().formats[form]
+    if row.bits >= 16 or row.trained != "16 bit":
+        return None
+    then = "" if bits >= 16 else f", then quantised to {bits} bits"
+    return f"trains {form} weights dequantised to bf16{then} (the release is in {form})"
+
+
+def formats_of_config(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the format of weights that a config.json says under `quantization_config`; bf16 without it.
+
+    `NotCovered` for a method that nothing here loads.
+    """
+    wanted = config.get("quantization_config") or config.get("compression_config")
+    if wanted is None:
+        return (read_engines().release,)
+    if not isinstance(wanted, Mapping):
+        raise NotCovered("quantization_config", f"{format_value(wanted)} is no mapping", "leave it out, or correct it")
+    method = str(wanted.get("quant_method") or wanted.get("quant_type") or "").casefold()
+    found = _of_method(method, wanted)
+    if found is None:
+        what = f"weights of quant_method {format_value(wanted.get('quant_method'))} are loaded by no engine here"
+        raise NotCovered("quantization_config", what, "give the config.json of the release that they were made from")
+    return (found,)
+
+
+def _of_method(method: str, wanted: Mapping[str, Any]) -> str | None:
+    """Return the format that a method and what it says beside it mean; None where nothing here loads it."""
+    if method in ("compressed-tensors", "quark"):
+        return _of_groups(wanted)
+    row = read_engines().methods.get(method, {})
+    algorithm = wanted.get("quant_algo") or (wanted.get("quantization") or {}).get("quant_algo") or ""
+    bits = str(wanted.get("bits", wanted.get("w_bit"))).casefold()
+    loaded = (key for key in ("load_in_4bit", "load_in_8bit") if wanted.get(key))
+    said = (*loaded, str(algorithm).casefold(), bits, "any")
+    return next((row[one] for one in said if one in row), None)
+
+
+def _of_groups(wanted: Mapping[str, Any]) -> str | None:
+    """Return the format of the groups of compressed-tensors: bits and type of weights, and of inputs."""
+    groups = wanted.get("config_groups")
+    first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
+    if not isinstance(first, Mapping) or not isinstance(first.get("weights"), Mapping):
+        return None
+    weights = first["weights"]
+    whole, bits = weights.get("type", "int") == "int", weights.get("num_bits")
+    if whole:
+        return {4: "gptq", 8: "int8" if first.get("input_activations") else "int8-weights"}.get(bits)
+    four = "mxfp4" if weights.get("group_size") == 32 else "nvfp4"
+    return {4: four, 8: "fp8"}.get(bits)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import ValidationError
 
 from planner.documents.files import data_folder
-from planner.documents.source_map import Source
+from planner.documents.overrides import Source
 from planner.documents.strict_yaml import Document, read_document, read_shipped
 from planner.documents.validation import fold, name_fix, suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from planner.documents.json_file import JsonDocument
+    from planner.documents.tables import JsonDocument
 
 _Card = TypeVar("_Card", bound=Card)
 
@@ -200,7 +200,7 @@ def _one_architecture(name: str, names: CardNames, faults: list[Fault]) -> dict[
 
 def read_config(path: str) -> Architecture:
     """Return the architecture that a config.json or a card describes, named by its path; or raise `InputError`."""
-    from planner.documents.json_file import read_json
+    from planner.documents.tables import read_json
 
     if path.endswith(".json"):
         return config_architecture(read_json(path, CONFIG_WANTED), path)

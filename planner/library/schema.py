@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, S
 from planner.documents.validation import name_fix
 from planner.library.engines import read_engines
 from planner.library.names import find_architecture, find_gpu, formats_in_name, release_name, unusable_format
-from planner.library.technique_rows import PEAK_KEYS, PeakKey, Row
-from planner.library.technique_tables import TechniqueTable, read_techniques
+from planner.library.technique_tables import PEAK_KEYS, PeakKey, Row, TechniqueTable, read_techniques
 
 # What a card says of a chip that is no NVIDIA GPU: which kinds of training were measured on it, and its slices.
 

@@ -27,7 +27,7 @@ from planner.units import DAY_HOURS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from planner.documents.source_map import Source
+    from planner.documents.overrides import Source
     from planner.documents.strict_yaml import KeyPath
     from planner.errors import Fault
     from planner.scenario.offer import Offer

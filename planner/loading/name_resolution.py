@@ -19,11 +19,11 @@ from planner.documents.strict_yaml import KeyPath, read_document, read_shipped
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, InputError
 from planner.library.engines import read_load_profiles
+from planner.library.model_ladder import release_bits
 from planner.library.reading import CardNames, is_config_path, read_config
-from planner.library.releases import release_bits
 from planner.library.schema import describe_slices
 from planner.scenario.inference_job import DEFAULT_WEIGHT_BITS, FORMS, job_form
-from planner.scenario.job_work import gather_lengths
+from planner.scenario.job_stages import gather_lengths
 from planner.scenario.own_machines import default_power_watts
 from planner.scenario.service_load import DAY, FLAT, WEEK
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from planner.documents.source_map import Source
+    from planner.documents.overrides import Source
 
 
 def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:
@@ -124,7 +124,7 @@ def read_lengths(path: Path, columns: tuple[str, ...]) -> dict[tuple[int, ...], 
     `InputError` for columns that are no such table and cells without counts. A table without
     `count` has a row for each request or sample.
     """
-    from planner.documents.csv_table import first_faults, read_csv  # late: few jobs have a table
+    from planner.documents.tables import first_faults, read_csv  # late: few jobs have a table
 
     table, faults = read_csv(path), list[Fault]()
     for column in table.columns:
@@ -292,7 +292,7 @@ def resolve_load(data: Any, folder: Path, source: Source, faults: list[Fault]) -
 
 def read_load(path: Path) -> list[float]:
     """Return the load of each hour; `InputError` for other columns, cells that are no load, hours twice or missing."""
-    from planner.documents.csv_table import first_faults, read_csv  # late: few services have a table
+    from planner.documents.tables import first_faults, read_csv  # late: few services have a table
 
     table = read_csv(path)
     if sorted(table.columns) != sorted(LOAD_COLUMNS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -11,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from planner.documents.files import data_folder
-from planner.documents.overrides import override
-from planner.documents.setting_paths import suggest_for_unknown_keys
-from planner.documents.source_map import Source
+from planner.documents.overrides import Source, override, suggest_for_unknown_keys
 from planner.documents.strict_yaml import Document, KeyPath, parse_document, read_document, read_shipped
 from planner.documents.sweep_ranges import check_ranges
 from planner.documents.validation import find_name, name_fix, validate_spelled, validation_complaints
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
+from planner.library.model_ladder import families, members
 from planner.library.reading import CardNames
 from planner.loading.calendar import offers_by_clock, resolve_dates
-from planner.loading.inventory_file import mark_price_lag, read_offers, validate_offers
 from planner.loading.name_resolution import (
     check_lengths,
     check_service_keys,
@@ -30,16 +29,63 @@ from planner.loading.name_resolution import (
     resolve_load,
     resolve_offer_names,
 )
-from planner.loading.read_choices import check_choices
+from planner.loading.price_files import mark_price_lag, read_offers, validate_offers
 from planner.records import record
-from planner.scenario.definite import with_token_sigmas
 from planner.scenario.naming import OfferedNames, resolve_offered
 from planner.scenario.offer import Offer, offer_labels
-from planner.scenario.scenario import MAX_OFFERS, NO_TRAINING_OFFER, Scenario, ScenarioFile, scenario_data, split_trials
+from planner.scenario.open_job import MOST_ALTERNATIVES, Family, OpenJob
+from planner.scenario.scenario import (
+    MAX_OFFERS,
+    NO_TRAINING_OFFER,
+    Scenario,
+    ScenarioFile,
+    architectures_of,
+    choice_faults,
+    scenario_data,
+    split_trials,
+    with_token_sigmas,
+)
 from planner.scenario.zone_groups import hand_on_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+
+# Faults of what a scenario leaves open: families without models, losses that no model reaches, contradictions.
+
+
+def check_choices(scenario: Scenario | ScenarioFile, source: Source) -> None:
+    """Raise ScenarioError with every fault of what a scenario leaves open."""
+    faults = [source.fault(tuple(where.split(".")), what, fix) for where, what, fix in choice_faults(scenario)]
+    for index, job in enumerate(scenario.jobs):
+        if isinstance(job, OpenJob):
+            found = _model_faults(job)
+            faults += [source.fault(("jobs", index, *place), what, fix) for place, what, fix in found]
+    raise_faults(faults, ScenarioError)
+
+
+def _model_faults(job: OpenJob) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield place, fault and remedy of the models that a job leaves open."""
+    asked = job.models
+    if isinstance(asked, Family):
+        known = families()
+        if asked.family not in known:
+            yield ("architecture", "family"), f"unknown family {asked.family!r}", name_fix(asked.family, sorted(known))
+            return
+        least, most = asked.parameters.least, asked.parameters.most
+        if not members(asked.family, least, most):
+            near = (*members(asked.family, 0, least)[-1:], *members(asked.family, most, math.inf)[:1])
+            what = f"no model of {asked.family} has {least:,} to {most:,} parameters"
+            fix = f"widen the range to the nearest: {' or '.join(near)}"
+            yield ("architecture", "parameters"), what, fix
+            return
+    elif len(set(asked)) < len(asked):
+        twice = next(one for one in asked if asked.count(one) > 1)
+        yield ("architecture",), f"{twice} is listed twice", "list each model once"
+    count = len(architectures_of(job)) * len(job.batches)
+    if count > MOST_ALTERNATIVES:
+        what = f"{count:,} models and batches are more than {MOST_ALTERNATIVES}"
+        yield ("architecture",), what, "narrow the range of sizes or of batches"
 
 
 # What a scenario may leave out: names, and the inventory where nothing is listed.
@@ -107,7 +153,7 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
     A path is relative to `folder`.
     """
     if name == PRICE_BOOK and not os.path.isfile(folder / name):
-        from planner.loading.price_book import read_price_book  # late, as tables are: most inventories are YAML
+        from planner.loading.price_files import read_price_book  # late, as tables are: most inventories are YAML
 
         return [(source, tuple(map(_of_book, offers))) for source, offers in read_price_book()]
     path = shipped_inventory(name) or folder / name
@@ -117,8 +163,8 @@ def read_inventory(name: str, folder: Path, faults: list[Fault]) -> Inventory:
         what = "not a file" if os.path.exists(path) else "no such file"
         raise InputError([Fault("", 0, "", f"{what}: {path}", fix)])
     if str(path).casefold().endswith(".csv"):
-        from planner.documents.csv_table import read_csv
-        from planner.loading.offer_table import read_offer_table
+        from planner.documents.tables import read_csv
+        from planner.loading.price_files import read_offer_table
 
         document, offers = read_offer_table(read_csv(path), faults)
     else:

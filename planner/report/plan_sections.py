@@ -1,7 +1,9 @@
-"""Sections of the text of a plan, one function per section."""
+"""Sections of the text of a plan: its bill, its stages, its notes, one function per section."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import shlex
 from typing import TYPE_CHECKING
 
@@ -12,12 +14,24 @@ from planner.report.format import line_room
 from planner.results.differences import device_noun
 from planner.results.odds import FIXED_SHARE
 from planner.results.plan import Assignment, Plan
+from planner.units import MEGA
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.results.explanation import TechniqueAnswer
+    from planner.results.plan import DataPath
+    from planner.results.plan_parts import BillItem
+
+
+# Sections of the text of a plan, one function per section.
+
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.results.estimate import Estimate
-    from planner.results.inference import BulkGeneration
+    from planner.results.fleet import BulkGeneration
     from planner.results.plan_parts import CutSamples, HostMemory, SpotPlan
 
     Run = Assignment | Estimate
@@ -344,3 +358,196 @@ def price_text(job: Assignment) -> str:
     date = f" ({job.price_date})" if job.price_date else ""
     source = f"; {job.price_source.removesuffix(f', {job.price_date}')}" if job.price_source else ""
     return f"{age}{date}{source}"
+
+
+# The bill of a plan as text: items, what is not included, total.
+
+
+NOT_INCLUDED = "not included"
+"""Part of the basis of a bill item whose price is unknown."""
+
+ITEM_NAMES = {"starts and losses": "restarts, lost work", "moves between regions": "moves of region"}
+"""Names on the screen that differ from those of the data."""
+
+
+def bill(job: Assignment, room: int) -> list[str]:
+    """Return items that cost something, what is not included, and the total, in at most `room` (>= 3) lines.
+
+    Items are shown in whole cents; a line of rounding makes them add up to the total.
+    """
+    unknown = [item.item for item in job.bill if NOT_INCLUDED in item.basis]
+    free = ("gpu committed", "tokens trained", "training runs")  # shown although they cost nothing
+    known = [item for item in job.bill if NOT_INCLUDED not in item.basis]
+    paid = [item for item in known if round(item.usd, 2) != 0 or item.item in free]
+    tail = words.join_parts([f"not included: {', '.join(unknown)}"], "", words.line_room(), 1) if unknown else []
+    certain = words.usd(job.cost.low) == words.usd(job.cost.high)
+    spread = "" if certain else f"({words.usd_between(job.cost.low, job.cost.high)})"
+    total = job.cost.expected
+    tail.append(_amount("total", spread, total))
+    space = room - len(tail)
+    rest = rounding([item.usd for item in paid], total)
+    if len(paid) + bool(rest) > space:
+        # Keep the order of the bill and drop its smallest items.
+        kept = sorted(range(len(paid)), key=lambda i: -paid[i].usd)[: max(1, space - 1)]  # the largest is always shown
+        rest = rounding([paid[i].usd for i in kept], total)
+        left = [one for i, one in enumerate(paid) if i not in kept]
+        names = f"{len(left)} smaller items", "--json lists them"
+        others = _amount(*(names if len(left) > 1 else (item_name(left[0].item, job.gpu), "and rounding")), rest)
+        return [*(bill_line(paid[i], job.gpu) for i in sorted(kept)), others, *tail]
+    lines = [bill_line(item, job.gpu) for item in paid]
+    return [*lines, *([_amount("rounding", "", rest)] if rest else []), *tail]
+
+
+def rounding(amounts: Sequence[float], total: float) -> float:
+    """Return what amounts, each shown as `words.usd` shows it, lack of their total as it is shown."""
+    return round(_shown(total) - math.fsum(_shown(one) for one in amounts), 2)
+
+
+def _shown(amount: float) -> float:
+    return float(words.usd(amount).replace("$", "").replace(",", ""))
+
+
+def bill_line(item: BillItem, gpu: str = "") -> str:
+    """Return an item as quantity x rate if both are known, with the basis of an assumed price; `gpu` is the card."""
+    how = ""
+    single = item.quantity == 1 and item.unit != "h"  # its rate is the amount
+    if item.quantity is not None and item.rate_usd is not None and not single:
+        how = product(item.quantity, item.unit, item.rate_usd, item.usd)
+    elif item.quantity is not None and item.unit:
+        how = quantity(item.quantity, item.unit)
+    what, at, place = item_name(item.item, gpu).partition(" at ")  # a stage on a separate machine
+    how = f"{how}, {item.basis}".removeprefix(", ") if item.basis else how
+    return _amount(what, f"{how}{at}{place}", item.usd)
+
+
+def item_name(item: str, gpu: str = "") -> str:
+    """Return an item of a bill in the words of the screen: the hours of a TPU are not called those of a GPU."""
+    card = "TPU" if gpu.startswith("TPU") else "GPU"
+    return ITEM_NAMES.get(item, item).replace("gpu ", f"{card} ")
+
+
+def product(amount: float, unit: str, rate_usd: float, usd: float) -> str:
+    """Return `quantity x rate` with the fewest digits whose product is the dollars as they are shown."""
+    for in_rate, in_amount in sorted(itertools.product(range(4), range(6)), key=lambda more: (sum(more), more)):
+        factors = quantity(amount, unit, in_amount), words.rate(rate_usd, in_rate)
+        of_unit = 60.0 if factors[0].endswith(" min") else 1.0
+        shown = [float(one.split()[0].strip("$").replace(",", "")) for one in factors]
+        if words.usd(shown[0] * shown[1] / of_unit) == words.usd(usd):
+            return " x ".join(factors)
+    return quantity(amount, unit)
+
+
+def quantity(amount: float, unit: str, more: int = 0) -> str:
+    """Return an amount with its unit, `more` digits than usual; hours of any kind have one decimal."""
+    if unit == "h":
+        return words.hours(amount, more)
+    figure = f"{amount:,.{1 + more}f}" if "hour" in unit else words.significant(amount, 3 + more)
+    unit = unit.removesuffix("s") if amount == 1 and " " not in unit else unit
+    unit = unit.replace("machine for", "machines for") if amount != 1 else unit
+    return f"{figure} {unit}".rstrip()
+
+
+def _amount(item: str, how: str, amount: float) -> str:
+    """Return one row of the bill: 21 columns item, 35 basis, 12 dollars."""
+    what, how = words.shorten(words.sanitise(item), 20), words.shorten(words.sanitise(how), 34)
+    return f"{what:<21}{how:<35}{words.usd(amount).replace('$', ''):>12}"
+
+
+# Notes below a plan: each in full or counted.
+
+
+NOTE_LINES = 3
+"""Most lines of one note."""
+
+
+def render_notes(texts: tuple[str, ...], room: int) -> list[str]:
+    """Return notes in at most `room` lines, each in full or not at all; the last line counts those left out."""
+    lines: list[str] = []
+    left = list(texts)
+    while left:
+        wrapped = words.wrap_lines(left[0], line_room(), NOTE_LINES)
+        if len(lines) + len(wrapped) + (len(left) > 1) > room:
+            break
+        lines += wrapped
+        left.pop(0)
+    if left:
+        more = f" ({len(left) - 1} more: --json)" if len(left) > 1 else ""
+        short = next((text for text in left if len(text) + len(more) <= line_room()), None)
+        counted = f"{len(left)} {'more' if lines else 'notes'}: --json"
+        lines.append(f"{words.sanitise(short)}{more}" if short else counted)
+    return words.section("Notes", lines)
+
+
+# One line for the data path, one for the exported result.
+
+
+WORTH_A_LINE = 0.01
+"""Share of storage or cores from which on a plan shows the data path; its JSON and `explain --technique` always do."""
+NOTICED_HOURS = 1 / 60
+
+
+def data_path(job: Assignment) -> list[str]:
+    """Return the data path where it is worth a line: data are prepared, images, or a hundredth of storage or cores."""
+    path = job.data_path
+    if path is None:
+        return []
+    shares = (
+        path.read_bytes_per_second / path.storage_bytes_per_second,
+        (path.cores_used or 0.0) / path.cores,
+        WORTH_A_LINE * (path.cores_used is None or "prepare data" in job.stage_hours),
+    )
+    return words.wrap_lines(data_path_text(path, job.name), line_room(), 2) if max(shares) >= WORTH_A_LINE else []
+
+
+def data_path_text(path: DataPath, job: str) -> str:
+    """Return what is read and used, and what caching or prefetching would bring."""
+    rates = (words.significant(one / MEGA) for one in (path.read_bytes_per_second, path.storage_bytes_per_second))
+    text = "reads {} of {} MB/s".format(*rates)
+    if path.cores_used is not None:
+        about = "" if path.cores_known else " (assumed)"
+        text += f", {words.significant(path.cores_used)} of {path.cores:g} cores{about} if tokenised on the way"
+    if path.saved_hours >= NOTICED_HOURS:
+        return f"{text}: faster storage or a cache would save {words.hours(path.saved_hours)}"
+    if path.latents_saved_hours >= NOTICED_HOURS:
+        saved = words.hours(path.latents_saved_hours)
+        return f"{text}; cached latents would save about {saved}: --set jobs.{job}.techniques.latents=cached"
+    return f"{text}: faster storage, caching or prefetching would save no time"
+
+
+def export(job: Assignment) -> list[str]:
+    """Return what leaves and where it is made; nothing where the result is sent as it was trained."""
+    made = job.export
+    if made is None or made.format == "adapters":
+        return []
+    kind = "16-bit weights" if made.bits is None else f"{made.format} of {made.bits} bits"
+    where = f", made at {words.sanitise(made.offer)}" if made.offer else ""
+    needs = f"; merging needs {made.ram_gb:,.0f} GB of RAM" if made.ram_gb else ""
+    known = "" if made.ram_known or not made.ram_gb else " (unknown here)"
+    return words.wrap_lines(f"{kind}, {words.significant(made.gb)} GB{where}{needs}{known}", line_room(), 2)
+
+
+# The answer of `explain --technique` as text.
+
+
+MOST_LINES_EACH = 4
+"""Lines of one finding."""
+
+
+def render(answer: TechniqueAnswer) -> str:
+    """Return the text without a final newline: the verdict, the findings, and what they mean for the jobs."""
+    verdict = {"no": "the program does not decide it", "yes": "the program decides it"}.get(
+        answer.decides, f"the program decides it {answer.decides}"
+    )
+    lines = [f"{answer.technique}: {verdict}", ""]
+    lines += words.section("Why", words.wrap_lines(answer.why, line_room(), 3))
+    lines += words.section("Where", [answer.where] if answer.where else [])
+    found = [f"{one.finding} ({one.setting}; {one.source})" for one in answer.found]
+    lines += words.section("Found", words.wrap_all(found, line_room(), MOST_LINES_EACH))
+    several = len(answer.data_paths) > 1
+    here = [
+        f"{name}: {text}" if several else text
+        for name, path in answer.data_paths.items()
+        for text in [data_path_text(path, name)]
+    ]
+    lines += words.section("Here", words.wrap_all([*here, *answer.notes], line_room(), 3))
+    return "\n".join(lines)

@@ -11,14 +11,20 @@ from planner.report import generation_text as generation
 from planner.report import model_choice_text as choices
 from planner.report import plan_alternatives as others
 from planner.report import plan_sections as parts
-from planner.report import stage_lines as stages
-from planner.report.bill import bill
+from planner.report import plan_sections as stages
 from planner.report.format import line_room
 from planner.report.generation_text import engine_name
 from planner.report.infeasible_text import limit_name
-from planner.report.notes_text import render_notes
 from planner.report.plan_alternatives import further_ways_of_all
-from planner.report.plan_sections import budget, format_optimality, format_place, old_prices, price_text
+from planner.report.plan_sections import (
+    bill,
+    budget,
+    format_optimality,
+    format_place,
+    old_prices,
+    price_text,
+    render_notes,
+)
 from planner.results.odds import FIXED_SHARE
 
 if TYPE_CHECKING:
@@ -205,7 +211,7 @@ def with_cut_samples(lines: list[str], plan: Plan) -> list[str]:
 def _together(plan: Plan, services: str) -> str:
     """Return the text of a plan of jobs and services: what both cost, then each."""
     from planner.report.fleet_text import both_headline, shared_lines
-    from planner.results.fleet_differences import jobs_alone
+    from planner.results.differences import jobs_alone
 
     first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {both_headline(plan)}", words.width(), 2)
     jobs = jobs_alone(plan)

@@ -8,11 +8,11 @@ from planner.report import format as words
 from planner.report.fleet_text import both_headline, headline, proven
 from planner.report.infeasible_text import render_infeasible
 from planner.report.sweep_text import describe_setting, format_difference, shown_difference
-from planner.results.fleet_differences import FLEET_FEATURES
+from planner.results.differences import FLEET_FEATURES
 
 if TYPE_CHECKING:
+    from planner.results.differences import ServiceDelta
     from planner.results.fleet import Service
-    from planner.results.fleet_differences import ServiceDelta
     from planner.results.plan import Plan
     from planner.results.what_if import WhatIf
 

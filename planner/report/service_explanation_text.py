@@ -9,7 +9,7 @@ from planner.report.fleet_text import proven
 from planner.report.format import line_room
 from planner.report.generation_text import engine_name
 from planner.report.infeasible_text import limit_name, limit_value, settings
-from planner.results.fleet_differences import BINDING_WORDS
+from planner.results.differences import BINDING_WORDS
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report import plan_sections as parts
-from planner.report.bill import item_name, rounding
 from planner.report.infeasible_text import render_infeasible
-from planner.report.plan_sections import cut_lines
+from planner.report.plan_sections import cut_lines, item_name, rounding
 from planner.report.service_comparison_text import render_service_what_if, service_lines, shares
 from planner.report.sweep_text import (
     describe_reasons,
@@ -19,8 +18,7 @@ from planner.report.sweep_text import (
     shown_differences,
     shown_hours_difference,
 )
-from planner.results.differences import describe_differences
-from planner.results.fleet_differences import jobs_alone, services_usd
+from planner.results.differences import describe_differences, jobs_alone, services_usd
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from planner.results.html import html_table
-from planner.results.plan_parts import Part
+from planner.results.plan_parts import Part, html_table
 
 
 class LossRange(Part, defer_build=True):

@@ -11,9 +11,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.results.html import dollars, html_table
 from planner.results.plan import DataPath, Status
-from planner.results.plan_parts import CutSamples, NearMiss, Part, Relaxation, Vram
+from planner.results.plan_parts import CutSamples, NearMiss, Part, Relaxation, Vram, dollars, html_table
 
 
 class Binding(Part):

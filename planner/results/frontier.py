@@ -12,9 +12,16 @@ from typing import Any, Literal
 
 from planner.errors import NoPlanError
 from planner.results.differences import method_name, spot_percent
-from planner.results.html import html_table
 from planner.results.plan import Assignment, Plan, Status, plan_figures
-from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, Part, Reservation, describe_machines
+from planner.results.plan_parts import (
+    CandidateCounts,
+    CutSamples,
+    Infeasible,
+    Part,
+    Reservation,
+    describe_machines,
+    html_table,
+)
 
 _NO_GUARANTEE = " (spot only: no guarantee)"
 

@@ -10,7 +10,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from planner.deferred import Deferred, later
 from planner.errors import NoPlanError
-from planner.results.html import html_table, plan_picture
 from planner.results.odds import joint_late_usd
 from planner.results.plan_parts import (
     Baseline,
@@ -37,6 +36,8 @@ from planner.results.plan_parts import (
     Spread,
     Techniques,
     Vram,
+    html_table,
+    plan_picture,
 )
 
 # The data path and the exported result as a plan states them.
@@ -76,11 +77,10 @@ class ExportedResult(Part, defer_build=True):
 
 if TYPE_CHECKING:
     from planner.results.chosen_model import ModelChoice
-    from planner.results.fleet import Service
-    from planner.results.inference import BulkGeneration
+    from planner.results.fleet import BulkGeneration, Service
 else:  # most plans have none of these
     ModelChoice = later("planner.results.chosen_model", "ModelChoice")
-    BulkGeneration = later("planner.results.inference", "BulkGeneration")
+    BulkGeneration = later("planner.results.fleet", "BulkGeneration")
     Service = later("planner.results.fleet", "Service")
 
 NOT_OF_ALL = (

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from planner.results.fleet_differences import ServiceReplay
-from planner.results.html import dollars, html_table
+from planner.results.differences import ServiceReplay
 from planner.results.plan import Plan, Status
-from planner.results.plan_parts import Infeasible, Part
+from planner.results.plan_parts import Infeasible, Part, dollars, html_table
 
 PLANNED = "planned"
 ON_DEMAND_ONLY = "on demand only"

@@ -9,11 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from planner.errors import NoPlanError
-from planner.results.differences import Difference
-from planner.results.fleet_differences import CellService, ServiceDelta
-from planner.results.html import dollars, html_table
+from planner.results.differences import CellService, Difference, ServiceDelta
 from planner.results.plan import Plan, Status
-from planner.results.plan_parts import CutSamples, Part, describe_machines
+from planner.results.plan_parts import CutSamples, Part, describe_machines, dollars, html_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

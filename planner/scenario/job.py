@@ -19,10 +19,9 @@ from planner.documents.quantities import (
     Text,
     validation_error,
 )
-from planner.scenario.disk_classes import DiskSpeed
-from planner.scenario.job_stages import Stages, Trials, TrialsGiven
-from planner.scenario.job_work import Work
+from planner.scenario.job_stages import Stages, Trials, TrialsGiven, Work
 from planner.scenario.observed_run import Measured
+from planner.scenario.offer import DiskSpeed
 from planner.scenario.schedule import After, Moment, as_after
 from planner.scenario.techniques import DEFAULT_LORA, Framework, LoraSettings, Techniques
 

@@ -1,7 +1,9 @@
 """Limits that a plan must keep, and the latest finish of a job that follows from them."""
 
+from __future__ import annotations
+
 import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
@@ -22,10 +24,15 @@ from planner.documents.quantities import (
 )
 from planner.documents.validation import find_name, name_fix
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job, Sure
-from planner.scenario.offer import Offer
-from planner.scenario.payment import STOCK_STATUSES, TIERS
+from planner.scenario.offer import STOCK_STATUSES, TIERS, Offer
 from planner.scenario.schedule import PeriodBudget
 from planner.units import DAY_HOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.scenario.own_machines import Horizon
+
 
 UNLIMITED_HOURS = 1e6
 """A value of `max_hours` that limits nothing."""
@@ -213,3 +220,31 @@ def may_pause(job: Job, offer: Offer, limits: Limits, spot_share: float, is_roun
     """
     by_the_hour = offer.usd_per_hour is not None and not offer.is_reservation and spot_share == 0
     return bool(offer.available) and job.can_resume and by_the_hour and not is_rounded and not limits.budgets
+
+
+# Whether a scenario says how long machines that it may buy will be used.
+
+
+def check_horizon(horizon: Horizon | None, offers: Sequence[Offer], inline: Sequence[Offer]) -> None:
+    """Raise a fault for a horizon without machines to buy, and for machines to buy without a horizon.
+
+    Those of an inventory file may stay without one: a plan then says from how many hours of use they pay.
+    """
+    to_buy = [offer.buy is not None for offer in offers]
+    if horizon is not None and not any(to_buy):
+        fix = "add inventory: [market, purchase], or offers with buy; or leave it out"
+        raise validation_error("a horizon and nothing to buy", fix, "horizon")
+    if horizon is None and (all(to_buy) or any(offer.buy is not None for offer in inline)):
+        fix = "add horizon: {months: 36, hours_per_month: 200}, how long and how much it will be used"
+        raise validation_error("a purchase without a horizon", fix, "offers" if inline else "inventory")
+
+
+def with_offers(data: dict[str, Any], offers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the data of a scenario with some of its offers in it, so that purchases and horizon still agree.
+
+    Without a horizon machines to buy are left out, and without such machines the horizon.
+    """
+    kept = [offer for offer in offers if data.get("horizon") is not None or offer.get("buy") is None]
+    if not any(offer.get("buy") for offer in kept):
+        data = {key: value for key, value in data.items() if key != "horizon"}
+    return {**data, "offers": kept}

@@ -1,17 +1,214 @@
-"""What a market has to rent: one offer is one instance type at one place and one date."""
+"""What a market has to rent, one offer per instance type, place and date, and the ways to pay for it."""
+
+from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from planner.deferred import Deferred
-from planner.documents.quantities import NotNegative, Positive, Price, Text, WholeNumber, validation_error
+from planner.documents.quantities import (
+    Currency,
+    Date,
+    NotNegative,
+    OneOrMany,
+    Positive,
+    Price,
+    StrictModel,
+    Text,
+    WholeNumber,
+    format_value,
+    validation_error,
+)
+from planner.documents.validation import find_name, name_fix
+from planner.library.known_machines import disk_classes
 from planner.scenario.own_machines import Buy, Horizon, Own
-from planner.scenario.payment import Commitment, Managed, StockStatus, Terms, Tier
 from planner.scenario.schedule import Block, Window
-from planner.scenario.zone_prices import Zones, regions_of
+from planner.scenario.spot_statistics import SpotStatistics, Zones, regions_of
+from planner.units import MEGA, MONTH_HOURS
+
+# The speed of a disk in GB per second, or the name of a class of disks that has it.
+
+
+def _speed(value: Any) -> Any:
+    """Return the GB per second of a class; a number as it is."""
+    if not isinstance(value, str):
+        return value
+    known = disk_classes()
+    if (name := find_name(value, known)) is None:
+        fix = f"{name_fix(value, known)}; or give GB per second"
+        raise validation_error(f"{format_value(value)} is not a class of disks", fix)
+    return known[name]
+
+
+DiskSpeed = Annotated[Positive, BeforeValidator(_speed, json_schema_input_type=Positive | str)]
+"""GB per second, more than 0."""
+
+
+# The days in which a price can have been collected, where its own day is not known.
+
+
+class DateWindow(StrictModel):
+    """The first and the last day on which a price can have been collected."""
+
+    from_: Date = Field(alias="from")
+    to: Date
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.from_ > self.to:
+            raise validation_error(f"{self.from_} is after {self.to}", "from is the first day, to the last", "from")
+        return self
+
+
+# What providers grant all of their offers, and ways to pay other than by the hour: commitments, managed services.
+
+
+MONTHS = (1, 3, 6, 12, 36)
+"""Terms that providers sell commitments for."""
+
+Tier = Literal["own", "bought", "managed", "committed", "community", "secure"]
+TIERS: tuple[Tier, ...] = ("own", "bought", "managed", "committed", "community", "secure")
+"""What an offer is beside its price, as `limits.tiers` names it."""
+
+
+def _sold_term(value: Any) -> Any:
+    if isinstance(value, bool) or value not in MONTHS:
+        listed = ", ".join(map(str, MONTHS))
+        raise validation_error(f"{format_value(value)} is not a commitment term", f"one of {listed} months")
+    return value
+
+
+MONTH_SECONDS, YEAR_HOURS = 31 * 24 * 3600, 366 * 24
+"""Longest billing step and longest minimum: nobody sells longer ones by the hour."""
+
+
+class Billing(StrictModel):
+    """How use is rounded up."""
+
+    step_seconds: Annotated[Positive, Field(le=MONTH_SECONDS)] = 1.0
+    minimum_hours: Annotated[NotNegative, Field(le=YEAR_HOURS)] = 0.0
+
+
+class Fees(StrictModel):
+    """What costs in addition to the hours; None is not known (which is not free)."""
+
+    egress_usd_per_gb: Price | None = None
+    ingress_usd_per_gb: Price | None = None
+    storage_usd_per_gb_month: Price | None = None
+    network_storage_usd_per_gb_month: Price | None = None  # volume or object store that outlives the machine
+
+
+def _word(value: Any) -> Any:
+    """Return yes and no as words: YAML reads them as true and false."""
+    return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+
+
+class Commitment(StrictModel):
+    """A term that is paid for whether it is used or not; the hour's price is due in every hour of it."""
+
+    months: Annotated[Literal[1, 3, 6, 12, 36], BeforeValidator(_sold_term)]
+    upfront_usd: Price = 0.0  # per instance
+
+    @property
+    def term_hours(self) -> float:
+        """Hours of the term."""
+        return self.months * MONTH_HOURS
+
+
+class Managed(StrictModel, defer_build=True):
+    """A service that trains a network or answers prompts: no machine, no memory to fit into."""
+
+    architectures: OneOrMany[Text]  # names of cards; one that we have no card of is never asked for
+    usd_per_million_tokens: Price | None = None  # of training, every epoch counted
+    usd_per_run: Price | None = None
+    minimum_usd: Price = 0.0  # a run costs at least this
+    tokens_per_second: Positive | None = None  # None: the provider promises no speed
+    method: Literal["lora", "full"] = "lora"
+    usd_per_million_input_tokens: Price | None = None  # of prompts that it answers
+    usd_per_million_output_tokens: Price | None = None
+    batch_discount: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share taken off prompts that may wait
+    hosts_tuned: Annotated[Literal["yes", "dedicated", "no"], BeforeValidator(_word)] = "no"
+
+    @property
+    def trains(self) -> bool:
+        """Whether it trains: it has a price for that."""
+        return self.usd_per_million_tokens is not None or self.usd_per_run is not None
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answers prompts: it has a price for tokens in and out."""
+        return self.usd_per_million_input_tokens is not None
+
+    @property
+    def does(self) -> str:
+        """What it does in a word: lora, full, or api where it only answers."""
+        return self.method if self.trains else "api"
+
+    def answers_usd(self, input_tokens: float, output_tokens: float) -> float:
+        """Return the dollars of prompts and answers of so many tokens, sent as a batch."""
+        million = (self.usd_per_million_input_tokens or 0.0) * input_tokens
+        million += (self.usd_per_million_output_tokens or 0.0) * output_tokens
+        return million / MEGA * (1.0 - self.batch_discount)
+
+    @model_validator(mode="after")
+    def _has_a_price(self) -> Self:
+        if (self.usd_per_million_input_tokens is None) != (self.usd_per_million_output_tokens is None):
+            fix = "give usd_per_million_input_tokens and usd_per_million_output_tokens"
+            raise validation_error("tokens of one direction have a price", fix)
+        if not self.answers and (self.batch_discount or self.hosts_tuned != "no"):
+            fix = "give usd_per_million_input_tokens and usd_per_million_output_tokens, or leave it out"
+            key = "batch_discount" if self.batch_discount else "hosts_tuned"
+            raise validation_error("is of services that answer prompts", fix, key)
+        if not self.trains and not self.answers:
+            fix = "give usd_per_million_tokens or usd_per_run, in dollars"
+            raise validation_error("a managed service without a price", fix)
+        return self
+
+
+STOCK_STATUSES = ("none", "low", "medium", "high")
+"""What lists of providers say of their stock, least first."""
+
+
+def _status(value: Any) -> Any:
+    """Return the word of a status; YAML reads none as a text, and an empty value as null."""
+    return value.casefold() if isinstance(value, str) else value
+
+
+StockStatus = Annotated[Literal["none", "low", "medium", "high"], BeforeValidator(_status)]
+
+MAX_INSTANCES = 1000
+"""Most machines of one run: each number of them is a configuration of its own."""
+Nodes = Annotated[int, Field(ge=1, le=MAX_INSTANCES)]
+
+
+def _one_node(value: Any) -> Any:
+    return 1 if value is None else value
+
+
+class Terms(StrictModel):
+    """What a provider grants all of its offers, unless an offer says otherwise."""
+
+    billing: Billing = Billing()
+    fees: Fees = Fees()
+    spot: Deferred[SpotStatistics] | None = None
+    spot_notice_seconds: NotNegative | None = None  # from the warning to the loss of a spot machine; None: not known
+    interconnect: Literal["nvlink", "nvswitch", "pcie", "ici"] | None = None
+    network_gbps: Positive | None = None  # per instance
+    disk_gb_per_second: DiskSpeed | None = None  # per instance; None: as the class of machine has it
+    download_gb_per_second: Positive | None = None  # per instance, from the outside; None likewise
+    max_nodes: Annotated[Nodes, BeforeValidator(_one_node, json_schema_input_type=Nodes | None)] = 1
+    community: bool = False
+    notes: str = ""
+    currency: Currency = "USD"
+    date: Date | None = None
+    dates: DateWindow | None = None  # in place of date, where only the window of its collection is known
+    source: str = ""
+
+
+# What a market has to rent: one offer is one instance type at one place and one date.
 
 
 class Offer(Terms):
@@ -305,3 +502,75 @@ def offer_labels(offers: Sequence[Offer]) -> tuple[str, ...]:
         if again > 1:
             labels[place] = f"{label}#{again}"
     return tuple(labels)
+
+
+# What-if factors on the prices of offers.
+
+
+def _names(value: Any) -> Any:
+    """Return one name, or several as a tuple; a list of one is that name."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise validation_error(
+            f"{format_value(value)} is not a name or a list of names", "put it in quotes if it is one"
+        )
+    if not names or not all(names):
+        raise validation_error("is empty", "give a name, or leave it out")
+    return tuple(names) if len(names) > 1 else names[0]
+
+
+Names = Annotated[str | tuple[str, ...], BeforeValidator(_names)]
+"""A name, or several of which each is selected."""
+
+
+class Match(StrictModel, defer_build=True):
+    """Selection of offers: each key that is given must name theirs."""
+
+    gpu: Names | None = None
+    provider: Names | None = None
+    region: Names | None = None
+    instance: Names | None = None
+
+    def find_matches(self, offers: Sequence[Offer]) -> list[int]:
+        """Return the positions of the selected offers."""
+        found = list(range(len(offers)))
+        for key in ("gpu", "provider", "region", "instance"):
+            wanted = getattr(self, key)
+            if wanted is not None:
+                wanted = (wanted,) if isinstance(wanted, str) else wanted
+                found = [index for index in found if getattr(offers[index], key) in wanted]
+        return found
+
+
+MAX_PRICE_FACTOR = 1000.0
+"""Largest factor on a price."""
+
+
+class Adjust(StrictModel, defer_build=True):
+    """Factors on the prices of selected offers."""
+
+    match: Match = Match()
+    usd_per_hour_factor: Annotated[float, Field(ge=0, le=MAX_PRICE_FACTOR)] = 1.0
+    spot_usd_per_hour_factor: Annotated[float, Field(ge=0, le=MAX_PRICE_FACTOR)] = 1.0
+
+
+def apply_adjustments(offers: Sequence[Offer], rules: Sequence[Adjust]) -> tuple[Offer, ...]:
+    """Return the offers at adjusted prices: the factors of all matching rules are multiplied."""
+    adjusted = list(offers)
+    for rule in rules:
+        for index in rule.match.find_matches(adjusted):
+            adjusted[index] = _apply_adjustment(adjusted[index], rule)
+    return tuple(adjusted)
+
+
+def _apply_adjustment(offer: Offer, rule: Adjust) -> Offer:
+    """Return the offer at other prices; the upfront price of a commitment changes too, the price of power does not."""
+    keys = ("usd_per_hour", "spot_usd_per_hour")
+    prices: dict[str, Any] = {
+        key: price * getattr(rule, f"{key}_factor") for key in keys if (price := getattr(offer, key)) is not None
+    }
+    prices["zones"] = tuple((name, usd * rule.spot_usd_per_hour_factor) for name, usd in offer.zones)
+    if offer.commitment is not None:
+        upfront = offer.commitment.upfront_usd * rule.usd_per_hour_factor
+        prices["commitment"] = offer.commitment.model_copy(update={"upfront_usd": upfront})
+    return offer.model_copy(update=prices)  # only numbers change

@@ -19,7 +19,7 @@ from planner.documents.validation import find_name
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.inference_job import job_form as definite_form
 from planner.scenario.job import Job
-from planner.scenario.job_work import Work
+from planner.scenario.job_stages import Work
 from planner.scenario.service_load import ServeJob
 
 OPEN_FORM = "of a choice"

@@ -1,5 +1,7 @@
 """Scenarios: jobs to run, offers to run them on, limits to keep, and what to minimise."""
 
+from __future__ import annotations
+
 import datetime
 from collections import Counter
 from typing import Annotated, Any, Literal, Self
@@ -31,15 +33,15 @@ from planner.documents.quantities import (
     zone_of,
 )
 from planner.documents.validation import find_name, name_fix
-from planner.scenario.horizon import check_horizon
+from planner.library.model_ladder import members
 from planner.scenario.job import Job
-from planner.scenario.job_stages import Trials
-from planner.scenario.limits import Limits
+from planner.scenario.job_stages import Trials, Work
+from planner.scenario.limits import Limits, check_horizon
 from planner.scenario.naming import OfferedNames, resolve_offered, with_gpus
-from planner.scenario.offer import Offer, offer_data
-from planner.scenario.open_job import AnyJob
+from planner.scenario.offer import Adjust, Offer, offer_data
+from planner.scenario.open_job import BEST_TOKENS, AnyJob, Family, OpenJob
 from planner.scenario.own_machines import Horizon
-from planner.scenario.price_adjustment import Adjust
+from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import labelled_offers
 
 
@@ -329,3 +331,130 @@ def scenario_schema() -> dict[str, Any]:
     """Return the JSON Schema of a scenario file."""
     schema = ScenarioFile.model_json_schema(by_alias=True, mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "planner scenario"}
+
+
+# A scenario with a service and other jobs taken apart: what each of both is planned with alone.
+
+
+def without_services(scenario: Scenario, spent_usd: float) -> Scenario:
+    """Return the scenario without its services; what these cost is taken off the budget."""
+    budget = scenario.limits.budget_usd
+    limits = scenario.limits.model_copy(update={"budget_usd": None if budget is None else budget - spent_usd})
+    jobs = tuple(job for job in scenario.jobs if not isinstance(job, ServeJob))
+    written = tuple(job for job in scenario.jobs_written if not isinstance(job, ServeJob))
+    return scenario.model_copy(update={"jobs": jobs, "jobs_written": written, "limits": limits})
+
+
+def ends_before(scenario: Scenario, name: str) -> set[str]:
+    """Return the jobs that have ended when a job starts: those that it waits for, and those that these wait for."""
+    waits = {job.name: {one.job for one in job.after} for job in scenario.jobs}
+    found, open_ = set[str](), [*waits[name]]
+    while open_:
+        job = open_.pop()
+        if job not in found:
+            found.add(job)
+            open_ += waits[job]
+    return found
+
+
+def services_alone(scenario: Scenario) -> Scenario:
+    """Return the scenario with its services alone, which wait for nothing."""
+    jobs = (job.model_copy(update={"after": ()}) for job in scenario.jobs if isinstance(job, ServeJob))
+    return scenario.model_copy(update={"jobs": tuple(jobs), "jobs_written": ()})
+
+
+def service_alone(scenario: Scenario, name: str) -> Scenario:
+    """Return the scenario with one of its services alone, which waits for nothing."""
+    alone = services_alone(scenario)
+    return alone.model_copy(update={"jobs": tuple(job for job in alone.jobs if job.name == name)})
+
+
+# A job that leaves something open, with that decided: an ordinary job.
+
+
+class DefiniteJob(Job, defer_build=True):
+    """A job whose tokens follow from a law, which adds to the uncertainty of its hours."""
+
+    token_sigma: NotNegative = 0.0  # standard deviation of the logarithm of its tokens
+
+
+def token_sigma(job: Job) -> float:
+    """Return the standard deviation of the logarithm of a job's tokens; 0 where they are given."""
+    return job.token_sigma if isinstance(job, DefiniteJob) else 0.0
+
+
+def with_token_sigmas(scenario: Scenario, before: Scenario) -> Scenario:
+    """Return a changed scenario in which the tokens of jobs are as uncertain as before: no key of a file says that."""
+    sigmas = {job.name: token_sigma(job) for job in before.jobs if token_sigma(job)}
+    if not sigmas:
+        return scenario
+    jobs = []
+    for job in scenario.jobs:
+        fields = {name: getattr(job, name) for name in Job.model_fields if name in job.model_fields_set}
+        sigma = sigmas.get(job.name)
+        jobs.append(job if sigma is None else DefiniteJob.model_construct(**fields, token_sigma=sigma))
+    return scenario.model_copy(update={"jobs": tuple(jobs)})
+
+
+def open_job(scenario: Scenario | ScenarioFile) -> OpenJob | None:
+    """Return the first job of a scenario that leaves something open; None where none does."""
+    return next(iter(open_jobs(scenario)), None)
+
+
+def open_jobs(scenario: Scenario | ScenarioFile) -> tuple[OpenJob, ...]:
+    """Return the jobs of a scenario that leave something open."""
+    return tuple(job for job in scenario.jobs if isinstance(job, OpenJob))
+
+
+def architectures_of(job: Job) -> tuple[str, ...]:
+    """Return the models that a job may train."""
+    if not isinstance(job, OpenJob):
+        return (job.architecture,)
+    asked = job.models
+    if isinstance(asked, Family):
+        return members(asked.family, asked.parameters.least, asked.parameters.most)
+    return asked
+
+
+def decide(job: OpenJob, architecture: str, batch: int, tokens: int | None, sigma: float = 0.0) -> Job:
+    """Return the job with its model, its batch in sequences and its tokens; None keeps the work that is given."""
+    fields = {name: getattr(job, name) for name in Job.model_fields if name in job.model_fields_set}
+    if tokens is None:
+        given = {name: getattr(job.work, name) for name in Work.model_fields if name in job.work.model_fields_set}
+        work = Work.model_construct(**given)
+    else:
+        work = Work(tokens=tokens)
+    decided = {"architecture": architecture, "global_batch": batch, "work": work, "token_sigma": sigma}
+    return DefiniteJob.model_construct(**{**fields, **decided})
+
+
+def decide_scenario(scenario: Scenario, *decided: Job) -> Scenario:
+    """Return the scenario with definite jobs in place of the open ones of their names; of the least loss, dollars."""
+    by_name = {job.name: job for job in decided}
+    jobs = tuple(by_name.get(one.name, one) for one in scenario.jobs)
+    objective = "cost" if scenario.objective == "loss" else scenario.objective
+    return scenario.model_copy(update={"jobs": jobs, "objective": objective})
+
+
+def choice_faults(scenario: Scenario | ScenarioFile) -> list[tuple[str, str, str]]:
+    """Return place, fault and remedy of what the open job of a scenario and the rest of it contradict."""
+    jobs, found = open_jobs(scenario), []
+    least_loss = bool(jobs) and all(job.wants_least_loss for job in jobs)
+    if jobs and len(scenario.jobs) > 1:
+        if not least_loss:
+            job = next(one for one in jobs if not one.wants_least_loss)
+            what = f"{job.name} leaves its model or its batch open, and there are other jobs"
+            fix = f"plan it alone, give its share of the budget, or ask for tokens: {BEST_TOKENS}"
+            found.append(("jobs", what, fix))
+        elif any(isinstance(job, ServeJob) for job in scenario.jobs):
+            what = f"{jobs[0].name} leaves its tokens open, and there is a service"
+            found.append(("jobs", what, "plan it alone, and give its share of the budget"))
+    if scenario.objective == "loss" and not least_loss:
+        fix = f"give the job work: {{tokens: {BEST_TOKENS}}}, or minimise cost or time"
+        found.append(("objective", "the least loss of work that is given", fix))
+    if least_loss and scenario.objective != "loss":
+        found.append(("objective", f"tokens: {BEST_TOKENS} asks for the least loss", "add objective: loss"))
+    if least_loss and scenario.limits.budget_usd is None and any(job.deadline_hours is None for job in jobs):
+        fix = "add limits.budget_usd: 200, or a deadline"
+        found.append(("limits", "without a budget or a deadline more tokens are always better", fix))
+    return found

@@ -1,20 +1,26 @@
-"""What an offer says of its spot market: how long machines stay, and how long there are none."""
+"""What an offer says of its spot market: how long machines stay and are gone, and prices by zone."""
+
+from __future__ import annotations
 
 from itertools import pairwise
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from planner.documents.quantities import (
     NotNegative,
     Positive,
     PositiveInteger,
+    Price,
     Rows,
     StrictModel,
     Text,
     validation_error,
 )
 from planner.hazards import mean_hours
+
+# What an offer says of its spot market: how long machines stay, and how long there are none.
+
 
 AGREEMENT = 0.01
 """How far, as a share, spot statistics may contradict each other."""
@@ -150,3 +156,38 @@ def _from_means(data: dict[str, Any]) -> dict[str, Any]:
     else:
         return {**dict.fromkeys(_MEANS, 1.0), **data}  # only the bad numbers are to be blamed
     return {**data, "availability": share, "mean_up_hours": up, "mean_outage_hours": outage}
+
+
+# Spot prices by zone, as an offer states them.
+
+
+def _pairs(value: Any) -> Any:
+    """Return the prices of a mapping as pairs, which an offer that is handed on has already."""
+    if isinstance(value, (tuple, list)):
+        return tuple(tuple(one) if isinstance(one, list) else one for one in value)
+    if not isinstance(value, dict):
+        raise validation_error("no prices by zone", "write zones: {use1-az1: 2.10, use1-az4: 2.35}")
+    return tuple(value.items())
+
+
+Zones = Annotated[
+    tuple[tuple[Text, Price], ...],
+    BeforeValidator(_pairs, json_schema_input_type=dict[str, float]),
+    PlainSerializer(dict, return_type=dict[str, float]),
+]
+"""Dollars per instance and hour by zone; a mapping where it is written, pairs where it is read."""
+
+
+def regions_of(zones: Zones) -> tuple[str, ...]:
+    """Return the regions of zones that are named `region/zone`, each once."""
+    return tuple(dict.fromkeys(name.partition("/")[0] for name, _ in zones))
+
+
+def moves_between_regions(zones: Zones) -> float:
+    """Return the share of moves from one zone to another that lead to another region, all being as likely.
+
+    Two zones of one region and one of another: 4 of 6 ordered pairs, 0.67.
+    """
+    names = [name.partition("/")[0] for name, _ in zones]
+    pairs = len(names) * (len(names) - 1)
+    return sum(one != other for one in names for other in names) / pairs if pairs else 0.0

@@ -12,16 +12,15 @@ import math
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from planner.scenario.offer import Offer, offer_labels
-from planner.scenario.price_adjustment import apply_adjustments
-from planner.scenario.zone_prices import moves_between_regions
+from planner.scenario.offer import Offer, apply_adjustments, offer_labels
+from planner.scenario.spot_statistics import moves_between_regions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from planner.scenario.limits import Limits
+    from planner.scenario.offer import Adjust
     from planner.scenario.own_machines import Horizon
-    from planner.scenario.price_adjustment import Adjust
 
 
 MOST_ZONES = 8

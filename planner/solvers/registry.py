@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import SolverError
-from planner.solvers.base import Solver, SolveResult, Termination
+from planner.solvers.base import ROW_TOLERANCE, Solver, SolveResult, Termination
 from planner.solvers.mathopt import MathOptSolver
-from planner.solvers.single_choice import ROW_TOLERANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,14 +14,14 @@ from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST, BEST_OF_FRAMEWORKS
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.decode.memory_breakdown import MemoryEvaluator
-from planner.library.releases import held_quant
+from planner.library.model_ladder import held_quant
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
 from planner.results.plan_parts import LossyChoice, Option
 from planner.scenario.inference_job import InferenceJob, InferenceWork, ServedAdapter
 from planner.scenario.job_stages import Trials
 from planner.solving.alternatives import figures_of, with_excluded_methods
 from planner.solving.infeasibility.relaxations import setting_path
-from planner.solving.scoring import CandidateObjective
+from planner.solving.prepare import CandidateObjective
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -33,18 +33,17 @@ from planner.formulation.objective import (
     preference_objective,
     time_objective,
 )
-from planner.formulation.program import Program, single_row
-from planner.formulation.variables import VariableLayout
+from planner.formulation.program import Program, VariableLayout, single_row
 from planner.records import record
+from planner.solvers.base import solve_single_choice
 from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
-from planner.solvers.single_choice import solve_single_choice
 from planner.solving.prepare import PreparedScenario, build_shared_limits, starts_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Floats, Integers
-    from planner.formulation.shared_limits import SharedLimits
+    from planner.formulation.program import SharedLimits
     from planner.scenario.scenario import Scenario, SolveOptions
     from planner.solvers.base import SolveResult
 

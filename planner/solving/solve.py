@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from planner.audit.audit import audit
-from planner.decode.assignment import build_assignment
-from planner.decode.chosen import ChosenCandidate
-from planner.decode.notes import cut_samples
-from planner.decode.plan_inputs import build_inputs
-from planner.decode.probability import budget_probability, budget_warnings
-from planner.decode.purchase import compare_purchase
+from planner.decode.assignment import build_assignment, compare_purchase
+from planner.decode.chosen import ChosenCandidate, build_inputs
+from planner.decode.notes import budget_probability, budget_warnings, cut_samples
 from planner.errors import AuditError
 from planner.library.quality import facts_on
 from planner.library.reading import read_library
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, QualityNote
-from planner.scenario.definite import open_job
 from planner.scenario.inference_job import InferenceJob
-from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions, open_job
 from planner.scenario.service_load import ServeJob
 from planner.solvers.mathopt import solver_versions
-from planner.solving.alternatives import best_by_method, find_faster, find_runners_up
-from planner.solving.binding_limits import describe_binding_limits
-from planner.solving.doubtful_prices import describe_outdated_prices, describe_spot_outlier
+from planner.solving.alternatives import (
+    SOLVED,
+    best_by_method,
+    find_faster,
+    find_runners_up,
+    with_further_ways,
+    without_demand,
+)
+from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
-from planner.solving.further_ways import SOLVED, with_further_ways, without_demand
 from planner.solving.lexicographic import OptimisedChoice, best_side_by_side, may_take_turns, optimise
-from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.scoring import CandidateObjective
+from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 
 if TYPE_CHECKING:
     from planner.configurations.recipe import Recipe
@@ -66,7 +66,7 @@ def solve(
     started = perf_counter()
     scenario = scenario.on_day(options.as_of if options else None)
     if any(isinstance(job, ServeJob) for job in scenario.jobs):
-        from planner.solving.fleet.fleet_together import solve_together  # what only services need is loaded with them
+        from planner.solving.fleet.solve_fleet import solve_together  # what only services need is loaded with them
 
         options = options or SolveOptions()
         library = library or read_library([job.architecture for job in scenario.jobs])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from planner.records import record
-from planner.spot.policy.checkpointing import progress_on_spot
+from planner.spot.policy.run import progress_on_spot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

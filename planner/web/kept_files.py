@@ -1,29 +1,45 @@
-"""Files to download: the scenario with its changes, the plan, the report, the files that run the plan."""
+"""The scenario that the page was started with, and the files to download that its changes make."""
 
 from __future__ import annotations
 
 import base64
 import io
+import json
+import shlex
 import zipfile
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.overview import overview
 from planner.analysis.simulation.job_runs import policy_tables
-from planner.documents.json_file import json_text
-from planner.errors import Fault, InputError
+from planner.documents.overrides import override
+from planner.documents.strict_yaml import yaml_text
+from planner.documents.tables import json_text
+from planner.errors import Fault, InputError, printable
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes
 from planner.exports.kubernetes import export_all_services
 from planner.exports.machine_names import slug
 from planner.exports.served_kinds import choose_service
+from planner.loading.scenario_file import fill_names
+from planner.records import record
 from planner.report.html.page import render_page
-from planner.results.fleet_differences import jobs_alone, services_usd
-from planner.scenario.jobs_and_services import without_services
+from planner.results.differences import jobs_alone, services_usd
 from planner.scenario.open_job import OpenJob
+from planner.scenario.scenario import without_services
+from planner.scenario.service_load import ServeJob
+from planner.web.setting_fields import controls_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from planner.results.plan import Plan
     from planner.scenario.scenario import Scenario, SolveOptions
+    from planner.web.job_fields import Control
+
+
+# Files to download: the scenario with its changes, the plan, the report, the files that run the plan.
+
 
 PLAN_FILE = "plan.json"
 
@@ -77,3 +93,61 @@ def _folders(scenario: Scenario, plan: Plan) -> dict[str, tuple[dict[str, str], 
 def report_file(scenario: Scenario, plan: Plan, options: SolveOptions) -> str:
     """Return the report as `planner report` writes it, with the plan to copy."""
     return render_page(overview(scenario, plan, options=options), {PLAN_FILE: plan_file(plan)})
+
+
+# The scenario that the page was started with, and the file that its changes make of it.
+
+
+@record(frozen=True)
+class OpenedScenario:
+    """A scenario with what it was read from.
+
+    `document` is its plain data, `file` what that is called, `settings` what the command line changed in it, and
+    `asked` the words of a command line that asks for it.
+    """
+
+    scenario: Scenario
+    document: Mapping[str, Any]
+    file: str
+    settings: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+
+    @cached_property
+    def controls(self) -> list[Control]:
+        """The fields of the page."""
+        return controls_of(self.scenario)
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is a service, whose curve is dollars against the time per token."""
+        return any(isinstance(job, ServeJob) for job in self.scenario.jobs)
+
+    @cached_property
+    def axis(self) -> Control | None:
+        """The field along which the curve is drawn: the only job's deadline, or a service's time per token."""
+        wanted = ".latency.tpot" if self.serves else ".deadline"
+        found = [one for one in self.controls if one.path.endswith(wanted)]
+        return next((one for one in found if self.serves or one.key == "deadline"), None)
+
+    def command(self, settings: Sequence[str]) -> str:
+        """Return the command that compares the same change."""
+        changes = [word for setting in settings for word in ("--set", setting)]
+        before = [word for setting in self.settings for word in ("--set", setting)]
+        if not settings or (self.serves and len(self.scenario.jobs) > 1):  # what-if takes a service alone
+            return shlex.join(["planner", "solve", *self.asked, *before, *changes])
+        return shlex.join(["planner", "what-if", *self.asked, *before, *changes])
+
+    def changed_file(
+        self, settings: Sequence[str], configs: Mapping[str, str], names: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Return the text of the scenario with settings applied, in the keys and the order of its own file."""
+        data, _, _ = override(fill_names(dict(self.document), self.file), (*self.settings, *settings))
+        text = yaml_text(data)
+        lines = [f"# {self.scenario.name}, with what was changed on the page of planner app"]
+        for key, path in configs.items():
+            if path in text:
+                text = text.replace(path, names[key])
+                lines.append(f"# put the file {names[key]} next to this one")
+        if any(isinstance(one, str) and one.endswith((".yaml", ".yml", ".csv")) for one in data.get("inventory") or ()):
+            lines.append(f"# its inventory files are named relative to {self.file}: keep this file in the same folder")
+        return {"text": "\n".join([*map(printable, lines), text]), "changes": json.dumps(list(settings))}

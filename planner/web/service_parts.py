@@ -9,12 +9,12 @@ from planner.report.figures.service_figures import service_frontier_figure
 from planner.report.fleet_text import proven
 from planner.report.service_comparison_text import summary
 from planner.report.sweep_text import format_difference, shown_difference
-from planner.results.fleet_differences import FLEET_FEATURES, MILLISECONDS, replicas_text
-from planner.web.drawing import figure_data, scene_data
+from planner.results.differences import FLEET_FEATURES, MILLISECONDS, replicas_text
+from planner.web.app_page import figure_data, scene_data
 
 if TYPE_CHECKING:
+    from planner.results.differences import ServiceFrontier, ServicePoint
     from planner.results.fleet import Service
-    from planner.results.fleet_differences import ServiceFrontier, ServicePoint
     from planner.results.plan import Plan
     from planner.results.what_if import WhatIf
 

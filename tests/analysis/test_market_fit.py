@@ -12,9 +12,9 @@ import yaml
 
 import planner
 from planner.analysis.market_fit_question import market_fit
-from planner.candidates.offer_terms import group_states
+from planner.candidates.market import group_states
 from planner.errors import InputError
-from planner.results.market_fit import MarketFit
+from planner.results.market_results import MarketFit
 from planner.scenario.offer import Offer
 from planner.scenario.spot_statistics import SpotStatistics
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.candidates.spot_rows import on_demand_rounding_usd
-from planner.estimates.trials import node_group_shares, trial_work
+from planner.estimates.work import node_group_shares, trial_work
 from planner.results.plan import Assignment
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve

@@ -22,10 +22,9 @@ from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.lexicographic import optimise
-from planner.solving.prepare import prepare
-from planner.solving.scoring import CandidateObjective
+from planner.solving.prepare import CandidateObjective, prepare
 from planner.spot.market.sampling import sample_states
-from planner.spot.policy.policy_table import from_table, to_table
+from planner.spot.policy.policy_cache import from_table, to_table
 from planner.spot.policy.switching_policy import best_policy
 from planner.spot.replayed_runs import replay
 from tests.helpers.bare_plans import bare_plan

@@ -13,8 +13,8 @@ import pytest
 
 from planner.catalogs.live import update_from_providers
 from planner.errors import InputError
-from planner.loading.price_book import read_price_book
-from planner.results.prices import ProviderUpdate
+from planner.loading.price_files import read_price_book
+from planner.results.market_results import ProviderUpdate
 from tests.helpers.catalogs import gpuhunt_row
 from tests.helpers.providers import CATALOGS, VAST_URL, catalog_zip, vast_answer, vast_offer
 
@@ -29,7 +29,7 @@ OLD = NOW - datetime.timedelta(3)
 @pytest.fixture(autouse=True)
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of an empty price book."""
-    for package in ("catalogs.price_updates", "catalogs.live", "loading.price_book"):
+    for package in ("catalogs.price_updates", "catalogs.live", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", CATALOGS)
     for name in ("VULTR_API_KEY", "CRUSOE_ACCESS_KEY", "DIGITAL_OCEAN_API_KEY", "HOTAISLE_API_KEY"):

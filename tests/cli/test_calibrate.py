@@ -10,8 +10,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from planner.cli.calibrate_command import SETTINGS, calibrate
-from planner.cli.exit_codes import Commands
+from planner.cli.output import Commands
+from planner.cli.track_command import SETTINGS, calibrate
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.observed_run import Measured
 

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli.estimate_command import CHOICES, estimate
-from planner.cli.exit_codes import Commands
 from planner.cli.options import TECHNIQUE_OPTIONS
-from planner.scenario.configuration import Configuration
+from planner.cli.output import Commands
+from planner.scenario.techniques import Configuration
 
 MISTRAL = ("--architecture", "mistral-7b", "--gpu", "A10G", "--weight-bits", "4")
 

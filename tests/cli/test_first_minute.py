@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.cli.terminal import count_columns
+from planner.cli.output import count_columns
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.report.format import line_room, text_width, width

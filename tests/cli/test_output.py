@@ -15,9 +15,8 @@ import pytest
 from pydantic import BaseModel
 
 from planner.cli import main
-from planner.cli.output import Output, show
-from planner.cli.terminal import show_progress
-from planner.documents.json_file import json_text
+from planner.cli.output import Output, show, show_progress
+from planner.documents.tables import json_text
 from planner.errors import Fault
 
 HOSTILE = "a\x1b]0;b\x07\r\x9b2J\u202e\ud800\x7f é 日本"

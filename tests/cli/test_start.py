@@ -16,7 +16,7 @@ UNNEEDED = (
     "importlib.metadata",
     "matplotlib",
     "ortools.math_opt.python",
-    "planner.loading.price_book",
+    "planner.loading.price_files",
     "pulp",
     "tempfile",
 )

@@ -35,7 +35,7 @@ def on_terminal(script: str) -> str:
 
 WORK = """
     import sys, time
-    from planner.cli.terminal import show_progress
+    from planner.cli.output import show_progress
     with show_progress("solving [bold]x") as count:
         {work}
     print("end", "rich" in sys.modules)

@@ -16,7 +16,7 @@ from planner.estimates.inputs import CHECKPOINT_KEEP_ATTENTION, CHECKPOINT_SELEC
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.scenario.job import Job
-from planner.scenario.job_work import Work
+from planner.scenario.job_stages import Work
 
 PLAIN = Recipe("full", 16, "none", "bf16", "full", "none", "flash", "adamw")
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.configurations.coefficients import recipe_coefficients
+from planner.configurations.coefficients import latent_cache, recipe_coefficients
 from planner.configurations.grid import network_of
-from planner.configurations.latents import latent_cache
 from planner.configurations.recipe import Recipe
 from planner.errors import ScenarioError
 from planner.estimates.time.device import encode_seconds

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from planner.configurations.serving import (
+from planner.configurations.serving_recipes import (
     ServingColumns,
     cache_moves,
     coefficient_factors,

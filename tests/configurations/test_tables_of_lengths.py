@@ -19,7 +19,7 @@ from planner.estimates.work import cut_share, default_sequence, kept_length, pad
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
-from planner.scenario.job_work import MAX_SAMPLE_CLASSES, gather_lengths
+from planner.scenario.job_stages import MAX_SAMPLE_CLASSES, gather_lengths
 from planner.scenario.scenario import Scenario
 from planner.solving.solve import solve
 

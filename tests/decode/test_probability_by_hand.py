@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.decode.probability import budget_probability
+from planner.decode.notes import budget_probability
 from planner.evaluation.evaluated_hours import probability_within
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.documents import csv_table
-from planner.documents.csv_table import parse_csv, read_csv
+from planner.documents import tables as csv_table
+from planner.documents.tables import parse_csv, read_csv
 from planner.errors import InputError
 
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from planner.documents.quantities import Count, SequenceLength, TokenMean, format_hours, parse_count, parse_hours
 from planner.scenario.job import Job
-from planner.scenario.job_work import Work
+from planner.scenario.job_stages import Work
 
 JOB = {"name": "a", "architecture": "mistral-7b", "work": {"tokens": "1M"}}
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.documents.overrides import override
-from planner.documents.setting_paths import known_paths, suggest_paths
+from planner.documents.overrides import known_paths, override, suggest_paths
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.scenario.scenario import ScenarioFile, scenario_data

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from planner.documents.overrides import override
-from planner.documents.short_forms import REPLACED
+from planner.documents.quantities import REPLACED
 from planner.documents.validation import list_alternatives
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import ScenarioFile

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.cli import exit_codes as exits
+from planner.cli import output as exits
 from planner.library.reading import data_folder
 from planner.scenario.scenario import scenario_schema
 from tests.helpers.documents import DOCUMENTS, FENCE, HEAD, Block, all_blocks, blocks, read_document, run, working_in

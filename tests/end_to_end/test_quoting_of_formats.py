@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import planner
 from planner.analysis.overview import overview
 from planner.cli import main
-from planner.documents.csv_table import csv_text, parse_csv
-from planner.loading.offer_table import offer_table_text
+from planner.documents.tables import csv_text, parse_csv
+from planner.loading.price_files import offer_table_text
 from planner.loading.scenario_file import parse_scenario
 from planner.report.html.page import render_page
 from planner.scenario.scenario import SolveOptions
@@ -31,7 +31,7 @@ ROOT = Path(planner.__file__).parent
 
 WRITERS = {
     # a call that makes text of a format: the only functions that may make it
-    "csv.writer": {"documents/csv_table.py:csv_text"},
+    "csv.writer": {"documents/tables.py:csv_text"},
     "html.escape": {"errors.py:escaped"},
     "markupsafe.Markup": {"report/html/page.py:_drawn", "report/html/page.py:_rendered", "web/app_page.py:render_app"},
     "jinja2.Environment": {"report/html/page.py:_rendered", "web/app_page.py:render_app"},

@@ -16,8 +16,7 @@ from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario, shipped_scenarios
 from planner.report.plan_text import render
 from planner.results.plan import Plan
-from planner.scenario.definite import architectures_of, open_job
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_job
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared

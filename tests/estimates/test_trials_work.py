@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.trials import rungs, trial_work
+from planner.estimates.work import rungs, trial_work
 
 COUNTS = st.integers(1, 60)
 FACTORS = st.sampled_from([1.5, 2, 2.5, 3, 4, 5])

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from planner.errors import InputError
-from planner.exports.environment import image_of
 from planner.exports.facts import Wishes
+from planner.exports.script_parts import image_of
 from planner.library.reading import read_library
 from tests.helpers.exported_plans import changed, on_hugging_face, solved, texts, unsloth_plan
 

@@ -15,7 +15,7 @@ import yaml
 
 import planner
 import planner.exports
-from planner.documents.yaml_text import yaml_text
+from planner.documents.strict_yaml import yaml_text
 from planner.errors import InputError
 from planner.exports.export import choose_job, export, export_all
 from planner.exports.facts import Given, Wishes

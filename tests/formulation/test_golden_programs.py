@@ -9,8 +9,7 @@ import numpy as np
 
 from planner.formulation import constraints
 from planner.formulation.build import build_program
-from planner.formulation.shared_limits import SharedLimits
-from planner.formulation.variables import VariableLayout
+from planner.formulation.program import SharedLimits, VariableLayout
 from tests.helpers.candidate_tables import NAN, make_table
 from tests.helpers.program_text import program_text
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from planner.candidate_table import CandidateTable
 from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
-from planner.formulation.shared_limits import SharedLimits
-from planner.formulation.variables import VariableLayout
+from planner.formulation.program import SharedLimits, VariableLayout
 from planner.solvers.base import Termination
 from planner.solvers.registry import run
 from planner.solving.lexicographic import solve_lexicographic

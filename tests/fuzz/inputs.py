@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from planner.documents.files import data_folder
-from planner.documents.setting_paths import known_paths
+from planner.documents.overrides import known_paths
 from planner.scenario.scenario import scenario_schema
 from tests.fuzz.mutations import COLLECTIONS, NUMBERS, TEXTS, Pools, mutate, pools_of, spoil, vary, write
 from tests.fuzz.run import Case, run

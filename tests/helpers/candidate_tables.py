@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.formulation.shared_limits import SharedLimits
+from planner.formulation.program import SharedLimits
 from planner.library.technique_tables import read_techniques
 
 NAN = float("nan")

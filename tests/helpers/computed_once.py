@@ -17,7 +17,7 @@ ANALYSES = (
     "planner.analysis.frontier.frontier_question.frontier",
     "planner.analysis.simulation.simulate_question.simulate",
     "planner.analysis.what_if_sweep.sweep",
-    "planner.analysis.tornado.tornado",
+    "planner.analysis.what_if_sweep.tornado",
     "planner.analysis.what_if_question.what_if",
 )
 """Functions that a command imports when it runs."""

@@ -13,9 +13,9 @@ from planner.exports.served_kinds import GivenService, choose_service
 from planner.loading.scenario_file import parse_scenario
 from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan import Inputs, Plan
-from planner.scenario.horizon import with_offers
+from planner.scenario.limits import with_offers
 from planner.scenario.service_load import ServeJob
-from planner.solving.fleet.fleet_together import joined
+from planner.solving.fleet.solve_fleet import joined
 from tests.helpers import generation
 from tests.helpers.exported_plans import solved
 

@@ -9,9 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from planner.estimates.inputs import CHECKPOINT_FULL, Activations, Layout, Network, Setup, Stack, States
-from planner.estimates.memory import memory_peak as peak
-from planner.estimates.memory.memory_fit import MemoryLines, memory_lines
-from planner.estimates.memory.memory_peak import MemoryEstimate
+from planner.estimates.memory import memory_fit as peak
+from planner.estimates.memory.memory_fit import MemoryEstimate, MemoryLines, memory_lines
 from planner.estimates.memory.memory_states import MemoryCoefficients
 
 

@@ -18,7 +18,7 @@ from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.frontier import Frontier
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.spot.policy.curve_pieces import CURVE_ERROR
+from planner.spot.policy.switching_policy import CURVE_ERROR
 from tests.helpers.bare_plans import bare_plan
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 import planner
-from planner.configurations.hardware import chip_notes, linear_share
+from planner.configurations.coefficients import chip_notes, linear_share
 from planner.configurations.uncertainty_columns import chip_sigma
 from planner.errors import LibraryError, ScenarioError
 from planner.library.known_machines import refused_chip

@@ -41,7 +41,7 @@ PROGRAM = """
 import json
 from dataclasses import replace
 from planner.configurations.recipe import GpuClass, enumerate_recipes, find_incompatibility
-from planner.configurations.hardware import peaks_of
+from planner.configurations.coefficients import peaks_of
 from planner.library.reading import read_library
 from planner.library.technique_tables import read_techniques
 from planner.scenario.scenario import Job, scenario_schema
@@ -157,25 +157,24 @@ def test_the_schema_lists_the_values_of_the_table() -> None:
 
 COMMON = {"optimizer", "none", "full", "lora", "selective", "flash", "eager", "sharding", "activation_checkpointing"}
 """Values that are words of other things too."""
-NAMES_TOOLS = {"cli/plans/export.py", "exports/export.py"}
+NAMES_TOOLS = {"cli/export_command.py", "exports/export.py"}
 """Modules that name tools which files are written for; some are frameworks too."""
 MAY_NAME = {
     # module: single values on which a rule of its own depends; another value of the technique does not change it
-    "analysis/estimate/fit_remedies.py": {"zero3", "adamw", "adamw_8bit", "bf16"},
-    "analysis/explain/blockers.py": {"nf4", "bf16_mixed", "adamw", "zero3"},
-    "evaluation/answered_prompts.py": {"bf16", "nf4"},  # formats of weights that answer prompts, too
-    "evaluation/evaluated_shipping.py": {"gptq"},  # a format of what leaves, too
-    "evaluation/evaluated_stages.py": {"bf16"},
+    "analysis/estimate_question.py": {"zero3", "adamw", "adamw_8bit", "bf16"},
+    "analysis/explain/why_not_query.py": {"nf4", "bf16_mixed", "adamw", "zero3"},
+    "evaluation/evaluated_replica.py": {"bf16", "nf4"},  # formats of weights that answer prompts, too
+    "evaluation/evaluated_stages.py": {"bf16", "gptq"},  # a format of what leaves, too
     "candidates/managed_service.py": {"bf16_mixed", "adamw"},
-    "candidates/shipping/export_work.py": {"gptq"},
+    "candidates/export_placement.py": {"gptq"},
     "configurations/coefficients.py": {"mem_efficient", "sparse"},
-    "configurations/replicas/evaluation.py": {"bf16", "nf4"},
-    "exports/generation/settings.py": {"bf16"},
-    "library/releases.py": {"gptq"},  # a format of weights in the files of a release
-    "library/techniques.py": {"gradient_accumulation", "bf16"},  # what a GPU can compute, too
-    "report/catalog.py": {"bf16"},
-    "scenario/configuration.py": {"adamw"},
-    "scenario/stages.py": {"gptq"},
+    "configurations/answered_evaluation.py": {"bf16", "nf4"},
+    "exports/generation_settings.py": {"bf16"},
+    "library/model_ladder.py": {"gptq"},  # a format of weights in the files of a release
+    "library/technique_tables.py": {"gradient_accumulation", "bf16"},  # what a GPU can compute, too
+    "report/catalog_text.py": {"bf16"},
+    "scenario/techniques.py": {"adamw"},
+    "scenario/job_stages.py": {"gptq"},
     "solving/solve.py": {"nf4"},  # the only format of 4 bits of which the quality is published
 }
 

@@ -17,8 +17,7 @@ from planner.library.known_machines import countries_in, country_of
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.scenario.limits import AllowForbid, Limits
 from planner.scenario.naming import OfferedNames
-from planner.scenario.offer import Offer
-from planner.scenario.price_adjustment import Adjust, Match
+from planner.scenario.offer import Adjust, Match, Offer
 from planner.scenario.scenario import scenario_data, scenario_schema
 from tests.helpers.scenarios import json_text
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.documents.csv_table import parse_csv
+from planner.documents.tables import parse_csv
 from planner.errors import Fault
-from planner.loading import offer_table
-from planner.loading.offer_table import TABLE_COLUMNS, machine_key, offer_table_text, read_offer_table
+from planner.loading import price_files as offer_table
+from planner.loading.price_files import TABLE_COLUMNS, machine_key, offer_table_text, read_offer_table
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.offer import Offer
 from tests.helpers.scenarios import GOOD

@@ -16,10 +16,9 @@ from planner.documents.files import data_folder
 from planner.documents.strict_yaml import read_document, read_shipped
 from planner.errors import Fault
 from planner.library.known_machines import unsold_type
-from planner.loading.inventory_file import read_offers
+from planner.loading.price_files import read_offers
 from planner.loading.scenario_file import read_scenario
-from planner.scenario.offer import Offer
-from planner.scenario.payment import TIERS
+from planner.scenario.offer import TIERS, Offer
 from planner.solving.solve import solve
 
 SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

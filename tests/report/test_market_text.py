@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from planner.report.market_fit_text import render_market, span
-from planner.results.market_fit import EndsByAge, FittedDuration, HoldoutComparison, MarketFit, SpotBlock, TraceReport
+from planner.report.catalog_text import render_market, span
+from planner.results.market_results import (
+    EndsByAge,
+    FittedDuration,
+    HoldoutComparison,
+    MarketFit,
+    SpotBlock,
+    TraceReport,
+)
 from planner.results.plan_parts import Spread
 
 

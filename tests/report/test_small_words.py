@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from planner.report import format as words
-from planner.report.bill import bill, quantity
-from planner.report.notes_text import render_notes as notes
-from planner.report.plan_sections import speed
+from planner.report.plan_sections import bill, quantity, speed
+from planner.report.plan_sections import render_notes as notes
 from planner.report.plan_text import render
 from tests.helpers.stage_scenarios import JOB, LORA, RENTED, line, planned, read, solved
 

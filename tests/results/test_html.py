@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from planner.loading.scenario_file import read_scenario
-from planner.results.html import html_table
+from planner.results.plan_parts import html_table
 from planner.scenario.scenario import SolveOptions
 from planner.solving.solve import solve
 

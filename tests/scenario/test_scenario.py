@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.job import Job
-from planner.scenario.job_work import Work
+from planner.scenario.job_stages import Work
 from planner.scenario.limits import DEFAULT_MAX_HOURS, AllowForbid, Limits, latest_finish_hours
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import Scenario, scenario_data, scenario_schema

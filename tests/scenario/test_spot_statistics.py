@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.candidates.offer_terms import group_states, spot_markets
+from planner.candidates.market import group_states, spot_markets
 from planner.errors import InputError
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
 from planner.hazards import mean_hours

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.formulation.program import Program, single_row
-from planner.solvers.base import Termination
+from planner.solvers.base import Termination, solve_single_choice
 from planner.solvers.registry import run
-from planner.solvers.single_choice import solve_single_choice
 
 WHOLE = st.integers(-8, 8).map(float)
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from planner.candidate_table import CandidateTable
-from planner.formulation.program import Program
-from planner.formulation.shared_limits import SharedLimits
+from planner.formulation.program import Program, SharedLimits
 from planner.solvers.base import Limit, SolveResult, Termination
 from planner.solvers.registry import ADAPTERS, run
 from planner.solving.lexicographic import potentially_optimal_rows, solve_lexicographic

@@ -14,7 +14,7 @@ import pytest
 from planner.candidate_table import CandidateTable
 from planner.candidates.preference import Evidence, offer_steps
 from planner.formulation.dominance import find_undominated
-from planner.formulation.shared_limits import SharedLimits
+from planner.formulation.program import SharedLimits
 from planner.formulation.timetable_problem import Mode, Resource, Task, Timetable
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.report.plan_alternatives import LEAST_COST_IS, near_tie

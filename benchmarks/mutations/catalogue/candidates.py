@@ -119,7 +119,7 @@ AREA.add(
 )
 AREA.add("egress and ingress are swapped", "o.fees.ingress_usd_per_gb", "o.fees.egress_usd_per_gb")
 
-AREA.of("planner/candidates/offer_terms.py", STAGES, LIMITS)
+AREA.of("planner/candidates/market.py", STAGES, LIMITS)
 AREA.add("the result takes no room on disk", "2 * weights_gb + data_gb", "weights_gb + data_gb")
 AREA.add(
     "downloads are in GiB", "return offer.download_gb_per_second * GB", "return offer.download_gb_per_second * 2**30"

@@ -36,7 +36,7 @@ AREA.add(
 )
 AREA.add("dequantisation is free", "if recipe.weight_bits < 16 else 0.0", "if recipe.weight_bits < 4 else 0.0")
 
-AREA.of("planner/configurations/hardware.py", PHYSICS)
+AREA.of("planner/configurations/coefficients.py", PHYSICS)
 AREA.add("both directions of NVLink count", "gpu.nvlink_gb_s * GB / 2", "gpu.nvlink_gb_s * GB")
 AREA.add("gigabits are gigabytes", "network_gbps * GB / 8", "network_gbps * GB")
 AREA.add("NVLink is there without a bridge", 'if link in ("nvlink", "nvswitch", "ici") else 0.0', "if link else 0.0")

@@ -35,7 +35,7 @@ AREA.add(
     "np.concatenate([limit[which], np.ones(count)])",
 )
 
-AREA.of("planner/formulation/variables.py", OPTIMUM)
+AREA.of("planner/formulation/program.py", OPTIMUM)
 AREA.add(
     "more spot costs what less does", "chosen[:, SPOT] - chosen[:, ON_DEMAND]", "chosen[:, ON_DEMAND] - chosen[:, SPOT]"
 )

@@ -103,7 +103,7 @@ AREA.add(
     STAGES,
 )
 
-AREA.of("planner/candidates/stage_placement.py", PLACEMENT, STAGES)
+AREA.of("planner/candidates/stage_hours.py", PLACEMENT, STAGES)
 AREA.add("separate machines are billed without steps", "billed * price", "hours * price")
 AREA.add("late separate machines are billed on time", "late * price", "billed * price", LIMITS)
 AREA.add("fetching raw data is free", "moved = wanted.raw_gb * (", "moved = 0 * (")
@@ -118,7 +118,7 @@ AREA.add(
 AREA.add("a market that is not used pays the minimum", "np.asarray(hours) > HOURS_TOLERANCE", "np.asarray(hours) > -1")
 AREA.add("the minimum of a service is per job", "runs * minimum_usd)", "minimum_usd)")
 
-AREA.of("planner/estimates/trials.py", TRIALS)
+AREA.of("planner/estimates/work.py", TRIALS)
 AREA.add(
     "survivors of a rung are rounded up",
     "math.floor(count / halving**i + _ROUNDING)",

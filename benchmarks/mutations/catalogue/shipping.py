@@ -21,7 +21,7 @@ AREA.add("no 16-bit file is written first", "return merge_seconds(half, disk) + 
 AREA.add("a faster card quantises faster", "np.clip(ratio, 1.0,", "np.clip(ratio, 0.1,")
 AREA.add("embeddings are quantised", "kept * HALF_BYTES + (weights - kept)", "weights")
 
-AREA.of("planner/configurations/latents.py", LATENTS)
+AREA.of("planner/configurations/coefficients.py", LATENTS)
 AREA.add("a cache holds one image", "self.images * self.each_bytes / GB", "self.each_bytes / GB")
 AREA.add("the pass is free", "each_bytes > 0, np", "each_bytes < 0, np")
 

@@ -49,7 +49,7 @@ AREA.add(
 )
 AREA.add("a late policy stops early", "finish) * h.stretch[:, None]", "finish)")
 
-AREA.of("planner/spot/policy/checkpointing.py", CURVES, POLICY)
+AREA.of("planner/spot/policy/run.py", CURVES, POLICY)
 AREA.add(
     "nothing is lost in an interruption",
     "0.0 if run.last_checkpoint else min(run.interval_hours + run.write_hours, run.work_hours)",
@@ -61,7 +61,7 @@ AREA.add("checkpoints are free", "run.interval_hours / (run.interval_hours + run
 AREA.add("no notice is long enough", "notice_seconds > 0 and write_seconds <= notice_seconds", "False", CANDIDATES)
 AREA.add("any notice is long enough", "write_seconds <= notice_seconds", "True", CANDIDATES)
 
-AREA.of("planner/spot/policy/deadline_guard.py", POLICY, CURVES)
+AREA.of("planner/spot/policy/run.py", POLICY, CURVES)
 AREA.add("the guard forgets the work lost", "spot = restart + lost + stalls", "spot = restart + stalls")
 AREA.add(
     "the guard forgets its own restart",

@@ -16,11 +16,11 @@ AREA.add(
     "return self.hours_per_month\n        return",
 )
 
-AREA.of("planner/decode/purchase.py", WAYS)
+AREA.of("planner/decode/assignment.py", WAYS)
 AREA.add("buying saves the whole rent", "(rent - running) if rent > running", "rent if rent > running")
 AREA.add("a start is work that is lost", "if line.item not in NO_WORK", "if line.item in NO_WORK")
 
-AREA.of("planner/solving/further_ways.py", WAYS)
+AREA.of("planner/solving/alternatives.py", WAYS)
 AREA.add(
     "a further way is that of the plan", "barred: list[Place] = [(job.provider, job.gpu)]", "barred: list[Place] = []"
 )

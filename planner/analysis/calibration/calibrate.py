@@ -14,13 +14,13 @@ from planner.configurations.grid import shape_of
 from planner.configurations.memory_peaks import memory_setting
 from planner.configurations.replica_enumeration import predicted_run
 from planner.decode.notes import describe_observed_run
-from planner.documents.source_map import Source
+from planner.documents.overrides import Source
 from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, ScenarioError
 from planner.estimates.uncertainty import is_implausible_speed
 from planner.library.reading import CardNames, read_library
 from planner.loading.scenario_file import change_scenario
-from planner.results.calibration import CalibrationResult, Comparison, GenerationComparison, PlanSummary, SettingValue
+from planner.results.run_results import CalibrationResult, Comparison, GenerationComparison, PlanSummary, SettingValue
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.observed_run import Measured, ServedRun
 from planner.solving.prepare import check_is_definite, prepare

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from planner.analysis.calibration.line_logs import LogHistory, LogPoint, as_number, stamp_seconds
 from planner.errors import Fault, InputError
 from planner.records import record
-from planner.results.calibration import StepTimes
+from planner.results.run_results import StepTimes
 from planner.units import GIB, MIB
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.analysis.calibration.csv_logs import fault
 from planner.documents.files import file_name, read_text
-from planner.documents.json_file import parse_json
+from planner.documents.tables import parse_json
 from planner.records import record
 
 if TYPE_CHECKING:

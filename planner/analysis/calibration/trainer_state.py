@@ -31,12 +31,12 @@ from planner.analysis.calibration.line_logs import (
     split_attempts,
 )
 from planner.documents.files import file_name, read_text
-from planner.documents.json_file import parse_json
+from planner.documents.tables import parse_json
 from planner.errors import InputError
 from planner.units import GIB
 
 if TYPE_CHECKING:
-    from planner.documents.json_file import JsonDocument
+    from planner.documents.tables import JsonDocument
 
 
 TRAINER_STATE = "trainer_state.json"

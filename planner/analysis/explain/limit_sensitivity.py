@@ -1,8 +1,9 @@
-"""The smallest relaxation of each limit at which another plan is better."""
+"""What a plan could be changed by: the smallest relaxation of each limit that pays, and what articles recommend."""
 
 from __future__ import annotations
 
 import datetime
+from dataclasses import asdict
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,26 +13,27 @@ import numpy as np
 from planner.analysis.explain.why_not import answer_query
 from planner.analysis.explain.why_not_query import parse_query
 from planner.candidate_table import ON_DEMAND
+from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.formulation.objective import cost_objective
-from planner.loading.price_book import read_earlier_day
+from planner.library.quality import published_techniques
+from planner.loading.price_files import read_earlier_day
 from planner.records import record
-from planner.results.explanation import Binding, Explanation, LimitSensitivity, PastCost
+from planner.results.explanation import Binding, Explanation, Finding, LimitSensitivity, PastCost, TechniqueAnswer
+from planner.scenario.inference_job import InferenceJob
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.service_load import ServeJob
-from planner.solving.alternatives import find_best_alternatives
+from planner.solving.alternatives import find_best_alternatives, without_demand
 from planner.solving.binding_limits import find_binding_limits, lift_limits
-from planner.solving.further_ways import without_demand
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.infeasibility.elastic_program import HOURS_LEFT_OF, STOCK_OF, ElasticProgram, indicator_row
 from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, limit_key, round_up, verify_relaxation
 from planner.solving.infeasibility.relaxed_candidates import WITHOUT_LIST, relax_candidates
 from planner.solving.lexicographic import takes_turns
-from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
-from planner.solving.scoring import CandidateObjective
-from planner.solving.solve import find_cut_samples, lack_of_ways
+from planner.solving.solve import find_cut_samples, lack_of_ways, solve
 from planner.solving.timetable.timetable_plan import ReportedPlan, as_solved, may_cost_less_in_turn
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from planner.arrays import Floats
     from planner.library.schema import Library
     from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
+
+
+# The smallest relaxation of each limit at which another plan is better.
 
 
 UNITS: dict[str, Literal["hour", "dollar", "gpu", "gib"]] = {
@@ -279,7 +284,7 @@ def explain(
     scenario = scenario.on_day(options.as_of if options else None)
     if any(isinstance(job, ServeJob) for job in scenario.jobs):
         if not all(isinstance(job, ServeJob) for job in scenario.jobs):
-            from planner.analysis.explain.reasons_together import explain_together
+            from planner.analysis.explain.timetable_and_joint_reasons import explain_together
 
             return explain_together(scenario, why_not, options, library, explain)
         from planner.analysis.explain.service_reasons import explain_service  # loads the modules of fleets
@@ -291,7 +296,7 @@ def explain(
     prepared = without_demand(prepared)
     query = parse_query(why_not, scenario, prepared.library) if why_not is not None else None
     if takes_turns(prepared, options or SolveOptions()):
-        from planner.analysis.explain.timetable_reasons import explain_over_time  # loads CP-SAT
+        from planner.analysis.explain.timetable_and_joint_reasons import explain_over_time  # loads CP-SAT
 
         found = explain_over_time(prepared, query, options or SolveOptions())
         return found.model_copy(update={"seconds": perf_counter() - started})
@@ -352,3 +357,58 @@ def _explain_plan(plan: ResolvedPlan, today: datetime.date) -> dict[str, object]
         "alternatives": find_best_alternatives(plan),
         "past_costs": past_costs(plan, today),
     }
+
+
+# What published work found on a technique that articles recommend, and what it would bring the jobs of a scenario.
+
+
+OF_DATA = ("caching", "prefetching")
+"""Techniques whose gain follows from what the plan reads."""
+LORA_SEQUENCES = 32
+"""Sequences per step from which on LoRA was seen to lose more than full fine-tuning."""
+
+
+def explain_technique(
+    scenario: Scenario, technique: str, options: SolveOptions | None = None, library: Library | None = None
+) -> TechniqueAnswer:
+    """Return what published work found on a technique, and whether the program decides it, and where.
+
+    Of caching and prefetching the scenario is solved: the answer holds what each job of its plan reads.
+
+    Raises
+    ------
+    ScenarioError
+        For an unknown technique.
+    NoPlanError
+        If there is no plan within the limits of `options`.
+    """
+    known = published_techniques()
+    technique = meant_name(technique, known, "--technique", "nothing is known of")
+    one = known[technique]
+    paths = {}
+    if technique in OF_DATA:
+        plan = solve(scenario, options, library)
+        paths = {job.name: job.data_path for job in plan.jobs if job.data_path is not None}
+    found = tuple(Finding(**{key: asdict(fact)[key] for key in Finding.model_fields}) for fact in one.found)
+    return TechniqueAnswer(
+        scenario=scenario.name,
+        technique=technique,
+        decides=one.decides,
+        why=one.why,
+        where=one.where,
+        found=found,
+        data_paths=paths,
+        notes=tuple(_finding_notes(scenario, technique)),
+    )
+
+
+def _finding_notes(scenario: Scenario, technique: str) -> Iterator[str]:
+    """Yield what the answer means for the jobs of the scenario."""
+    for job in scenario.jobs:
+        if technique == "larger_batch" and not isinstance(job, InferenceJob) and isinstance(job.global_batch, int):
+            of = "a step, as given"
+            if job.kind == "finetune" and job.global_batch > LORA_SEQUENCES:
+                of += f"; runs of LoRA that were measured keep to {LORA_SEQUENCES}"
+            yield f"{job.name}: {job.global_batch:,} sequences or images {of}"
+        if technique == "from_scratch" and job.kind != "pretrain":
+            yield f"{job.name} starts from a pretrained model: kind: pretrain asks for the other"

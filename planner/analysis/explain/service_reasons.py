@@ -13,8 +13,8 @@ from planner.analysis.explain.why_not_query import OFFER_KEYS, SERVED_KEYS, pars
 from planner.errors import ScenarioError
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
+from planner.results.differences import BINDING_WORDS, replicas_text
 from planner.results.explanation import Alternative, Explanation, KindLimit, ServiceReasons, WhyNot
-from planner.results.fleet_differences import BINDING_WORDS, replicas_text
 from planner.results.plan_parts import Relaxation
 from planner.scenario.limits import AllowForbid
 from planner.scenario.offer import offer_labels

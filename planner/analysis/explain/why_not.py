@@ -8,20 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.analysis.explain.blockers import find_blockers, find_remedies, matches_query, named_offers, pin_techniques
-from planner.analysis.explain.why_not_query import SPOT_MAJORITY, WhyNotQuery
+from planner.analysis.explain.why_not_query import (
+    SPOT_MAJORITY,
+    WhyNotQuery,
+    find_blockers,
+    find_remedies,
+    matches_query,
+    named_offers,
+    pin_techniques,
+)
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import ScreenedCandidates, screen
-from planner.decode.commitments import describe_break_even
+from planner.decode.chosen import describe_break_even
 from planner.results.explanation import WhyNot
 from planner.scenario.limits import AllowForbid
 from planner.solving.binding_limits import with_job
 from planner.solving.infeasibility.diagnosis import verified_relaxations
 from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations, limit_key
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
-from planner.solving.prepare import PreparedScenario, prepare
+from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
-from planner.solving.scoring import CandidateObjective
 
 if TYPE_CHECKING:
     from planner.arrays import Flags

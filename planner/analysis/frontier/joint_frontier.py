@@ -6,7 +6,7 @@ a budget of solves at breakpoints that violate a limit, the other half where the
 known points. A solve mostly also proves a bound for all earlier deadlines, which closes steps of the frontier.
 
 `JointProgram` runs all jobs at once, in one mixed-integer program. Jobs that may take turns need a timetable instead
-(`planner.analysis.frontier.timetable_curve`).
+(`planner.analysis.frontier.service_curve`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.analysis.frontier.envelope_sum import Breakpoint, LinearPiece, RowChoice, evaluate_envelope
-from planner.analysis.frontier.lower_envelope import TOLERANCE, EnvelopePiece, clip_to_caps
+from planner.analysis.frontier.lower_envelope import (
+    TOLERANCE,
+    Breakpoint,
+    EnvelopePiece,
+    LinearPiece,
+    RowChoice,
+    clip_to_caps,
+    evaluate_envelope,
+)
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
 from planner.solvers.registry import DEFAULT_GAP, run
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from planner.arrays import Flags, Floats, Integers
-    from planner.formulation.shared_limits import SharedLimits
+    from planner.formulation.program import SharedLimits
     from planner.scenario.scenario import SolveOptions
 
 TIE_USD = 0.005

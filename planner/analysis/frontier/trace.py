@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.analysis.frontier.envelope_sum import Breakpoint, LinearPiece, RowChoice, sum_envelopes
 from planner.analysis.frontier.joint_frontier import CommonDeadlines, JointProgram, SolverLimitError, satisfies_limits
-from planner.analysis.frontier.lower_envelope import build_segments, find_knee, lower_envelope
+from planner.analysis.frontier.lower_envelope import (
+    Breakpoint,
+    LinearPiece,
+    RowChoice,
+    build_segments,
+    find_knee,
+    lower_envelope,
+    sum_envelopes,
+)
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
-from planner.decode.probability import budget_probability
+from planner.decode.notes import budget_probability
 from planner.records import record
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
@@ -141,7 +148,7 @@ class FrontierTracer:
 
     def _turns(self, tables: Sequence[CandidateTable], envelopes: Sequence[Sequence[EnvelopePiece]]) -> CommonDeadlines:
         """Return the timetables of jobs that may take turns, and share reservations."""
-        from planner.analysis.frontier.timetable_curve import TurnProgram  # loads CP-SAT
+        from planner.analysis.frontier.service_curve import TurnProgram  # loads CP-SAT
         from planner.solving.timetable.modes import without_reservations
 
         one = self.prepared

@@ -12,12 +12,19 @@ import numpy as np
 from planner.analysis.simulation.job_runs import JobRun, RunKind
 from planner.records import record
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM, Timeline, TimelineSegment, ZoneTimes
-from planner.spot.baseline_policies import Greedy, SpotOnly, UniformProgress, apply_safety_net
 from planner.spot.lagrangian_bound import optimum_of_zones_usd, optimum_usd
 from planner.spot.market.sampling import Paths
 from planner.spot.policy.run import Action, Policy
 from planner.spot.policy.switching_policy import SwitchingPolicy
-from planner.spot.replayed_runs import RUNS_PER_BLOCK, Replays, replay
+from planner.spot.replayed_runs import (
+    RUNS_PER_BLOCK,
+    Greedy,
+    Replays,
+    SpotOnly,
+    UniformProgress,
+    apply_safety_net,
+    replay,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

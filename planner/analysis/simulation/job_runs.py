@@ -18,12 +18,11 @@ from planner.evaluation.evaluated_physics import techniques_of
 from planner.records import record
 from planner.scenario.limits import latest_finish_hours
 from planner.solving.lexicographic import may_take_turns
-from planner.solving.prepare import prepare
-from planner.solving.scoring import CandidateObjective
+from planner.solving.prepare import CandidateObjective, prepare
 from planner.solving.timetable.modes import screens_of_job
 from planner.spot.market.states import Ages
 from planner.spot.market.zones import expected_rest
-from planner.spot.policy.policy_table import advice, to_table
+from planner.spot.policy.policy_cache import advice, to_table
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.switching_policy import SwitchingPolicy, best_policy
 from planner.units import HOUR, MINUTE

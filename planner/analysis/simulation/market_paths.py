@@ -1,20 +1,23 @@
-"""Sources of market paths for replays: drawn from the states of a market, or windows of recorded ones."""
+"""What replays run on: their settings, and market paths that are drawn or recorded."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from planner.errors import Fault, InputError
+from planner.analysis.market_fit_question import read_traces_of
+from planner.errors import Fault, InputError, ScenarioError
+from planner.records import record
 from planner.spot.market.hazard_fit import fit_stays
 from planner.spot.market.sampling import Paths, sample_states
 from planner.spot.market.zones import ZoneGroup, ages_on, follow, group_zones, hours_unchanged, worth_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.random import Generator
 
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
     from planner.spot.market.states import SpotStates
     from planner.spot.market.zones import Trace
     from planner.spot.policy.run import SpotRun
+
+
+# Sources of market paths for replays: drawn from the states of a market, or windows of recorded ones.
+
 
 MAX_TICK_HOURS, MIN_TICK_HOURS = 1 / 12, 1 / 120
 """Range of the time between two observations of the market: five minutes, half a minute."""
@@ -166,3 +173,47 @@ def build_recorded_windows(
         those = f"any {instances} of them {'are' if instances > 1 else 'is'} there"
         notes.append(f"up to {most} machines were recorded: the market of {job} counts as up while {those}")
     return RecordedWindows(long, instances, ticks, notes)
+
+
+# Settings of a simulation: runs, seed, recorded markets and speeds.
+
+
+DEFAULT_RUNS = 10_000
+MAX_RUNS = 1_000_000
+
+
+class SimulationArguments(TypedDict, total=False):
+    """How a plan is replayed; see `simulate`."""
+
+    traces: Sequence[str | Path]
+    together: bool
+    preempted: bool
+    runs: int
+    seed: int
+    exact_speed: bool
+
+
+@record(frozen=True)
+class SimulationSettings:
+    """The arguments of a simulation, its traces read."""
+
+    traces: tuple[Trace, ...] = ()
+    runs: int = DEFAULT_RUNS  # at most
+    seed: int = 0
+    exact_speed: bool = False
+    together: bool = False  # the traces are zones that a run may move among
+
+    @classmethod
+    def of(cls, traces: Sequence[str | Path] = (), preempted: bool = False, **settings: Any) -> SimulationSettings:
+        """Return checked settings; ScenarioError for runs or a seed that cannot be used."""
+        found = cls(**settings)
+        if not 1 <= found.runs <= MAX_RUNS:
+            what, fix = f"{found.runs:,} runs cannot be simulated", f"1 to {MAX_RUNS:,}"
+            raise ScenarioError([Fault("simulate", 0, "runs", what, fix)])
+        if found.seed < 0:
+            raise ScenarioError([Fault("simulate", 0, "seed", f"{found.seed} is not a seed", "0 or more")])
+        read = tuple(read_traces_of(traces, preempted)) if traces else ()
+        if found.together and len(read) < 2:
+            what, fix = f"{len(read)} zones cannot be used together", "give two traces or more with --trace"
+            raise ScenarioError([Fault("simulate", 0, "--together", what, fix)])
+        return replace(found, traces=read)

@@ -19,10 +19,11 @@ from planner.analysis.simulation.market_paths import (
     PathSource,
     RecordedWindows,
     SampledPaths,
+    SimulationArguments,
+    SimulationSettings,
     build_recorded_windows,
     choose_tick_hours,
 )
-from planner.analysis.simulation.settings import SimulationArguments, SimulationSettings
 from planner.analysis.simulation.statistics import (
     build_prediction,
     combine_jobs,
@@ -37,10 +38,9 @@ from planner.audit.audit import audit
 from planner.decode.notes import SPOT_ONLY_NOTE
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
-from planner.results.fleet_differences import jobs_alone, services_usd
+from planner.results.differences import jobs_alone, services_usd
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
-from planner.scenario.jobs_and_services import without_services
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.scenario import Scenario, SolveOptions, without_services
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared

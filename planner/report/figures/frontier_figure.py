@@ -11,8 +11,7 @@ from planner.drawing.curve import Branch, Breakpoint, Run, curve
 from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption
 from planner.report import format as words
-from planner.report.figures.figure import NARROW, Figure, Table
-from planner.report.figures.plan_figures import item_name
+from planner.report.figures.plan_figures import NARROW, Figure, Table, item_name
 from planner.report.frontier_text import format_hours, format_notes, format_optimality, format_summary, knee
 from planner.report.model_choice_text import count, format_loss_ends
 from planner.report.plan_sections import batch, format_place, kernels, techniques

@@ -1,4 +1,4 @@
-"""Figures of the plan itself: the bill, the memory of each GPU, and the timetable."""
+"""Figures of the plan itself: the bill, the memory of each GPU, and the timetable; what a figure is."""
 
 from __future__ import annotations
 
@@ -12,18 +12,52 @@ from planner.drawing.bars import Stack, stacked
 from planner.drawing.lanes import Lane, Moment, Stretch, lane_axis, lanes
 from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import Caption, joined
-from planner.report import bill
+from planner.records import record
 from planner.report import format as words
-from planner.report.figures.figure import Figure, Table
+from planner.report import plan_sections as bill
 from planner.report.plan_sections import format_market, format_place
 from planner.report.plan_text import end_hours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from planner.drawing.scene import Scene
     from planner.results.plan import Assignment, Plan
     from planner.results.plan_parts import BillItem
+
+
+# A figure of the report: its title, a sentence, a picture in any width, and the table behind it.
+
+
+WIDE, NARROW = 840.0, 320.0
+"""Widths in which each picture is drawn: for a page or paper, and for a telephone or a column of 80 mm."""
+PICTURE = 510.0
+"""Width of a picture as a file of its own: reduced to a column of 80 mm, its letters are still five points high."""
+COST_LABEL, MONTH_LABEL = "expected cost", "dollars a month"
+
+
+@record(frozen=True)
+class Table:
+    """A table of texts; cells that start with a digit or a dollar sign are aligned to the right."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@record(frozen=True)
+class Figure:
+    """A picture with the table behind it; `draw` returns the picture in a width, None: the table says it all."""
+
+    key: str
+    title: str
+    lead: str
+    draw: Callable[[float], Scene] | None
+    table: Table
+    notes: tuple[str, ...] = ()
+
+
+# Figures of the plan itself: the bill, the memory of each GPU, and the timetable.
+
 
 MAX_BARS_OF_JOBS = 40
 """Most jobs with a bar of their own; the tables have all."""

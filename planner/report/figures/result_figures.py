@@ -1,26 +1,52 @@
-"""Pictures of results as bars: memory, alternatives, observed and planned."""
+"""Pictures of results, for notebooks and files: memory, alternatives, observed and planned."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from planner.documents.files import write_bytes_atomically
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
-from planner.drawing.scene import Caption
+from planner.drawing.image import check_drawable, draw_scene
+from planner.drawing.scene import Caption, framed, headed, joined, to_svg
+from planner.drawing.sketch import picture_id
+from planner.errors import Fault, NoPlanError, ScenarioError, escaped
+from planner.records import record
 from planner.report import format as words
-from planner.report.figures.figure import PICTURE
+from planner.report.figures.frontier_figure import frontier_figure, loss_scene
+from planner.report.figures.plan_figures import PICTURE, timetable_figure
+from planner.report.figures.service_figures import load_figure, service_frontier_figure
+from planner.report.figures.simulation_figures import simulation_scene
+from planner.report.figures.what_if_figures import bills_scene, sweep_scene, tornado_scene
+from planner.report.fleet_text import headline
+from planner.report.frontier_text import format_summary as frontier_summary
+from planner.report.frontier_text import knee
+from planner.report.frontier_text import summary as service_summary
+from planner.report.model_choice_text import render_loss_frontier
+from planner.report.plan_text import render
+from planner.report.sweep_text import render_sweep
+from planner.report.what_if_text import render_tornado, render_what_if
+from planner.results.chosen_model import LossFrontier
+from planner.results.differences import ServiceFrontier, ServiceSimulation
+from planner.results.estimate import Estimate
+from planner.results.explanation import Explanation
+from planner.results.fleet import InferenceEstimate
+from planner.results.frontier import Frontier
+from planner.results.market_results import MarketFit
+from planner.results.plan import Plan
+from planner.results.run_results import CalibrationResult, Tracking
+from planner.results.simulation import Simulation
+from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from planner.drawing.scene import Scene
-    from planner.results.calibration import CalibrationResult
-    from planner.results.estimate import Estimate
-    from planner.results.explanation import Explanation
-    from planner.results.fleet_differences import ServiceSimulation
-    from planner.results.inference import InferenceEstimate
-    from planner.results.market_fit import MarketFit
-    from planner.results.tracking import Tracking
-    from planner.results.what_if import ManyVariants
+
+
+# Pictures of results as bars: memory, alternatives, observed and planned.
+
 
 MOST_GPUS = 12
 """Most bars of alternatives: the cheapest ones."""
@@ -149,3 +175,170 @@ def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
 def _bars(rows: list[Ranged], title: str) -> Scene:
     shown = "; ".join(f"{row.label}: {row.words}" for row in rows)
     return ranged(rows, Caption(words.sanitise(title), shown), PICTURE)
+
+
+# A picture of any result, for notebooks and files.
+
+
+SUFFIXES = (".png", ".svg", ".html", ".pdf")
+"""Files of a picture; those of `--plot` are the first three."""
+PLOT_SUFFIXES = SUFFIXES[:3]
+XML = '<?xml version="1.0" encoding="utf-8"?>\n'
+"""First line of a file that is a picture as SVG."""
+
+
+@record(frozen=True)
+class Picture:
+    """A picture as SVG, which a notebook shows."""
+
+    svg: str
+
+    def _repr_svg_(self) -> str:
+        """Return the picture for a notebook."""
+        return self.svg
+
+
+def plot(result: Any, path: str | Path | None = None) -> Picture | None:
+    """Draw a result: return it as a picture that a notebook shows, or write it into a file.
+
+    A frontier, a simulation and what `what_if`, `sweep` and `tornado` return have the picture of `--plot`. A plan is
+    drawn as its timetable, a service as its machines by the hour, an estimate as the memory of one GPU, an explanation
+    as the cost on each GPU, a calibration, a market fit and a tracked run as bars of what was observed and expected,
+    and the simulation of a service as the share of its requests within each limit.
+
+    Parameters
+    ----------
+    result
+        What a public function of the package returned.
+    path
+        A file that ends in `.svg`, `.html`, `.png` or `.pdf`; the last two need the extra `plot`.
+
+    Raises
+    ------
+    TypeError
+        The object is no result that has a picture.
+    NoPlanError
+        There is nothing to draw, such as in an infeasible plan.
+    ScenarioError
+        The suffix is not supported, or the extra `plot` is missing.
+    """
+    scene = scene_of(result)
+    if path is None:
+        return Picture(XML + _svg(scene))
+    write_picture(scene, path)
+    return None
+
+
+def draw_file(result: Any, path: str | Path, caption: Sequence[str]) -> None:
+    """Draw a result into a file; `caption` is the text that an HTML page shows below it. Raises like `plot`."""
+    write_picture(scene_of(result), path, caption)
+
+
+def scene_of(result: Any) -> Scene:
+    """Return the picture of a result with its title; raises TypeError and NoPlanError like `plot`."""
+    if type(result) not in SCENES:
+        known = sorted(kind.__name__ for kind in SCENES)
+        raise TypeError(f"{type(result).__name__} has no picture; results with one: {', '.join(known)}")
+    scene = SCENES[type(result)](result)
+    if scene is None:
+        raise NoPlanError("nothing to draw: the result has no plan or no figures")
+    return framed(scene)
+
+
+def _plan_scene(plan: Plan) -> Scene | None:
+    """Return the timetable of the jobs, and load and machines of each service by the hour."""
+    parts = []
+    if plan.jobs and (chart := timetable_figure(plan).draw) is not None:
+        parts.append(chart(PICTURE))
+    for service in plan.services:
+        if (chart := load_figure(service).draw) is not None:
+            is_alone = len(plan.services) == 1 and not plan.jobs
+            parts.append(chart(PICTURE) if is_alone else headed(chart(PICTURE), headline(service)))
+    if not parts:
+        return None
+    title = _first_line(render, plan)
+    return joined([[part] for part in parts], title, "; ".join(part.description for part in parts))
+
+
+def _frontier_scene(found: Frontier) -> Scene | None:
+    if not found.points or (chart := frontier_figure(found, None).draw) is None:
+        return None
+    with words.unwrapped():
+        title = "; ".join(text for text in (frontier_summary(found), knee(found)) if text)
+    return dataclasses.replace(chart(PICTURE), title=title)
+
+
+def _service_frontier_scene(found: ServiceFrontier) -> Scene | None:
+    chart = service_frontier_figure(found).draw if found.points else None
+    return dataclasses.replace(chart(PICTURE), title=service_summary(found)) if chart is not None else None
+
+
+def _titled(draw: Callable[[Any, float], Scene], text: Callable[[Any], str]) -> Callable[[Any], Scene]:
+    """Return a function that draws a result with the first line of its text as the title."""
+    return lambda result: dataclasses.replace(draw(result, PICTURE), title=_first_line(text, result))
+
+
+def _first_line(text: Callable[[Any], str], result: Any) -> str:
+    with words.unwrapped():
+        return text(result).partition("\n")[0]
+
+
+SCENES: dict[type, Callable[[Any], Scene | None]] = {
+    Plan: _plan_scene,
+    Frontier: _frontier_scene,
+    LossFrontier: lambda found: _titled(loss_scene, render_loss_frontier)(found) if found.points else None,
+    ServiceFrontier: _service_frontier_scene,
+    Simulation: lambda found: simulation_scene(found, PICTURE) if found.jobs and found.cost_usd else None,
+    WhatIf: _titled(bills_scene, render_what_if),
+    Sweep: _titled(sweep_scene, render_sweep),
+    Tornado: _titled(tornado_scene, render_tornado),
+    Estimate: estimate_scene,
+    InferenceEstimate: inference_scene,
+    Explanation: explanation_scene,
+    MarketFit: market_scene,
+    CalibrationResult: calibration_scene,
+    Tracking: tracking_scene,
+    ManyVariants: variants_scene,
+    ServiceSimulation: service_simulation_scene,
+}
+"""Results with a picture; None where there is nothing to draw."""
+
+
+def check_picture(path: str | Path, suffixes: Sequence[str] = SUFFIXES) -> None:
+    """Raise ScenarioError where a picture cannot have this suffix, or the extra that draws it is missing."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in suffixes:
+        what = f"{suffix or 'no suffix'} is not a supported picture format"
+        raise ScenarioError([Fault(str(path), 0, "", what, f"use one of {', '.join(suffixes)}")])
+    if suffix in (".png", ".pdf"):
+        check_drawable(str(path))
+
+
+def write_picture(scene: Scene, path: str | Path, caption: Sequence[str] = ()) -> None:
+    """Write a picture in the format of its suffix; `caption` are lines that an HTML page shows below it.
+
+    Raises ScenarioError like `check_picture`, OSError if the file cannot be written.
+    """
+    check_picture(path)
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind in ("png", "pdf"):
+        content = draw_scene(scene, kind)
+    else:
+        content = (_page(_svg(scene), caption) if kind == "html" else XML + _svg(scene)).encode()
+    write_bytes_atomically(Path(path), content)
+
+
+def _svg(scene: Scene) -> str:
+    return to_svg(scene, picture_id(scene), standalone=True)
+
+
+def _page(svg: str, caption: Sequence[str]) -> str:
+    """Return a self-contained HTML page: the picture, and the text below it."""
+    text = escaped("\n".join(caption))
+    title = escaped(caption[0]) if caption else "planner"
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        "<style>body{max-width:60rem;margin:2rem auto;padding:0 1rem;font-family:sans-serif}"
+        "svg{max-width:100%;height:auto}pre{overflow-x:auto}</style></head>\n"
+        f"<body>{svg}\n<pre>{text}</pre></body></html>\n"
+    )

@@ -12,22 +12,19 @@ from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption, Scene, joined
 from planner.report import format as words
 from planner.report.figures.analysis_figures import MOST_BARS
-from planner.report.figures.figure import MONTH_LABEL, Figure, Table
-from planner.report.fleet_text import proven_in_short
+from planner.report.figures.plan_figures import MONTH_LABEL, Figure, Table
+from planner.report.fleet_text import DAYS, proven_in_short
+from planner.report.frontier_text import summary
 from planner.report.generation_text import HOSTS, engine_name
 from planner.report.service_explanation_text import month_usd, times_text
-from planner.report.service_frontier_text import summary
-from planner.report.service_simulation_text import busiest_hour, refused
-from planner.report.service_strip import DAYS
-from planner.results.fleet_differences import MILLISECONDS, by_dollars, describe_kind, month_items, seconds_text, span
+from planner.report.simulation_text import busiest_hour, refused
+from planner.results.differences import MILLISECONDS, by_dollars, describe_kind, month_items, seconds_text, span
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.results.explanation import Alternative, Explanation
-    from planner.results.fleet import Fleet, Service
-    from planner.results.fleet_differences import (
+    from planner.results.differences import (
         KindBasis,
         ServiceFrontier,
         ServiceReplay,
@@ -35,6 +32,8 @@ if TYPE_CHECKING:
         SimulatedLatency,
         SimulatedLimit,
     )
+    from planner.results.explanation import Alternative, Explanation
+    from planner.results.fleet import Fleet, Service
     from planner.results.plan import Plan
     from planner.results.simulation import Simulation
 

@@ -25,11 +25,11 @@ from planner.drawing.scene import (
     wrap,
 )
 from planner.report import format as words
-from planner.report.bill import item_name
 from planner.report.figures.analysis_figures import tornado_figure
-from planner.report.figures.figure import COST_LABEL, MONTH_LABEL
+from planner.report.figures.plan_figures import COST_LABEL, MONTH_LABEL
+from planner.report.plan_sections import item_name
 from planner.report.sweep_text import axis_name, describe_hardware, format_axis_values, monthly_usd, serves
-from planner.results.fleet_differences import month_items
+from planner.results.differences import month_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,9 +16,16 @@ from planner.errors import Fault, ScenarioError
 from planner.records import record
 from planner.report import format as words
 from planner.report.figures.analysis_figures import alternative_figures, price_figures, tornado_figure
-from planner.report.figures.figure import NARROW, WIDE, Figure, Table
 from planner.report.figures.frontier_figure import frontier_data, frontier_figure
-from planner.report.figures.plan_figures import bill_figure, memory_figure, timetable_figure
+from planner.report.figures.plan_figures import (
+    NARROW,
+    WIDE,
+    Figure,
+    Table,
+    bill_figure,
+    memory_figure,
+    timetable_figure,
+)
 from planner.report.figures.service_figures import (
     fleet_alternatives,
     latency_figures,
@@ -31,12 +38,12 @@ from planner.report.figures.service_figures import (
 from planner.report.figures.simulation_figures import simulation_figures
 from planner.report.html import page_facts as facts
 from planner.report.html import services
-from planner.results.fleet_differences import jobs_alone
+from planner.results.differences import jobs_alone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from planner.results.overview_data import Overview, Section
+    from planner.results.estimate import Overview, Section
     from planner.results.plan import Plan
 
 

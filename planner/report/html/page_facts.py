@@ -10,7 +10,7 @@ from planner.report import generation_text as generation
 from planner.report import plan_alternatives as others
 from planner.report import plan_sections as parts
 from planner.report.explanation_text import binding_line, past_line, step_lines
-from planner.report.figures.figure import Table
+from planner.report.figures.plan_figures import Table
 from planner.report.infeasible_text import format_near_miss, format_relaxation
 
 if TYPE_CHECKING:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
-from planner.report.figures.figure import Table
+from planner.report.figures.plan_figures import Table
 from planner.report.fleet_text import EQUAL_GAP, percent_up, proven, sections
 from planner.report.infeasible_text import limit_name
 from planner.report.service_explanation_text import month_usd, relaxed
-from planner.results.fleet_differences import BINDING_WORDS, seconds_text, span
+from planner.results.differences import BINDING_WORDS, seconds_text, span
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.report.html.page_facts import Fact
+    from planner.results.differences import KindBasis
     from planner.results.explanation import Explanation
-    from planner.results.fleet_differences import KindBasis
     from planner.results.plan import Plan
 
 FIGURE_SECTIONS = ("Hours", "Simpler", "Service")

@@ -17,16 +17,15 @@ import numpy as np
 from planner.candidate_table import concatenate
 from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
-from planner.formulation.variables import VariableLayout
+from planner.formulation.program import VariableLayout
 from planner.records import record
-from planner.solving.choices.choice_alternatives import LEAST_LATE, ONLY_DOLLARS, known_range, tokens_at
-from planner.solving.choices.rise import least_late_usd
+from planner.solving.choices.choice_alternatives import LEAST_LATE, ONLY_DOLLARS, known_range, least_late_usd, tokens_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from planner.candidate_table import CandidateTable
-    from planner.formulation.shared_limits import SharedLimits
+    from planner.formulation.program import SharedLimits
     from planner.solving.choices.choice_alternatives import Alternative
     from planner.solving.lexicographic import Run
 

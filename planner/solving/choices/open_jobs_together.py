@@ -11,7 +11,7 @@ from planner.candidates.candidate_enumeration import Margins, enumerate_candidat
 from planner.candidates.screening import screen
 from planner.records import record
 from planner.results.chosen_model import MoreMoney
-from planner.scenario.definite import architectures_of, decide, decide_scenario, open_jobs
+from planner.scenario.scenario import architectures_of, decide, decide_scenario, open_jobs
 from planner.solvers.registry import run
 from planner.solving.choices.choice_alternatives import (
     EQUAL_LOSS,
@@ -19,21 +19,20 @@ from planner.solving.choices.choice_alternatives import (
     Alternative,
     best_of,
     known_range,
+    least_late_usd,
     list_alternatives,
     tokens_at,
 )
 from planner.solving.choices.choice_ladder import Ladder, Step, dollars_alone, least_sum, shares_machines
 from planner.solving.choices.decision import MORE_MONEY, Decision, by_model, least_start
 from planner.solving.choices.dollars import least_sum_of_losses
-from planner.solving.choices.rise import least_late_usd
-from planner.solving.prepare import build_shared_limits, prepare
-from planner.solving.scoring import CandidateObjective
+from planner.solving.prepare import CandidateObjective, build_shared_limits, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from planner.candidate_table import CandidateTable
-    from planner.formulation.shared_limits import SharedLimits
+    from planner.formulation.program import SharedLimits
     from planner.library.schema import Library
     from planner.results.chosen_model import ModelOption
     from planner.scenario.scenario import Scenario, SolveOptions

@@ -13,9 +13,8 @@ from planner.configurations.replica_traffic import ROUGH_BATCHES, latency_at_use
 from planner.decode.notes import age_in_days
 from planner.formulation.fleet_problem import FleetProblem, cycle_of, uses
 from planner.library.names import hosted_name
-from planner.results.fleet import Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
-from planner.results.fleet_differences import seconds_text
-from planner.results.inference import ApiPrice
+from planner.results.differences import seconds_text
+from planner.results.fleet import ApiPrice, Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
 from planner.solving.fleet.optimise import served_on_average
 from planner.units import HOUR, MEGA, MONTH_HOURS
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.formulation.fleet_losses import first_rows, served_of
-from planner.formulation.fleet_problem import undominated_kinds
+from planner.formulation.fleet_problem import first_rows, served_of, undominated_kinds
 from planner.formulation.fleet_program import hour_classes, hour_prices
 from planner.records import record
 from planner.solving.fleet.refine import central_multipliers, enriched, fleets_at_prices, has_passed, latest_moment

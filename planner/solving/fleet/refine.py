@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.formulation.fleet_losses import first_rows, tightest_row
-from planner.formulation.fleet_problem import LOAD_TOLERANCE, broken_limits, undominated_kinds
+from planner.formulation.fleet_problem import LOAD_TOLERANCE, broken_limits, first_rows, tightest_row, undominated_kinds
 from planner.formulation.fleet_program import (
     Part,
     fleet_program,

@@ -14,8 +14,8 @@ from planner.configurations.replica_traffic import latency_at_use
 from planner.errors import Fault, ScenarioError
 from planner.formulation.fleet_problem import cycle_of
 from planner.records import record
+from planner.results.differences import span
 from planner.results.explanation import LimitSensitivity
-from planner.results.fleet_differences import span
 from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
 from planner.scenario.service_load import ServeJob
 from planner.solving.fleet.fleet_plan import fleet_problem

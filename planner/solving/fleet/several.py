@@ -17,7 +17,7 @@ import numpy as np
 
 from planner.formulation.fleet_problem import broken_limits, most_used, with_room
 from planner.records import record
-from planner.results.fleet_differences import SHARING
+from planner.results.differences import SHARING
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.service_load import ServeJob
 from planner.solving.fleet.optimise import FLEET_GAP, SolvedFleet, optimise_fleet

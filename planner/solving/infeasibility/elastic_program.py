@@ -22,9 +22,7 @@ import numpy as np
 
 from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
 from planner.formulation.objective import cost_objective
-from planner.formulation.program import INFINITY, Program, Rows, single_row, sparse_rows
-from planner.formulation.shared_limits import SharedLimits
-from planner.formulation.variables import VariableLayout
+from planner.formulation.program import INFINITY, Program, Rows, SharedLimits, VariableLayout, single_row, sparse_rows
 from planner.records import record
 from planner.scenario.limits import SpotShare, max_run_hours
 from planner.solvers.registry import run

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from planner.candidates.job_candidates import JobCandidates
     from planner.candidates.market import Market
     from planner.configurations.recipe import Recipe
-    from planner.formulation.shared_limits import SharedLimits
+    from planner.formulation.program import SharedLimits
     from planner.library.schema import Library
     from planner.scenario.job import Job
     from planner.scenario.limits import AllowForbid

@@ -12,11 +12,11 @@ import numpy as np
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated
-from planner.formulation.shared_limits import SharedLimits
+from planner.formulation.program import SharedLimits
 from planner.formulation.timetable_problem import Mode, Task, Timetable
 from planner.records import record
 from planner.scenario.limits import max_run_hours
-from planner.solving.scoring import CandidateObjective
+from planner.solving.prepare import CandidateObjective
 from planner.solving.timetable.shared import (
     SharedThings,
     minutes_down,

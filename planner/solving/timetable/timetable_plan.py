@@ -9,10 +9,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.decode.assignment import build_assignment
-from planner.decode.chosen import ChosenCandidate
-from planner.decode.commitments import pays_from_hours
-from planner.decode.plan_inputs import build_inputs
-from planner.decode.probability import budget_probability, budget_warnings
+from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
+from planner.decode.notes import budget_probability, budget_warnings
 from planner.errors import SolverError
 from planner.formulation.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
 from planner.records import record
@@ -24,10 +22,9 @@ from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solvers.mathopt import solver_versions
 from planner.solving.lexicographic import best_side_by_side, may_take_turns
 from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
-from planner.solving.timetable.greedy import baseline, best_greedy
 from planner.solving.timetable.modes import ending_by
 from planner.solving.timetable.shared import minutes_up, open_times
-from planner.solving.timetable.timetable_search import TimetableSearch
+from planner.solving.timetable.timetable_search import TimetableSearch, baseline, best_greedy
 
 if TYPE_CHECKING:
     from planner.scenario.scenario import Scenario

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.documents.files import MAX_BYTES, note_read, read_text
-from planner.documents.json_file import parse_json
+from planner.documents.tables import parse_json
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.spot.market.zones import Trace
 from planner.units import DAY_HOURS, HOUR, MINUTE

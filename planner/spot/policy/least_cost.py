@@ -27,11 +27,9 @@ import numpy as np
 
 from planner.records import record
 from planner.spot.policy.backward_induction import Between, StretchedPass
-from planner.spot.policy.checkpointing import max_lost_hours, progress_on_spot
-from planner.spot.policy.deadline_guard import required_slack
 from planner.spot.policy.discretisation import build_chain_for, slack_axis
 from planner.spot.policy.markov_chain import DOLLARS, USD, mean_lost_work, transition_probabilities
-from planner.spot.policy.run import ROUNDING_HOURS
+from planner.spot.policy.run import ROUNDING_HOURS, max_lost_hours, progress_on_spot, required_slack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

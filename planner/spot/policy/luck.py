@@ -22,10 +22,9 @@ import numpy as np
 
 from planner.records import record
 from planner.spot.policy.backward_induction import BackwardInduction, FollowedInduction
-from planner.spot.policy.checkpointing import Checkpoints, progress_on_spot
 from planner.spot.policy.discretisation import CurveRequest, Fineness, Grid, build_chain_for, grid_of
 from planner.spot.policy.markov_chain import DOLLARS
-from planner.spot.policy.run import ROUNDING_HOURS, Action
+from planner.spot.policy.run import ROUNDING_HOURS, Action, Checkpoints, progress_on_spot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.records import record
-from planner.spot.policy.checkpointing import max_lost_hours, mean_lost_hours, progress_on_spot
-from planner.spot.policy.deadline_guard import required_slack
-from planner.spot.policy.run import ROUNDING_HOURS
+from planner.spot.policy.run import ROUNDING_HOURS, max_lost_hours, mean_lost_hours, progress_on_spot, required_slack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

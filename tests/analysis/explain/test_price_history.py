@@ -23,7 +23,7 @@ JOB = "{architecture: llama-3.2-1b, work: {tokens: 5M}, deadline: 1d, techniques
 @pytest.fixture(autouse=True)
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of an empty price book."""
-    for package in ("catalogs.price_updates", "loading.price_book"):
+    for package in ("catalogs.price_updates", "loading.price_files"):
         monkeypatch.setattr(f"planner.{package}.book_folder", lambda: tmp_path / "book")
     return tmp_path / "book"
 

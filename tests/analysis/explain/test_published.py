@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from planner.analysis.explain.published import explain_technique
+from planner.analysis.explain.limit_sensitivity import explain_technique
 from planner.errors import ScenarioError
 from planner.library.quality import published_techniques
-from planner.report.stage_lines import render
+from planner.report.plan_sections import render
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.stage_scenarios import AS_OF, LORA, asked, library
 

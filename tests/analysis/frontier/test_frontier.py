@@ -19,7 +19,7 @@ from planner.results.frontier import Frontier, select_points
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.solve import solve
-from planner.spot.policy.curve_pieces import CURVE_ERROR
+from planner.spot.policy.switching_policy import CURVE_ERROR
 from tests.helpers.bare_plans import bare_plan
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))

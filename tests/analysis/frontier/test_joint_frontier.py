@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.envelope_sum import Breakpoint, RowChoice, evaluate_envelope
 from planner.analysis.frontier.joint_frontier import JointProgram, pick_evenly, remove_dominated, satisfies_limits
-from planner.analysis.frontier.lower_envelope import build_segments, clip_to_caps, lower_envelope
+from planner.analysis.frontier.lower_envelope import (
+    Breakpoint,
+    RowChoice,
+    build_segments,
+    clip_to_caps,
+    evaluate_envelope,
+    lower_envelope,
+)
 from planner.candidate_table import CandidateTable
-from planner.formulation.shared_limits import SharedLimits
+from planner.formulation.program import SharedLimits
 from planner.scenario.scenario import SolveOptions
 from tests.helpers.candidate_tables import brute_force, limits_hold, small_cases
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from planner.analysis.frontier.loss import loss_frontier, note_on_missed
+from planner.analysis.frontier.frontier_question import loss_frontier, note_on_missed
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
-from planner.report.figures.plot import draw_file
+from planner.report.figures.result_figures import draw_file
 from planner.report.model_choice_text import render_loss_frontier
 from planner.results.chosen_model import LossFrontier
 from planner.solving.solve import solve

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.frontier.envelope_sum import evaluate_envelope, sum_envelopes
 from planner.analysis.frontier.lower_envelope import (
     EnvelopePiece,
     Knee,
@@ -17,8 +16,10 @@ from planner.analysis.frontier.lower_envelope import (
     build_segments,
     clip_to_caps,
     convex_hull,
+    evaluate_envelope,
     find_knee,
     lower_envelope,
+    sum_envelopes,
 )
 from planner.candidate_table import CandidateTable
 from tests.helpers.candidate_tables import make_table, random_table

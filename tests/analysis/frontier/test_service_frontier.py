@@ -9,9 +9,9 @@ import pytest
 
 from planner.analysis.frontier.service_curve import service_frontier
 from planner.errors import ScenarioError
-from planner.report.figures.plot import draw_file
-from planner.report.service_frontier_text import render_service_frontier
-from planner.results.fleet_differences import ServiceFrontier
+from planner.report.figures.result_figures import draw_file
+from planner.report.frontier_text import render_service_frontier
+from planner.results.differences import ServiceFrontier
 from planner.solving.solve import solve
 from tests.helpers.services import desk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.analysis.simulated_replicas import Run, simulate_runs, speeds_of
+from planner.analysis.simulated_engine import Run, simulate_runs, speeds_of
 from planner.configurations.replica_enumeration import ReplicaSpeeds, ServedGpu, replica_speeds
 from planner.configurations.replica_traffic import HELD_BY, latency_at_use, replica_capacities
 from planner.configurations.serving_recipes import serving_recipe

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.analysis.simulated_fleet import SpotKind, fleet_states
+from planner.analysis.service_simulation import SpotKind, fleet_states
 
 KINDS = st.lists(
     st.builds(

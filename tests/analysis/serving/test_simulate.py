@@ -9,8 +9,8 @@ import pytest
 from planner.analysis.service_simulation import simulate_service
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import parse_scenario
-from planner.report.service_simulation_text import render_service_simulation
-from planner.results.fleet_differences import ServiceSimulation
+from planner.report.simulation_text import render_service_simulation
+from planner.results.differences import ServiceSimulation
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 from planner.solving.solve import solve

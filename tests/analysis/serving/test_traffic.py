@@ -8,8 +8,8 @@ from typing import cast
 import numpy as np
 import pytest
 
-from planner.analysis.simulated_fleet import SimulatedFleet, SpotKind, load_of
-from planner.analysis.simulated_replicas import STREAMS, drawn_lengths, gaps
+from planner.analysis.service_simulation import SimulatedFleet, SpotKind, load_of
+from planner.analysis.simulated_engine import STREAMS, drawn_lengths, gaps
 from planner.estimates.prompt_work import Lengths
 
 

@@ -22,7 +22,7 @@ from planner.loading.scenario_file import read_scenario
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, OPTIMUM, PLANNED, UNIFORM, Simulation
 from planner.solving.solve import solve
 from planner.spot.market.zones import Trace
-from planner.spot.policy.policy_table import from_table
+from planner.spot.policy.policy_cache import from_table
 from planner.spot.replayed_runs import replay
 from tests.helpers.spot_scenarios import (
     ON_DEMAND,

@@ -7,9 +7,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
 from typing import Any
 
-from planner.analysis.run_sweep import solve_on
-from planner.analysis.sweep_chain import SweepQuestion
-from planner.analysis.sweep_order import chained_places, chunks_of
+from planner.analysis.run_sweep import SweepQuestion, chained_places, chunks_of, solve_on
 from planner.documents.sweep_ranges import parse_ranges
 from planner.results.what_if import Variant
 from tests.helpers.scenarios_what_if import OPTIONS, library, small

@@ -6,7 +6,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from planner.analysis.sweep_order import MAX_CHUNK, chained_places, change_cost, chunks_of
+from planner.analysis.run_sweep import MAX_CHUNK, chained_places, change_cost, chunks_of
 from planner.documents.sweep_ranges import parse_ranges
 
 RANGES = parse_ranges(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from planner.analysis.run_projection import planned_step_seconds
+from planner.analysis.run_progress import planned_step_seconds
 from planner.analysis.track_question import Stated, track
 from planner.audit.audit import audit
 from planner.cli.plan_file import scenario_of
@@ -17,7 +17,7 @@ from planner.errors import InputError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Plan
-from planner.results.tracking import Tracking
+from planner.results.run_results import Tracking
 from planner.scenario.scenario import SolveOptions
 from tests.helpers import run_logs
 from tests.helpers.exported_plans import AS_OF, changed, solved, texts

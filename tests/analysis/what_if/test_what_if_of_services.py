@@ -6,9 +6,8 @@ import itertools
 
 import pytest
 
-from planner.analysis.tornado import tornado
 from planner.analysis.what_if_question import what_if
-from planner.analysis.what_if_sweep import sweep
+from planner.analysis.what_if_sweep import sweep, tornado
 from planner.report.sweep_text import render_sweep
 from planner.report.what_if_text import render_tornado, render_what_if
 from planner.results.plan import Plan

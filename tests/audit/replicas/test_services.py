@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from planner.audit.audit import audit
-from planner.audit.prompt_queue import Prompts, first_token_seconds
+from planner.audit.audited_replica import Prompts, first_token_seconds
 from planner.estimates.prompt_work import PromptMix, first_token_quantile
 from planner.library.reading import read_library
 from planner.library.schema import Library

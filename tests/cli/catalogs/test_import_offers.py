@@ -100,7 +100,7 @@ def test_more_offers_than_yaml_may_hold_ask_for_csv(
     catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is lowered for the test; CSV has another one."""
-    from planner.catalogs import offers_file
+    from planner.catalogs import catalog as offers_file
 
     monkeypatch.setattr(offers_file, "MAX_BYTES", 100)
     result = run(catalog, "-o", tmp_path / "o.yaml")

@@ -148,7 +148,7 @@ def test_a_wrong_scenario_is_refused_before_anything_is_served(folder: Path) -> 
 def test_a_service_is_served_as_every_scenario(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone and next to other jobs."""
     served_with: list[Any] = []
-    monkeypatch.setattr("planner.web.serve.serve", lambda opened, *_, **__: served_with.append(opened))
+    monkeypatch.setattr("planner.web.server.serve", lambda opened, *_, **__: served_with.append(opened))
     result = planner(name)
     assert result.exit_code == 0, result.output
     assert len(served_with) == 1
@@ -169,7 +169,7 @@ def test_a_port_that_is_taken_is_named() -> None:
 def test_the_command_to_copy_solves_as_the_page_does(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the options that the page was started with, and both commands that the page shows take them."""
     served_with: list[Any] = []
-    monkeypatch.setattr("planner.web.serve.serve", lambda opened, *_, **__: served_with.append(opened))
+    monkeypatch.setattr("planner.web.server.serve", lambda opened, *_, **__: served_with.append(opened))
     assert planner("s.yaml", *options).exit_code == 0
     (opened,) = served_with
     for settings, name in (((), "solve"), (("limits.budget_usd=3",), "what-if")):

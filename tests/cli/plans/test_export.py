@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.cli.export_command import TARGETS
-from planner.documents.json_file import json_text
+from planner.documents.tables import json_text
 from planner.exports.export import target_names
 from planner.exports.machine_names import slug
 from tests.helpers.exported_plans import changed, solved, unsloth_plan

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.estimates.inputs import Stack
-from planner.estimates.memory.memory_peak import paged_away
+from planner.estimates.memory.memory_fit import paged_away
 from planner.estimates.memory.memory_states import host_bytes, static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import HF, PLAIN, TINY, estimate_memory, full_states, layout, lines_of, network

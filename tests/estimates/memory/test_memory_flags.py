@@ -17,7 +17,7 @@ from planner.estimates.inputs import (
     Stack,
 )
 from planner.estimates.memory.activations import activation_terms
-from planner.estimates.memory.memory_peak import PHASES
+from planner.estimates.memory.memory_fit import PHASES
 from planner.estimates.memory.memory_states import static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import (

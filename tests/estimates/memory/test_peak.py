@@ -18,7 +18,7 @@ from planner.estimates.inputs import (
     Activations,
     Stack,
 )
-from planner.estimates.memory.memory_peak import PHASES
+from planner.estimates.memory.memory_fit import PHASES
 from planner.estimates.memory.memory_states import static_terms
 from planner.units import GIB
 from tests.helpers.memory_cases import (

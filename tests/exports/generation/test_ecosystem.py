@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from planner.exports.engine_map import engine_maps
+from planner.exports.field_map import engine_maps
 from tests.helpers.environments import tool_python
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.formulation.fleet_losses import first_rows, greatest_load_served, served_of, tightest_row
+from planner.formulation.fleet_problem import first_rows, greatest_load_served, served_of, tightest_row
 
 shares = st.floats(0.3, 0.99)
 markets = st.lists(st.tuples(st.floats(0.05, 1.0), st.sampled_from([0.0, 0.5, 1.0, 2.0])), min_size=1, max_size=4)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import planner
-from planner.analysis.frontier.loss import loss_frontier
+from planner.analysis.frontier.frontier_question import loss_frontier
 from planner.analysis.frontier.service_curve import service_frontier
 from planner.errors import NoPlanError, ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.report.figures.plot import SCENES, Picture, plot
+from planner.report.figures.result_figures import SCENES, Picture, plot
 from planner.results.estimate import Estimate
 from planner.results.plan import Plan
 from tests.helpers import run_logs

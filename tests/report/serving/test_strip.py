@@ -8,9 +8,9 @@ import pytest
 
 from planner.analysis.overview import overview
 from planner.drawing.scene import to_svg
-from planner.report.figures.plot import draw_file
+from planner.report.figures.result_figures import draw_file
+from planner.report.fleet_text import strip
 from planner.report.html.page import find_figure, render_page
-from planner.report.service_strip import strip
 from planner.results.plan import Plan
 from planner.solving.solve import solve
 from tests.helpers.services import desk

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from planner.loading.scenario_file import parse_scenario
-from planner.scenario.definite import architectures_of, decide
 from planner.scenario.job import Job
 from planner.scenario.open_job import OpenJob
-from planner.scenario.scenario import scenario_data
+from planner.scenario.scenario import architectures_of, decide, scenario_data
 from tests.helpers.open_scenarios import BATCH, OPEN, TOGETHER
 from tests.helpers.scenarios import told
 

@@ -16,7 +16,7 @@ from planner.library.model_ladder import members
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
-from planner.scenario.definite import architectures_of, open_job
+from planner.scenario.scenario import architectures_of, open_job
 from planner.solving.choices.choice_alternatives import Alternative, best_of, index_from, index_to, tokens_at
 from planner.solving.solve import solve
 from tests.helpers.open_scenarios import BATCH, OPEN

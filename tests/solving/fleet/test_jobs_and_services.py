@@ -11,10 +11,9 @@ from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.report.plan_text import render
-from planner.results.fleet_differences import jobs_alone, services_usd
+from planner.results.differences import jobs_alone, services_usd
 from planner.results.plan import Plan
-from planner.scenario.jobs_and_services import services_alone, without_services
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, services_alone, without_services
 from planner.solving.solve import solve
 from tests.solving.fleet.test_solve_services import FILE
 

@@ -204,7 +204,7 @@ def _of_all(found: RelaxedCandidates) -> ElasticProgram:
 
 def test_promising_rows_are_few() -> None:
     """Dominance leaves a small part: the program stays small however many offers there are."""
-    from planner.formulation.shared_limits import SharedLimits
+    from planner.formulation.program import SharedLimits
 
     found = wide(gpus={"allow": ["RTX3090"]})
     few_rows = undominated_candidates(found, SharedLimits(), 2)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.formulation.timetable_energy import periods_together
+from planner.formulation.time_index import periods_together
 from planner.formulation.timetable_problem import (
     Mode,
     Period,
@@ -26,8 +26,7 @@ from planner.formulation.timetable_problem import (
 )
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
-from planner.solving.timetable.greedy import ORDERS, best_greedy, greedy_timetable
-from planner.solving.timetable.timetable_search import linear_relaxation
+from planner.solving.timetable.timetable_search import ORDERS, best_greedy, greedy_timetable, linear_relaxation
 
 HORIZON = 40
 

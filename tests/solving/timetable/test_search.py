@@ -12,8 +12,7 @@ from planner.formulation.timetable_problem import Mode, Resource, Schedule, Task
 from planner.formulation.timetable_reduction import reduce_by_columns, reduce_timetable
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import solve_timetable
-from planner.solving.timetable.greedy import best_greedy
-from planner.solving.timetable.timetable_search import TimetableSearch, linear_relaxation
+from planner.solving.timetable.timetable_search import TimetableSearch, best_greedy, linear_relaxation
 from tests.solving.timetable.test_core_by_brute_force import problems
 
 CLOUD = Mode("cloud", 10, 100)

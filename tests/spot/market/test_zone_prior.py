@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.spot.market.states import Ages, SpotStates
-from planner.spot.market.zone_prior import any_zone_availability, states_of_zones
+from planner.spot.market.zones import any_zone_availability, states_of_zones
 from planner.spot.policy.discretisation import CurveRequest, Grid
 from planner.spot.policy.policy_cache import best_point, count_tables
 from planner.spot.policy.run import SpotRun

@@ -13,22 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.spot.baseline_policies import Greedy, UniformProgress
-from planner.spot.market.duration_shapes import DurationShape, states_from_means
 from planner.spot.market.sampling import sample_states
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.policy.checkpointing import (
+from planner.spot.market.states import Ages, DurationShape, SpotStates, states_from_means
+from planner.spot.policy.policy_cache import ACTION_NAMES, RUNNING_NAMES, advice, from_table, to_table
+from planner.spot.policy.run import (
+    Action,
+    DeadlineGuard,
+    SpotRun,
     checkpoint_interval,
     last_checkpoint_fits,
     max_lost_hours,
     mean_lost_hours,
     progress_on_spot,
 )
-from planner.spot.policy.deadline_guard import DeadlineGuard
-from planner.spot.policy.policy_table import ACTION_NAMES, RUNNING_NAMES, advice, from_table, to_table
-from planner.spot.policy.run import Action, SpotRun
 from planner.spot.policy.switching_policy import SwitchingPolicy, best_policy
-from planner.spot.replayed_runs import Replays, replay
+from planner.spot.replayed_runs import Greedy, Replays, UniformProgress, replay
 from tests.helpers.spot_cases import cost_curve
 
 SHAPE = DurationShape(0.83, 0.46, 0.75)

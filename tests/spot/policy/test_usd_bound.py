@@ -10,9 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.spot.market.duration_shapes import DurationShape, states_from_means
-from planner.spot.market.states import Ages, SpotStates
-from planner.spot.market.zone_prior import states_of_zones
+from planner.spot.market.states import Ages, DurationShape, SpotStates, states_from_means
+from planner.spot.market.zones import states_of_zones
 from planner.spot.policy.discretisation import CurveRequest, Grid
 from planner.spot.policy.least_cost import BOUND_MARGIN, usd_bound, usd_tables
 from planner.spot.policy.policy_cache import PolicyCache, horizon_of, pass_grid

@@ -1,0 +1,265 @@
+"""Tasks of launchers: Kubernetes, Slurm, Hugging Face jobs, dstack and SkyPilot, each with the run of a plan."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from planner.documents.strict_yaml import yaml_text
+from planner.errors import Fault, InputError
+from planner.exports.facts import CHECKPOINT_FOLDER
+from planner.exports.machine_names import PRICE_MARGIN, Machines, find_machines, launch_script, task_name, task_remarks
+from planner.exports.script_parts import commented, environment_remark, header, image_of, setup_script
+
+if TYPE_CHECKING:
+    from planner.exports.facts import Given
+    from planner.exports.field_map import Facts, FieldMap, LaunchMap
+    from planner.results.plan import Assignment
+
+
+# Jobs of machines that stand ready: a Kubernetes Job, a Slurm batch script, and a job of Hugging Face.
+
+
+RUN_FOLDER = "/workspace"
+"""Folder of a pod that the scripts write in: files of a ConfigMap are read-only."""
+RETRIES = 20
+"""Times that a lost machine is replaced: a spot run may lose many."""
+
+
+def longest_hours(job: Assignment) -> float:
+    """Return the hours after which a run is stopped: its deadline, else twice what it should take."""
+    return job.deadline_hours if job.deadline_hours is not None else 2 * job.hours.at_confidence
+
+
+def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
+    """Return an indexed Job, one pod per machine, and the headless service by which its pods find each other."""
+    del facts
+    job, name = given.job, task_name(given.job)
+    image = image_of(job.gpu)
+    several = job.instances > 1
+    environment: list[dict[str, Any]] = []
+    if several:
+        index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+        environment = [{"name": "NODE_RANK", "valueFrom": index}, {"name": "HEAD_IP", "value": f"{name}-0.{name}"}]
+    container: dict[str, Any] = {
+        "name": "train",
+        "image": image.image,
+        "command": ["bash", "-c", f"cp /job/* {RUN_FOLDER}/ && bash {RUN_FOLDER}/run.sh"],
+        **({"env": environment} if environment else {}),
+        "resources": {"limits": {f"{image.vendor.lower()}.com/gpu": str(job.gpus_per_instance)}},
+        "volumeMounts": [
+            {"name": "files", "mountPath": "/job"},
+            {"name": "run", "mountPath": RUN_FOLDER},
+            {"name": "memory", "mountPath": "/dev/shm"},
+            {"name": "checkpoints", "mountPath": CHECKPOINT_FOLDER},
+        ],
+    }
+    pod: dict[str, Any] = {
+        "restartPolicy": "Never",
+        **({"subdomain": name} if several else {}),
+        "containers": [container],
+        "volumes": [
+            {"name": "files", "configMap": {"name": name}},
+            {"name": "run", "emptyDir": {}},
+            {"name": "memory", "emptyDir": {"medium": "Memory"}},
+            {"name": "checkpoints", "persistentVolumeClaim": {"claimName": f"checkpoints-{name}"}},
+        ],
+    }
+    spec = {
+        "completions": job.instances,
+        "parallelism": job.instances,
+        "completionMode": "Indexed",
+        "backoffLimit": RETRIES,
+        "activeDeadlineSeconds": math.ceil(3600 * longest_hours(job)),
+        "template": {"metadata": {"labels": {"job": name}}, "spec": pod},
+    }
+    remarks = [
+        environment_remark(job.gpu),
+        f"first: kubectl create configmap {name} --from-file=run.sh --from-file=requirements.txt "
+        f"--from-file={trainer.file}",
+        f"first: a PersistentVolumeClaim checkpoints-{name}, which outlives the pods",
+        f"a pod may get any GPU: add a nodeSelector of your cluster for {job.gpu}",
+    ]
+    documents = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}]
+    if several:
+        service = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
+        documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": service})
+    return commented(header(given.plan, job, tool, tool.run, remarks)) + "---\n".join(map(yaml_text, documents))
+
+
+def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
+    """Return the batch script: one task per machine, requeued where its machines are taken."""
+    del trainer, facts
+    job, name = given.job, task_name(given.job)
+    minutes = math.ceil(60 * longest_hours(job))
+    days, rest = divmod(minutes, 24 * 60)
+    options = {
+        "job-name": name,
+        "nodes": job.instances,
+        "ntasks-per-node": 1,
+        "gpus-per-node": job.gpus_per_instance,
+        "time": f"{days}-{rest // 60:02}:{rest % 60:02}:00",
+        "output": f"{name}-%j.log",
+        "open-mode": "append",
+    }
+    lines = ["#!/usr/bin/env bash", *(f"#SBATCH --{key}={value}" for key, value in options.items())]
+    lines += ["#SBATCH --requeue"]
+    remarks = [
+        f"--gpus-per-node takes any GPU: your cluster may call {job.gpu} in --constraint or --gres",
+        f"{CHECKPOINT_FOLDER} must be a shared folder that outlives the job",
+        environment_remark(job.gpu),
+    ]
+    text = commented(header(given.plan, job, tool, tool.run, remarks))
+    body = (
+        "set -euo pipefail\n"
+        'HEAD_IP=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
+        "export HEAD_IP\n"
+        "# shellcheck disable=SC2016 # each task has its own number\n"
+        "srun bash -c 'NODE_RANK=$SLURM_NODEID bash run.sh'\n"
+    )
+    return "\n".join(lines) + "\n" + text + body
+
+
+def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
+    """Return the script that starts a job of Hugging Face on the flavor of the plan.
+
+    `InputError` for several machines, which a job there does not have, and for a number of GPUs without a flavor.
+    """
+    del trainer, facts
+    job = given.job
+    find_machines(given.scenario, job, tool)
+    flavors = tool.machines.get(job.gpu, {})
+    flavor = job.instance if job.instance in flavors.values() else flavors.get(job.gpus_per_instance)
+    if flavor is None or job.instances > 1:
+        what = f"{tool.label} has no job on {job.instances} x {job.gpus_per_instance} {job.gpu}"
+        fix = f"plan with limits.max_gpus of {', '.join(map(str, flavors))}, or export to another launcher"
+        raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, fix)])
+    options = [
+        f"--name {task_name(job)} --flavor {flavor} --timeout {math.ceil(longest_hours(job))}h --secrets HF_TOKEN",
+        '--env "UPLOAD_TO=${UPLOAD_TO:-}"',
+        f'--volume ./:/job --volume "hf://buckets/${{BUCKET:?OWNER/NAME of a bucket}}:{CHECKPOINT_FOLDER}"',
+        image_of(job.gpu).image,
+        f"bash -c 'mkdir -p {RUN_FOLDER} && cp /job/* {RUN_FOLDER}/ && bash {RUN_FOLDER}/run.sh'",
+    ]
+    remarks = [
+        environment_remark(job.gpu),
+        "needs run.sh and what it starts in this folder, which --all writes",
+        f"BUCKET=OWNER/NAME is mounted as {CHECKPOINT_FOLDER} and outlives the job (hf buckets create OWNER/NAME)",
+    ]
+    lines = ["set -euo pipefail", 'cd "$(dirname "$0")"', " \\\n  ".join(("hf jobs run", *options))]
+    text = commented(header(given.plan, job, tool, tool.run, remarks))
+    return "#!/usr/bin/env bash\n" + text + "\n".join(lines) + "\n"
+
+
+# A dstack task: the machines of a plan, spot and on demand, and the run with its checkpoints.
+
+
+_RETRIED = ("no-capacity", "interruption", "error")
+_DSTACK_VARIABLES = {"NODE_RANK": '"$DSTACK_NODE_RANK"', "HEAD_IP": '"$DSTACK_MASTER_NODE_IP"'}
+"""Shell variables of a launch command -> how dstack says them."""
+
+
+def dstack_profile(job: Assignment, machines: Machines) -> dict[str, Any]:
+    """Return what to rent, where, on which market, at what highest price, and for how long."""
+    on_spot = job.spot_share > 0
+    found: dict[str, Any] = {"backends": [machines.provider]}
+    if all(machines.regions):
+        found["regions"] = list(machines.regions)
+    found["spot_policy"] = "auto" if on_spot else "on-demand"
+    prices = [
+        one for one in (machines.usd_per_hour, machines.spot_usd_per_hour if on_spot else None) if one is not None
+    ]
+    if prices:
+        found["max_price"] = round(PRICE_MARGIN * max(prices), 2)
+    longest = math.ceil(job.deadline_hours if job.deadline_hours is not None else 2 * job.hours.at_confidence)
+    found["max_duration"] = f"{longest}h"
+    if on_spot:
+        found["retry"] = {"on_events": list(_RETRIED), "duration": f"{longest}h"}
+    return found | {"resources": {"gpu": f"{machines.gpu}:{job.gpus_per_instance}"}}
+
+
+def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
+    """Return the text of the task.
+
+    `auto` tries spot first and takes on demand where there is none; the run goes on after an interruption for as long
+    as the deadline leaves it, in whole hours, because dstack reads one unit alone.
+    """
+    job = given.job
+    machines = find_machines(given.scenario, job, tool)
+    task: dict[str, Any] = {"type": "task", "name": task_name(job), "nodes": job.instances}
+    task |= dstack_profile(job, machines)
+    task["image"] = image_of(job.gpu).image
+    task["files"] = [trainer.file]
+    if machines.keeps:
+        task["volumes"] = [{"name": f"checkpoints-{task_name(job)}", "path": CHECKPOINT_FOLDER}]
+    task["commands"] = [setup_script(trainer, facts, job.gpu), launch_script(trainer, facts, _DSTACK_VARIABLES)]
+    remarks = [*task_remarks(machines, job, trainer, tool), environment_remark(job.gpu)]
+    remarks.append(
+        f"make the volume checkpoints-{task_name(job)} first (dstack apply, type: volume)"
+        if machines.keeps
+        else f"{tool.label} has no network volumes here: save {CHECKPOINT_FOLDER} before the machines go"
+    )
+    return commented(header(given.plan, job, tool, tool.run, remarks)) + yaml_text(task)
+
+
+# A SkyPilot task: the machines of a plan, spot and on demand, and the run with its checkpoints.
+
+
+IDLE_MINUTES = 10
+"""Minutes without work after which machines are given back."""
+
+
+def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
+    """Return the text of the task.
+
+    A synchronous run is on spot or on demand as a whole, so the spot share of a plan is one of time: spot first,
+    and on demand where there is none.
+    """
+    job = given.job
+    machines = find_machines(given.scenario, job, tool)
+    bucket = {"name": f"checkpoints-{task_name(job)}", "mode": "MOUNT_CACHED"}
+    task = {
+        "name": task_name(job),
+        "workdir": ".",
+        "num_nodes": job.instances,
+        "resources": skypilot_resources(given, machines),
+        "file_mounts": {CHECKPOINT_FOLDER: bucket},
+        "setup": setup_script(trainer, facts, job.gpu),
+        "run": launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES),
+    }
+    remarks = task_remarks(machines, job, trainer, tool)
+    remarks.append(f"packages like those of {environment_remark(job.gpu)}")
+    return commented(header(given.plan, job, tool, tool.command(job), remarks)) + yaml_text(task)
+
+
+_SKYPILOT_TASK_VARIABLES = {"NODE_RANK": '"$SKYPILOT_NODE_RANK"', "HEAD_IP": '$(echo "$SKYPILOT_NODE_IPS" | head -n 1)'}
+"""Shell variables of a launch command -> how SkyPilot says them."""
+
+
+def skypilot_resources(given: Given, machines: Machines) -> dict[str, Any]:
+    """Return what to rent, where and on which market; `InputError` where the plan has no price."""
+    job = given.job
+    on_spot = job.spot_share > 0
+    resources: dict[str, Any] = {"accelerators": f"{machines.gpu}:{job.gpus_per_instance}"}
+    choices = _choices(machines, on_spot)
+    if not choices:
+        what = f"the plan has no priced offer of {job.gpu} at {job.provider}"
+        raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, "planner check lists edits; solve it again")])
+    resources |= {"any_of": choices} if len(choices) > 1 else choices[0]
+    if on_spot:
+        resources["job_recovery"] = {"strategy": "EAGER_NEXT_REGION" if len(machines.regions) > 1 else "FAILOVER"}
+    resources["autostop"] = {"idle_minutes": IDLE_MINUTES, "down": True}
+    return resources
+
+
+def _choices(machines: Machines, on_spot: bool) -> list[dict[str, Any]]:
+    """Return the places and markets, spot before on demand."""
+    places = [f"{machines.provider}/{region}" if region else machines.provider for region in machines.regions]
+    markets = [(True, machines.spot_usd_per_hour)] if on_spot else []
+    markets.append((False, machines.usd_per_hour))
+    return [
+        {"infra": place, "use_spot": spot, "max_hourly_cost": round(PRICE_MARGIN * price, 2)}
+        for spot, price in markets
+        for place in places
+        if price is not None
+    ]

@@ -1,0 +1,170 @@
+"""What exported files share: the comment at their top, and the environment of a run."""
+
+from __future__ import annotations
+
+import textwrap
+from functools import cache
+from typing import TYPE_CHECKING
+
+from planner.documents.files import data_folder
+from planner.documents.strict_yaml import read_shipped
+from planner.errors import Fault, InputError
+from planner.exports.quoting import comment, shell_word
+from planner.library.reading import read_library
+from planner.library.technique_tables import Row
+from planner.results.plan_parts import describe_machines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from planner.exports.field_map import Facts, FieldMap, Tool
+    from planner.results.plan import Assignment, Plan
+
+
+# The comment at the top of every exported file: where it comes from and what the plan expects.
+
+
+_WIDTH = 110
+
+
+def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[str]) -> list[str]:
+    """Return the lines of the comment, without comment signs."""
+    versions = ", ".join(f"{package} {version}" for package, version in tool.checked.items())
+    cost, hours, vram = job.cost, job.hours, job.vram_gib
+    lines = [
+        f"Job {job.name} of plan {plan.scenario}, for {tool.label} {tool.version}"
+        + (f" (fields of {versions})." if versions else "."),
+        written_by(plan),
+        f"Machines: {describe_machines(job.gpus, job.gpu)} at {job.provider}, {_market(job)}.",
+        f"Expected: likely {hours.expected:.1f} h ({hours.low:.1f} to {hours.high:.1f}), "
+        f"by {hours.at_confidence:.1f} h, "
+        f"${cost.expected:,.2f} (${cost.low:,.2f} to {cost.high:,.2f}), "
+        f"{vram.peak:.1f} of {vram.usable:.1f} GiB on each GPU.",
+    ]
+    if run:
+        lines.append(f"Run: {run}")
+    lines += [f"Note: {one}" for one in (*remarks, *_runs(job))]
+    return wrapped(lines)
+
+
+def wrapped(lines: Iterable[str]) -> list[str]:
+    """Return lines that are no longer than a comment may be."""
+    return [
+        part for line in lines for part in textwrap.wrap(line, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    ]
+
+
+def commented(lines: Iterable[str]) -> str:
+    """Return lines as comments of YAML or a shell script."""
+    return comment(lines)
+
+
+def written_by(plan: Plan) -> str:
+    """Return the version of the planner and the date of the plan."""
+    from planner import __version__
+
+    version = plan.inputs.versions.get("planner", __version__) if plan.inputs else __version__
+    return f"Written by planner {version} from a plan of {plan.as_of}."
+
+
+def _market(job: Assignment) -> str:
+    if job.spot_share <= 0:
+        return "on demand"
+    latest = job.switch_to_on_demand_at_hours
+    guard = f", on demand from hour {latest:.1f} if no spot capacity appears" if latest is not None else ""
+    return f"on spot for {100 * job.spot_share:.0f} % of the run{guard}"
+
+
+def _runs(job: Assignment) -> list[str]:
+    found = []
+    if job.trials > 1:
+        found.append(
+            f"the plan has {job.trials} runs of this kind, {job.runs_at_once} at once; hours and dollars are of all"
+        )
+    found += [f"{one.stage} happens on another machine ({one.offer})" for one in job.beside]
+    return found
+
+
+# The environment of a run: image, CUDA and PyTorch by the GPU, and the packages of the trainer.
+
+
+class Image(Row):
+    """A container image and the PyTorch in it; the keys are explained in `models/machines/images.yaml`."""
+
+    vendor: str
+    least: float = 0.0
+    below: float = 0.0
+    cuda: str = ""
+    torch: str = ""
+    image: str
+    index: str = ""
+    driver: int = 0
+
+
+class _Table(Row):
+    sources: dict[str, str]
+    images: tuple[Image, ...]
+
+
+@cache
+def _images() -> tuple[Image, ...]:
+    return _Table.model_validate(read_shipped(data_folder("models") / "machines" / "images.yaml").data).images
+
+
+def image_of(gpu: str) -> Image:
+    """Return the image for a GPU of the library: an RTX 5090 (capability 12.0) gets CUDA 12.8, a V100 (7.0) 12.6.
+
+    `InputError` for a GPU that current CUDA has no code for.
+    """
+    card = read_library([]).gpu(gpu)
+    capability = float(card.compute_capability) if card.vendor == "NVIDIA" else 0.0
+    for one in _images():
+        if one.vendor == card.vendor and (not one.below or one.least <= capability < one.below):
+            return one
+    what = f"no image has code for {gpu} (compute capability {card.compute_capability})"
+    raise InputError([Fault("plan", 0, "", what, f"plan with limits.gpus.forbid=[{gpu}]")])
+
+
+def environment_facts(gpu: str) -> dict[str, str]:
+    """Return what conditions of a field map may ask: the release of PyTorch, empty where the image decides it."""
+    return {"torch": image_of(gpu).torch}
+
+
+def environment_remark(gpu: str) -> str:
+    """Return the image and why it is this one, as a comment says it."""
+    image, capability = image_of(gpu), read_library([]).gpu(gpu).compute_capability
+    if not image.cuda:
+        return f"image {image.image} (has its own PyTorch)"
+    return (
+        f"image {image.image}; {gpu} has compute capability {capability}: PyTorch {image.torch} for CUDA {image.cuda}, "
+        f"driver {image.driver} or newer"
+    )
+
+
+def requirements(trainer: FieldMap, facts: Facts, gpu: str) -> str:
+    """Return the file of packages, with the releases that the field maps were checked with, for the CUDA of the GPU."""
+    about = comment([environment_remark(gpu)]).rstrip()
+    lines = [about, *_index(image_of(gpu)), *_torch(gpu), *split_packages(trainer, facts)[0]]
+    return "".join(f"{one}\n" for one in lines)
+
+
+def setup_script(trainer: FieldMap, facts: Facts, gpu: str) -> str:
+    """Return the shell script that installs what a run needs; a package with options of pip has a line of its own."""
+    together, alone = split_packages(trainer, facts)
+    packages = " ".join((*_index(image_of(gpu)), *map(shell_word, (*_torch(gpu), *together))))
+    return "".join(f"pip install {one}\n" for one in (packages, *alone))
+
+
+def split_packages(trainer: FieldMap, facts: Facts) -> tuple[list[str], list[str]]:
+    """Return the packages that are installed together, and those that need options of pip."""
+    packages = trainer.packages_of(facts)
+    return [one for one in packages if " " not in one], [one for one in packages if " " in one]
+
+
+def _index(image: Image) -> list[str]:
+    return [f"--extra-index-url {image.index}"] if image.index else []
+
+
+def _torch(gpu: str) -> list[str]:
+    torch = image_of(gpu).torch
+    return [f"torch=={torch}"] if torch else []

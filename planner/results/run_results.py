@@ -1,0 +1,231 @@
+"""Results of `calibrate` and `track`: the `measured:` entry of a run, and a running job against its plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
+from planner.results.plan import Plan
+from planner.results.plan_parts import Hours, Part, Spread, Techniques, html_table
+
+# The result of `calibrate`: the `measured:` entry of a run, and its effect on a plan.
+
+
+SettingValue = str | int | float
+
+
+class StepTimes(Part):
+    """Seconds per optimizer step of a log."""
+
+    seconds: float
+    """The median; the mean if only the whole run was timed."""
+    spread: float | None
+    """Normal-equivalent median deviation over the median; None if only the whole run was timed."""
+    steps: int
+    dropped: int
+    """First steps that were excluded as warm-up."""
+
+
+class Comparison(Part):
+    """The run compared with the estimate of the same configuration."""
+
+    techniques: Techniques
+    assumed: tuple[str, ...]
+    """Settings that were not given: the fastest that the job allows are assumed."""
+    tokens_per_second: float | None
+    predicted_tokens_per_second: float
+    peak_vram_gib: float | None
+    predicted_peak_vram_gib: float | None
+    speed_factor: float
+    """Factor on the estimated speed of all configurations of the job, from all of its observed runs."""
+    memory_factor: float
+    """Factor on the bytes that grow with the batch at the setting of the run."""
+
+
+class GenerationComparison(Part):
+    """A measurement of one replica compared with the estimate; its speed corrects the engine on the GPU."""
+
+    engine: str
+    gpu: str
+    weight_format: str
+    output_tokens_per_second: float
+    predicted_output_tokens_per_second: float
+    ttft_seconds: float | None
+    predicted_ttft_seconds: float
+    tpot_seconds: float | None
+    predicted_tpot_seconds: float
+
+
+class PlanSummary(Part):
+    """A plan in short; without a plan only its status."""
+
+    status: str
+    gpu: str | None = None
+    gpus: int | None = None
+    provider: str | None = None
+    method: str | None = None
+    hours: float | None = None
+    hours_low: float | None = None
+    hours_high: float | None = None
+    cost_usd: float | None = None
+    tokens_per_second: float | None = None
+
+
+class CalibrationResult(Part):
+    """The result of `planner calibrate` for the logs of one run."""
+
+    logs: tuple[str, ...]
+    """Each with its format."""
+    step_times: StepTimes | None
+    measured: dict[str, SettingValue]
+    """The entry for the job's list `measured`."""
+    unit: str
+    scenario: str | None = None
+    job: str | None = None
+    compared: Comparison | None = None
+    generation: GenerationComparison | None = None
+    """Of a measurement of generation."""
+    before: PlanSummary | None = None
+    """The plan of the job without the run; `after` is that with it."""
+    after: PlanSummary | None = None
+    notes: tuple[str, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_there(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the data of a training run without the part that only generation has."""
+        data: dict[str, Any] = handler(self)
+        if self.generation is None:
+            data.pop("generation", None)
+        return data
+
+    @property
+    def block(self) -> str:
+        """Return the entry as YAML, to paste into the job."""
+        entry = ", ".join(f"{key}: {_scalar(value)}" for key, value in self.measured.items())
+        return f"measured:\n  - {{{entry}}}\n"
+
+    def _repr_html_(self) -> str:
+        """Return the observed and predicted figures as a table for notebooks."""
+        rows = [(key.replace("_", " "), _scalar(value)) for key, value in self.measured.items()]
+        if self.compared is not None:
+            rows.append(("predicted tokens per second", f"{self.compared.predicted_tokens_per_second:,.0f}"))
+            rows.append(("factor on estimated speed", f"x {self.compared.speed_factor:.2f}"))
+        return html_table("calibration", ("what", "figure"), rows)
+
+
+def _scalar(value: SettingValue) -> str:
+    return f"{value:g}" if isinstance(value, float) and value < 1e6 else str(value)
+
+
+# The result of `track`: a running job against its plan, what it will take, and what could be done about it.
+
+
+class ObservedProgress(Part):
+    """What the logs of a run say; hours count from the order of its machines."""
+
+    steps: int
+    share_done: float
+    step_seconds: float | None
+    """Mean without warm-up and standstills; None where the logs time nothing."""
+    step_spread: float | None
+    """Spread of single steps, or of logging intervals, as a share; None where only the whole run is timed."""
+    timed_steps: int
+    warm_up_steps: int
+    tokens_per_second: float | None
+    """In the unit of the plan, tokens or images, by wall time: evaluation and checkpoints are in it."""
+    elapsed_hours: float
+    standing_hours: float
+    """In which nothing advanced: between attempts, and where the clock of the log stands out."""
+    restarts: int
+    repeated_steps: int
+    peak_vram_gib: float | None
+    peak_kind: str | None
+    free_vram_gib: float | None
+    """Usable memory of one GPU minus the peak."""
+    gpu_utilisation: float | None
+    """Mean share of time in which the GPUs computed."""
+    last_loss: float | None
+    spent_usd: float
+    spent_is_given: bool
+    """Whether the dollars were given; else they follow from the prices of the plan."""
+
+
+class PlannedProgress(Part):
+    """The same figures of the plan."""
+
+    steps: int
+    step_seconds: float
+    tokens_per_second: float
+    unit: str
+    hours: Hours
+    cost_usd: Spread
+    peak_vram_gib: float
+    usable_vram_gib: float
+    deadline_hours: float | None
+    deadline_probability: float | None
+    confidence: float
+    budget_usd: float | None
+
+
+class ProjectedEnd(Part):
+    """Hours and dollars of the whole job, from the order of its machines."""
+
+    hours: Spread
+    cost_usd: Spread
+    deadline_probability: float | None
+    left_hours: float
+
+
+class Cause(Part):
+    """A part of the difference between the projected and the planned hours."""
+
+    what: str
+    hours: float
+
+
+class Choice(Part):
+    """One way to do what is left; dollars and hours of what is left alone."""
+
+    what: str
+    """`stay`, `move`, or `restart` on the same machines."""
+    machines: str
+    provider: str
+    cost_usd: float
+    hours: Spread
+    deadline_probability: float | None
+
+
+class Tracking(Part):
+    """The result of `planner track` for one job."""
+
+    scenario: str
+    job: str
+    logs: tuple[str, ...]
+    """Each with its format."""
+    observed: ObservedProgress
+    planned: PlannedProgress
+    projected: ProjectedEnd
+    causes: tuple[Cause, ...]
+    """They add up to the difference of the hours."""
+    notes: tuple[str, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    """What could be done now, the best first; empty unless it was asked."""
+    replan: Plan | None = None
+    """The plan of what is left, of the first choice."""
+
+    @property
+    def is_on_time(self) -> bool:
+        """Whether the deadline is kept with the confidence that the job asks for; true without a deadline."""
+        chance = self.projected.deadline_probability
+        return chance is None or chance >= self.planned.confidence
+
+    def _repr_html_(self) -> str:
+        """Return the observed and planned figures as a table for notebooks."""
+        seen, plan, end = self.observed, self.planned, self.projected
+        rows = [
+            ("seconds per step", f"{seen.step_seconds or 0:.3g}", f"{plan.step_seconds:.3g}"),
+            ("hours", f"{end.hours.expected:.1f}", f"{plan.hours.expected:.1f}"),
+            ("cost", f"${end.cost_usd.expected:,.2f}", f"${plan.cost_usd.expected:,.2f}"),
+        ]
+        return html_table(f"{self.job}: {100 * seen.share_done:.0f} % done", ("what", "projected", "planned"), rows)
