@@ -1,4 +1,4 @@
-"""Estimate of generation: what fits, how fast it is, and what a token costs."""
+"""Estimate of generation: the request checked, what fits, how fast it is, and what a token costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service in plain floats, hour by hour: capacity and price of each kind, starts, loads, limits, dollars.
+"""Services in plain floats, hour by hour: capacity, price, starts, loads, shared limits, dollars, totals.
 
 Nothing of how the fleet was found is known here. Not recomputed are the simpler fleets next to it, the bound below it,
 how many kinds there were, and the notes.

@@ -1,4 +1,4 @@
-"""One kind of machine of a fleet in plain floats: what it carries, what it costs, and what it may be."""
+"""One kind of machine of a fleet in plain floats, and what a plan of generation names and may not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every candidate of a job: its configurations joined with the offers of the market, and the managed services."""
+"""Every candidate of a job: configurations joined with the offers of the market, priced, and managed services."""
 
 from __future__ import annotations
 

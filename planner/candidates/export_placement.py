@@ -1,4 +1,4 @@
-"""Export on a machine of its own: merging on a CPU machine, quantising there or on one GPU.
+"""Export of a result: seconds of merging and quantising, and the machine of its own that does it.
 
 The training machines send what they have trained, adapters or all weights, and are given back.
 """

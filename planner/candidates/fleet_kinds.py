@@ -1,4 +1,4 @@
-"""Kinds of machines that may serve: each offer with each engine and format, on demand, on spot, or committed."""
+"""Kinds of machines that may serve, the market as generation sees it, and the hours of replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All candidates of one job: the table of numbers, and what stands behind each of its rows."""
+"""All candidates of one job: the table of numbers, what stands behind its rows, and offers as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidates that follow the best switching policy of a spot market: one point of the market curve each.
+"""Candidates that follow the best switching policy of a spot market, and what each such row follows.
 
 A policy waits, runs on spot or runs on demand, and always keeps its guarantee: the run ends within G hours on every
 path of the market, and at the confidence within the deadline (`planner.candidates.deadline`).

@@ -1,4 +1,4 @@
-"""The rows of a screened table that may follow a policy on a spot market: bounds on their dollars, runs and markets."""
+"""Rows of a screened table on spot: those that may follow a policy, with bounds, and those of whole billing steps."""
 
 from __future__ import annotations
 

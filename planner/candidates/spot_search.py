@@ -1,4 +1,4 @@
-"""Search for the candidates whose policies a plan may use: a bound leaves few, their dollars still fewer."""
+"""Search for the candidates whose policies a plan may use: a bound leaves few, and what the search is for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices of today through gpuhunt: its published catalogs, and providers that it asks; one timeout for each.
+"""Prices of today through gpuhunt, one timeout for each provider, and an update of the price book from them.
 
 gpuhunt publishes the catalogs of some providers (a version and a zip with a CSV each), and has an adapter for the
 interfaces of others, which it queries. Both arrive here as the same table. gpuhunt's own loader waits for ever and

@@ -1,4 +1,4 @@
-"""Observed runs compared with the estimate of the same configuration.
+"""Observed runs compared with the estimate of the same configuration, and the corrections that follow.
 
 A run that does not say how it was set up is compared with the fastest configuration that the job's techniques allow
 on that hardware. An observed run did fit, so neither the margin of the fit rule nor the offers matter here.

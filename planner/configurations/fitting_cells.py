@@ -1,4 +1,4 @@
-"""The cells of a grid that fit: recipes (R, 1) on machines (H,), each with its fastest micro-batch."""
+"""The cells of a grid that fit, each with its fastest micro-batch, and all configurations of one job."""
 
 from __future__ import annotations
 

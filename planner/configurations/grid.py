@@ -1,4 +1,4 @@
-"""Machines, jobs and recipes in the units of the estimates: what one grid (R, 1) x (H,) is computed from."""
+"""Machines, jobs and recipes in the units of the estimates, one grid (R, 1) x (H,), and its columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observed peaks of memory: the factor on what grows with the batch that explains them, and what else they teach."""
+"""Observed peaks of memory and observed runs of the whole job: what they replace and correct in the estimate."""
 
 from __future__ import annotations
 

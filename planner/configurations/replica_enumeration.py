@@ -1,4 +1,4 @@
-"""Configurations of a job of generation: an engine with its formats on a number of machines that work side by side.
+"""Configurations of a job of generation: engines with formats and adapters on machines, and measured speeds.
 
 Replicas do not know of one another: each answers its share of the requests, and hours fall with their number.
 """

@@ -1,4 +1,4 @@
-"""Requests of many lengths that arrive one by one at replicas of every recipe: what they meet at a rate."""
+"""Requests that arrive at replicas one by one: what they meet at a rate, and the greatest load within limits."""
 
 from __future__ import annotations
 

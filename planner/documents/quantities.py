@@ -1,4 +1,4 @@
-"""Types of values that a user writes: durations and counts with units, lists, prices.
+"""Types of values that a user writes: durations, counts, points in time, prices, lists, and their short forms.
 
 Validation is strict: a number in quotes is text, `true` is not a number, an unknown key is a fault.
 """

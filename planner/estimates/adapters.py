@@ -1,4 +1,4 @@
-"""LoRA adapters: the linear layers of a network under the names of its release, and the weights that adapters add."""
+"""Weights of a network and of LoRA adapters, by its linear layers under the names of its release."""
 
 from __future__ import annotations
 

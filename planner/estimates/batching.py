@@ -1,4 +1,4 @@
-"""Throughput of continuous batching: many sequences in flight, a finite number of requests, requests that arrive."""
+"""Formulas of generation: KV cache, prefill, decode steps, and the throughput of continuous batching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts that wait for the same steps: how long a request waits for its first token, as a chain from step to step.
+"""Latency: how long a request waits for its first token and its next ones, alone and in a finite batch.
 
 A step computes the prompts that arrived during the one before, up to what fits into one step, and takes the longer for
 it, so that more arrive meanwhile. The work of prompts that lies before a step, in seconds, is kept on a lattice of

@@ -1,4 +1,4 @@
-"""A replica whose requests arrive one by one: how its latency spreads, and how full it may be.
+"""A replica whose requests arrive one by one: places, queues, the spread of its latency, how full it may be.
 
 Requests come at random (a Poisson stream of `rate` per second), join the steps of those in flight, and leave after
 `output` steps. How many are in flight follows from `planner.estimates.request_arrivals`. What follows linearises how

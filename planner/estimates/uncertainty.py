@@ -1,4 +1,4 @@
-"""The error of estimated speed, as log-normal spreads.
+"""The error of estimated speed, as log-normal spreads, and its correction by observed runs.
 
 ln(measured/predicted) of published runs has heavy tails: about a Student t with 2 degrees of freedom.
 So one sigma serves the displayed interval and another, with such tails, the chance of being late.

@@ -1,4 +1,4 @@
-"""What the exported script is given: every setting that the estimate assumed, and the commands that say it."""
+"""The files of a job of generation: the settings of its script, the commands, and the tasks that launch it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes: a Deployment and a Service for each kind, CronJobs for the hours, and a balancer before several kinds."""
+"""The files of a service: Kubernetes objects for each kind and hour, and how they go together with others."""
 
 from __future__ import annotations
 

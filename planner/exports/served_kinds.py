@@ -1,4 +1,4 @@
-"""The kinds of machines of a service, each with the engine, the weights and the options that serve the plan."""
+"""The kinds of machines of a service with what serves the plan there, and the times at which their number changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program of one hour: whole machines of each kind that carry its load within every limit, at the least dollars."""
+"""Programs of an hour of a fleet, alone or of several services; hours alike, fleets nearby, prices of starts."""
 
 from __future__ import annotations
 

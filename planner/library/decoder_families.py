@@ -1,4 +1,4 @@
-"""Readers of `config.json` for dense decoders: one function per family returns the keys of its card.
+"""Readers of `config.json`: one function per family of dense, mixture and linear-attention decoders.
 
 A key that a file leaves out means the default of that family's configuration class.
 """

@@ -1,4 +1,4 @@
-"""Facts of inference engines and weight formats: `models/techniques/engines.yaml`."""
+"""Facts of inference engines, weight formats and load profiles: `models/techniques`."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -1,4 +1,4 @@
-"""Names of architectures, GPUs and providers in a scenario, resolved in the library.
+"""Names in a scenario resolved in the library, the load of a service from its file, keys of other kinds of jobs.
 
 Works on plain data before validation, so that a misspelt name is reported with all other faults.
 An alias is replaced by the name in the library.

@@ -1,4 +1,4 @@
-"""A question asked in options instead of a file: the text of its scenario, and the scenario itself."""
+"""A question asked in options instead of a file, its names resolved, with the nearest alternatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenario files to validated scenarios, with every fault at once."""
+"""Scenario files to validated scenarios: inventories, what may be left out or open, every fault at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A frontier as text: the summary first, then a row per breakpoint."""
+"""A frontier as text: the summary, a row per breakpoint; of a service, dollars against the time per token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan as text: the summary first, at most 30 lines of 80 columns for one job."""
+"""A plan as text: the summary first, at most 30 lines of 80 columns for one job; and a timetable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps as text: a curve as rows, a heat map as a grid."""
+"""Sweeps as text: curves, heat maps, summaries of many variants, and differences between two plans."""
 
 from __future__ import annotations
 

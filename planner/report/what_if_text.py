@@ -1,4 +1,4 @@
-"""Before and after side by side as text: the summary, what changed, and why."""
+"""Before and after side by side as text, and the tornado: the summary, what changed, and why."""
 
 from __future__ import annotations
 

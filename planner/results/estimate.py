@@ -1,4 +1,4 @@
-"""The result of `estimate`: memory and speed of one configuration with their uncertainty.
+"""The result of `estimate`, and the analyses of one scenario together that a report shows.
 
 Memory is GiB per GPU, time is seconds of one optimizer step.
 """

@@ -1,4 +1,4 @@
-"""Parts of a plan: intervals, techniques, memory, bill items, alternatives, spot policies.
+"""Parts of a plan: intervals, techniques, memory, bill items, alternatives, other ways, spot policies.
 
 Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, unless a name says otherwise.
 """

@@ -1,4 +1,4 @@
-"""Results of what-if: two plans compared, a sweep along one or two values, and the tornado of all limits.
+"""Results of what-if: two plans compared, sweeps over a few or many variants, and the tornado of all limits.
 
 Dollars are expected US dollars and hours expected wall hours, as in a plan, unless a name says otherwise;
 None means that there is no plan.

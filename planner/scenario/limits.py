@@ -1,4 +1,4 @@
-"""Limits that a plan must keep, and the latest finish of a job that follows from them."""
+"""Limits that a plan must keep, the latest finish that follows from them, and the horizon of a purchase."""
 
 from __future__ import annotations
 

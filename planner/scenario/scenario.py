@@ -1,4 +1,4 @@
-"""Scenarios: jobs to run, offers to run them on, limits to keep, and what to minimise."""
+"""Scenarios: jobs, offers, limits and what to minimise; taken apart by kind, or with open jobs decided."""
 
 from __future__ import annotations
 

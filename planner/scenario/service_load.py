@@ -1,4 +1,4 @@
-"""The load of a service: requests per second or in flight, by the hour of a day or a week, and their lengths."""
+"""A service and its load: requests per second or in flight by the hour of a week, and their lengths."""
 
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self

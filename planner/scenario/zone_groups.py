@@ -1,4 +1,4 @@
-"""Groups of zones of one provider, each an offer of its own: a run that loses its machines moves to another zone.
+"""Offers by their labels, and groups of zones: a run that loses its machines moves to another zone.
 
 Zones are those that offers list under `zones`, each at its own spot price; a region that lists none is one zone. They
 belong together where everything else of their offers is the same: the instance, the price on demand, the terms and the

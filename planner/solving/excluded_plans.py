@@ -1,4 +1,4 @@
-"""What a plan would cost under other frameworks, with less certainty of memory, or with adapters another way."""
+"""Plans that a scenario leaves out: other frameworks, less certainty, techniques that may cost quality."""
 
 from __future__ import annotations
 

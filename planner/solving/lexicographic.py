@@ -1,4 +1,4 @@
-"""Lexicographic optimisation: the objective first, then what breaks ties, in a fixed order.
+"""The best choice among screened candidates: bound, dominance, the objective, then what breaks ties.
 
 Each pass minimises one goal while every earlier goal stays within a small slack of its optimum. The slack is a
 row `cap_<goal>` of the later programs: it is larger than the tolerance of the solvers, so that each of them finds

@@ -1,4 +1,4 @@
-"""Candidates of every job on the market, screened by the job's own limits: all that is known before a program."""
+"""Candidates of every job, screened and scored: all that is known before a program."""
 
 from __future__ import annotations
 

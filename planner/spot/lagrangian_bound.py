@@ -1,4 +1,4 @@
-"""A lower bound on the offline optimum, for restarts and checkpoints of any length.
+"""The offline optimum of a run, and a lower bound on it for restarts and checkpoints of any length.
 
 The constraint that the work is done is relaxed with a multiplier, a price per hour of work (Lagrangian relaxation):
 for each price the best schedule is a short dynamic program over time and what runs, without the work done as a state.

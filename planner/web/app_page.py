@@ -1,4 +1,4 @@
-"""The page: a template, its style and its script; every text of a scenario reaches it escaped or as JSON."""
+"""The page and its figures: every text of a scenario reaches it escaped or as JSON."""
 
 from __future__ import annotations
 

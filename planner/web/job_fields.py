@@ -1,4 +1,4 @@
-"""The fields of one job: of training, of a batch of prompts, or of a service."""
+"""The fields of one job, how a value is written in one, and where a fault of a scenario belongs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a scenario that the values of fields make; no value does more than its field says."""
+"""All fields of a scenario, and the settings that their values make; no value does more than its field says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `measured:` entry of a run from its logs, and what the entry changes in a plan."""
+"""The `measured:` entry of a job of training or generation from its logs, and what the entry changes in a plan."""
 
 from __future__ import annotations
 

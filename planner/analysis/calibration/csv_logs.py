@@ -1,4 +1,4 @@
-"""CSV logs: step times in a column of seconds or of time stamps, memory of nvidia-smi or as torch reports it.
+"""CSV logs, for the speed and memory of a run and for its progress, and what any log says.
 
 Names come in any case with blanks around, figures with their unit, and a last line may be cut short.
 """

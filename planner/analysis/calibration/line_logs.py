@@ -1,4 +1,4 @@
-"""Logs of lines: torchtitan, Megatron, and the console of Transformers and TRL.
+"""Logs of lines: torchtitan, Megatron, Transformers and TRL; the points of a log, and its attempts.
 
 torchtitan: `[rank0]:[titan] 2026-05-18 16:04:46,338 - root - INFO - step: 14  loss: 3.24  memory: 9.46GiB(65%) ...`.
 Megatron: ` [2026-05-18 16:04:46] iteration 14/ 500 | ... | elapsed time per iteration (ms): 5123.4 | ...`.

@@ -1,4 +1,4 @@
-"""Replays of one job of a plan: its own policy and the baselines, on the same markets at the same speeds."""
+"""Replays of one job: its own policy and the baselines on the same markets, and the timeline of one replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job runs of a plan that a simulation replays: for each job its run, market, policy and fixed costs."""
+"""The job runs of a plan that a simulation replays: run, market, zone, policy and fixed costs, and policy files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes that do not depend on the batch: weights, gradients, optimizer and what sharding gathers.
+"""Bytes that do not depend on the batch: weights, gradients, optimizer, what sharding gathers and hosts hold.
 
 One GPU of the fullest pipeline stage; the symbols in comments are those of the formulas
 (W weights, A adapters, G gradients, O optimizer, T trained parameters, S shards).

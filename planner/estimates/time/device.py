@@ -1,4 +1,4 @@
-"""Seconds of one micro-batch on one GPU: arithmetic and memory traffic of the device, launches of its host.
+"""Seconds of one micro-batch on one GPU, and of encoding the images of a diffusion network once.
 
 Symbols and formulas are those of roofline models: FLOP over a share of the peak, bytes over bandwidth.
 The share falls with few tokens per weight read (saturation) and with narrow layers (width).

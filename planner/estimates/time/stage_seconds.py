@@ -1,4 +1,4 @@
-"""Seconds of a job outside its training steps: start, load, data, evaluation, checkpoints.
+"""Seconds of a job outside its training steps, on its own machines or on separate ones.
 
 Numbers: models/calibration/stages.yaml, most of them assumptions of the right size.
 Shapes: every argument is a scalar or an array; results broadcast.

@@ -1,4 +1,4 @@
-"""From machines by the hour to what a plan says of a service."""
+"""From the kinds of a service to the problem of its fleet, and from machines by the hour to its plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cheap fleet for every hour with a proven bound.
+"""A cheap fleet for every hour with a proven bound: the way through the hours, losses, simpler fleets.
 
 The best fleets of a few loads begin a pool, and fleets next to them join it. A shortest path through the pool pays the
 starts, and prices of hours that account for starts give a bound. How long this takes changes nothing in what is found.

@@ -1,4 +1,4 @@
-"""Fleets that know of starts, and a bound that does: hours at prices which say what a start is worth there.
+"""Fleets that know of starts, a bound that does, for services alone or with shared limits, in limited time.
 
 Each step finds the best multipliers for the fleets that are known (a linear program), and cheaper fleets next to these
 at their prices. Where none is left, the best fleet of each hour is a small program: their sum is a bound.

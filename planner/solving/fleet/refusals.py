@@ -1,4 +1,4 @@
-"""Why a service has no fleet: what could keep its latency, and what relaxing it costs."""
+"""Why a service has no fleet, and what looser limits save, each answer verified by solving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why there is no plan: the smallest sets of limits to relax, and the nearest infeasible candidates."""
+"""Why there is no plan: the smallest sets of limits to relax, near misses, and jobs that may take turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The elastic program: the least relaxation of given limits that gives a plan.
+"""The elastic program: limits as soft rows, and the least relaxation of them that gives a plan.
 
     relax[j,f]      sum_{c of j that break f} choose[c] <= relax[f]     relax binary, a filter f is a value of a list
     soft[l]         activity_l/scale_l <= limit_l/scale_l + slack[l]    l: deadline, hours, budget, GPUs, quota, stock,

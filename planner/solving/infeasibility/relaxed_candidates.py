@@ -1,4 +1,4 @@
-"""Candidates that break a filter are made too, each with the filters that it breaks.
+"""Candidates that break a filter are made too, each with the limits that it breaks.
 
 A filter is a limit that admits a single candidate or not: the lists of GPUs, providers, regions and tiers, the
 job's techniques, the VRAM margin. What can be exceeded by an amount (hours, dollars, counts) is a soft constraint of

@@ -1,4 +1,4 @@
-"""The modes of each job: its configurations at offers, with hours at confidence, dollars and what they hold."""
+"""The timetable of a scenario: its jobs as tasks, each with its modes and what they hold and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the jobs of a scenario share over time, as resources, pools and periods of a timetable."""
+"""What jobs share over time, in whole minutes: resources, pools, periods, windows, and runs that pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a schedule to a plan: each job decoded at its start, what is reserved, and the baseline beside."""
+"""The best timetable, and from its schedule to the plan: each job decoded at its start, the baseline beside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a timetable is infeasible: the smallest changes that make it feasible, each verified by solving."""
+"""What each limit of a timetable costs, and the smallest changes that make one feasible, verified by solving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hazards of recorded up-times and outages: how the chance to end depends on their age.
+"""Hazards of recorded up-times and outages by their age, for one zone or with a factor for each of a group.
 
 The hazard is constant within a band of ages. Its maximum-likelihood value is the number of runs that ended in the band
 over the hours that runs spent in it; a run whose end was not observed adds hours and no end (piecewise exponential

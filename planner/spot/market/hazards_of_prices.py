@@ -1,4 +1,4 @@
-"""A spot market fitted to its traces: availability, up-times and outages, each with an interval."""
+"""A spot market, or a group of zones, fitted to its traces: availability, up-times, outages, with intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The states of a spot market: up-times and outages whose chance to end depends on their age."""
+"""The states of a spot market, whose chance to end depends on their age, also from mean durations alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats of recorded spot markets: from the text of a file to traces, with every fault reported."""
+"""Files of recorded spot markets: their formats, their traces, and every fault reported."""
 
 from __future__ import annotations
 

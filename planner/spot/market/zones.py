@@ -1,4 +1,4 @@
-"""One market out of several zones: the run stays in a zone until it is lost, then moves to the best one that is up.
+"""Recorded counts of machines, and one market out of several zones, of which something or nothing is known.
 
 The best zone is the one with the longest expected rest of its up-time per dollar. Its age is known, and what has
 lasted will last, so a zone that has been up for long is preferred to one that has just come up.

@@ -1,4 +1,4 @@
-"""Backward induction: from the deadline to the start, the cheapest action in every state of a chain.
+"""Backward induction in stretches: from the deadline to the start, the cheapest action in every state.
 
 At the deadline nothing is left to pay. One tick earlier the value of an action is the cost of that tick plus the mean,
 over the states that the tick leads to, of the value reached before; the cheapest action that the guard allows gives

@@ -1,4 +1,4 @@
-"""Backward induction in dollars alone: what the best policy costs, without the hours and shares that follow from it.
+"""Backward induction in dollars alone: what the best policy costs from the start, for every guaranteed time.
 
 The same grid, the same actions and the same dollars as `planner.spot.policy.backward_induction`, at a tenth of its
 time: a search compares many candidates in dollars, and the others of the counts are computed for those it keeps.

@@ -1,4 +1,4 @@
-"""Runs that take spot machines whenever there are some, for good or up to some hour: hours and paid hours of many.
+"""Runs that take spot machines whenever there are some: hours and paid hours of many, and the price of waiting.
 
 A run that begins at a random moment of its market alternates between up-times and outages. Of an up-time it uses what a
 start leaves, and keeps what its checkpoints hold. So the end of its work lies in the first up-time that is long enough

@@ -1,4 +1,4 @@
-"""The best switching policy of one run on one market: found by backward induction, followed by table lookup."""
+"""The best switching policy of one run on one market, and the curves of cost against time that it gives."""
 
 from __future__ import annotations
 
