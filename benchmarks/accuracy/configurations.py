@@ -37,7 +37,6 @@ from benchmarks.accuracy.recipes import (
 from benchmarks.accuracy.releases import keeps_inputs_on_card, losses_of_row, pipelined_batch
 from planner.configurations.coefficients import RecipeCoefficients, recipe_coefficients
 from planner.configurations.recipe import GpuClass, Recipe, framework_of
-from planner.estimates.adapters import with_modules
 from planner.estimates.inputs import (
     CHECKPOINT_EVERY_2ND,
     CHECKPOINT_FULL,
@@ -49,6 +48,7 @@ from planner.estimates.inputs import (
     Stack,
     States,
 )
+from planner.estimates.weights import with_modules
 from planner.library.schema import Library
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Work

@@ -18,13 +18,13 @@ from benchmarks.accuracy.recipes import checkpointing_known, checkpointing_open,
 from benchmarks.accuracy.releases import losses_of_row
 from planner.configurations.memory_margin import framework_spread
 from planner.configurations.recipe import framework_of
-from planner.estimates.adapters import training_flops
 from planner.estimates.inputs import Setup, TimedSetup
 from planner.estimates.memory.memory_fit import MemoryEstimate, estimate_memory, fit_probability
 from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.time.device import TimeCoefficients, stack_parameters
 from planner.estimates.time.step_time import step_seconds, tokens_per_step
 from planner.estimates.uncertainty import MemorySpread, class_sigmas, efficiency_sigma, time_sigmas
+from planner.estimates.weights import training_flops
 from planner.estimates.work import padded_length
 from planner.library.schema import Library
 

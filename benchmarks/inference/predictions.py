@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.inference.rows import FIGURES, RESERVED_BYTES, Measured
 from planner.arrays import Flags, Floats
 from planner.configurations.serving_recipes import QUANTITIES, ServingColumns
-from planner.estimates.batching import (
+from planner.estimates.generation import (
     ServedModel,
     ServingHardware,
     ServingStack,
@@ -25,7 +25,7 @@ from planner.estimates.batching import (
     prompt_seconds,
     requests_that_fit,
 )
-from planner.estimates.prompt_work import first_token_seconds, seconds_per_token
+from planner.estimates.latency import first_token_seconds, seconds_per_token
 
 
 def _rectangle(parts: Sequence[Sequence[int]]) -> NDArray[np.intp]:

@@ -11,7 +11,7 @@ from benchmarks.schedule.portfolios import ARCHITECTURES, SEED, peak_gb
 from planner.documents.files import data_folder
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.lexicographic import optimise
+from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import prepare
 
 

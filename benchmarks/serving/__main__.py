@@ -27,8 +27,8 @@ from planner.library.engines import read_load_profiles
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.scenario import SolveOptions
+from planner.solving.fleet.fleet_optimise import optimise_fleet, simple_fleets
 from planner.solving.fleet.fleet_plan import fleet_problem
-from planner.solving.fleet.optimise import optimise_fleet, simple_fleets
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:

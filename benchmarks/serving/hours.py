@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from planner.analysis.simulated_engine import Run, simulate_runs, speeds_of
-from planner.solving.fleet.optimise import cheapest_circle
+from planner.solving.fleet.fleet_optimise import cheapest_circle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -159,7 +159,7 @@ def market_lines(repeat: int) -> list[Line]:
     from planner.formulation.dominance import find_undominated
     from planner.formulation.program import SharedLimits
     from planner.solvers.registry import run
-    from planner.solving.lexicographic import solve_lexicographic
+    from planner.solving.optimise_choice import solve_lexicographic
 
     scenario, library = question_of("quickstart-any")
     scenario = scenario.model_copy(update={"offers": _many(scenario.offers)})

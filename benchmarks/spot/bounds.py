@@ -35,7 +35,7 @@ from benchmarks.spot.judge import SLACKS, deadline_of
 from benchmarks.spot.one_path import one_path
 from benchmarks.spot.zones import SEED
 from planner.spot.lagrangian_bound import optimum_of_zones_usd
-from planner.spot.market.hazards_of_prices import fit_zones
+from planner.spot.market.market_fit import fit_zones
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.zones import ZoneGroup, ages_on, follow, worth_of
 

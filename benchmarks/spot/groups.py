@@ -19,7 +19,7 @@ from benchmarks.spot.one_path import one_path
 from benchmarks.spot.zones import DAYS, SEED, TICK_HOURS, draw_of, published
 from planner.arrays import Flags, Floats, Integers
 from planner.spot.lagrangian_bound import optimum_of_zones_usd
-from planner.spot.market.hazards_of_prices import fit_zones
+from planner.spot.market.market_fit import fit_zones
 from planner.spot.market.sampling import sample_paths
 from planner.spot.market.states import SpotStates
 from planner.spot.market.zones import Trace, ZoneGroup, ages_on, follow, worth_of

@@ -12,7 +12,7 @@ from planner.arrays import Flags, Floats, Integers
 from planner.decode.chosen import ChosenCandidate
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.scenario import SolveOptions
-from planner.solving.lexicographic import optimise
+from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import prepare
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import SpotStates

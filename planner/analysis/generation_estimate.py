@@ -21,7 +21,7 @@ from planner.configurations.serving_recipes import (
 from planner.documents.overrides import Source
 from planner.documents.validation import name_fix
 from planner.errors import Fault, ScenarioError
-from planner.estimates.batching import (
+from planner.estimates.generation import (
     cycle_seconds,
     decode_step_seconds,
     kv_bytes_per_token,
@@ -32,7 +32,7 @@ from planner.estimates.batching import (
     requests_per_second,
     requests_that_fit,
 )
-from planner.estimates.prompt_work import first_token_seconds, seconds_per_token
+from planner.estimates.latency import first_token_seconds, seconds_per_token
 from planner.estimates.uncertainty import display_factors
 from planner.library.engines import Engine, WeightFormat, read_engines
 from planner.library.model_ladder import conversion, describe_published, is_16_bit, release_bits, servable_formats
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.configurations.serving_recipes import Serving
-    from planner.estimates.batching import ServedModel, ServingHardware, ServingStack
+    from planner.estimates.generation import ServedModel, ServingHardware, ServingStack
     from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 
 

@@ -21,15 +21,8 @@ from planner.results.market_results import (
     ZoneStays,
 )
 from planner.results.plan_parts import Spread
-from planner.spot.market.hazards_of_prices import (
-    POOL_WEIGHT,
-    DurationFit,
-    IntervalEstimate,
-    ZoneFit,
-    fit_market,
-    fit_zones,
-)
-from planner.spot.market.hazards_of_prices import MarketFit as Fitted
+from planner.spot.market.market_fit import POOL_WEIGHT, DurationFit, IntervalEstimate, ZoneFit, fit_market, fit_zones
+from planner.spot.market.market_fit import MarketFit as Fitted
 from planner.spot.market.states import DurationShape, ages_from_mean
 from planner.spot.market.trace_formats import read_traces
 from planner.spot.market.zones import group_zones

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from planner.configurations.replica_enumeration import lengths_of
-from planner.estimates.batching import (
+from planner.estimates.generation import (
     BLOCK_TOKENS,
     CHUNK_TOKENS,
     decode_step_seconds,
@@ -16,13 +16,13 @@ from planner.estimates.batching import (
     prompt_seconds,
     seen_tokens,
 )
-from planner.estimates.prompt_work import columns
+from planner.estimates.latency import columns
 from planner.records import record
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
     from planner.configurations.replica_enumeration import ReplicaSpeeds
-    from planner.estimates.prompt_work import Lengths
+    from planner.estimates.latency import Lengths
     from planner.scenario.service_load import ServeJob
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from planner.audit.audited_replica import ServiceReplica
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.serving_recipes import serving_of
-from planner.estimates import batching as kv_cache
-from planner.estimates.batching import CHUNK_TOKENS, activation_bytes
+from planner.estimates import generation as kv_cache
+from planner.estimates.generation import CHUNK_TOKENS, activation_bytes
 from planner.estimates.memory.memory_fit import fit_probability
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
 from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds

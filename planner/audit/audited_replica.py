@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.configurations.serving_recipes import ServingColumns, coefficient_factors
-from planner.estimates import batching
-from planner.estimates import batching as decode
-from planner.estimates import batching as kv_cache
-from planner.estimates import batching as prefill
-from planner.estimates.batching import CHUNK_TOKENS
-from planner.estimates.prompt_work import CHAIN_SQUARES, LATTICE, MOST_OF_STEPS, RANGE_SIGMAS, WAITS
+from planner.estimates import generation as batching
+from planner.estimates import generation as decode
+from planner.estimates import generation as kv_cache
+from planner.estimates import generation as prefill
+from planner.estimates.generation import CHUNK_TOKENS
+from planner.estimates.latency import CHAIN_SQUARES, LATTICE, MOST_OF_STEPS, RANGE_SIGMAS, WAITS
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.library.engines import read_engines
 from planner.records import record
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Prompts that wait for steps, once more: sums of prompts by convolution, the chain by walking it step by step.
 #
-# The lattice is that of `planner.estimates.prompt_work`; how shares on it are found is not.
+# The lattice is that of `planner.estimates.latency`; how shares on it are found is not.
 
 
 _PROMPT_QUEUE_ROUNDS = 60

@@ -61,7 +61,7 @@ def report(
     Try: planner report quickstart -o report.html
     """
     from planner.documents.files import check_unread, check_writable
-    from planner.report.html.page_facts import headline
+    from planner.report.html.plan_words import headline
 
     context = click.get_current_context()
     if kind is not None and figure is None:
@@ -102,7 +102,7 @@ def _target(path: str | None, figure: str | None, kind: str | None) -> tuple[str
 def _check_installed(path: str, kind: str | None) -> None:
     """Refuse what no installed package can write, before anything is computed."""
     from planner.drawing.image import check_drawable
-    from planner.report.html.page import check_installed
+    from planner.report.html.report_page import check_installed
 
     if kind is None:
         check_installed(path)
@@ -140,8 +140,8 @@ def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
     """Write the page, and say on standard error or output what it is."""
     from planner.documents.files import write_text_atomically
     from planner.report import format as words
-    from planner.report.html.page import render_page
-    from planner.report.html.page_facts import headline
+    from planner.report.html.plan_words import headline
+    from planner.report.html.report_page import render_page
 
     exports, notes = _exports(found.plan, scenario)
     page = render_page(found, exports, notes)
@@ -189,7 +189,7 @@ def _write_figure(found: Overview, name: str, path: str, kind: str) -> None:
     from planner.drawing.scene import framed, to_svg
     from planner.errors import Fault, InputError
     from planner.report.figures.plan_figures import WIDE
-    from planner.report.html.page import find_figure
+    from planner.report.html.report_page import find_figure
 
     figure = find_figure(found, name)
     if figure is None or figure.draw is None:

@@ -11,7 +11,6 @@ import numpy as np
 from planner.configurations.memory_margin import framework_spread
 from planner.configurations.recipe import Recipe, framework_of
 from planner.errors import Fault, ScenarioError
-from planner.estimates.adapters import lora_parameters
 from planner.estimates.inputs import (
     ATTENTION_EAGER,
     ATTENTION_FLASH,
@@ -35,6 +34,7 @@ from planner.estimates.memory.memory_fit import confidence_margin
 from planner.estimates.memory.memory_states import REDUCE_BUCKET_ELEMENTS
 from planner.estimates.time.device import encode_seconds
 from planner.estimates.time.stage_seconds import step_bytes
+from planner.estimates.weights import lora_parameters
 from planner.records import record
 from planner.units import GB, GIB, TERA
 

@@ -33,7 +33,6 @@ from planner.configurations.recipe import (
     frameworks_of,
     is_allowed,
 )
-from planner.estimates.adapters import training_flops
 from planner.estimates.memory.memory_fit import memory_lines, with_paging
 from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.time.device import TimeCoefficients, stack_parameters
@@ -44,6 +43,7 @@ from planner.estimates.uncertainty import (
     log_own_speed_correction,
     log_speed_correction,
 )
+from planner.estimates.weights import training_flops
 from planner.estimates.work import PACKED_FILL, processed_length
 from planner.records import record
 from planner.units import GIB, HOUR, TERA

@@ -30,8 +30,7 @@ from planner.configurations.serving_recipes import (
     serving_of,
     serving_recipes,
 )
-from planner.estimates.adapters import lora_parameters
-from planner.estimates.batching import (
+from planner.estimates.generation import (
     cycle_seconds,
     decode_step_seconds,
     kv_bytes_per_token,
@@ -40,8 +39,7 @@ from planner.estimates.batching import (
     prefill_seconds,
     prompt_seconds,
 )
-from planner.estimates.memory.memory_fit import fit_probability
-from planner.estimates.prompt_work import (
+from planner.estimates.latency import (
     BatchMeans,
     Lengths,
     batch_means,
@@ -50,7 +48,9 @@ from planner.estimates.prompt_work import (
     rows,
     seconds_per_token,
 )
+from planner.estimates.memory.memory_fit import fit_probability
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
+from planner.estimates.weights import lora_parameters
 from planner.records import record
 from planner.units import GIB, HOUR
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from planner.arrays import Floats
     from planner.configurations.grid import Machine
     from planner.configurations.serving_recipes import Serving
-    from planner.estimates.batching import ServedModel, ServingHardware, ServingStack
+    from planner.estimates.generation import ServedModel, ServingHardware, ServingStack
     from planner.library.schema import Architecture, Library
     from planner.scenario.inference_job import InferenceJob
     from planner.scenario.observed_run import ServedRun

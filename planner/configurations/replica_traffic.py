@@ -11,16 +11,8 @@ import numpy as np
 
 from planner.configurations.replica_enumeration import is_measured, lengths_of
 from planner.estimates import request_arrivals as arrivals
-from planner.estimates.batching import CHUNK_TOKENS, decode_step_seconds, prompt_seconds
-from planner.estimates.prompt_work import (
-    FirstTokens,
-    Lengths,
-    PromptMix,
-    batch_means,
-    columns,
-    mean_cycle_seconds,
-    rows,
-)
+from planner.estimates.generation import CHUNK_TOKENS, decode_step_seconds, prompt_seconds
+from planner.estimates.latency import FirstTokens, Lengths, PromptMix, batch_means, columns, mean_cycle_seconds, rows
 from planner.estimates.request_arrivals import Places, Present, wait_moments, wait_points
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.library.engines import read_engines
@@ -31,7 +23,7 @@ if TYPE_CHECKING:
 
     from planner.arrays import Flags, Floats, Integers
     from planner.configurations.replica_enumeration import ReplicaSpeeds
-    from planner.estimates.prompt_work import BatchMeans
+    from planner.estimates.latency import BatchMeans
     from planner.library.schema import Coefficient, Library
     from planner.scenario.service_load import ServeJob
 

@@ -12,7 +12,7 @@ from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
 from planner.configurations.recipe import UNSHARDED, Recipe
 from planner.errors import Fault
-from planner.estimates.batching import (
+from planner.estimates.generation import (
     CHUNK_TOKENS,
     ServedModel,
     ServingHardware,

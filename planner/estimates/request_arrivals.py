@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.estimates.prompt_work import QUANTILE_HALVINGS
+from planner.estimates.latency import QUANTILE_HALVINGS
 from planner.records import record
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.serving_recipes import ServingColumns, coefficient_factors, serving_of, supports
-from planner.estimates import batching
-from planner.estimates import batching as decode
-from planner.estimates import batching as kv_cache
-from planner.estimates import batching as prefill
-from planner.estimates import prompt_work as latency
-from planner.estimates.adapters import lora_parameters
-from planner.estimates.batching import CHUNK_TOKENS, activation_bytes, time_shares
+from planner.estimates import generation as batching
+from planner.estimates import generation as decode
+from planner.estimates import generation as kv_cache
+from planner.estimates import generation as prefill
+from planner.estimates import latency
+from planner.estimates.generation import CHUNK_TOKENS, activation_bytes, time_shares
 from planner.estimates.memory.memory_fit import fit_probability
 from planner.estimates.time import stage_seconds as stages
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigmas, memory_spread, tail_of_68_percent
+from planner.estimates.weights import lora_parameters
 from planner.evaluation.evaluated_physics import Workload
 from planner.library.engines import read_engines
 from planner.library.names import hosted_name

@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND, recipe_coefficients
-from planner.estimates.adapters import lora_parameters
 from planner.estimates.time import export_work as formulas
 from planner.estimates.time import stage_seconds as data_stages
 from planner.estimates.time import stage_seconds as stages
 from planner.estimates.time.stage_seconds import merge_seconds
+from planner.estimates.weights import lora_parameters
 from planner.records import record
 from planner.results.plan import DataPath, ExportedResult
 from planner.results.plan_parts import SeparateMachine

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.documents.quantities import format_value
 from planner.errors import Fault, LibraryError, raise_faults
-from planner.estimates.adapters import Dimensions, active_parameters, count_parameters
+from planner.estimates.weights import Dimensions, active_parameters, count_parameters
 from planner.library import decoder_families as dense
 from planner.library import decoder_families as mixture
 from planner.library.decoder_families import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber

@@ -288,7 +288,7 @@ class Linears(Row):
 
     def chosen(self, family: str, targets: str | tuple[str, ...]) -> tuple[str, ...]:
         """Return the modules of a family that adapters extend, by the last part of the path where that is enough."""
-        from planner.estimates.adapters import is_chosen, letters_of  # late: it loads numpy
+        from planner.estimates.weights import is_chosen, letters_of  # late: it loads numpy
 
         paths = [path for path, parts in self.of(family).items() if is_chosen(path, letters_of(parts), targets)]
         names = [path.rpartition(".")[2] for path in self.of(family)]

@@ -21,7 +21,7 @@ from planner.results.plan import Plan
 from planner.results.plan_parts import FurtherWay, Infeasible, Option, Relaxation, describe_machines
 from planner.scenario.inference_job import InferenceJob
 from planner.solvers.mathopt import solver_versions
-from planner.solving.lexicographic import COST, LAST
+from planner.solving.optimise_choice import COST, LAST
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.resolve import describe_candidate, describe_method, recipe_of, why_excluded
 

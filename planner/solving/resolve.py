@@ -12,7 +12,7 @@ from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.plan_parts import describe_machines
 from planner.scenario.scenario import SolveOptions
-from planner.solving.lexicographic import optimise
+from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import PreparedScenario, prepare
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.configurations.recipe import Recipe
     from planner.scenario.job import Job
-    from planner.solving.lexicographic import OptimisedChoice
+    from planner.solving.optimise_choice import OptimisedChoice
 
 RESOLVE_TIME_LIMIT_SECONDS = 10.0
 

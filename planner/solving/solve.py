@@ -35,7 +35,7 @@ from planner.solving.alternatives import (
 )
 from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
-from planner.solving.lexicographic import OptimisedChoice, best_side_by_side, may_take_turns, optimise
+from planner.solving.optimise_choice import OptimisedChoice, best_side_by_side, may_take_turns, optimise
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from planner.drawing.scene import Dot, Line, Rect, Scene, Shape
 from planner.errors import Fault, InputError
 from planner.library.reading import architecture_names
 from planner.report import format as words
-from planner.report.html.page import json_block, least_cost_script, page_style
+from planner.report.html.report_page import json_block, least_cost_script, page_style
 
 if TYPE_CHECKING:
     from planner.report.figures.plan_figures import Figure, Table

@@ -23,7 +23,7 @@ from planner.exports.machine_names import slug
 from planner.exports.served_kinds import choose_service
 from planner.loading.scenario_file import fill_names
 from planner.records import record
-from planner.report.html.page import render_page
+from planner.report.html.report_page import render_page
 from planner.results.differences import jobs_alone, services_usd
 from planner.scenario.open_job import OpenJob
 from planner.scenario.scenario import without_services

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
-from planner.report.html import page_facts as facts
-from planner.report.html.page import groups_of
-from planner.report.html.services import service_facts
-from planner.report.html.services import tiles as service_tiles
+from planner.report.html import plan_words as facts
+from planner.report.html.report_page import groups_of
+from planner.report.html.service_words import service_facts
+from planner.report.html.service_words import tiles as service_tiles
 from planner.report.plan_sections import format_market, format_place
 from planner.report.sweep_text import (
     describe_reasons,

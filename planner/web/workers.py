@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from planner.results.plan import Plan
     from planner.results.what_if import WhatIf
     from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.solving.fleet.refusals import ServiceTrial
+    from planner.solving.fleet.fleet_refusals import ServiceTrial
 
 
 # What the page shows, computed: plans, comparisons, frontiers and files; runs in a process of its own.

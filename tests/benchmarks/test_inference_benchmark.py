@@ -20,7 +20,7 @@ from benchmarks.inference.predictions import Table
 from benchmarks.inference.rows import collect, read_rows, side
 from planner.configurations.serving_recipes import serving_of
 from planner.documents.strict_yaml import parse_value
-from planner.estimates.batching import seen_tokens
+from planner.estimates.generation import seen_tokens
 from planner.library.reading import read_library
 from planner.library.schema import Calibration
 

@@ -21,7 +21,7 @@ from planner.loading.scenario_file import read_scenario
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.scenario import Scenario, SolveOptions
-from planner.solving.lexicographic import optimise
+from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import CandidateObjective, prepare
 from planner.spot.market.sampling import sample_states
 from planner.spot.policy.policy_cache import from_table, to_table

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from planner.errors import ScenarioError
-from planner.estimates.adapters import training_flops
+from planner.estimates.weights import training_flops
 from planner.units import GB, GIB, HOUR, MINUTE
 from tests.helpers.estimate_cases import told
 

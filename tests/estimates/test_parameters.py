@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.estimates.adapters import (
+from planner.estimates.inputs import Network
+from planner.estimates.weights import (
     Dimensions,
     active_parameters,
     count_parameters,
@@ -16,7 +17,6 @@ from planner.estimates.adapters import (
     training_flops,
     with_modules,
 )
-from planner.estimates.inputs import Network
 
 LLAMA_3_8B = Dimensions(layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336, vocab=128256)
 MIXTRAL = replace(LLAMA_3_8B, vocab=32000, experts=8, experts_per_token=2)

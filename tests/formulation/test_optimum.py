@@ -14,7 +14,7 @@ from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits, VariableLayout
 from planner.solvers.base import Termination
 from planner.solvers.registry import run
-from planner.solving.lexicographic import solve_lexicographic
+from planner.solving.optimise_choice import solve_lexicographic
 from tests.helpers.candidate_tables import brute_force, small_cases
 
 TOLERANCE = 2e-5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planner.estimates.batching import ServedModel, ServingHardware, ServingStack
+from planner.estimates.generation import ServedModel, ServingHardware, ServingStack
 
 LLAMA_8B = ServedModel(
     layers=32, hidden=4096, attention_width=4096, cache_layers=32, kv_heads=8, head_dim=128, latent=0, window=0,

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from planner.configurations.grid import network_of
-from planner.estimates.adapters import lora_parameters
+from planner.estimates.weights import lora_parameters
 from planner.library.huggingface import architecture_from_config
 from planner.library.schema import Architecture
 from tests.library.test_huggingface import CONFIGS

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from planner.estimates.adapters import Dimensions, active_parameters, count_parameters
+from planner.estimates.weights import Dimensions, active_parameters, count_parameters
 from planner.library.schema import Architecture, Calibration, Coefficient, GpuSpec, Library
 
 MODELS = Path(__file__).parents[2] / "models"

@@ -14,7 +14,7 @@ from planner.candidate_table import CandidateTable
 from planner.formulation.program import Program, SharedLimits
 from planner.solvers.base import Limit, SolveResult, Termination
 from planner.solvers.registry import ADAPTERS, run
-from planner.solving.lexicographic import potentially_optimal_rows, solve_lexicographic
+from planner.solving.optimise_choice import potentially_optimal_rows, solve_lexicographic
 from tests.helpers.candidate_tables import NAN, limits_hold, make_table, small_cases
 
 

@@ -22,7 +22,7 @@ from planner.results.plan import Plan
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.registry import run
-from planner.solving.lexicographic import solve_lexicographic
+from planner.solving.optimise_choice import solve_lexicographic
 from planner.solving.solve import solve
 from planner.solving.timetable.modes import undominated_modes
 from planner.solving.timetable.timetable_plan import solve_schedule

@@ -23,7 +23,7 @@ from planner.loading.scenario_file import change_scenario, read_scenario
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.registry import run
-from planner.solving.lexicographic import potentially_optimal_rows, solve_lexicographic
+from planner.solving.optimise_choice import potentially_optimal_rows, solve_lexicographic
 from planner.solving.prepare import MAX_OFFERS, PreparedScenario, build_shared_limits, prepare
 from planner.solving.solve import solve, solve_prepared
 

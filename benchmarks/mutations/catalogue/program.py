@@ -99,7 +99,7 @@ AREA.add(
     "np.where(False, table.rented_h, 0.0)",
 )
 
-AREA.of("planner/solving/lexicographic.py", LEXICOGRAPHIC)
+AREA.of("planner/solving/optimise_choice.py", LEXICOGRAPHIC)
 AREA.add("ties go to what rounds", "HOURS_GOAL, LOSSINESS, ", "HOURS_GOAL, ")
 AREA.add("a pass may spend what it likes", "return result.objective + goal.slack", "return result.objective + 1e9")
 AREA.add(

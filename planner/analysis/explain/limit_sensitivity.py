@@ -30,7 +30,7 @@ from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.infeasibility.elastic_program import HOURS_LEFT_OF, STOCK_OF, ElasticProgram, indicator_row
 from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, limit_key, round_up, verify_relaxation
 from planner.solving.infeasibility.relaxed_candidates import WITHOUT_LIST, relax_candidates
-from planner.solving.lexicographic import takes_turns
+from planner.solving.optimise_choice import takes_turns
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.solve import find_cut_samples, lack_of_ways, solve

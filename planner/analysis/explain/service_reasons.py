@@ -19,8 +19,8 @@ from planner.results.plan_parts import Relaxation
 from planner.scenario.limits import AllowForbid
 from planner.scenario.offer import offer_labels
 from planner.scenario.scenario import SolveOptions
-from planner.solving.fleet.optimise import FLEET_GAP
-from planner.solving.fleet.refusals import relaxations_of, service_of, try_service
+from planner.solving.fleet.fleet_optimise import FLEET_GAP
+from planner.solving.fleet.fleet_refusals import relaxations_of, service_of, try_service
 from planner.solving.solve import solve
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from planner.analysis.explain.why_not_query import WhyNotQuery
     from planner.library.schema import Library
     from planner.scenario.scenario import Scenario
-    from planner.solving.fleet.refusals import ServiceTrial
+    from planner.solving.fleet.fleet_refusals import ServiceTrial
 
 MOST_FLEETS = 4
 """GPUs, and providers, whose fleet alone is solved."""

@@ -26,7 +26,7 @@ from planner.solving.infeasibility.relaxations import BUDGET
 from planner.solving.prepare import CandidateObjective
 from planner.solving.solve import solve, solve_built
 from planner.solving.timetable.modes import build_timetable
-from planner.solving.timetable.shared import minutes_down
+from planner.solving.timetable.shared_over_time import minutes_down
 from planner.solving.timetable.timetable_relaxations import MIN_SAVING_USD, explain_timetable, relaxed_timetables
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from planner.analysis.frontier.lower_envelope import (
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
 from planner.solvers.registry import DEFAULT_GAP, run
-from planner.solving.lexicographic import NEGLIGIBLE_SHARE, solve_lexicographic
+from planner.solving.optimise_choice import NEGLIGIBLE_SHARE, solve_lexicographic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

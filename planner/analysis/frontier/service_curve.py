@@ -18,7 +18,7 @@ from planner.errors import Fault, ScenarioError
 from planner.library.reading import read_library
 from planner.results.differences import ServiceFrontier, ServicePoint
 from planner.scenario.scenario import SolveOptions, SolveSettings
-from planner.solving.fleet.refusals import (
+from planner.solving.fleet.fleet_refusals import (
     ROOM,
     ServiceTrial,
     milliseconds,
@@ -29,7 +29,7 @@ from planner.solving.fleet.refusals import (
 )
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
-from planner.solving.timetable.shared import minutes_up
+from planner.solving.timetable.shared_over_time import minutes_up
 from planner.solving.timetable.timetable_plan import TIMETABLE_NOTE
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from planner.decode.notes import budget_probability
 from planner.records import record
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
-from planner.solving.lexicographic import may_take_turns
+from planner.solving.optimise_choice import may_take_turns
 from planner.solving.prepare import PreparedScenario, build_shared_limits
 from planner.spot.policy.policy_odds import draw_dollars
 

@@ -17,7 +17,7 @@ from planner.estimates.billing import round_up_hours
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.records import record
 from planner.scenario.limits import latest_finish_hours
-from planner.solving.lexicographic import may_take_turns
+from planner.solving.optimise_choice import may_take_turns
 from planner.solving.prepare import CandidateObjective, prepare
 from planner.solving.timetable.modes import screens_of_job
 from planner.spot.market.states import Ages

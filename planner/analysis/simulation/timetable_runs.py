@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.records import record
 from planner.scenario.offer import offer_labels
-from planner.solving.timetable.shared import minutes_up, open_times
+from planner.solving.timetable.shared_over_time import minutes_up, open_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

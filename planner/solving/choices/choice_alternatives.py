@@ -19,7 +19,7 @@ from planner.estimates import loss_laws
 from planner.records import record
 from planner.scenario.open_job import OwnLaw
 from planner.scenario.scenario import architectures_of, decide, decide_scenario
-from planner.solving.lexicographic import optimise
+from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from planner.candidate_table import CandidateTable
     from planner.formulation.program import SharedLimits
     from planner.solving.choices.choice_alternatives import Alternative
-    from planner.solving.lexicographic import Run
+    from planner.solving.optimise_choice import Run
 
 FIRST_STEPS = 347
 """Steps of the grid between the rungs of a first ladder: about twice the tokens."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from planner.library.schema import Library
     from planner.results.chosen_model import ModelOption
     from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.solving.lexicographic import Run
+    from planner.solving.optimise_choice import Run
     from planner.solving.prepare import PreparedScenario
 
 SUM_TOLERANCE = 0.001

@@ -15,7 +15,7 @@ from planner.formulation.fleet_problem import FleetProblem, cycle_of, uses
 from planner.library.names import hosted_name
 from planner.results.differences import seconds_text
 from planner.results.fleet import ApiPrice, Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
-from planner.solving.fleet.optimise import served_on_average
+from planner.solving.fleet.fleet_optimise import served_on_average
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from planner.library.schema import Library
     from planner.scenario.scenario import Scenario
     from planner.scenario.service_load import ServeJob
-    from planner.solving.fleet.optimise import SimpleFleet, SolvedFleet
+    from planner.solving.fleet.fleet_optimise import SimpleFleet, SolvedFleet
 
 
 def build_service(

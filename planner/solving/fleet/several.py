@@ -20,8 +20,8 @@ from planner.records import record
 from planner.results.differences import SHARING
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.service_load import ServeJob
-from planner.solving.fleet.optimise import FLEET_GAP, SolvedFleet, optimise_fleet
-from planner.solving.fleet.refine import has_passed, joint_hours
+from planner.solving.fleet.fleet_optimise import FLEET_GAP, SolvedFleet, optimise_fleet
+from planner.solving.fleet.fleet_refine import has_passed, joint_hours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -23,10 +23,10 @@ from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relax
 from planner.scenario.scenario import MAX_OFFERS, ends_before, service_alone, services_alone, without_services
 from planner.scenario.service_load import ServeJob
 from planner.solvers.mathopt import solver_versions
+from planner.solving.fleet.fleet_optimise import FLEET_GAP, optimise_fleet, simple_fleets
 from planner.solving.fleet.fleet_plan import build_service, fleet_problem
-from planner.solving.fleet.optimise import FLEET_GAP, optimise_fleet, simple_fleets
-from planner.solving.fleet.refine import has_passed, latest_moment
-from planner.solving.fleet.refusals import LIMIT_OF_GPUS, ServiceTrial, explain_none, looser_latency
+from planner.solving.fleet.fleet_refine import has_passed, latest_moment
+from planner.solving.fleet.fleet_refusals import LIMIT_OF_GPUS, ServiceTrial, explain_none, looser_latency
 from planner.solving.fleet.several import SharedFleets, explain_shared, optimise_fleets, sharing_notes
 from planner.solving.prepare import check_is_definite, prepare
 

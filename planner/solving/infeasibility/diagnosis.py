@@ -24,7 +24,7 @@ from planner.solving.infeasibility.relaxations import (
     verify_relaxation,
 )
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, relax_candidates
-from planner.solving.lexicographic import may_take_turns
+from planner.solving.optimise_choice import may_take_turns
 from planner.solving.prepare import prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve, with_settings
 from planner.solving.timetable.timetable_plan import MOST_JOBS, ReportedPlan, TimetablePlan, solve_as_asked

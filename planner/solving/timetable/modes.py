@@ -17,7 +17,7 @@ from planner.formulation.timetable_problem import Mode, Task, Timetable
 from planner.records import record
 from planner.scenario.limits import max_run_hours
 from planner.solving.prepare import CandidateObjective
-from planner.solving.timetable.shared import (
+from planner.solving.timetable.shared_over_time import (
     SharedThings,
     minutes_down,
     minutes_up,

@@ -20,10 +20,10 @@ from planner.scenario.scenario import MOST_ABOVE_LEAST, SolveOptions
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solvers.mathopt import solver_versions
-from planner.solving.lexicographic import best_side_by_side, may_take_turns
+from planner.solving.optimise_choice import best_side_by_side, may_take_turns
 from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
 from planner.solving.timetable.modes import ending_by
-from planner.solving.timetable.shared import minutes_up, open_times
+from planner.solving.timetable.shared_over_time import minutes_up, open_times
 from planner.solving.timetable.timetable_search import TimetableSearch, baseline, best_greedy
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from planner.results.plan_parts import Infeasible, Relaxation, SharedLimit
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.infeasibility.diagnosis import diagnose, settle
 from planner.solving.infeasibility.relaxations import LimitChange
-from planner.solving.timetable.shared import minutes_down, minutes_up
+from planner.solving.timetable.shared_over_time import minutes_down, minutes_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.analysis.simulated_engine import Replicas, Requests, serve
-from planner.estimates.batching import CHUNK_TOKENS
+from planner.estimates.generation import CHUNK_TOKENS
 
 Figures = tuple[np.ndarray, np.ndarray]
 

@@ -10,7 +10,7 @@ import pytest
 
 from planner.analysis.service_simulation import SimulatedFleet, SpotKind, load_of
 from planner.analysis.simulated_engine import STREAMS, drawn_lengths, gaps
-from planner.estimates.prompt_work import Lengths
+from planner.estimates.latency import Lengths
 
 
 @pytest.mark.parametrize("name", ["Poisson", "bursts"])

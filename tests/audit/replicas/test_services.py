@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from planner.audit.audit import audit
 from planner.audit.audited_replica import Prompts, first_token_seconds
-from planner.estimates.prompt_work import PromptMix, first_token_quantile
+from planner.estimates.latency import PromptMix, first_token_quantile
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.estimates import request_arrivals as arrivals
-from planner.estimates.prompt_work import LATTICE, PromptMix, compound_poisson, first_token_quantile, on_lattice
+from planner.estimates.latency import LATTICE, PromptMix, compound_poisson, first_token_quantile, on_lattice
 from planner.estimates.request_arrivals import Places
 
 

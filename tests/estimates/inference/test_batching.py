@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.estimates.batching import (
+from planner.estimates.generation import (
     cycle_seconds,
     decode_step_seconds,
     in_flight_at_latency,
@@ -16,7 +16,7 @@ from planner.estimates.batching import (
     prompt_seconds,
     requests_per_second,
 )
-from planner.estimates.prompt_work import first_token_seconds, seconds_per_token
+from planner.estimates.latency import first_token_seconds, seconds_per_token
 from tests.helpers.serving_cases import hardware, served, stack
 
 

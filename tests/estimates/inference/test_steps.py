@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.estimates.batching import (
+from planner.estimates.generation import (
     all_reduce_seconds,
     attention_flop,
     decode_step_seconds,

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from planner.cli import main
 from planner.errors import InputError
-from planner.estimates.batching import CHUNK_TOKENS
+from planner.estimates.generation import CHUNK_TOKENS
 from planner.exports.facts import Wishes
 from planner.exports.kubernetes import export_all_services, export_service
 from planner.exports.served_kinds import CHUNK

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.formulation.fleet_problem import FleetProblem
 from planner.formulation.fleet_program import hour_classes, hour_prices, neighbours
-from planner.solving.fleet.refine import fleets_at_prices
+from planner.solving.fleet.fleet_refine import fleets_at_prices
 from tests.helpers.fleet_problems import brute_force, small_fleets
 
 

@@ -13,7 +13,7 @@ from planner.analysis.service_simulation import kind_bases, simulate_service
 from planner.catalogs.price_updates import update_book
 from planner.loading.scenario_file import parse_scenario
 from planner.report.figures.plan_figures import Figure
-from planner.report.html.page import MOST_BYTES, find_figure, groups_of, render_page
+from planner.report.html.report_page import MOST_BYTES, find_figure, groups_of, render_page
 from planner.results.estimate import Overview
 from planner.scenario.offer import Offer
 from tests.helpers.pages import OFFICE

@@ -10,7 +10,7 @@ from planner.analysis.overview import overview
 from planner.drawing.scene import to_svg
 from planner.report.figures.result_figures import draw_file
 from planner.report.fleet_text import strip
-from planner.report.html.page import find_figure, render_page
+from planner.report.html.report_page import find_figure, render_page
 from planner.results.plan import Plan
 from planner.solving.solve import solve
 from tests.helpers.services import desk

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.solving.fleet.optimise import served_on_average
+from planner.solving.fleet.fleet_optimise import served_on_average
 from tests.helpers.fleet_problems import fleet
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner.formulation.fleet_problem import FleetProblem, broken_limits, in_least_room, most_machines, with_room
 from planner.scenario.scenario import SolveOptions
-from planner.solving.fleet.optimise import WANTED_GAP
+from planner.solving.fleet.fleet_optimise import WANTED_GAP
 from planner.solving.fleet.several import SharedFleets, optimise_fleets
 from tests.helpers.fleet_problems import fleet
 

@@ -13,7 +13,7 @@ from planner.analysis.simulation.timetable_runs import run_through_windows
 from planner.formulation.timetable_problem import Mode
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
-from planner.solving.timetable.shared import PauseCost, paused_modes
+from planner.solving.timetable.shared_over_time import PauseCost, paused_modes
 from tests.helpers.stage_scenarios import RENTED, solved
 from tests.solving.timetable.test_plans import OWN, scenario_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
-from planner.spot.market.hazards_of_prices import fit_market, poisson_quantile, pool_runs, with_mean
+from planner.spot.market.market_fit import fit_market, poisson_quantile, pool_runs, with_mean
 from planner.spot.market.states import Ages
 from planner.spot.market.zones import Trace
 

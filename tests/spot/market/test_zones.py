@@ -17,7 +17,7 @@ from planner.spot.market.hazard_fit import (
     fit_stays,
     zone_factor,
 )
-from planner.spot.market.hazards_of_prices import POOL_WEIGHT, fit_zones
+from planner.spot.market.market_fit import POOL_WEIGHT, fit_zones
 from planner.spot.market.sampling import sample_states
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zones import (

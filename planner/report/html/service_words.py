@@ -15,7 +15,7 @@ from planner.units import MONTH_HOURS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.report.html.page_facts import Fact
+    from planner.report.html.plan_words import Fact
     from planner.results.differences import KindBasis
     from planner.results.explanation import Explanation
     from planner.results.plan import Plan

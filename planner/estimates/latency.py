@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from planner.estimates.batching import (
+from planner.estimates.generation import (
     ServedModel,
     ServingHardware,
     ServingStack,

@@ -18,8 +18,8 @@ from planner.results.differences import span
 from planner.results.explanation import LimitSensitivity
 from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
 from planner.scenario.service_load import ServeJob
+from planner.solving.fleet.fleet_optimise import optimise_fleet
 from planner.solving.fleet.fleet_plan import fleet_problem
-from planner.solving.fleet.optimise import optimise_fleet
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from planner.formulation.fleet_problem import FleetProblem
     from planner.library.schema import Library
     from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.solving.fleet.optimise import SolvedFleet
+    from planner.solving.fleet.fleet_optimise import SolvedFleet
 
 
 _MILLISECONDS = 1000.0

@@ -36,8 +36,8 @@ from planner.report.figures.service_figures import (
     simpler_figure,
 )
 from planner.report.figures.simulation_figures import simulation_figures
-from planner.report.html import page_facts as facts
-from planner.report.html import services
+from planner.report.html import plan_words as facts
+from planner.report.html import service_words as services
 from planner.results.differences import jobs_alone
 
 if TYPE_CHECKING:

@@ -14,7 +14,13 @@ import numpy as np
 from planner.formulation.fleet_problem import first_rows, served_of, undominated_kinds
 from planner.formulation.fleet_program import hour_classes, hour_prices
 from planner.records import record
-from planner.solving.fleet.refine import central_multipliers, enriched, fleets_at_prices, has_passed, latest_moment
+from planner.solving.fleet.fleet_refine import (
+    central_multipliers,
+    enriched,
+    fleets_at_prices,
+    has_passed,
+    latest_moment,
+)
 
 if TYPE_CHECKING:
     from planner.arrays import Flags, Floats, Integers
