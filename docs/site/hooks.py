@@ -32,6 +32,7 @@ OUTSIDE = {
     "models/measurements/README.md": "project/measurements.md",
     "benchmarks/README.md": "project/benchmarks.md",
     "benchmarks/measure/README.md": "project/measuring.md",
+    "tests/README.md": "project/tests.md",
 }
 """Documents of the repository that are pages too, and the places of these pages."""
 README_PAGE = "index.md"

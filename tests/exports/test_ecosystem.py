@@ -1,4 +1,4 @@
-"""Exported files read by the tools that they are for; each test runs where its tool is installed (CONTRIBUTING.md).
+"""Exported files read by the tools that they are for; each test runs where its tool is installed (tests/README.md).
 
 Checked in November 2026 with trl 1.16.0, transformers 5.23.0, peft 0.21.2, accelerate 1.15.0, skypilot 0.14.1,
 dstack 0.22.5, kubernetes-validate 1.37.0, deepspeed 0.19.8, axolotl 0.19.0, llamafactory 0.9.5 and huggingface_hub

@@ -1,7 +1,7 @@
 """An exported configuration trains a tiny random Llama on the CPU, resumes, and `planner track` reads the run.
 
 For TRL, Axolotl and LLaMA-Factory; each needs torch and the planner in its environment, and nothing is downloaded
-(CONTRIBUTING.md, `-m ecosystem`).
+(tests/README.md, `-m ecosystem`).
 """
 
 from __future__ import annotations

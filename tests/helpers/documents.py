@@ -24,6 +24,7 @@ DOCUMENTS = (
     "CONTRIBUTING.md",
     "benchmarks/README.md",
     "models/README.md",
+    "tests/README.md",
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
 """Documents whose `console` and `python` blocks are run, relative to the repository."""

@@ -1,6 +1,6 @@
 """Counts against Transformers and PEFT themselves, built without memory on the meta device.
 
-Run with `-m ecosystem` where both are installed (CONTRIBUTING.md).
+Run with `-m ecosystem` where both are installed (tests/README.md).
 """
 
 from __future__ import annotations
