@@ -33,8 +33,12 @@ WRITERS = {
     # a call that makes text of a format: the only functions that may make it
     "csv.writer": {"documents/tables.py:csv_text"},
     "html.escape": {"errors.py:escaped"},
-    "markupsafe.Markup": {"report/html/page.py:_drawn", "report/html/page.py:_rendered", "web/app_page.py:render_app"},
-    "jinja2.Environment": {"report/html/page.py:_rendered", "web/app_page.py:render_app"},
+    "markupsafe.Markup": {
+        "report/html/report_page.py:_drawn",
+        "report/html/report_page.py:_rendered",
+        "web/app_page.py:render_app",
+    },
+    "jinja2.Environment": {"report/html/report_page.py:_rendered", "web/app_page.py:render_app"},
     "click.echo": {"cli/output.py:show", "cli/__init__.py:_show_version"},
 }
 
