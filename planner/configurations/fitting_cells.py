@@ -280,8 +280,8 @@ def _without(machines: Sequence[Machine], *found: Configurations) -> list[Machin
 # A machine is a GPU, their number per instance, a number of instances and the links between them.
 # For each recipe and machine the largest micro-batch that fits and divides the batch exactly is kept.
 # Where the whole job was observed on a machine, its configurations have the observed hours
-# (`observed/whole_run.py`); observed speed and memory correct the estimates of all configurations
-# (`observed/learning.py`).
+# (`memory_peaks.py`); observed speed and memory correct the estimates of all configurations
+# (`compared_runs.py`).
 
 
 @record(frozen=True)
