@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+LOOP_VARIABLE = "one"
+"""The word of an anchor that stands for any name of a variable."""
 
 
 class AnchorError(ValueError):
@@ -31,9 +35,24 @@ class Mutation:
         if not path.is_file():
             raise AnchorError(f"no file {self.file}")
         text = path.read_text(encoding="utf-8")
-        if (found := text.count(self.old)) != 1:
-            raise AnchorError(f"{self.file} holds {self.old!r} {found} times")
-        return text.replace(self.old, self.new)
+        found = list(_anchor(self.old).finditer(text))
+        if len(found) != 1:
+            raise AnchorError(f"{self.file} holds {self.old!r} {len(found)} times")
+        begin, end = found[0].span()
+        name = found[0].groupdict().get(LOOP_VARIABLE, LOOP_VARIABLE)
+        return text[:begin] + re.sub(rf"\b{LOOP_VARIABLE}\b", name, self.new) + text[end:]
+
+
+def _anchor(old: str) -> re.Pattern[str]:
+    """Return the pattern of an anchor: its text, in which the word `one` stands for any variable, the same throughout.
+
+    A loop variable may so get a better name, and no mutation has to follow.
+    """
+    first, *rest = re.split(rf"\b{LOOP_VARIABLE}\b", old)
+    named = [rf"\b(?P<{LOOP_VARIABLE}>[a-z_]+)\b", *[rf"\b(?P={LOOP_VARIABLE})\b"] * (len(rest) - 1)]
+    return re.compile(
+        re.escape(first) + "".join(name + re.escape(part) for name, part in zip(named, rest, strict=False))
+    )
 
 
 class Area:

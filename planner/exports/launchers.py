@@ -171,7 +171,7 @@ def dstack_profile(job: Assignment, machines: Machines) -> dict[str, Any]:
     ]
     if prices:
         found["max_price"] = round(PRICE_MARGIN * max(prices), 2)
-    longest = math.ceil(job.deadline_hours if job.deadline_hours is not None else 2 * job.hours.at_confidence)
+    longest = math.ceil(longest_hours(job))
     found["max_duration"] = f"{longest}h"
     if on_spot:
         found["retry"] = {"on_events": list(_RETRIED), "duration": f"{longest}h"}

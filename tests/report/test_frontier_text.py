@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.report.format import WIDTH
-from planner.report.frontier_text import MAX_BREAKPOINTS, format_hours, render_frontier
+from planner.report.frontier_text import MAX_BREAKPOINTS, describe_hardware, format_hours, render_frontier
 from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, SegmentJob
 from planner.results.plan_parts import CandidateCounts
 from tests.helpers.plans import make_assignment, make_infeasible
@@ -246,6 +246,13 @@ def test_the_knee_is_not_told_twice() -> None:
     rows = [line for line in render_frontier(found).splitlines() if "$50.00" in line and "RTX3090" not in line]
     assert len(rows) == 2 and "knee at" in rows[0] and "knee:" in rows[1]  # the summary, and one row
     assert render_frontier(found, every=True).count("$50.00") == 3
+
+
+def test_neighbours_on_equal_machines_are_counted() -> None:
+    """Three jobs, of which the first two rent alike: one entry with their number, and the third."""
+    alike, other = make_assignment(gpu="RTX4090", gpus=2), make_assignment(gpu="H100-80GB", gpus=1)
+    point = make_point(8.0, 20.0, {}, jobs=(alike, alike, other))
+    assert describe_hardware(point, 80) == ["2 x RTX4090 (2 jobs), 1 x H100-80GB"]
 
 
 @pytest.mark.parametrize(("hours", "told"), [(0.304, "0.30"), (1.04, "1.0"), (999.0, "999.0"), (1234.5, "1,234")])

@@ -1,10 +1,20 @@
 """All mutations, by the part of the program that they put a bug into."""
 
-from benchmarks.mutations.catalogue import candidates, estimates, plans, program, screening, shipping, spot, ways
+from benchmarks.mutations.catalogue import (
+    candidates,
+    estimates,
+    plans,
+    program,
+    screening,
+    shipping,
+    spot,
+    surfaces,
+    ways,
+)
 
 MUTATIONS = tuple(
     mutation
-    for part in (candidates, screening, shipping, program, plans, spot, estimates, ways)
+    for part in (candidates, screening, shipping, program, plans, spot, estimates, ways, surfaces)
     for mutation in part.AREA.mutations
 )
 """Every mutation; names are unique within a file."""

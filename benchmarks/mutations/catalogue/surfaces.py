@@ -1,0 +1,94 @@
+"""Bugs where a plan leaves the program: its text, its exported files, and the page."""
+
+from benchmarks.mutations.mutation import Area
+
+AREA = Area()
+
+AREA.of("planner/report/format.py", "tests/report/test_format.py", "tests/report/test_small_words.py")
+AREA.add("likely and by are one time", "by(both.at_confidence)", "by(both.expected)", "tests/report/test_plan_text.py")
+AREA.add("near certainty is certain", "return f\"{least or 'over '}99 %\"", "return f\"{least or 'over '}100 %\"")
+AREA.add("probabilities are rounded up", "math.floor(probability * 100 + 1e-9)", "math.ceil(probability * 100)")
+AREA.add("minutes are those of a day", "else max(1, round(value * 60))", "else max(1, round(value * 24))")
+AREA.add("a loss is a gain", 'return f"-${text}" if amount < 0', 'return f"-${text}" if amount > 1e9')
+
+AREA.of("planner/report/plan_sections.py", "tests/report/test_plan_text.py", "tests/report/test_shown_arithmetic.py")
+AREA.add("a batch of one group is shown", 'f" x {ranks:,} {several', 'f" x {1:,} {several')
+AREA.add(
+    "the smallest parts of memory are shown",
+    "key=lambda part: (-part[1], part[0]))[:4]",
+    "key=lambda part: part[1])[:4]",
+)
+AREA.add(
+    "memory is against what is allocated", "words.bar(vram.peak / vram.usable)", "words.bar(vram.allocated / 80.0)"
+)
+
+AREA.of("planner/report/frontier_text.py", "tests/report/test_frontier_text.py")
+AREA.add(
+    "a frontier shows its cheapest point alone",
+    "(found.points[0], found.points[-1]))",
+    "(found.points[-1], found.points[-1]))",
+)
+AREA.add("a step falls gradually", "leg.saved_per_hour > 0), None)", "leg.saved_per_hour > -1), None)")
+AREA.add("equal machines are counted once", 'f"{card} ({count} jobs)" if count > 1', 'f"{card}" if count > 1')
+
+AREA.of("planner/exports/facts.py", "tests/exports/test_trainer_files.py", "tests/exports/test_folder.py")
+AREA.add(
+    "a resumed run is exported without its past",
+    "job.steps_before + job.steps",
+    "job.steps",
+    "tests/exports/test_checkpoints.py",
+)
+AREA.add("the scale of adapters is their rank", '"lora_alpha": 2 *', '"lora_alpha": 1 *')
+AREA.add("several GPUs start as one", '"--multi_gpu" if job.gpus > 1', '"--multi_gpu" if job.gpus > 8')
+AREA.add("checkpoints of all jobs share a folder", '/{_folder(job.name)}"', '/job"')
+
+AREA.of("planner/exports/launchers.py", "tests/exports/test_folder.py", "tests/exports/test_tools.py")
+AREA.add("pods take the GPUs of all machines", 'com/gpu": str(job.gpus_per_instance)', 'com/gpu": str(job.gpus)')
+AREA.add("one pod runs for all machines", '"parallelism": job.instances', '"parallelism": 1')
+AREA.add(
+    "runs are stopped when they should end",
+    "job.deadline_hours is not None else 2 * job.hours.at_confidence",
+    "job.deadline_hours is not None else job.hours.expected",
+)
+AREA.add("a batch job takes one machine", '"nodes": job.instances,\n        "ntasks', '"nodes": 1,\n        "ntasks')
+
+AREA.of("planner/exports/served_kinds.py", "tests/exports/serving")
+AREA.add("machines scale by a load above their target", "math.ceil(load / target - 1e-9)", "math.floor(load / target)")
+AREA.add("hours without a machine count as load", "strict=True) if count", "strict=True)")
+
+AREA.of("planner/exports/kubernetes.py", "tests/exports/serving")
+AREA.add("a machine is one pod", "count * kind.made.replicas for count", "count for count")
+AREA.add(
+    "a pod takes all GPUs of its machine",
+    "str(made.gpus_per_replica)}}",
+    "str(made.gpus_per_replica * made.replicas)}}",
+)
+AREA.add("a service starts with its quietest hour", "_deployment(kind, max(pods))", "_deployment(kind, min(pods))")
+
+AREA.of("planner/exports/quoting.py", "tests/exports/test_hostile_names.py")
+AREA.add("names are put into commands as they are", "return shlex.quote(str(text))", "return str(text)")
+AREA.add("a dollar sign between quotes is obeyed", r"'([\\$", r"'([\\")
+
+AREA.of("planner/web/setting_fields.py", "tests/web/test_fields.py", "tests/web/test_server.py")
+AREA.add(
+    "an emptied budget is zero",
+    "'null' if control.may_be_empty and not value",
+    "'0' if control.may_be_empty and not value",
+)
+AREA.add("spot that is switched off stays on", "'true' if value == 'on' else 'false'", "'true'")
+AREA.add("spot prices keep their factor", "spot_usd_per_hour_factor: {number}}}", "spot_usd_per_hour_factor: 1}}")
+AREA.add("the page reads files by their path", "if is_config_path(value.casefold()):", "if not value:")
+AREA.add("forbidden names are allowed", 'key = "forbid" if value.startswith(FORBID)', 'key = "forbid" if not value')
+
+AREA.of("planner/web/server.py", "tests/web/test_server.py")
+AREA.add("other sites may ask", "if origin is not None and origin !=", "if origin is None and origin !=")
+AREA.add("any token is that of the page", "if not secrets.compare_digest(", "if secrets.compare_digest(b'', ")
+AREA.add(
+    "a curve keeps the deadlines",
+    "for key, setting in settings.items() if key not in deadlines",
+    "for key, setting in settings.items()",
+)
+AREA.add("a body of any size is read", "if len(body) > most:", "if len(body) > 1e12:")
+
+AREA.of("planner/web/workers.py", "tests/web/test_workers.py")
+AREA.add("a process that was killed ends the page", "for is_last in (False, True):", "for is_last in (True,):")
