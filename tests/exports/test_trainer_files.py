@@ -57,6 +57,14 @@ def test_trl_of_the_quickstart_says_every_decision() -> None:
     }
 
 
+def test_a_run_that_goes_on_counts_the_steps_behind_it() -> None:
+    """A trainer that resumes counts from the beginning: 300 steps done and 700 left are `max_steps` 1,000."""
+    plan = solved("quickstart")
+    (job,) = plan.jobs
+    resumed = plan.model_copy(update={"jobs": (job.model_copy(update={"steps_before": 300, "steps": 700}),)})
+    assert settings(resumed, "trl")["max_steps"] == 1000
+
+
 def test_of_a_long_sample_tools_train_on_what_the_plan_pays_for() -> None:
     """By default TRL would train on the rest too, and Axolotl would leave out the sample as a whole."""
     plan = changed(solved("cut"), {"activation_checkpointing": "full"})

@@ -31,13 +31,13 @@ AREA.add(
 AREA.add("a step falls gradually", "leg.saved_per_hour > 0), None)", "leg.saved_per_hour > -1), None)")
 AREA.add("equal machines are counted once", 'f"{card} ({count} jobs)" if count > 1', 'f"{card}" if count > 1')
 
-AREA.of("planner/exports/facts.py", "tests/exports/test_trainer_files.py", "tests/exports/test_folder.py")
-AREA.add(
-    "a resumed run is exported without its past",
-    "job.steps_before + job.steps",
-    "job.steps",
-    "tests/exports/test_checkpoints.py",
+AREA.of(
+    "planner/exports/facts.py",
+    "tests/exports/test_trainer_files.py",
+    "tests/exports/test_other_trainers.py",
+    "tests/exports/test_folder.py",
 )
+AREA.add("a resumed run is exported without its past", "job.steps_before + job.steps", "job.steps")
 AREA.add("the scale of adapters is their rank", '"lora_alpha": 2 *', '"lora_alpha": 1 *')
 AREA.add("several GPUs start as one", '"--multi_gpu" if job.gpus > 1', '"--multi_gpu" if job.gpus > 8')
 AREA.add("checkpoints of all jobs share a folder", '/{_folder(job.name)}"', '/job"')

@@ -49,6 +49,18 @@ def test_every_setting_that_the_estimate_assumed_is_in_the_command() -> None:
     }  # fmt: skip
 
 
+def test_a_kind_expects_the_load_of_its_own_hours() -> None:
+    """At night a small machine runs at half its capacity; the large ones of the day take all of theirs.
+
+    worked: at night 1 request/s on one L40S of 2 requests/s, 50 %; by day 5 requests/s on a machine of 8, 62.5 %.
+    """
+    by_night = (1,) * 9 + (0,) * 8 + (1,) * 7
+    small, large = kind(by_hour=by_night), kind(**LARGE, by_hour=tuple(1 - count for count in by_night))
+    first, second = (flat(text) for name, text in texts(plan(small, large)).items() if name.startswith("serve-"))
+    assert "at most 1 requests/s for each machine, 50 % of its capacity of 2" in first
+    assert "at most 5 requests/s for each machine, 62 % of its capacity of 8" in second
+
+
 @pytest.mark.parametrize("target", [(), ("skypilot",), ("kubernetes",)])
 def test_the_head_names_plan_version_load_latency_dollars_and_assumptions(target: tuple[str, ...]) -> None:
     """The busiest hour has 5 requests/s on three machines of 2 each: 1.67, 83 %."""
