@@ -18,6 +18,7 @@ from planner.analysis.simulation.job_runs import policy_tables, spot_advice
 from planner.cli.plan_file import scenario_of
 from planner.exports import spot_policy
 from planner.exports.export import choose_job, export_all
+from planner.exports.launchers import longest_hours
 from planner.exports.spot_policy import decide
 from planner.results.plan import Plan
 from tests.helpers.checkpoints import adapters
@@ -178,3 +179,11 @@ def test_the_policy_script_refuses_what_is_no_zone_or_no_time(
     arguments = ["--hour", "1", "--done", "0.1", "--zones", zones]
     done = subprocess.run([sys.executable, "-I", "-S", str(script), *arguments], capture_output=True, text=True)
     assert done.returncode == 2 and zones in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_launcher_stops_a_run_at_its_deadline_or_after_twice_its_late_hours() -> None:
+    """worked: by 6.3 h and no deadline, the run may take 12.6 h; with a deadline of 8 h it may take 8 h."""
+    job = solved("quickstart").jobs[0]
+    late = job.model_copy(update={"hours": job.hours.model_copy(update={"at_confidence": 6.3}), "deadline_hours": None})
+    assert longest_hours(late) == pytest.approx(12.6)
+    assert longest_hours(late.model_copy(update={"deadline_hours": 8.0})) == 8.0
