@@ -44,6 +44,15 @@ def test_each_field_changes_the_scenario_as_its_setting_says(scenario: object, k
     assert settings_of(controls, {key: next(one.value for one in controls if one.key == key)}) == {}
 
 
+@pytest.mark.parametrize("key", ["budget", "max_gpus"])
+def test_an_emptied_limit_is_no_limit(key: str) -> None:
+    """It is the setting null, which takes the limit of the scenario away; 0 would leave no plan."""
+    limited = change_scenario(small_scenario(), ["limits.budget_usd=50", "limits.max_gpus=4"])
+    (setting,) = settings_of(controls_of(limited), {key: ""}).values()
+    assert setting.endswith("=null")
+    assert getattr(change_scenario(limited, [setting]).limits, setting.removeprefix("limits.").split("=")[0]) is None
+
+
 @given(text=st.text(max_size=60), key=st.sampled_from(["tokens", "deadline", "budget", "max_gpus", "prices", "model"]))
 def test_a_typed_text_never_becomes_more_than_one_value(text: str, key: str) -> None:
     """Whatever is typed, the setting writes one place, and no list and no mapping but that of a factor."""

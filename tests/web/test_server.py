@@ -20,8 +20,9 @@ pytest.importorskip("fastapi", reason="needs the extra web")
 from planner.cli import main
 from planner.loading.scenario_file import parse_scenario
 from planner.results.plan import Plan
-from planner.web.server import MOST_BODY
-from tests.helpers.pages import MOVES, Page, client_of, opened
+from planner.scenario.scenario import SolveOptions
+from planner.web.server import MOST_BODY, App
+from tests.helpers.pages import CALM, MOVES, Page, client_of, opened
 from tests.helpers.reports import HOSTILE, SMALL
 
 pytestmark = pytest.mark.slow
@@ -97,6 +98,20 @@ def test_the_curve_reaches_beyond_the_deadline(page: Page) -> None:
     least = min(point["u"] for point in found["data"]["points"] if point["h"] <= 2.0)
     assert least <= plan["usd"] + 1e-6 and plan["usd"] <= least + 0.06
     assert found["scene"]["shapes"] and found["scene"]["data"]["h1"] > 0
+
+
+def test_the_curve_of_several_jobs_keeps_every_field_but_their_deadlines(tmp_path: Path) -> None:
+    """Its axis is the time of all jobs: a moved deadline would end it, a moved budget must not be lost."""
+    first = CALM["jobs"][0]
+    two = {**CALM, "jobs": [first, {**first, "name": "second"}]}
+    app = App(opened(tmp_path, two), SolveOptions())
+    try:
+        deadlines = [control for control in app.controls if control.kind == "hours"]
+        assert len(deadlines) == 2
+        moved = {**{control.key: f"{control.path}=2h" for control in deadlines}, "budget": "limits.budget_usd=9"}
+        assert app._without_deadlines(moved) == ("limits.budget_usd=9",)
+    finally:
+        app.close()
 
 
 def test_no_plan_is_an_answer_with_its_ways_out(page: Page) -> None:
