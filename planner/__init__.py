@@ -79,7 +79,7 @@ _NAMES_BY_MODULE = {
 }
 _HOME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if not TYPE_CHECKING:  # a type checker reads the imports above
     __all__ = ["__version__", *_HOME]
