@@ -17,6 +17,7 @@ from planner.records import record
 from planner.results.differences import span
 from planner.results.explanation import LimitSensitivity
 from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
+from planner.scenario.peak_limits import PEAK_LIMITS, given_peaks, peak_limit_at
 from planner.scenario.service_load import ServeJob
 from planner.solving.fleet.fleet_optimise import optimise_fleet
 from planner.solving.fleet.fleet_plan import fleet_problem
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 _MILLISECONDS = 1000.0
 ROOM = 1.25
 """How much above the least latency a relaxed limit lies: at the least itself no load is carried."""
-LIMIT_OF_GPUS = "limits.max_gpus"
 
 
 def rounded_up(seconds: float) -> float:
@@ -132,8 +132,7 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
     """Return single limits without which there is a fleet, with its dollars."""
     limits = scenario.limits
     ways = [
-        (LIMIT_OF_GPUS, limits.max_gpus, replace(problem, max_gpus=None)),
-        ("limits.max_usd_per_hour", limits.max_usd_per_hour, replace(problem, max_usd_per_hour=None)),
+        *((limit.path, most, problem.without_peak(limit.key)) for limit, most in given_peaks(limits)),
         ("limits.quota", limits.quota or None, replace(problem, quota={})),
         (f"jobs.{job.name}.latency.share", job.latency.share, replace(problem, served_share=0.0)),
         ("limits.spot_share.min", limits.spot_share.min or None, replace(problem, least_on_spot=0.0)),
@@ -145,14 +144,15 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
             continue
         usd = other.cost(solved.fleets)
         to: float | str | None = None
-        if name == LIMIT_OF_GPUS:
-            to = float(np.max(solved.fleets @ problem.gpus))
+        if (limit := peak_limit_at(name)) is not None and not limit.is_of_dollars:
+            each = next(one.each for one in problem.peaks if one.key == limit.key)
+            to = limit.rounded_up(float(np.max(solved.fleets @ each)))
         found.append(
             Relaxation(
                 limit=name, **{"from": str(value) if isinstance(value, dict) else value, "to": to}, way=len(found) + 1,
                 then=f"${usd * MONTH_HOURS / problem.hours:,.0f} a month",
                 cost_usd=usd * cycle_of(job.for_hours, problem.hours), hours=job.for_hours,
-                setting="" if to is None else f"{name}={to:g}",
+                setting="" if to is None else f"{name}={to:.10g}",
             )
         )  # fmt: skip
     return Infeasible(relax=tuple(found))
@@ -382,7 +382,7 @@ def _changes(scenario: Scenario, job: ServeJob) -> Iterator[_Change]:
         other = job.model_copy(update={"headroom": 0.0})
         yield _Change(f"{where}.headroom", job.headroom, 0.0, f"{where}.headroom=0", scenario, other)
     plain = type(limits)()
-    for name in ("providers", "gpus", "regions", "quota", "max_gpus", "max_usd_per_hour"):
+    for name in ("providers", "gpus", "regions", "quota", *(limit.key for limit in PEAK_LIMITS)):
         if getattr(limits, name) != getattr(plain, name):
             changed = scenario.model_copy(update={"limits": limits.model_copy(update={name: getattr(plain, name)})})
             nothing = "null" if getattr(plain, name) is None else "{}"

@@ -1,0 +1,119 @@
+"""Limits on what all jobs and services use at one time: each is an object, over which every part of a plan iterates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from planner.library.schema import GpuSpec
+    from planner.scenario.limits import Limits
+    from planner.scenario.offer import Offer
+
+PEAK_TOLERANCE = 1e-9
+"""Relative, by which sums of what is used may differ by rounding."""
+
+
+@dataclass(frozen=True)
+class PeakLimit:
+    """A limit under `limits` on what is used at one time, over all jobs and services.
+
+    A job uses its part from start to end: what one machine of its offer uses, times its machines; or the dollars that
+    it spends per hour. Its limit is a resource of a timetable, and one of jobs side by side is a row of the program,
+    but for dollars per hour, which always make a timetable.
+
+    `tests/audit` has what a plan uses a second time, in the plan's own figures: `planner.audit.peak_amounts`.
+    """
+
+    key: str  # under `limits`
+    of_machine: Callable[[Offer, GpuSpec | None], float] | None
+    """What one machine of an offer uses, nan where nobody states it; the GPU is None at a managed service.
+
+    None stands for the dollars that a run spends per hour: they depend on the run."""
+    parts: int  # whole units of a timetable in one unit of the limit
+    step: float | None  # its smallest relaxation is a multiple of this; None: found to one percent
+    unit: str = ""
+    exceeded: str = ""  # why one candidate alone is none
+    lacking: str = ""  # what the nearest candidate does where a limit leaves none
+    excludes: str = ""  # why an alternative is infeasible; `new` is what it needs, `old` the limit
+    used: str = ""  # what a lower limit changes; `used` is what the plan uses
+    unknown: str = ""  # why an offer is left out of which nobody states what its machines use
+    counts_quota: bool = False  # whether a quota of a provider limits the same
+    worth: Literal["gpu", "choice"] = "choice"  # what more of it gives, in explanations
+
+    @property
+    def path(self) -> str:
+        """The path of a setting."""
+        return f"limits.{self.key}"
+
+    @property
+    def name(self) -> str:
+        """What is limited, as rows and checks name it: `gpus`."""
+        return self.key.removeprefix("max_")
+
+    @property
+    def is_of_dollars(self) -> bool:
+        """Whether the limit is one on dollars per hour, which are known of a run alone."""
+        return self.of_machine is None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether only whole numbers are meant."""
+        return self.step == 1.0
+
+    def value(self, limits: Limits) -> float | None:
+        """Return what the limits of a scenario allow; None for any amount."""
+        found: float | None = getattr(limits, self.key)
+        return found
+
+    def rounded_up(self, value: float) -> float:
+        """Return the least value that a user can type and that allows so much, up to the tolerance of solvers."""
+        step = self.step or 1.0
+        return round(math.ceil(value / step - 1e-6) * step, 6)
+
+    def capacity(self, value: float) -> int:
+        """Return a value of the limit in whole units of a timetable, rounded down."""
+        return math.floor(self.parts * value + 1e-6)
+
+    def need(self, amount: float) -> int:
+        """Return what is used in whole units of a timetable, rounded up."""
+        return math.ceil(self.parts * amount - 1e-6)
+
+
+PEAK_LIMITS = (
+    PeakLimit(
+        "max_gpus",
+        of_machine=lambda offer, _: float(offer.gpus if offer.rents_gpus else 0),
+        parts=1,
+        step=1.0,
+        unit="GPUs",
+        exceeded="it needs more GPUs than a limit, quota or stock allows",
+        lacking="needs more GPUs than a limit allows",
+        excludes="it needs {new:,.0f} GPUs; at most {old:,.0f} may be used",
+        used="max_gpus under {used:.0f} would change it: the plan rents that many",
+        counts_quota=True,
+        worth="gpu",
+    ),
+    PeakLimit("max_usd_per_hour", of_machine=None, parts=100, step=None),
+)
+"""Every limit of this kind."""
+
+
+def given_peaks(limits: Limits) -> Iterator[tuple[PeakLimit, float]]:
+    """Yield the limits of this kind that a scenario gives, with their values."""
+    for limit in PEAK_LIMITS:
+        if (value := limit.value(limits)) is not None:
+            yield limit, value
+
+
+def limits_spending(limits: Limits) -> bool:
+    """Return whether the dollars that runs spend per hour are limited: only a timetable knows them."""
+    return any(limit.is_of_dollars for limit, _ in given_peaks(limits))
+
+
+def peak_limit_at(path: str) -> PeakLimit | None:
+    """Return the limit of a path such as `limits.max_gpus`; None for any other path."""
+    return next((limit for limit in PEAK_LIMITS if limit.path == path), None)
