@@ -289,16 +289,6 @@ class Market:
             known &= limit.is_of_dollars or ~np.isnan(self.use_of(limit))
         return known
 
-    def unknown_notes(self, limits: Limits) -> tuple[str, ...]:
-        """Return the GPUs that are left out because nobody states what their machines use, one note for each limit."""
-        found = []
-        for limit, _ in given_peaks(limits):
-            unknown = np.zeros(len(self.offers), dtype=bool) if limit.is_of_dollars else np.isnan(self.use_of(limit))
-            places = np.flatnonzero(unknown & self.permitted(limits)).tolist()
-            if names := ", ".join(dict.fromkeys(self.gpus[place] for place in places)):
-                found.append(f"left out for {limit.path}: {names} ({limit.unknown})")
-        return tuple(found)
-
     @property
     def providers(self) -> tuple[str, ...]:
         """Return the providers, each once."""

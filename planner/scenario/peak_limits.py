@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from planner.library.schema import GpuSpec
+    from planner.library.schema import GpuSpec, Library
     from planner.scenario.limits import Limits
     from planner.scenario.offer import Offer
 
@@ -25,7 +25,7 @@ class PeakLimit:
     it spends per hour. Its limit is a resource of a timetable, and one of jobs side by side is a row of the program,
     but for dollars per hour, which always make a timetable.
 
-    `tests/audit` has what a plan uses a second time, in the plan's own figures: `planner.audit.peak_amounts`.
+    What a plan uses is computed a second time, from the plan's own figures, in `planner.audit.peak_amounts`.
     """
 
     key: str  # under `limits`
@@ -107,6 +107,17 @@ def given_peaks(limits: Limits) -> Iterator[tuple[PeakLimit, float]]:
     for limit in PEAK_LIMITS:
         if (value := limit.value(limits)) is not None:
             yield limit, value
+
+
+def unknown_notes(offers: Iterable[Offer], limits: Limits, library: Library) -> tuple[str, ...]:
+    """Return a note for each limit with the GPUs that are left out, because nobody states what their machines use."""
+    found, rented = [], [offer for offer in offers if offer.rents_gpus and limits.permits(offer)]
+    for limit, _ in given_peaks(limits):
+        if (use := limit.of_machine) is not None:
+            unknown = (one.card for one in rented if math.isnan(use(one, library.gpu(one.card))))
+            if names := ", ".join(dict.fromkeys(unknown)):
+                found.append(f"left out for {limit.path}: {names} ({limit.unknown})")
+    return tuple(found)
 
 
 def limits_spending(limits: Limits) -> bool:
