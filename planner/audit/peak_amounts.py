@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,13 +27,30 @@ def amount_of(key: str, held: Held, library: Library) -> float:
 
     Raises ValueError for a limit that has no second computation here.
     """
-    del library  # no limit needs it yet
     match key:
         case "max_gpus":
             return held.gpus
         case "max_usd_per_hour":
             return held.usd_per_hour
+        case "max_kilowatts":
+            return _kilowatts(held, library)
     raise ValueError(f"limits.{key} has no second computation")
+
+
+_WATTS_PER_WATT_OF_GPU = 1.8 * 0.8
+"""What a server draws in training: 80 % of its rated power, which is 1.8 times that of its GPUs."""
+
+
+def _kilowatts(held: Held, library: Library) -> float:
+    """Return the power that machines draw: as an own one states it, else from the TDP of the GPUs; inf if unknown."""
+    offer = held.offer
+    if offer is None or offer.gpu is None:
+        return 0.0
+    for machine in (offer.own, offer.buy):
+        if machine is not None and machine.power_watts is not None:
+            return held.machines * machine.power_watts / 1e3
+    tdp = library.gpu(offer.gpu).tdp_w
+    return math.inf if tdp is None else held.gpus * tdp * _WATTS_PER_WATT_OF_GPU / 1e3
 
 
 def gpus_of(job: Assignment) -> int:

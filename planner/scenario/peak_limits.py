@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from planner.scenario.own_machines import WATTS_PER_KILOWATT, default_power_watts
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -83,6 +85,22 @@ class PeakLimit:
         return math.ceil(self.parts * amount - 1e-6)
 
 
+def machine_kilowatts(offer: Offer, gpu: GpuSpec | None) -> float:
+    """Return the kilowatts that one machine draws in training, host included; nan where the TDP is not published.
+
+    Of an own machine they are its `power_watts`, of a rented one 1.44 times the TDP of its GPUs, as for an own machine
+    whose power is not stated. A managed service and a machine without GPUs draw nothing that is counted.
+
+    8 GPUs of 700 W: 8 * 0.7 * 1.44 = 8.064 kW.
+    """
+    if not offer.rents_gpus or gpu is None:
+        return 0.0
+    own = offer.own or offer.buy
+    if own is not None and own.power_watts is not None:
+        return own.power_watts / WATTS_PER_KILOWATT
+    return math.nan if gpu.tdp_w is None else default_power_watts(gpu.tdp_w, offer.gpus) / WATTS_PER_KILOWATT
+
+
 PEAK_LIMITS = (
     PeakLimit(
         "max_gpus",
@@ -98,6 +116,18 @@ PEAK_LIMITS = (
         worth="gpu",
     ),
     PeakLimit("max_usd_per_hour", of_machine=None, parts=100, step=None),
+    PeakLimit(
+        "max_kilowatts",
+        of_machine=machine_kilowatts,
+        parts=1000,
+        step=0.01,
+        unit="kW",
+        exceeded="its machines draw more than limits.max_kilowatts",
+        lacking="draws more power than a limit allows",
+        excludes="its machines draw {new:.4g} kW; at most {old:.4g} kW may be drawn",
+        used="max_kilowatts under {used:.4g} would change it: the machines of the plan draw that",
+        unknown="the power of its GPU is not published",
+    ),
 )
 """Every limit of this kind."""
 
