@@ -12,7 +12,7 @@ from planner.candidates.fleet_kinds import served_kinds
 from planner.candidates.market import build_market
 from planner.configurations.replica_traffic import latency_at_use
 from planner.errors import Fault, ScenarioError
-from planner.formulation.fleet_problem import cycle_of
+from planner.formulation.fleet_problem import cycle_of, first_rows
 from planner.records import record
 from planner.results.differences import span
 from planner.results.explanation import LimitSensitivity
@@ -21,6 +21,7 @@ from planner.scenario.peak_limits import PEAK_LIMITS, given_peaks, peak_limit_at
 from planner.scenario.service_load import ServeJob
 from planner.solving.fleet.fleet_optimise import optimise_fleet
 from planner.solving.fleet.fleet_plan import fleet_problem
+from planner.solving.fleet.fleet_refine import fleets_at_prices
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.formulation.fleet_problem import FleetProblem
     from planner.library.schema import Library
+    from planner.scenario.peak_limits import PeakLimit
     from planner.scenario.scenario import Scenario, SolveOptions
     from planner.solving.fleet.fleet_optimise import SolvedFleet
 
@@ -142,11 +144,10 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
         solved = optimise_fleet(replace(other, budget_usd=None), options) if value is not None else None
         if solved is None or solved.fleets is None:
             continue
-        usd = other.cost(solved.fleets)
         to: float | str | None = None
         if (limit := peak_limit_at(name)) is not None and not limit.is_of_dollars:
-            each = next(one.each for one in problem.peaks if one.key == limit.key)
-            to = limit.rounded_up(float(np.max(solved.fleets @ each)))
+            to, solved = _least_of(problem, limit, solved, options)
+        usd = other.cost(_fleets_of(solved))
         found.append(
             Relaxation(
                 limit=name, **{"from": str(value) if isinstance(value, dict) else value, "to": to}, way=len(found) + 1,
@@ -156,6 +157,36 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
             )
         )  # fmt: skip
     return Infeasible(relax=tuple(found))
+
+
+def _fleets_of(solved: SolvedFleet) -> Floats:
+    """Return the fleets of a solution that has some."""
+    assert solved.fleets is not None
+    return solved.fleets
+
+
+def _least_of(
+    problem: FleetProblem, limit: PeakLimit, free: SolvedFleet, options: SolveOptions
+) -> tuple[float, SolvedFleet]:
+    """Return a value of a limit on what is used at one time with which there is a fleet, and that fleet.
+
+    Of GPUs it is what the cheapest fleet `free` of the limit uses, and less may do. Of another limit it is the least
+    that a fleet of the peak uses, where the service then has a fleet in every hour.
+    """
+    peak = next(one for one in problem.peaks if one.key == limit.key)
+    cheapest = limit.rounded_up(float(np.max(_fleets_of(free) @ peak.each)))
+    if limit.is_whole:
+        return cheapest, free
+    other, hour = problem.without_peak(limit.key), np.asarray([int(np.argmax(problem.load))])
+    losses = first_rows(other.availability, other.served_share)
+    fleets, _ = fleets_at_prices(other, peak.each[None, :], hour, options.solver, losses)
+    if not np.isnan(fleets).any():
+        least = limit.rounded_up(float(fleets[0] @ peak.each))
+        peaks = tuple(replace(one, most=least) if one.key == limit.key else one for one in problem.peaks)
+        solved = optimise_fleet(replace(problem, peaks=peaks, budget_usd=None), options)
+        if solved.fleets is not None:
+            return least, solved
+    return cheapest, free
 
 
 # A service solved for its dollars alone: what a limit, a GPU or a provider is worth, without a plan around it.
