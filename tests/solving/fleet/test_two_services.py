@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -85,10 +86,34 @@ def test_the_audit_adds_up_what_services_take_of_a_limit_in_each_hour(plan: Plan
         "limits.max_gpus=1": "gpus",
         "limits.quota={one: 1}": "quota of one",
         "limits.max_usd_per_hour=4": "usd_per_hour",
+        "limits.max_kilowatts=1": "kilowatts",
     }
     for limit, what in limits.items():
         found = [one for one in audit(plan, two(limit), library) if not one.job]
         assert found and all(what in one.what and one.what.startswith("services.hour ") for one in found), limit
+
+
+@pytest.mark.long
+def test_two_services_draw_no_more_than_the_limit_in_any_hour(plan: Plan) -> None:
+    """Kilowatts of every hour from the machines and the TDP of their GPUs; a tenth less than they draw when free."""
+    library, offers = read_library([one.architecture for one in plan.services]), dict(two().labelled_offers())
+
+    def most(found: Plan) -> float:
+        hours = math.lcm(*(len(one.fleet.load) for one in found.services))
+        return max(
+            sum(
+                kind.by_hour[hour % len(one.fleet.load)]
+                * offers[kind.offer].gpus * (library.gpu(offers[kind.offer].card).tdp_w or math.inf) * 1.44 / 1000
+                for one in found.services
+                for kind in one.fleet.kinds
+            )
+            for hour in range(hours)
+        )  # fmt: skip
+
+    limit = round(0.9 * most(plan), 2)
+    found = solved(two(f"limits.max_kilowatts={limit}"))
+    assert found.services and most(found) <= limit
+    assert usd(found) >= usd(plan)
 
 
 @pytest.mark.slow
