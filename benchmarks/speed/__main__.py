@@ -160,6 +160,7 @@ def market_lines(repeat: int) -> list[Line]:
     from planner.formulation.program import SharedLimits
     from planner.solvers.registry import run
     from planner.solving.optimise_choice import solve_lexicographic
+    from planner.solving.prepare import shared_peaks
 
     scenario, library = question_of("quickstart-any")
     scenario = scenario.model_copy(update={"offers": _many(scenario.offers)})
@@ -170,7 +171,7 @@ def market_lines(repeat: int) -> list[Line]:
     found = enumerate_candidates(job, architecture, market, [job.name], library)
     table = screen(found, market, scenario.limits, library).table
     made = perf_counter() - started
-    question = SharedLimits(budget_usd=scenario.limits.budget_usd, max_gpus=scenario.limits.max_gpus)
+    question = SharedLimits(budget_usd=scenario.limits.budget_usd, peaks=shared_peaks(scenario.limits, market))
     kept = int(find_undominated(table, question).sum())
 
     def solve() -> None:

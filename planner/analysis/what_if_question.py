@@ -15,9 +15,12 @@ from planner.analysis.what_if_sweep import (
     separable_settings,
     what_if_of_services,
 )
+from planner.audit.audited_timetable import peak
+from planner.audit.peak_amounts import amount_of, held_by
 from planner.loading.scenario_file import change_scenario
 from planner.results.differences import compare, services_usd
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
+from planner.scenario.peak_limits import PEAK_LIMITS, peak_limit_at
 from planner.scenario.scenario import without_services
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
@@ -36,7 +39,7 @@ MIN_DIFFERENCE_USD = 0.005
 RELATIVE_TOLERANCE = 1e-9
 """Relative difference under which two figures are those of one candidate."""
 
-ALSO_OF_SERVICES = ("limits.max_gpus", "limits.quota")
+ALSO_OF_SERVICES = (*(limit.path for limit in PEAK_LIMITS), "limits.quota")
 """Limits of which the machines of services take a part that the figures of jobs do not have."""
 
 PreparedJob = tuple[PreparedScenario, int]
@@ -78,7 +81,7 @@ def _with_jobs(answer: WhatIf, scenario: Scenario, changed: Scenario, library: L
     if not answer.unchanged:
         return answer
     own = [one for one in answer.settings if not one.startswith(ALSO_OF_SERVICES)]
-    return answer.model_copy(update={"it_would_take": _thresholds(before, own)})
+    return answer.model_copy(update={"it_would_take": _thresholds(before, own, base)})
 
 
 def compare_solved(
@@ -96,7 +99,7 @@ def compare_solved(
     )
     if not answer.unchanged or before.status in ("infeasible", "no_plan"):
         return answer
-    return answer.model_copy(update={"it_would_take": _thresholds(before, settings)})
+    return answer.model_copy(update={"it_would_take": _thresholds(before, settings, base)})
 
 
 def _jobs(base: PreparedScenario, other: PreparedScenario, before: Plan, after: Plan) -> tuple[JobDelta, ...]:
@@ -240,13 +243,13 @@ def _effect(
     )
 
 
-def _thresholds(plan: Plan, settings: Sequence[str]) -> tuple[str, ...]:
+def _thresholds(plan: Plan, settings: Sequence[str], base: PreparedScenario) -> tuple[str, ...]:
     """Return for each limit that was set without effect the value below which the plan would change."""
     paths = (setting.partition("=")[0].strip() for setting in settings)
-    return tuple(dict.fromkeys(hint for path in paths for hint in _threshold(path, plan)))
+    return tuple(dict.fromkeys(hint for path in paths for hint in _threshold(path, plan, base)))
 
 
-def _threshold(path: str, plan: Plan) -> list[str]:
+def _threshold(path: str, plan: Plan, base: PreparedScenario) -> list[str]:
     limit = path.split(".")[-1]
     if path.startswith("jobs.") and limit == "deadline":
         job = next((one for one in plan.jobs if path == f"jobs.{one.name}.deadline"), plan.jobs[0])
@@ -257,8 +260,10 @@ def _threshold(path: str, plan: Plan) -> list[str]:
     if path == "limits.budget_usd" and plan.cost_at_confidence is not None:
         dollars = math.floor(plan.cost_at_confidence * 100) / 100
         return [f"a budget under ${dollars:,.2f} would change it: that is the bill at the requested confidence"]
-    if path == "limits.max_gpus":
-        return [f"max_gpus under {sum(job.gpus for job in plan.jobs)} would change it: the plan rents that many"]
+    if (peak_limit := peak_limit_at(path)) is not None and peak_limit.used:
+        offers, key = dict(base.scenario.labelled_offers()), peak_limit.key
+        used = peak(plan.jobs, lambda job: amount_of(key, held_by(job, offers.get(job.offer)), base.library))
+        return [peak_limit.used.format(used=used)]
     if path.startswith("limits.quota."):
         provider = path.removeprefix("limits.quota.")
         return [f"the plan rents {sum(j.gpus for j in plan.jobs if j.provider == provider)} GPUs at {provider}"]

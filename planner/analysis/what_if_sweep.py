@@ -36,6 +36,7 @@ from planner.results.what_if import (
     Tornado,
     WhatIf,
 )
+from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import architectures_of
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
@@ -418,8 +419,11 @@ def _limits(scenario: Scenario, by: float) -> Iterator[Parameter]:
     yield from _job_limits(scenario, by)
     if limits.budget_usd is not None:
         yield _scaled_parameter("budget", "limits.budget_usd", limits.budget_usd, by)
-    if limits.max_gpus is not None:
-        yield _integer_parameter("max_gpus", "limits.max_gpus", limits.max_gpus, by, 1)
+    for limit, most in given_peaks(limits):
+        if limit.is_whole:
+            yield _integer_parameter(limit.key, limit.path, int(most), by, 1)
+        elif not limit.is_of_dollars:
+            yield _scaled_parameter(limit.key, limit.path, most, by)
     if limits.max_hours is not None:
         yield _scaled_parameter("max_hours", "limits.max_hours", limits.max_hours, by)
     for provider, gpus in limits.quota.items():

@@ -104,7 +104,7 @@ def _audit_jobs(plan: Plan, scenario: Scenario, library: Library, tolerance: Tol
         violations, used = _audit_job(assignment, plan, scenario, library, tolerance)
         found += violations
         used_hours.append(used)
-    return found + [Violation("", *broken) for broken in limits_of_plan(plan, scenario, used_hours, tolerance)]
+    return found + [Violation("", *broken) for broken in limits_of_plan(plan, scenario, library, used_hours, tolerance)]
 
 
 def _audit_job(

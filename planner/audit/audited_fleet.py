@@ -12,8 +12,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from planner.audit.audited_kind import CAPACITY_ROOM, CLOSE, AuditedKind, equal
+from planner.audit.peak_amounts import Held, amount_of
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.names import hosted_name
+from planner.scenario.peak_limits import given_peaks
 from planner.scenario.service_load import ServeJob
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 # Services count in all hours of the week, even where one ends or begins earlier than another.
 
 
-def shared_hours(plan: Plan, scenario: Scenario) -> list[Violation]:
+def shared_hours(plan: Plan, scenario: Scenario, library: Library) -> list[Violation]:
     """Return the limits that the services of a plan break together in an hour; those of one alone are its own."""
     offers = dict(scenario.labelled_offers())
     if len(plan.services) < 2 or not all(_is_sound(one, offers) for one in plan.services):
@@ -46,7 +48,8 @@ def shared_hours(plan: Plan, scenario: Scenario) -> list[Violation]:
             for kind in service.fleet.kinds
         ]
         found += [
-            Violation("", *broken) for broken in _shared_hour(f"services.hour {hour}", machines, scenario, offers)
+            Violation("", *broken)
+            for broken in _shared_hour(f"services.hour {hour}", machines, scenario, offers, library)
         ]
     return found
 
@@ -57,17 +60,28 @@ def _is_sound(service: Service, offers: dict[str, Offer]) -> bool:
     return hours > 0 and all(one.offer in offers and len(one.by_hour) == hours for one in service.fleet.kinds)
 
 
+def _held(kind: FleetKind, count: int, offer: Offer) -> Held:
+    """Return so many machines of a kind as what is held at one time."""
+    return Held(offer, count, offer.gpus * count, kind.usd_per_hour * count)
+
+
+def _above_peaks(place: str, held: list[Held], scenario: Scenario, library: Library) -> Iterator[Broken]:
+    """Yield the limits on one time that machines break together."""
+    for limit, most in given_peaks(scenario.limits):
+        used = math.fsum(amount_of(limit.key, one, library) for one in held)
+        yield from at_most(f"{place}: {limit.name}", most, used, 1e-6 * used)
+
+
 def _shared_hour(
-    place: str, machines: list[tuple[FleetKind, int]], scenario: Scenario, offers: dict[str, Offer]
+    place: str, machines: list[tuple[FleetKind, int]], scenario: Scenario, offers: dict[str, Offer], library: Library
 ) -> Iterator[Broken]:
     """Yield the limits that the machines of all services break in an hour."""
     limits, by_provider, by_offer = scenario.limits, Counter[str](), Counter[str]()
     for kind, count in machines:
         by_offer[kind.offer] += count
         by_provider[offers[kind.offer].provider] += count * offers[kind.offer].gpus
-    usd = math.fsum(kind.usd_per_hour * count for kind, count in machines)
-    yield from at_most(f"{place}: usd_per_hour", limits.max_usd_per_hour, usd, 1e-6 * usd)
-    yield from at_most(f"{place}: gpus", limits.max_gpus, by_provider.total())
+    held = [_held(kind, count, offers[kind.offer]) for kind, count in machines]
+    yield from _above_peaks(place, held, scenario, library)
     for provider, most in limits.quota.items():
         yield from at_most(f"{place}: quota of {provider}", most, by_provider[provider])
     for label, count in sorted(by_offer.items()):
@@ -201,7 +215,7 @@ def audit_services(plan: Plan, scenario: Scenario, library: Library, tolerance: 
             found += [Violation(service.name, *broken) for broken in _service(service, job, scenario, library)]
         except (ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
             found.append(Violation(service.name, "figures", "something to compute", repr(error)))
-    found += _begins(plan, scenario, tolerance) + shared_hours(plan, scenario)
+    found += _begins(plan, scenario, tolerance) + shared_hours(plan, scenario, library)
     return found + (_end(plan, tolerance) if plan.jobs else totals_of_services(plan, scenario, tolerance))
 
 
@@ -241,13 +255,15 @@ def _service(service: Service, job: ServeJob, scenario: Scenario, library: Libra
     if any(len(one.by_hour) != len(load) for one in fleet.kinds):
         return
     for hour, wanted in enumerate(load):
-        yield from _hour(kinds, hour, wanted * (1.0 + job.headroom), job, scenario)
+        yield from _hour(kinds, hour, wanted * (1.0 + job.headroom), job, scenario, library)
     yield from _dollars(service, kinds, job, scenario)
     yield from _latency(fleet, kinds, job)
     yield from facts_of_service(service, job, offers)
 
 
-def _hour(kinds: list[AuditedKind], hour: int, load: float, job: ServeJob, scenario: Scenario) -> Iterator[Broken]:
+def _hour(
+    kinds: list[AuditedKind], hour: int, load: float, job: ServeJob, scenario: Scenario, library: Library
+) -> Iterator[Broken]:
     """Yield the limits that the fleet of an hour breaks."""
     place, limits, slack = f"fleet.hour {hour}", scenario.limits, CLOSE * max(load, 1.0)
     machines = [(kind, kind.named.by_hour[hour]) for kind in kinds]
@@ -268,9 +284,8 @@ def _hour(kinds: list[AuditedKind], hour: int, load: float, job: ServeJob, scena
         "on demand", (1.0 - limits.spot_share.max) * load, carried([m for m in machines if m not in on_spot])
     )
     yield from least("on spot", limits.spot_share.min * load, carried(on_spot))
-    usd = math.fsum(kind.named.usd_per_hour * count for kind, count in machines)
-    yield from at_most(f"{place}: usd_per_hour", limits.max_usd_per_hour, usd, 1e-6 * usd)
-    yield from at_most(f"{place}: gpus", limits.max_gpus, sum(kind.offer.gpus * count for kind, count in machines))
+    held = [_held(kind.named, count, kind.offer) for kind, count in machines]
+    yield from _above_peaks(place, held, scenario, library)
     for provider, most in limits.quota.items():
         there = sum(kind.offer.gpus * count for kind, count in machines if kind.offer.provider == provider)
         yield from at_most(f"{place}: quota of {provider}", most, there)

@@ -6,7 +6,8 @@ import math
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from planner.audit.audited_timetable import gpus_of, idle_hours, machines_of, peak, times_of_plan
+from planner.audit.audited_timetable import idle_hours, peak, times_of_plan
+from planner.audit.peak_amounts import amount_of, gpus_of, held_by, machines_of
 from planner.configurations.recipe import (
     HYBRID_ABOVE_GPUS,
     GpuClass,
@@ -25,6 +26,7 @@ from planner.evaluation.run_odds import budget_odds
 from planner.results.plan_parts import Hours, Spread
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.offer import offer_labels
+from planner.scenario.peak_limits import given_peaks
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from planner.evaluation.evaluate import Evaluation
     from planner.evaluation.named_run import RunContext
+    from planner.library.schema import Library
     from planner.results.plan import Assignment, Plan
     from planner.scenario.offer import Managed, Offer
     from planner.scenario.scenario import Scenario
@@ -230,9 +233,9 @@ def figures_of_job(
 
 
 def limits_of_plan(
-    plan: Plan, scenario: Scenario, used_hours: Sequence[float], tolerance: Tolerance
+    plan: Plan, scenario: Scenario, library: Library, used_hours: Sequence[float], tolerance: Tolerance
 ) -> Iterator[Broken]:
-    """Yield what all jobs together break: placement, GPUs, quota, stock, hours left, budget, objective.
+    """Yield what all jobs together break: placement, limits at one time, stock, hours left, budget, objective.
 
     Each job holds its machines from start to end, all trials at once of each. `used_hours`: machine hours at the
     confidence, by job.
@@ -249,7 +252,11 @@ def limits_of_plan(
         hours[job.offer] += used
     for provider in gpus:
         gpus[provider] = peak([one for one in plan.jobs if one.provider == provider], gpus_of)
-    yield from at_most("limits.max_gpus", limits.max_gpus, peak(plan.jobs, gpus_of))
+    offers = dict(scenario.labelled_offers())
+    for limit, most in given_peaks(limits):
+        used = peak(plan.jobs, lambda job, key=limit.key: amount_of(key, held_by(job, offers.get(job.offer)), library))  # type: ignore[misc]
+        cents = 0.01 * len(plan.jobs)  # each job's rate is rounded to a cent
+        yield from at_most(limit.path, most, used, cents if limit.is_of_dollars else 1e-6 * most)
     for provider, count in gpus.items():
         yield from at_most(f"limits.quota.{provider}", limits.quota.get(provider), count)
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):

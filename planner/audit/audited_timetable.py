@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from planner.audit.peak_amounts import machines_of
 from planner.evaluation.comparison import Broken, Tolerance, at_most
 from planner.evaluation.named_run import hourly_price
 from planner.scenario.offer import offer_labels
@@ -28,21 +29,6 @@ _SLACK = 1e-6
 def end_hours(job: Assignment) -> float:
     """Return when a job gives its machines back, at its confidence."""
     return job.hours.at_confidence if job.end_at_hours is None else job.end_at_hours
-
-
-def gpus_of(job: Assignment) -> float:
-    """Return the GPUs that a job holds."""
-    return job.gpus * job.runs_at_once
-
-
-def machines_of(job: Assignment) -> float:
-    """Return the machines that a job holds, or its place at a service."""
-    return max(1, job.instances) * job.runs_at_once
-
-
-def usd_per_hour_of(job: Assignment) -> float:
-    """Return what a job spends per hour at its confidence while it holds its machines."""
-    return job.cost_at_confidence / max(job.held_hours, _SLACK)
 
 
 def peak(jobs: Iterable[Assignment], amount: Callable[[Assignment], float]) -> float:
@@ -184,13 +170,10 @@ def _reservation(
 
 
 def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], tolerance: Tolerance) -> Iterator[Broken]:
-    """Yield dollars per hour and dollars in a period above their limits.
+    """Yield dollars in a period above their limits, and more reserved machines than there are.
 
     What a job spends in a period is charged evenly over the whole minutes that the timetable gives to its run.
     """
-    cent = 0.01 * len(plan.jobs)  # each job's rate is rounded to a cent
-    rate = peak(plan.jobs, usd_per_hour_of)
-    yield from at_most("limits.max_usd_per_hour", scenario.limits.max_usd_per_hour, rate, cent)
     given = [_whole_minutes(job.held_hours) for job in plan.jobs]
     last = max(job.start_at_hours + hours for job, hours in zip(plan.jobs, given, strict=True))
     for number, budget in enumerate(scenario.limits.budgets):

@@ -130,10 +130,11 @@ def served_kinds(
     Where a provider has a card in a group of zones, machines of one zone are not on spot: both would be lost together.
     """
     rejected: Counter[str] = Counter()
+    known = market.is_known(limits)
     allowed = [
         index
         for index, offer in enumerate(market.offers)
-        if market.cards[index] is not None and limits.permits(offer) and not market.is_outdated[index]
+        if market.cards[index] is not None and limits.permits(offer) and not market.is_outdated[index] and known[index]
     ]
     recipes: dict[tuple[str, int], list[ServingRecipe]] = {}
     for index in allowed:

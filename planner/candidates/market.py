@@ -17,6 +17,7 @@ from planner.library.known_machines import typical_ram_gb
 from planner.records import record
 from planner.scenario.limits import AllowForbid, SpotShare
 from planner.scenario.offer import Offer
+from planner.scenario.peak_limits import given_peaks
 from planner.scenario.spot_statistics import moves_between_regions
 from planner.scenario.zone_groups import undominated_groups
 from planner.spot.market.states import Ages, DurationShape, SpotStates, states_from_means
@@ -26,11 +27,12 @@ from planner.units import GB, HOUR
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.arrays import Flags, Integers
+    from planner.arrays import Flags, Floats, Integers
     from planner.estimates.inputs import Numbers
     from planner.library.schema import GpuSpec, Library
     from planner.scenario.job import Job
     from planner.scenario.limits import Limits
+    from planner.scenario.peak_limits import PeakLimit
     from planner.scenario.scenario import Scenario
     from planner.scenario.spot_statistics import SpotStatistics
 
@@ -272,6 +274,20 @@ class Market:
         if lists not in self._permitted:
             self._permitted[lists] = np.asarray([limits.permits(offer) for offer in self.offers], dtype=bool)
         return self._permitted[lists]
+
+    def use_of(self, limit: PeakLimit) -> Floats:
+        """Return what one machine of each offer (offers,) uses of a limit on one time; nan where nobody states it."""
+        use = limit.of_machine
+        if use is None:
+            raise ValueError(f"{limit.key} depends on the run")
+        return np.asarray([use(*one) for one in zip(self.offers, self.cards, strict=True)], dtype=float)
+
+    def is_known(self, limits: Limits) -> Flags:
+        """Return the offers (offers,) of which each limit on one time that is given is stated."""
+        known = np.ones(len(self.offers), dtype=bool)
+        for limit, _ in given_peaks(limits):
+            known &= limit.is_of_dollars or ~np.isnan(self.use_of(limit))
+        return known
 
     @property
     def providers(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from planner.configurations.recipe import is_allowed
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours, max_run_hours
+from planner.scenario.peak_limits import PEAK_TOLERANCE, given_peaks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,7 @@ ENDS_AFTER_DEADLINE = "it ends after the deadline"
 METHOD_NOT_ALLOWED = "its method is not allowed"
 OUTLASTS_COMMITMENT = "it runs longer than the commitment"
 OUTDATED_PRICE = "its price is too old"
+MORE_THAN_THERE_IS = "it needs more GPUs than a limit, quota or stock allows"
 LITTLE_STOCK = "its provider lists too little stock"
 INSUFFICIENT_RAM = "its memory is too small to prepare the data"
 LACKS_EXPORT_MEMORY = "its memory is too small to merge or quantise the result"
@@ -169,8 +171,9 @@ def _search_target(limits: Limits, latest: float, waiting_usd: float, scope: Sea
     waiting_limit = 0.0 if scope.whole_curves else limits.waiting_usd_per_hour or 0.0
     quota = frozenset(limits.quota)
     is_drawn = has_budget and not scope.mean_markets
+    peaks = tuple(limit for limit, _ in given_peaks(limits) if not limit.is_of_dollars) if jobs > 1 else ()
     return SearchTarget(
-        *(latest, share.min, share.max, waiting_usd, waiting_limit, has_budget or jobs > 1, quota, is_drawn)
+        *(latest, share.min, share.max, waiting_usd, waiting_limit, has_budget or jobs > 1, quota, is_drawn, peaks)
     )
 
 
@@ -208,7 +211,8 @@ def _apply_filters(
     if any(offer.stock_status for offer in market.offers):
         stocked = np.asarray([limits.has_stock(offer) for offer in market.offers], dtype=bool)
         found.reject(~stocked[table.offer], LITTLE_STOCK)
-    found.reject(_exceeds_limits(table, market, limits), "it needs more GPUs than a limit, quota or stock allows")
+    _reject_peaks(found, table, market, limits)
+    found.reject(_exceeds_quota_or_stock(table, market, limits), MORE_THAN_THERE_IS)
     found.reject(candidates.lacks_ram(), INSUFFICIENT_RAM)
     found.reject(candidates.lacks_export_memory(), LACKS_EXPORT_MEMORY)
     if np.isfinite(columns.term_hours).any():
@@ -217,6 +221,15 @@ def _apply_filters(
         left = columns.committed_hours[table.offer]
         found.reject(table.rented_h > left, "it needs more of the hours paid for than are left")
     return found
+
+
+def _reject_peaks(found: _Rejections, table: CandidateTable, market: Market, limits: Limits) -> None:
+    """Reject the rows that alone use more at one time than a limit allows, or of which nobody states what they use."""
+    for limit, most in given_peaks(limits):
+        if not limit.is_of_dollars:
+            used = market.use_of(limit)[table.offer] * table.instances
+            found.reject(np.isnan(used), limit.unknown)
+            found.reject(used > most * (1.0 + PEAK_TOLERANCE), limit.exceeded)
 
 
 def _chip_refusals(candidates: JobCandidates, market: Market, limits: Limits) -> dict[str, Flags]:
@@ -239,11 +252,8 @@ def _chip_refusals(candidates: JobCandidates, market: Market, limits: Limits) ->
     return {name: cells[ways.machine, of_recipe[ways.recipe]] & estimated for name, cells in refused.items()}
 
 
-def _exceeds_limits(table: CandidateTable, market: Market, limits: Limits) -> Flags:
-    """Return the rows (n,) with more GPUs or instances than a limit, a quota or the stock allows."""
-    over = np.zeros(len(table), dtype=bool)
-    if limits.max_gpus is not None:
-        over |= table.gpus > limits.max_gpus
+def _exceeds_quota_or_stock(table: CandidateTable, market: Market, limits: Limits) -> Flags:
+    """Return the rows (n,) with more GPUs or instances than a quota or the stock allows."""
     quota = np.asarray([limits.quota.get(name, np.inf) for name in table.providers])
     stock = np.asarray([np.inf if o.stock is None else o.stock for o in market.offers])
-    return over | (table.gpus > quota[table.provider]) | (table.instances > stock[table.offer])
+    return np.asarray((table.gpus > quota[table.provider]) | (table.instances > stock[table.offer]))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.candidates.stage_hours import RowHours
     from planner.library.schema import Library
+    from planner.scenario.peak_limits import PeakLimit
     from planner.spot.market.states import SpotStates
 
 
@@ -144,6 +145,7 @@ class SearchTarget:
     shared: bool = False  # there is a budget or another job: the program may need more than the cheapest candidate
     quota: frozenset[str] = frozenset()  # providers with a quota
     has_budget: bool = False  # dollars at its confidence are quantiles over speeds and markets
+    peaks: tuple[PeakLimit, ...] = ()  # what several jobs may use at one time, beside dollars
 
 
 class SpotRows:

@@ -209,16 +209,32 @@ class _Best(_Search):
         self.of_both = np.full(self.tried.shape, np.inf)
         self.values: dict[int, float] = {}
         self.free = work.unlimited[work.table.offer]
-        self.gpus, number = distinct(work.table.gpus)
-        self.with_gpus = np.full(len(self.gpus), most)
+        self.size = self._sizes()
+        self.within = np.full([int(one.max(initial=0)) + 1 for one in self.size], most)
         feasible = np.flatnonzero(np.isfinite(self.on_demand) & self.free)
         beyond = work.table.late_cost_usd(0.0) - work.table.cost_usd(0.0)
-        np.minimum.at(self.with_gpus, number[feasible], (self.on_demand + beyond)[feasible])
+        np.minimum.at(self.within, tuple(one[feasible] for one in self.size), (self.on_demand + beyond)[feasible])
         if not work.target.shared:  # the least that is known only falls: what is no less now never matters
             known = self.of_method[self.method]
             if self.best_of == "places":
                 known = np.maximum(known, np.minimum(self.runner_up, self.of_place[self.place]))
             self.able = self.able[(self.bounds < known)[self.able]]
+
+    def _sizes(self) -> list[Integers]:
+        """Return the rank (n,) of each row by GPUs, and by what else jobs share at one time."""
+        table, found = self.work.table, [distinct(self.work.table.gpus)[1]]
+        for limit in self.work.target.peaks:
+            used = self.work.market.use_of(limit)[table.offer] * table.instances
+            if not np.array_equal(used, table.gpus):
+                found.append(np.unique(used, return_inverse=True)[1].reshape(-1))
+        return found
+
+    def _least_within(self, rows: int | Integers) -> Floats:
+        """Return the least dollars of an unlimited row that uses no more of anything than each of some rows."""
+        least = self.within
+        for axis in range(least.ndim):
+            least = np.minimum.accumulate(least, axis=axis)
+        return np.asarray(least[tuple(one[rows] for one in self.size)])
 
     def _runner_up(self) -> float:
         """Return the value of the best third place: a plan names nothing more expensive."""
@@ -245,8 +261,7 @@ class _Best(_Search):
             enough = (self.tried[place, method] >= most) & may_be_enough
             matters |= (bound < np.minimum(self.runner_up, self.of_place[place])) & ~enough
         if self.work.target.shared:
-            fewer = np.searchsorted(self.gpus, self.work.table.gpus[rows], side="right")
-            matters |= bound < np.minimum.accumulate(self.with_gpus)[fewer - 1]
+            matters |= bound < self._least_within(rows)
         return matters
 
     def price(self, which: Sequence[int]) -> None:
@@ -268,9 +283,9 @@ class _Best(_Search):
             self.of_place[place] = min(self.of_place[place], value)
             self.of_both[place, method] = min(self.of_both[place, method], value)
             if self.free[row]:
-                gpus = int(np.searchsorted(self.gpus, self.work.table.gpus[row]))
-                if value < self.with_gpus[: gpus + 1].min():  # else it rules out nothing that is not ruled out yet
-                    self.with_gpus[gpus] = min(self.with_gpus[gpus], self.work.late_value(row, value))
+                size = tuple(int(one[row]) for one in self.size)
+                if value < self._least_within(row):  # else it rules out nothing that is not ruled out yet
+                    self.within[size] = min(self.within[size], self.work.late_value(row, value))
             self.values[row] = value
         self.runner_up = self._runner_up()
 

@@ -86,15 +86,15 @@ def committed_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     return _limit_rows("committed", table.offer, table.offers, table.rented_h, limits)
 
 
-def gpus_rows(columns: VariableLayout) -> tuple[Rows, ...]:
-    """Return the row of the largest number of GPUs over all jobs; none without this limit.
+def peak_rows(columns: VariableLayout) -> tuple[Rows, ...]:
+    """Return one row per limit on what all jobs use at one time; its name is that of the limit, such as `gpus`.
 
-    gpus    sum_c gpus[c]*choose[c] <= max_gpus
+    peak[l]    sum_c use[l,o]*n[c]*choose[c] <= most[l]
+
+    `use` is what one machine of the offer of c uses: of `gpus` its GPUs, and `most` is `max_gpus`.
     """
-    limit = columns.shared.max_gpus
-    if limit is None:
-        return ()
-    return (single_row("gpus", columns.vector(columns.table.gpus.astype(float)), upper=float(limit)),)
+    peaks = columns.shared.peaks
+    return tuple(single_row(one.name, columns.vector(one.used(columns.table)), upper=one.most) for one in peaks)
 
 
 def quota_rows(columns: VariableLayout) -> tuple[Rows, ...]:
@@ -131,7 +131,7 @@ FAMILIES: tuple[Family, ...] = (
     budget_rows,
     stock_rows,
     committed_rows,
-    gpus_rows,
+    peak_rows,
     quota_rows,
     finish_rows,
 )

@@ -31,16 +31,16 @@ MAX_FRONT = 4000
 def find_undominated(table: CandidateTable, shared: SharedLimits, keeps_ties: bool = False) -> Flags:
     """Return a mask (n,) of the candidates that the program needs; dropping the others never changes its optimum.
 
-    c dominates c' of the same job if, at every spot share that c' may have, c may have it too and takes no
-    more expected hours, late hours, expected dollars with penalty and late dollars; if it takes no more
-    GPUs; and if every stock, quota or committed row that holds c holds c' with at least the same coefficient.
-    Replacing c' by c at the same share then keeps every row and raises neither objective. Each quantity is
-    linear in the share, so comparing it at share 0 and at share 1 is enough (a market that c' does not use counts
-    as infinite). This drops more candidates than comparing start and markets one by one. Penalties are compared as
-    dollars in the objective: after the filters this is the only effect of techniques on the program. Of two that
-    dominate each other stays the one that ties prefer, then the less lossy, with more free VRAM, of the first name.
-    With `keeps_ties` a candidate dominates none that ties prefer or that is less lossy: a tie within a slack can then
-    choose that one. Fewer machines are such a preference, too.
+    c dominates c' of the same job if, at every spot share that c' may have, c may have it too and takes no more
+    expected hours, late hours, expected dollars with penalty and late dollars; if it takes no more GPUs, and no more
+    of what is limited at one time; and if every stock, quota or committed row that holds c holds c' with at least the
+    same coefficient. Replacing c' by c at the same share then keeps every row and raises neither objective. Each
+    quantity is linear in the share, so comparing it at share 0 and at share 1 is enough (a market that c' does not
+    use counts as infinite). This drops more candidates than comparing start and markets one by one. Penalties are
+    compared as dollars in the objective: after the filters this is the only effect of techniques on the program. Of
+    two that dominate each other stays the one that ties prefer, then the less lossy, with more free VRAM, of the
+    first name. With `keeps_ties` a candidate dominates none that ties prefer or that is less lossy: a tie within a
+    slack can then choose that one. Fewer machines are such a preference, too.
     """
     keep = np.zeros(len(table), dtype=bool)
     values = _values(table, shared)
@@ -79,7 +79,7 @@ def _groups(table: CandidateTable, shared: SharedLimits) -> list[tuple[tuple[int
 
 
 def _values(table: CandidateTable, shared: SharedLimits) -> Floats:
-    """Return what a dominating candidate must not exceed, (11, n), or (12, n) if machine hours are limited."""
+    """Return what a dominating candidate must not exceed, (11, n), and a row for each limit on more than GPUs."""
     unused = {ON_DEMAND: table.share_low >= 1.0, SPOT: table.share_high <= 0.0}
     columns = []
     for fixed, per_market in (
@@ -92,6 +92,8 @@ def _values(table: CandidateTable, shared: SharedLimits) -> Floats:
             total = fixed + per_market[:, market]
             columns.append(np.where(unused[market] | np.isnan(total), np.inf, total))
     columns += [table.gpus.astype(float), table.share_low, -table.share_high]
+    gpus = columns[-3]
+    columns += [used for one in shared.peaks if not np.array_equal(used := one.used(table), gpus)]
     if shared.committed:
         limited = np.array([name in shared.committed for name in table.offers], dtype=bool)
         columns.append(np.where(limited[table.offer], table.rented_h, 0.0))

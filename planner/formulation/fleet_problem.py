@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.arrays import Flags, Floats, Integers
+    from planner.formulation.program import Peak
 
 
 # Spot groups that are lost independently of one another: the load that a fleet serves often enough, and linear rows.
@@ -152,8 +153,7 @@ class Room:
 
     stock: Mapping[int, int]
     quota: Mapping[int, int]
-    max_gpus: int | None
-    max_usd_per_hour: float | None
+    most: tuple[float, ...]  # of each of the problem's `peaks`
 
 
 @record(frozen=True)
@@ -175,8 +175,7 @@ class FleetProblem:
     stock: Mapping[int, int] = field(default_factory=dict)  # offer -> machines
     quota: Mapping[int, int] = field(default_factory=dict)  # provider -> GPUs
     min_replicas: int = 0
-    max_gpus: int | None = None
-    max_usd_per_hour: float | None = None
+    peaks: tuple[Peak, ...] = ()  # what machines of each kind use of what is limited at one time
     budget_usd: float | None = None  # of one cycle
     most_on_spot: float = 1.0  # share of the load
     least_on_spot: float = 0.0
@@ -202,15 +201,23 @@ class FleetProblem:
         """Return the problem with some of the kinds."""
         columns = ("capacity", "usd", "start_usd", "gpus", "replicas", "committed", "offer", "provider", "group")
         picked: dict[str, Any] = {name: getattr(self, name)[keep] for name in columns}
-        return replace(self, **picked)
+        peaks = tuple(replace(one, each=one.each[keep]) for one in self.peaks)
+        return replace(self, **picked, peaks=peaks)
 
     def in_hour(self, hour: int) -> FleetProblem:
         """Return the problem with the limits of one hour."""
         if self.room is None:
             return self
         one = self.rooms[int(self.room[hour])]
-        limits = {name: getattr(one, name) for name in ("stock", "quota", "max_gpus", "max_usd_per_hour")}
-        return replace(self, **limits, room=None, rooms=())
+        return replace(self, stock=one.stock, quota=one.quota, peaks=self.peaks_of(one.most), room=None, rooms=())
+
+    def peaks_of(self, most: Sequence[float]) -> tuple[Peak, ...]:
+        """Return what is limited at one time, with other values of the limits."""
+        return tuple(replace(one, most=value) for one, value in zip(self.peaks, most, strict=True))
+
+    def without_peak(self, key: str) -> FleetProblem:
+        """Return the problem without one limit on what is used at one time."""
+        return replace(self, peaks=tuple(one for one in self.peaks if one.key != key))
 
     def fits(self, fleets: Floats, hours: Integers) -> Flags:
         """Return which fleets (hours, f) some hours may have: they carry its load within its limits."""
@@ -262,10 +269,8 @@ class FleetProblem:
     def _is_allowed(self, fleets: Floats) -> Flags:
         """Return which fleets (f, kinds) keep the limits that do not depend on the load."""
         fine = fleets @ self.replicas >= self.min_replicas - LOAD_TOLERANCE
-        if self.max_gpus is not None:
-            fine &= fleets @ self.gpus <= self.max_gpus + LOAD_TOLERANCE
-        if self.max_usd_per_hour is not None:
-            fine &= fleets @ self.usd <= self.max_usd_per_hour * (1.0 + LOAD_TOLERANCE)
+        for one in self.peaks:
+            fine &= fleets @ one.each <= one.most + LOAD_TOLERANCE * max(1.0, one.most)
         for offer, most in self.stock.items():
             fine &= np.sum(fleets[:, self.offer == offer], axis=1) <= most + LOAD_TOLERANCE
         for provider, most in self.quota.items():
@@ -361,18 +366,20 @@ class _Rules:
         return np.asarray(harmless[self.problem.group[a]] | (self.problem.group[a] == self.problem.group[b]))
 
     def _is_no_worse(self, b: int, a: Integers, copies: Floats) -> Flags:
-        """Return which kinds (a,) in so many copies cost no more than b and have no more GPUs."""
+        """Return which kinds (a,) in so many copies cost no more than b, and use no more of what is limited."""
         problem = self.problem
         usd, start = copies * problem.usd[a], copies * problem.start_usd[a]
         fine = usd <= problem.usd[b] * _ROOM
         if not problem.committed[b]:  # what stands in every hour never starts again
             fine &= usd + start <= (problem.usd[b] + problem.start_usd[b]) * _ROOM
-        if problem.max_gpus is not None or problem.quota:
+        if problem.quota:
             fine &= copies * problem.gpus[a] <= problem.gpus[b]
+        for one in problem.peaks:
+            fine &= copies * one.each[a] <= one.each[b] * _ROOM
         return np.asarray(fine)
 
 
-# What other services leave of shared limits, hour by hour: stock, quotas, GPUs and dollars per hour.
+# What other services leave of shared limits, hour by hour: stock, quotas, and what is limited at one time.
 #
 # Each hour of a cycle has one room. Cycles of different lengths repeat until they meet: a service of a day sees the
 # least that its hour is left on any day of a week.
@@ -414,16 +421,15 @@ def broken_limits(takers: Sequence[Taker]) -> dict[str, int]:
 
 
 def _limits(problem: FleetProblem) -> list[float]:
-    """Return the limits in one order: stock, quotas, GPUs, dollars per hour."""
+    """Return the limits in one order: stock, quotas, what is limited at one time."""
     found = [float(one) for one in (*problem.stock.values(), *problem.quota.values())]
-    return found + [float(one) for one in (problem.max_gpus, problem.max_usd_per_hour) if one is not None]
+    return found + [one.most for one in problem.peaks]
 
 
 def _names(problem: FleetProblem) -> list[str]:
     """Return the names of the limits in the same order; an offer and a provider by their number."""
     found = [f"stock {one}" for one in problem.stock] + [f"quota {one}" for one in problem.quota]
-    found += ["max_gpus"] if problem.max_gpus is not None else []
-    return found + (["max_usd_per_hour"] if problem.max_usd_per_hour is not None else [])
+    return found + [one.key for one in problem.peaks]
 
 
 def _used(limited: FleetProblem, one: FleetProblem, fleets: Floats, hours: int) -> Floats:
@@ -431,8 +437,8 @@ def _used(limited: FleetProblem, one: FleetProblem, fleets: Floats, hours: int) 
     columns = [fleets[:, one.offer == offer].sum(axis=1) for offer in limited.stock]
     gpus = fleets * one.gpus
     columns += [gpus[:, one.provider == provider].sum(axis=1) for provider in limited.quota]
-    columns += [gpus.sum(axis=1)] if limited.max_gpus is not None else []
-    columns += [fleets @ one.usd] if limited.max_usd_per_hour is not None else []
+    each = {peak.key: peak.each for peak in one.peaks}
+    columns += [fleets @ each[peak.key] for peak in limited.peaks]
     taken = np.stack(columns, axis=1) if columns else np.zeros((len(fleets), 0))
     return np.tile(taken, (hours // len(fleets), 1))
 
@@ -442,22 +448,18 @@ def _room(problem: FleetProblem, row: Floats) -> Room:
     left = iter(row.tolist())
     stock = {offer: round(next(left)) for offer in problem.stock}
     quota = {provider: round(next(left)) for provider in problem.quota}
-    gpus = None if problem.max_gpus is None else round(next(left))
-    return Room(stock, quota, gpus, None if problem.max_usd_per_hour is None else next(left))
+    return Room(stock, quota, tuple(next(left) for _ in problem.peaks))
 
 
 def in_least_room(problem: FleetProblem) -> FleetProblem:
     """Return the problem with the least that any hour has of each limit, for all hours."""
     if problem.room is None:
         return problem
-    gpus = [one.max_gpus for one in problem.rooms if one.max_gpus is not None]
-    usd = [one.max_usd_per_hour for one in problem.rooms if one.max_usd_per_hour is not None]
     return replace(
         problem,
         stock={offer: min(one.stock[offer] for one in problem.rooms) for offer in problem.stock},
         quota={provider: min(one.quota[provider] for one in problem.rooms) for provider in problem.quota},
-        max_gpus=min(gpus, default=None),
-        max_usd_per_hour=min(usd, default=None),
+        peaks=problem.peaks_of([min(values) for values in zip(*(one.most for one in problem.rooms), strict=True)]),
         room=None,
         rooms=(),
     )

@@ -180,11 +180,9 @@ def _loss_rows(problem: FleetProblem, load: float, losses: Sequence[Floats]) -> 
 
 
 def limit_rows(problem: FleetProblem) -> list[Rows]:
-    """Return the rows of what there is at one time: GPUs, quota, stock, dollars per hour."""
+    """Return the rows of what there is at one time: quota, stock, and the limits on what is used."""
     gpus = problem.gpus.astype(float)
-    limits: list[tuple[str, Floats, float]] = []
-    if problem.max_gpus is not None:
-        limits.append(("max_gpus", gpus, float(problem.max_gpus)))
+    limits: list[tuple[str, Floats, float]] = [(one.key, one.each, one.most) for one in problem.peaks]
     limits += [
         (f"quota_{name}", np.where(problem.provider == name, gpus, 0.0), float(most))
         for name, most in problem.quota.items()
@@ -194,8 +192,6 @@ def limit_rows(problem: FleetProblem) -> list[Rows]:
         for name, most in problem.stock.items()
         if bool(np.any(problem.offer == name))
     ]
-    if problem.max_usd_per_hour is not None:
-        limits.append(("usd_per_hour", problem.usd, problem.max_usd_per_hour))
     return [_row(name, terms, -INFINITY, most) for name, terms, most in limits]
 
 
@@ -226,6 +222,10 @@ def joint_program(parts: Sequence[Part]) -> Program:
     every = replace(
         problems[0],
         gpus=np.concatenate([one.gpus for one in problems]),
+        peaks=tuple(
+            replace(peak, each=np.concatenate([one.peaks[place].each for one in problems]))
+            for place, peak in enumerate(problems[0].peaks)
+        ),
         usd=np.concatenate([one.usd for one in problems]),
         offer=np.concatenate([one.offer for one in problems]),
         provider=np.concatenate([one.provider for one in problems]),

@@ -145,22 +145,49 @@ def single_row(family: str, cost: Floats, lower: float = -INFINITY, upper: float
 # Limits and objective that the jobs of a scenario share.
 
 
+@record(frozen=True, eq=False)
+class Peak:
+    """The most that may be used at one time, over all jobs or services."""
+
+    key: str  # under `limits`
+    most: float
+    each: Floats  # (offers,) or (kinds,), what one machine uses
+
+    @property
+    def name(self) -> str:
+        """The name of its row, such as `gpus`."""
+        return self.key.removeprefix("max_")
+
+    def used(self, table: CandidateTable) -> Floats:
+        """Return what each candidate (n,) uses of it."""
+        return np.asarray(self.each[table.offer] * table.instances, dtype=float)
+
+
 @record(frozen=True)
 class SharedLimits:
     """Everything that jobs share; limits on one job alone are filters on its candidates.
 
-    `quota` maps provider names to GPUs, `stock` maps offer labels to instances, `committed` to machine hours that
-    are paid for already; a missing name has no such limit, and `None` means no limit.
-    `value_of_time_usd_per_hour` prices expected hours.
+    `peaks` limit what is used at one time, `quota` maps provider names to GPUs, `stock` maps offer labels to
+    instances, `committed` to machine hours that are paid for already; a missing name has no such limit, and `None`
+    means no limit. `value_of_time_usd_per_hour` prices expected hours.
     """
 
     budget_usd: float | None = None
-    max_gpus: int | None = None
+    peaks: tuple[Peak, ...] = ()
     quota: Mapping[str, int] = field(default_factory=dict)
     stock: Mapping[str, int] = field(default_factory=dict)
     committed: Mapping[str, float] = field(default_factory=dict)
     objective: Literal["cost", "time"] = "cost"
     value_of_time_usd_per_hour: float = 0.0
+
+    @property
+    def limit_one_time(self) -> bool:
+        """Whether anything limits what is used at one time: then it matters which jobs run together."""
+        return bool(self.peaks or self.quota or self.stock)
+
+    def in_turns(self) -> SharedLimits:
+        """Return the limits of jobs that need not run at one time."""
+        return replace(self, peaks=(), quota={}, stock={})
 
 
 # Layout of the variables of a candidate table, and its figures as vectors over them.

@@ -123,6 +123,7 @@ class Limits(StrictModel):
     max_gpus: PositiveInteger | None = None  # at one time, over all jobs
     max_hours: Positive | None = None
     max_usd_per_hour: Positive | None = None  # at one time, over all jobs
+    max_kilowatts: Positive | None = None  # that machines draw at one time, over all jobs
     budgets: Rows[Deferred[PeriodBudget]] = ()  # by period
     quota: dict[str, WholeNumber] = Field(default_factory=dict)  # provider -> GPUs
     providers: AllowForbid = AllowForbid()

@@ -41,6 +41,7 @@ from planner.scenario.naming import OfferedNames, resolve_offered, with_gpus
 from planner.scenario.offer import Adjust, Offer, offer_data
 from planner.scenario.open_job import BEST_TOKENS, AnyJob, Family, OpenJob
 from planner.scenario.own_machines import Horizon
+from planner.scenario.peak_limits import limits_spending
 from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import labelled_offers
 
@@ -224,7 +225,7 @@ class Scenario(_ScenarioBase, defer_build=False):
         limits = self.limits
         return bool(
             limits.budgets
-            or limits.max_usd_per_hour is not None
+            or limits_spending(limits)
             or any(job.needs_timetable for job in self.jobs)
             or any(offer.block or offer.available for offer in self.offers)
         )

@@ -20,9 +20,10 @@ from planner.records import record
 from planner.results.plan import Plan
 from planner.results.plan_parts import FurtherWay, Infeasible, Option, Relaxation, describe_machines
 from planner.scenario.inference_job import InferenceJob
+from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.solvers.mathopt import solver_versions
 from planner.solving.optimise_choice import COST, LAST
-from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare, shared_peaks
 from planner.solving.resolve import describe_candidate, describe_method, recipe_of, why_excluded
 
 if TYPE_CHECKING:
@@ -297,11 +298,13 @@ def _remaining_limits(plan: ResolvedPlan, job: int, table: CandidateTable) -> tu
         np.subtract.at(unused, owner[others], used[others])
         return unused
 
-    gpus = left([limits.max_gpus], chosen.gpus, np.zeros(len(chosen), dtype=np.int64))
     quota = left(map(limits.quota.get, table.providers), chosen.gpus, chosen.provider)
     stock = left((offer.stock for offer in market.offers), chosen.instances, chosen.offer)
     hours = left((offer.committed_hours for offer in market.offers), chosen.rented_h, chosen.offer)
-    fits = (table.gpus <= gpus[0]) & (table.gpus <= quota[table.provider])
+    fits = np.asarray(table.gpus <= quota[table.provider])
+    for peak in shared_peaks(limits, market):
+        room = peak.most - float(np.sum(peak.used(chosen)[others]))
+        fits &= peak.used(table) <= room + PEAK_TOLERANCE * peak.most
     fits &= (table.instances <= stock[table.offer]) & (table.rented_h <= hours[table.offer])
     return budget_usd, np.asarray(fits, dtype=bool)
 

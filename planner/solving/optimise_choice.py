@@ -35,6 +35,7 @@ from planner.formulation.objective import (
 )
 from planner.formulation.program import Program, VariableLayout, single_row
 from planner.records import record
+from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.solvers.base import solve_single_choice
 from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
 from planner.solving.prepare import PreparedScenario, build_shared_limits, starts_at_once
@@ -309,7 +310,7 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
     """
     shared = build_shared_limits(prepared.scenario, prepared.market)
     if not side_by_side:
-        shared = replace(shared, max_gpus=None, quota={}, stock={})
+        shared = shared.in_turns()
     ties = prepared.scenario.near_tie_usd
     kept = [_needed_rows(table, shared, ties) for table in (one.table for one in prepared.screened)]
     # Job by job: the joined table of all candidates of hundreds of jobs would not fit in memory.
@@ -420,7 +421,7 @@ def fits_side_by_side(prepared: PreparedScenario, chosen: CandidateTable, shares
     for row in range(len(chosen)):
         gpus[chosen.providers[chosen.provider[row]]] += int(chosen.gpus[row])
         machines[chosen.offers[chosen.offer[row]]] += max(1, int(chosen.instances[row]))
-    if limits.max_gpus is not None and gpus.total() > limits.max_gpus:
+    if any(float(np.sum(one.used(chosen))) > one.most * (1.0 + PEAK_TOLERANCE) for one in limits.peaks):
         return False
     if any(count > limits.quota.get(name, count) for name, count in gpus.items()):
         return False

@@ -22,11 +22,12 @@ from planner.configurations.lengths import length_faults
 from planner.configurations.recipe import training_faults
 from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated
-from planner.formulation.program import SharedLimits
+from planner.formulation.program import Peak, SharedLimits
 from planner.library.reading import read_library
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.open_job import OpenJob
+from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import MAX_OFFERS
 from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import limits_read
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from planner.candidates.job_candidates import JobCandidates
     from planner.library.schema import Library
     from planner.scenario.job import Job
+    from planner.scenario.limits import Limits
     from planner.scenario.scenario import Scenario
 
 
@@ -158,7 +160,7 @@ def starts_at_once(scenario: Scenario, market: Market, limits: SharedLimits) -> 
     if scenario.schedule == "side_by_side":
         return True
     reserved = any(one.is_reservation for one in market.offers)
-    return not (limits.stock or limits.quota or reserved or limits.max_gpus is not None)
+    return not (limits.limit_one_time or reserved)
 
 
 def slim(
@@ -441,12 +443,19 @@ def limits_of_offers(market: Market) -> SharedLimits:
     )
 
 
+def shared_peaks(limits: Limits, market: Market) -> tuple[Peak, ...]:
+    """Return what limits the jobs of a market at one time, but for dollars per hour, which need a timetable."""
+    return tuple(
+        Peak(limit.key, most, market.use_of(limit)) for limit, most in given_peaks(limits) if not limit.is_of_dollars
+    )
+
+
 def build_shared_limits(scenario: Scenario, market: Market) -> SharedLimits:
     """Return the limits that become rows: those that jobs share, and the budget, which is a row for one job too."""
     limits = scenario.limits
     shared = SharedLimits()
     if len(scenario.jobs) > 1:
-        shared = replace(limits_of_offers(market), max_gpus=limits.max_gpus, quota=limits.quota)
+        shared = replace(limits_of_offers(market), peaks=shared_peaks(limits, market), quota=limits.quota)
     return replace(
         shared,
         budget_usd=limits.budget_usd,

@@ -22,6 +22,7 @@ from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, QualityNote
 from planner.scenario.inference_job import InferenceJob
+from planner.scenario.peak_limits import unknown_notes
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions, open_job
 from planner.scenario.service_load import ServeJob
 from planner.solvers.mathopt import solver_versions
@@ -165,7 +166,8 @@ def _audited(plan: Plan, scenario: Scenario, library: Library, options: SolveOpt
     violations = audit(plan, scenario, library, asked_gap=options.gap)
     if violations:
         raise AuditError("the plan fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
-    return plan
+    left_out = unknown_notes(scenario.offers, scenario.limits, library)
+    return plan.model_copy(update={"warnings": tuple(dict.fromkeys((*left_out, *plan.warnings)))}) if left_out else plan
 
 
 def _facts(prepared: PreparedScenario, options: SolveOptions, seconds: float, dominated: int) -> dict[str, Any]:

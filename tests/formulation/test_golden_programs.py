@@ -10,7 +10,7 @@ import numpy as np
 from planner.formulation import constraints
 from planner.formulation.build import build_program
 from planner.formulation.program import SharedLimits, VariableLayout
-from tests.helpers.candidate_tables import NAN, make_table
+from tests.helpers.candidate_tables import NAN, gpus_limit, make_table
 from tests.helpers.program_text import program_text
 
 TABLE = make_table(
@@ -83,9 +83,9 @@ def test_gpus_and_quota_count_gpus() -> None:
         "  gpus: 8 choose[x,a,2,0] + 4 choose[x,b,1,1] + 12 choose[y,b,3,2] <= 20\n"
         "  quota[q]: 4 choose[x,b,1,1] + 12 choose[y,b,3,2] <= 16\n"
     )
-    assert program_text(build_program(VariableLayout(TABLE, SharedLimits(max_gpus=20, quota={"q": 16})))) == text_of(
-        COST, row
-    )
+    assert program_text(
+        build_program(VariableLayout(TABLE, SharedLimits(peaks=gpus_limit(TABLE, 20), quota={"q": 16})))
+    ) == text_of(COST, row)
 
 
 def test_the_time_objective_minimises_the_last_finish() -> None:

@@ -64,7 +64,7 @@ def test_passes_keep_every_limit_and_the_optimum(case: tuple[CandidateTable, Sha
     assert np.all((plan.share_low <= share) & (share <= plan.share_high))
     late_usd = plan.late_cost_usd(share).sum()
     assert question.budget_usd is None or late_usd <= question.budget_usd + 1e-4
-    assert question.max_gpus is None or plan.gpus.sum() <= question.max_gpus
+    assert all(plan.gpus.sum() <= one.most for one in question.peaks)
     for offer, stock in question.stock.items():
         assert plan.instances[plan.offer == table.offers.index(offer)].sum() <= stock
     for offer, left in question.committed.items():

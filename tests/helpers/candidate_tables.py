@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.formulation.program import SharedLimits
+from planner.formulation.program import Peak, SharedLimits
 from planner.library.technique_tables import read_techniques
 
 NAN = float("nan")
@@ -118,6 +118,13 @@ def random_table(seed: int, rows: int, jobs: int = 1, offers: int = 4, step: flo
     )
 
 
+def gpus_limit(table: CandidateTable, most: int | None) -> tuple[Peak, ...]:
+    """Return a limit on the GPUs at one time, of which each offer has as many as the machines of its rows."""
+    each = np.zeros(len(table.offers))
+    each[table.offer] = table.gpus / table.instances
+    return () if most is None else (Peak("max_gpus", float(most), each),)
+
+
 @st.composite
 def small_cases(
     draw: st.DrawFn, objective: str | None = "cost", step: float = 0.0
@@ -129,7 +136,7 @@ def small_cases(
     budget = draw(st.none() | st.floats(3.0 * jobs, 9.0 * jobs).map(lambda value: round(value, 1)))
     question = SharedLimits(
         budget_usd=budget,
-        max_gpus=draw(st.none() | st.integers(jobs, 6 * jobs)),
+        peaks=gpus_limit(table, draw(st.none() | st.integers(jobs, 6 * jobs))),
         quota=draw(st.dictionaries(st.sampled_from(table.providers), st.integers(1, 9))),
         stock=draw(st.dictionaries(st.sampled_from(table.offers), st.integers(0, 4))),
         committed=draw(st.dictionaries(st.sampled_from(table.offers), st.integers(2, 20).map(float), max_size=2)),
@@ -159,7 +166,7 @@ def brute_force(table: CandidateTable, question: SharedLimits) -> float | None:
 
 def limits_hold(table: CandidateTable, question: SharedLimits, rows: Sequence[int]) -> bool:
     """Whether one row per job keeps within GPUs, stock, quota and hours paid for."""
-    if question.max_gpus is not None and sum(int(table.gpus[c]) for c in rows) > question.max_gpus:
+    if any(sum(one.each[table.offer[c]] * table.instances[c] for c in rows) > one.most for one in question.peaks):
         return False
     for offer, stock in question.stock.items():
         if sum(int(table.instances[c]) for c in rows if table.offers[table.offer[c]] == offer) > stock:

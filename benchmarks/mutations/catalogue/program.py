@@ -23,7 +23,7 @@ AREA.add("hours paid for are not used up", "table.rented_h, limits)", "0 * table
 AREA.add("quota counts instances", "table.providers, table.gpus, limits)", "table.providers, table.instances, limits)")
 AREA.add(
     "max_gpus counts instances",
-    "columns.vector(columns.table.gpus.astype(float))",
+    "columns.vector(one.used(columns.table))",
     "columns.vector(columns.table.instances.astype(float))",
 )
 AREA.add("the floor of the spot share is dropped", "    spot_floor_rows,\n", "")
@@ -117,7 +117,7 @@ AREA.add(
 AREA.of("planner/solving/prepare.py", SHARED)
 AREA.add("jobs do not share the stock", "offers if offer.stock is not None}", "offers if False}")
 AREA.add("jobs do not share hours paid for", "offers if offer.committed_hours is not None}", "offers if False}")
-AREA.add("jobs do not share the GPUs", "max_gpus=limits.max_gpus,", "max_gpus=None,")
+AREA.add("jobs do not share the GPUs", "peaks=shared_peaks(limits, market),", "peaks=(),")
 AREA.add("jobs do not share a quota", "quota=limits.quota)", "quota={})")
 AREA.add(
     "an hour is worth nothing to the program",

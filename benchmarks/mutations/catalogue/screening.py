@@ -77,7 +77,7 @@ AREA.add(
 )
 AREA.add("stock counts GPUs", "(table.instances > stock", "(table.gpus > stock", ONE_JOB)
 AREA.add("quota counts instances", "(table.gpus > quota", "(table.instances > quota", ONE_JOB)
-AREA.add("max_gpus counts instances", "table.gpus > limits.max_gpus", "table.instances > limits.max_gpus", ONE_JOB)
+AREA.add("max_gpus counts instances", "used > most * (1.0", "table.instances > most * (1.0", ONE_JOB)
 AREA.add(
     "the least spot share is ignored", "np.maximum(table.share_low, limits.spot_share.min)", "table.share_low", ONE_JOB
 )

@@ -22,6 +22,7 @@ from planner.records import record
 from planner.results.explanation import Binding, Explanation, Finding, LimitSensitivity, PastCost, TechniqueAnswer
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.peak_limits import PEAK_LIMITS
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.service_load import ServeJob
 from planner.solving.alternatives import find_best_alternatives, without_demand
@@ -47,9 +48,10 @@ if TYPE_CHECKING:
 # The smallest relaxation of each limit at which another plan is better.
 
 
-UNITS: dict[str, Literal["hour", "dollar", "gpu", "gib"]] = {
+UNITS: dict[str, Literal["hour", "dollar", "gpu", "gib", "choice"]] = {
     **{"deadline": "hour", "max_hours": "hour", "budget_usd": "dollar"},
-    **{"max_gpus": "gpu", "quota": "gpu", "vram_headroom": "gib", "memory": "gib"},
+    **{"quota": "gpu", "vram_headroom": "gib", "memory": "gib"},
+    **{limit.key: limit.worth for limit in PEAK_LIMITS},
 }
 """What a limit gives more of, by its key; the others give another choice."""
 CENT_USD = 0.005

@@ -22,6 +22,7 @@ from planner.candidates.screening import ScreenedCandidates, screen
 from planner.decode.chosen import describe_break_even
 from planner.results.explanation import WhyNot
 from planner.scenario.limits import AllowForbid
+from planner.scenario.peak_limits import PEAK_LIMITS
 from planner.solving.binding_limits import with_job
 from planner.solving.infeasibility.diagnosis import verified_relaxations
 from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations, limit_key
@@ -222,7 +223,7 @@ REASONS = {
     "deadline": "it takes {new:.4g} h at {confidence:.3g} % confidence; the deadline is {old:.4g} h",
     "max_hours": "it takes {new:.4g} h at the requested confidence; at most {old:.4g} h are allowed",
     "budget_usd": "it costs ${new:,.2f} at the requested confidence; the budget is ${old:,.2f}",
-    "max_gpus": "it needs {new:,.0f} GPUs; at most {old:,.0f} may be used",
+    **{limit.key: limit.excludes for limit in PEAK_LIMITS if limit.excludes},
     "quota": "it needs {new:,.0f} GPUs at {name}; the quota is {old:,.0f}",
     "spot_share": "it needs a spot share of {new:.2g}; spot_share.{name} is {old:.2g}",
     "max_price_age": "its price is too old: limits.max_price_age is {old}",

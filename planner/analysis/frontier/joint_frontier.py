@@ -61,12 +61,12 @@ class SolverLimitError(Exception):
 def satisfies_limits(tables: Sequence[CandidateTable], choices: Sequence[RowChoice], limits: SharedLimits) -> bool:
     """Return whether the choices, one for each job, keep every limit that the jobs share."""
     rows = [table.rows(np.asarray([choice.row])) for table, choice in zip(tables, choices, strict=True)]
-    plan, budget, most = concatenate(rows), limits.budget_usd, limits.max_gpus
+    plan, budget = concatenate(rows), limits.budget_usd
     late_usd = float(np.sum(plan.late_cost_usd(np.asarray([choice.share for choice in choices]))))
     provider, offer = np.asarray(plan.providers)[plan.provider], np.asarray(plan.offers)[plan.offer]
     return bool(
         (budget is None or late_usd <= budget + TOLERANCE * max(1.0, budget))
-        and (most is None or plan.gpus.sum() <= most)
+        and all(one.used(plan).sum() <= one.most * (1 + TOLERANCE) for one in limits.peaks)
         and all(plan.gpus[provider == name].sum() <= limit for name, limit in limits.quota.items())
         and all(plan.instances[offer == name].sum() <= limit for name, limit in limits.stock.items())
         and all(

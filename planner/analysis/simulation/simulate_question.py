@@ -202,8 +202,8 @@ def _simulation(
         replayed.append(
             replay_without_spot(job_run, slow) if source is None else replay_job(job_run, source, slow, count)
         )
-    outcomes = outcomes_by_policy(replayed)
-    shifted = {name: shift_timetable(plan, prepared.scenario, several) for name, several in outcomes.items()}
+    planned = plan, prepared.scenario, prepared.library
+    shifted = {name: shift_timetable(*planned, several) for name, several in outcomes_by_policy(replayed).items()}
     reserved_usd = math.fsum(one.usd for one in plan.reservations)
     whole = combine_jobs(job_runs, {k: [m.outcome for m in v] for k, v in shifted.items()}, reserved_usd)
     spent = math.fsum(one.seconds for one, source in zip(replayed, sources, strict=True) if source is not None)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.audit.peak_amounts import amount_of, gpus_of, held_by, machines_of
 from planner.records import record
 from planner.scenario.offer import offer_labels
+from planner.scenario.peak_limits import given_peaks
 from planner.solving.timetable.shared_over_time import minutes_up, open_times
 
 if TYPE_CHECKING:
@@ -21,11 +23,15 @@ if TYPE_CHECKING:
 
     from planner.analysis.simulation.job_replay import JobOutcome
     from planner.arrays import Flags, Floats
+    from planner.library.schema import Library
     from planner.results.plan import Assignment, Plan
+    from planner.scenario.peak_limits import PeakLimit
     from planner.scenario.scenario import Scenario
 
 MAX_UNITS = 512
-"""Most units of a shared thing that are followed one by one; of GPUs a unit is what all its users hold multiples of."""
+"""Most units of a shared thing that are followed one by one.
+
+A unit is what all its users hold multiples of, or larger where these would be too many."""
 
 
 SLACK_HOURS = 1e-6
@@ -50,7 +56,9 @@ class _Shared:
     held: dict[int, int]
 
 
-def shift_timetable(plan: Plan, scenario: Scenario, outcomes: Sequence[JobOutcome]) -> list[ShiftedJob]:
+def shift_timetable(
+    plan: Plan, scenario: Scenario, library: Library, outcomes: Sequence[JobOutcome]
+) -> list[ShiftedJob]:
     """Return every job of a timetable with its starts and ends; `outcomes` have the hours of each job by itself."""
     if not plan.is_timetable:
         never = np.zeros(outcomes[0].hours.size, dtype=bool)
@@ -58,7 +66,7 @@ def shift_timetable(plan: Plan, scenario: Scenario, outcomes: Sequence[JobOutcom
     runs = outcomes[0].hours.size
     places = {job.name: place for place, job in enumerate(plan.jobs)}
     wanted = {job.name: job for job in scenario.jobs}
-    shared = [(one, np.zeros((runs, one.units))) for one in _shared_things(plan, scenario)]
+    shared = [(one, np.zeros((runs, one.units))) for one in _shared_things(plan, scenario, library)]
     found: dict[int, ShiftedJob] = {}
     ends: dict[int, Floats] = {}
     for place in sorted(range(len(plan.jobs)), key=lambda n: (plan.jobs[n].start_at_hours, n)):
@@ -83,32 +91,34 @@ def shift_timetable(plan: Plan, scenario: Scenario, outcomes: Sequence[JobOutcom
     return [found[place] for place in range(len(plan.jobs))]
 
 
-def _shared_things(plan: Plan, scenario: Scenario) -> Iterator[_Shared]:
+def _shared_things(plan: Plan, scenario: Scenario, library: Library) -> Iterator[_Shared]:
     """Yield what the jobs of a plan hold in common and cannot all have at once."""
     limits = scenario.limits
 
-    def machines(job: Assignment) -> int:
-        return max(1, job.instances) * job.runs_at_once
+    asked: list[tuple[int | None, Callable[[Assignment], int], Callable[[Assignment], bool]]] = []
+    offers = dict(scenario.labelled_offers())
+    for limit, most in given_peaks(limits):
+        if not limit.is_of_dollars:  # what a run spends per hour moves with it
 
-    def gpus(job: Assignment) -> int:
-        return job.gpus * job.runs_at_once
+            def used(job: Assignment, limit: PeakLimit = limit) -> int:
+                return limit.need(amount_of(limit.key, held_by(job, offers.get(job.offer)), library))
 
-    asked: list[tuple[int | None, Callable[[Assignment], int], Callable[[Assignment], bool]]] = [
-        (limits.max_gpus, gpus, lambda _: True)
-    ]
-    asked += [(count, gpus, lambda job, name=name: job.provider == name) for name, count in limits.quota.items()]  # type: ignore[misc]
+            asked.append((limit.capacity(most), used, lambda _: True))
+    asked += [(count, gpus_of, lambda job, name=name: job.provider == name) for name, count in limits.quota.items()]  # type: ignore[misc]
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
         if not offer.is_reservation:
-            asked.append((offer.stock, machines, lambda job, label=label: job.offer == label))  # type: ignore[misc]
+            asked.append((offer.stock, machines_of, lambda job, label=label: job.offer == label))  # type: ignore[misc]
     for number, one in enumerate(plan.reservations):
-        asked.append((one.count, machines, lambda job, number=number: job.reservation == number))  # type: ignore[misc]
+        asked.append((one.count, machines_of, lambda job, number=number: job.reservation == number))  # type: ignore[misc]
     for capacity, amount, uses in asked:
         held = {place: amount(job) for place, job in enumerate(plan.jobs) if uses(job) and amount(job)}
         if capacity is None or sum(held.values()) <= capacity:
             continue
-        unit = gcd(*held.values())
-        if capacity // unit <= MAX_UNITS:
-            yield _Shared(capacity // unit, {place: count // unit for place, count in held.items()})
+        # What is held rounds down with the capacity: the plan itself stays within it.
+        unit = max(gcd(*held.values()), -(-capacity // MAX_UNITS))
+        units = {place: count // unit for place, count in held.items() if count >= unit}
+        if units:
+            yield _Shared(capacity // unit, units)
 
 
 def run_through_windows(

@@ -101,7 +101,7 @@ class Ladder:
 
 def shares_machines(shared: SharedLimits) -> bool:
     """Return whether jobs share anything but dollars: then the cheapest candidate of each may not be enough."""
-    return bool(shared.max_gpus is not None or shared.quota or shared.stock or shared.committed)
+    return bool(shared.limit_one_time or shared.committed)
 
 
 def dollars_alone(table: CandidateTable, shared: SharedLimits) -> CandidateTable:
@@ -113,7 +113,7 @@ def dollars_alone(table: CandidateTable, shared: SharedLimits) -> CandidateTable
         return table
     low, high = table.late_cost_usd(table.share_low), table.late_cost_usd(table.share_high)
     usd = np.stack([np.minimum(low, high)] * 2, axis=1)
-    zeros, limited = np.zeros(len(table)), shared.max_gpus is not None or shared.quota or shared.stock
+    zeros = np.zeros(len(table))
     bare = replace(
         table,
         start_h=zeros,
@@ -127,7 +127,7 @@ def dollars_alone(table: CandidateTable, shared: SharedLimits) -> CandidateTable
         share_low=zeros,
         share_high=zeros,
         lossiness=np.zeros_like(table.lossiness),
-        gpus=table.gpus if limited else np.ones_like(table.gpus),
+        gpus=table.gpus if shared.limit_one_time else np.ones_like(table.gpus),
     )
     return bare.rows(find_undominated(bare, shared))
 

@@ -84,7 +84,7 @@ class Together:
 
     def in_turns(self) -> Together:
         """Return the same jobs where they need not run at one time: no limit on what runs at one time holds."""
-        shared = replace(self.shared, max_gpus=None, quota={}, stock={})
+        shared = self.shared.in_turns()
         ladders = tuple(tuple(Ladder(one.alternative, shared) for one in each) for each in self.ladders)
         return replace(self, shared=shared, ladders=ladders)
 

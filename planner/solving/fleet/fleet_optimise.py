@@ -53,11 +53,9 @@ def machines_alone(problem: FleetProblem) -> Floats:
     for provider, quota in problem.quota.items():
         here = problem.provider == provider
         most[here] = np.minimum(most, quota // np.maximum(problem.gpus, 1))[here]
-    if problem.max_gpus is not None:
-        most = np.minimum(most, problem.max_gpus // problem.gpus)
     allowed = found <= most
-    if problem.max_usd_per_hour is not None:
-        allowed &= found * problem.usd <= problem.max_usd_per_hour * (1.0 + 1e-9)
+    for one in problem.peaks:
+        allowed &= found * one.each <= one.most * (1.0 + 1e-9)
     there = np.append(problem.availability, 1.0)[problem.group]  # of group -1, on demand: always
     alone_on_spot = problem.is_spot & ((there < problem.served_share) | (problem.most_on_spot < 1))
     allowed &= ~busy | ~(alone_on_spot | (~problem.is_spot & (problem.least_on_spot > 0)))

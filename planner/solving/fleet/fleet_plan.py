@@ -12,9 +12,11 @@ from planner.configurations.recipe import weights_to_make
 from planner.configurations.replica_traffic import ROUGH_BATCHES, latency_at_use, prior_parts
 from planner.decode.notes import age_in_days
 from planner.formulation.fleet_problem import FleetProblem, cycle_of, uses
+from planner.formulation.program import Peak
 from planner.library.names import hosted_name
 from planner.results.differences import seconds_text
 from planner.results.fleet import ApiPrice, Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
+from planner.scenario.peak_limits import given_peaks
 from planner.solving.fleet.fleet_optimise import served_on_average
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Floats
-    from planner.candidates.fleet_kinds import ServedKinds
+    from planner.candidates.fleet_kinds import ReplicaKind, ServedKinds
     from planner.candidates.market import Market
     from planner.library.schema import Library
+    from planner.scenario.peak_limits import PeakLimit
     from planner.scenario.scenario import Scenario
     from planner.scenario.service_load import ServeJob
     from planner.solving.fleet.fleet_optimise import SimpleFleet, SolvedFleet
@@ -265,6 +268,13 @@ def _notes(served: ServedKinds, used: Sequence[int], library: Library) -> tuple[
 # From the kinds of a service to the problem of its fleet.
 
 
+def _peak(limit: PeakLimit, most: float, kinds: Sequence[ReplicaKind], market: Market) -> Peak:
+    """Return a limit on what is used at one time, with what one machine of each kind uses."""
+    if limit.is_of_dollars:
+        return Peak(limit.key, most, np.asarray([one.usd_per_hour for one in kinds], dtype=float))
+    return Peak(limit.key, most, market.use_of(limit)[[one.offer for one in kinds]])
+
+
 def fleet_problem(served: ServedKinds, market: Market, scenario: Scenario) -> FleetProblem:
     """Return the problem of one job on the limits of its scenario."""
     job, limits, kinds = served.job, scenario.limits, served.kinds
@@ -292,8 +302,7 @@ def fleet_problem(served: ServedKinds, market: Market, scenario: Scenario) -> Fl
         stock={index: one.stock for index, one in enumerate(market.offers) if one.stock is not None},
         quota={providers[name]: most for name, most in limits.quota.items() if name in providers},
         min_replicas=job.replicas.min,
-        max_gpus=limits.max_gpus,
-        max_usd_per_hour=limits.max_usd_per_hour,
+        peaks=tuple(_peak(limit, most, kinds, market) for limit, most in given_peaks(limits)),
         budget_usd=None if limits.budget_usd is None else limits.budget_usd / cycle_of(job.for_hours, len(load)),
         most_on_spot=limits.spot_share.max,
         least_on_spot=limits.spot_share.min,

@@ -12,14 +12,16 @@ from planner.candidates.fleet_kinds import served_kinds
 from planner.candidates.market import build_market
 from planner.configurations.replica_traffic import latency_at_use
 from planner.errors import Fault, ScenarioError
-from planner.formulation.fleet_problem import cycle_of
+from planner.formulation.fleet_problem import cycle_of, first_rows
 from planner.records import record
 from planner.results.differences import span
 from planner.results.explanation import LimitSensitivity
 from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
+from planner.scenario.peak_limits import PEAK_LIMITS, given_peaks, peak_limit_at
 from planner.scenario.service_load import ServeJob
 from planner.solving.fleet.fleet_optimise import optimise_fleet
 from planner.solving.fleet.fleet_plan import fleet_problem
+from planner.solving.fleet.fleet_refine import fleets_at_prices
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.formulation.fleet_problem import FleetProblem
     from planner.library.schema import Library
+    from planner.scenario.peak_limits import PeakLimit
     from planner.scenario.scenario import Scenario, SolveOptions
     from planner.solving.fleet.fleet_optimise import SolvedFleet
 
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
 _MILLISECONDS = 1000.0
 ROOM = 1.25
 """How much above the least latency a relaxed limit lies: at the least itself no load is carried."""
-LIMIT_OF_GPUS = "limits.max_gpus"
 
 
 def rounded_up(seconds: float) -> float:
@@ -132,8 +134,7 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
     """Return single limits without which there is a fleet, with its dollars."""
     limits = scenario.limits
     ways = [
-        (LIMIT_OF_GPUS, limits.max_gpus, replace(problem, max_gpus=None)),
-        ("limits.max_usd_per_hour", limits.max_usd_per_hour, replace(problem, max_usd_per_hour=None)),
+        *((limit.path, most, problem.without_peak(limit.key)) for limit, most in given_peaks(limits)),
         ("limits.quota", limits.quota or None, replace(problem, quota={})),
         (f"jobs.{job.name}.latency.share", job.latency.share, replace(problem, served_share=0.0)),
         ("limits.spot_share.min", limits.spot_share.min or None, replace(problem, least_on_spot=0.0)),
@@ -143,19 +144,49 @@ def _relaxed_limits(scenario: Scenario, job: ServeJob, problem: FleetProblem, op
         solved = optimise_fleet(replace(other, budget_usd=None), options) if value is not None else None
         if solved is None or solved.fleets is None:
             continue
-        usd = other.cost(solved.fleets)
         to: float | str | None = None
-        if name == LIMIT_OF_GPUS:
-            to = float(np.max(solved.fleets @ problem.gpus))
+        if (limit := peak_limit_at(name)) is not None and not limit.is_of_dollars:
+            to, solved = _least_of(problem, limit, solved, options)
+        usd = other.cost(_fleets_of(solved))
         found.append(
             Relaxation(
                 limit=name, **{"from": str(value) if isinstance(value, dict) else value, "to": to}, way=len(found) + 1,
                 then=f"${usd * MONTH_HOURS / problem.hours:,.0f} a month",
                 cost_usd=usd * cycle_of(job.for_hours, problem.hours), hours=job.for_hours,
-                setting="" if to is None else f"{name}={to:g}",
+                setting="" if to is None else f"{name}={to:.10g}",
             )
         )  # fmt: skip
     return Infeasible(relax=tuple(found))
+
+
+def _fleets_of(solved: SolvedFleet) -> Floats:
+    """Return the fleets of a solution that has some."""
+    assert solved.fleets is not None
+    return solved.fleets
+
+
+def _least_of(
+    problem: FleetProblem, limit: PeakLimit, free: SolvedFleet, options: SolveOptions
+) -> tuple[float, SolvedFleet]:
+    """Return a value of a limit on what is used at one time with which there is a fleet, and that fleet.
+
+    Of GPUs it is what the cheapest fleet `free` of the limit uses, and less may do. Of another limit it is the least
+    that a fleet of the peak uses, where the service then has a fleet in every hour.
+    """
+    peak = next(one for one in problem.peaks if one.key == limit.key)
+    cheapest = limit.rounded_up(float(np.max(_fleets_of(free) @ peak.each)))
+    if limit.is_whole:
+        return cheapest, free
+    other, hour = problem.without_peak(limit.key), np.asarray([int(np.argmax(problem.load))])
+    losses = first_rows(other.availability, other.served_share)
+    fleets, _ = fleets_at_prices(other, peak.each[None, :], hour, options.solver, losses)
+    if not np.isnan(fleets).any():
+        least = limit.rounded_up(float(fleets[0] @ peak.each))
+        peaks = tuple(replace(one, most=least) if one.key == limit.key else one for one in problem.peaks)
+        solved = optimise_fleet(replace(problem, peaks=peaks, budget_usd=None), options)
+        if solved.fleets is not None:
+            return least, solved
+    return cheapest, free
 
 
 # A service solved for its dollars alone: what a limit, a GPU or a provider is worth, without a plan around it.
@@ -382,7 +413,7 @@ def _changes(scenario: Scenario, job: ServeJob) -> Iterator[_Change]:
         other = job.model_copy(update={"headroom": 0.0})
         yield _Change(f"{where}.headroom", job.headroom, 0.0, f"{where}.headroom=0", scenario, other)
     plain = type(limits)()
-    for name in ("providers", "gpus", "regions", "quota", "max_gpus", "max_usd_per_hour"):
+    for name in ("providers", "gpus", "regions", "quota", *(limit.key for limit in PEAK_LIMITS)):
         if getattr(limits, name) != getattr(plain, name):
             changed = scenario.model_copy(update={"limits": limits.model_copy(update={name: getattr(plain, name)})})
             nothing = "null" if getattr(plain, name) is None else "{}"

@@ -19,6 +19,7 @@ from planner.formulation.fleet_problem import broken_limits, most_used, with_roo
 from planner.records import record
 from planner.results.differences import SHARING
 from planner.results.plan_parts import Infeasible, Relaxation
+from planner.scenario.peak_limits import peak_limit_at
 from planner.scenario.service_load import ServeJob
 from planner.solving.fleet.fleet_optimise import FLEET_GAP, SolvedFleet, optimise_fleet
 from planner.solving.fleet.fleet_refine import has_passed, joint_hours
@@ -260,11 +261,13 @@ def explain_shared(scenario: Scenario, found: SharedFleets) -> Infeasible:
         return Infeasible(relax=(change,))
     takers = [(found.problems[name], fleets) for name, fleets in _fleets_of(found.alone).items()]
     peaks, name = most_used(takers), next(iter(found.broken))
-    setting = f"limits.{name}={math.ceil(peaks[name])}" if name.startswith("max_") else ""
-    if len(found.broken) > 1 or not setting:
+    limit = peak_limit_at(f"limits.{name}")
+    if len(found.broken) > 1 or limit is None:
         return Infeasible()
+    most = limit.rounded_up(peaks[name])
     change = Relaxation(
-        limit=f"limits.{name}", **{"from": getattr(scenario.limits, name), "to": float(math.ceil(peaks[name]))},
-        then=f"${found.alone_usd:,.2f} for all services", cost_usd=found.alone_usd, hours=hours, setting=setting,
+        limit=limit.path, **{"from": limit.value(scenario.limits), "to": most},
+        then=f"${found.alone_usd:,.2f} for all services", cost_usd=found.alone_usd, hours=hours,
+        setting=f"{limit.path}={most:.10g}",
     )  # fmt: skip
     return Infeasible(relax=(change,))

@@ -20,17 +20,20 @@ from planner.records import record
 from planner.results.differences import services_bound_usd
 from planner.results.plan import Plan
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
+from planner.scenario.peak_limits import given_peaks, peak_limit_at
 from planner.scenario.scenario import MAX_OFFERS, ends_before, service_alone, services_alone, without_services
 from planner.scenario.service_load import ServeJob
 from planner.solvers.mathopt import solver_versions
 from planner.solving.fleet.fleet_optimise import FLEET_GAP, optimise_fleet, simple_fleets
 from planner.solving.fleet.fleet_plan import build_service, fleet_problem
 from planner.solving.fleet.fleet_refine import has_passed, latest_moment
-from planner.solving.fleet.fleet_refusals import LIMIT_OF_GPUS, ServiceTrial, explain_none, looser_latency
+from planner.solving.fleet.fleet_refusals import ServiceTrial, explain_none, looser_latency
 from planner.solving.fleet.several import SharedFleets, explain_shared, optimise_fleets, sharing_notes
 from planner.solving.prepare import check_is_definite, prepare
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.candidates.fleet_kinds import ServedKinds
     from planner.candidates.market import Market
     from planner.formulation.fleet_problem import FleetProblem
@@ -152,26 +155,33 @@ def _explained(asked: _Asked, found: SharedFleets) -> Infeasible:
     (name, first), *_ = lacking.items()
     if len(found.alone) == 1:
         return first
-    others = sum(_gpus_needed(asked, found, lacking.get(one), one) for one in found.alone if one != name)
-    changes = (_next_to(one, others) if one.limit == LIMIT_OF_GPUS else one for one in first.relax)
+    others = [(lacking.get(one), one) for one in found.alone if one != name]
+    changes = (_next_to(asked, found, one, others) for one in first.relax)
     solved = (_solved_together(asked, one) for one in changes)
     relax = (one.model_copy(update={"way": way}) for way, one in enumerate(filter(None, solved), 1))
     return first.model_copy(update={"relax": tuple(relax)})
 
 
-def _gpus_needed(asked: _Asked, found: SharedFleets, lacking: Infeasible | None, name: str) -> float:
-    """Return the GPUs of a service alone in its busiest hour; where the limit leaves it none, those without it."""
+def _needed(asked: _Asked, found: SharedFleets, lacking: Infeasible | None, name: str, path: str) -> float:
+    """Return what a service alone uses of a limit in its busiest hour; where the limit leaves it none, without it."""
     fleets = found.alone[name].fleets
     if fleets is not None:
-        return float((fleets @ asked.problems[name].gpus).max())
+        each = next(one.each for one in asked.problems[name].peaks if f"limits.{one.key}" == path)
+        return float((fleets @ each).max())
     relax = lacking.relax if lacking is not None else ()
-    return sum(one.change_to for one in relax if one.limit == LIMIT_OF_GPUS and isinstance(one.change_to, float))
+    return sum(one.change_to for one in relax if one.limit == path and isinstance(one.change_to, float))
 
 
-def _next_to(change: Relaxation, others: float) -> Relaxation:
-    """Return a limit on GPUs that leaves room for a service and for the others."""
-    most = others + (change.change_to if isinstance(change.change_to, float) else 0.0)
-    return change.model_copy(update={"change_to": most, "setting": f"{LIMIT_OF_GPUS}={most:g}"})
+def _next_to(
+    asked: _Asked, found: SharedFleets, change: Relaxation, others: Sequence[tuple[Infeasible | None, str]]
+) -> Relaxation:
+    """Return a limit on what is used at one time that leaves room for a service and for the others."""
+    limit = peak_limit_at(change.limit)
+    if limit is None or not isinstance(change.change_to, float):
+        return change
+    needed = sum(_needed(asked, found, lacking, name, change.limit) for lacking, name in others)
+    most = limit.rounded_up(needed + change.change_to)
+    return change.model_copy(update={"change_to": most, "setting": f"{change.limit}={most:.10g}"})
 
 
 def _solved_together(asked: _Asked, change: Relaxation) -> Relaxation | None:
@@ -369,7 +379,7 @@ def _joint_check(scenario: Scenario) -> None:
         if job.name in others or others <= ends_before(scenario, job.name):
             continue
         limits = scenario.limits
-        shared = [name for name in ("max_gpus", "max_usd_per_hour", "quota") if getattr(limits, name)]
+        shared = [limit.key for limit, _ in given_peaks(limits)] + (["quota"] if limits.quota else [])
         shared += ["stock of offers"] if any(offer.stock is not None for offer in scenario.offers) else []
         if shared:
             what = f"stands next to other jobs, with which it would share {', '.join(shared)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from planner.candidates.screening import screen
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.errors import InputError
 from planner.results.plan_parts import Infeasible
+from planner.scenario.peak_limits import peak_limit_at
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.near_misses import find_near_misses
 from planner.solving.infeasibility.relaxations import (
@@ -48,7 +50,6 @@ ROOM_HOURS = 0.04
 """Two minutes: the length of a job is rounded up to a minute, and its deadline down."""
 MOST_BUDGETS = 4
 """How often a budget is lowered to what the plan within it needs."""
-WHOLE_NUMBERS = ("limits.max_gpus", "limits.quota.")
 
 Settled = tuple[ReportedPlan, list[LimitChange]]
 
@@ -62,8 +63,9 @@ def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settle
         return settled
     for path in [one.limit for one in changes]:
         settled = _without(prepared, settled, path)
-    for path in [one.limit for one in settled[1] if one.limit.startswith(WHOLE_NUMBERS)]:
-        settled = _least_number(prepared, settled, path)
+    for path in [one.limit for one in settled[1]]:
+        if (step := _step_of(path)) is not None:
+            settled = _least_number(prepared, settled, path, step)
     for _ in range(MOST_BUDGETS):
         before, settled = settled, _least_budget(prepared, settled)
         if settled is before:
@@ -95,15 +97,24 @@ def _without(prepared: PreparedScenario, settled: Settled, path: str) -> Settled
     return (found, fewer) if found else settled
 
 
-def _least_number(prepared: PreparedScenario, settled: Settled, path: str) -> Settled:
-    """Return a relaxation with the least whole number of one limit that has a plan."""
+def _step_of(path: str) -> float | None:
+    """Return the step in which the least value of a limit is found; None for a limit that is not searched."""
+    if path.startswith("limits.quota."):
+        return 1.0
+    peak = peak_limit_at(path)
+    return None if peak is None else peak.step
+
+
+def _least_number(prepared: PreparedScenario, settled: Settled, path: str, step: float) -> Settled:
+    """Return a relaxation with the least multiple of a step of one limit that has a plan."""
     change = next(one for one in settled[1] if one.limit == path)
     if isinstance(change.old, str) or isinstance(change.new, str):
         return settled
-    low, high = round(change.old), round(change.new)  # high suffices, low does not
+    low, high = math.floor(change.old / step + 1e-6), round(change.new / step)  # high suffices, low does not
     middle = high - 1  # mostly it is the least already
     while high - low > 1:
-        found = _try(prepared, changes := _changed(settled[1], path, middle, f"{middle}"))
+        value = round(middle * step, 6)
+        found = _try(prepared, changes := _changed(settled[1], path, value, f"{value:.10g}"))
         low, high, settled = (low, middle, (found, changes)) if found else (middle, high, settled)
         middle = (low + high) // 2
     return settled

@@ -27,7 +27,7 @@ from planner.records import record
 from planner.scenario.limits import SpotShare, max_run_hours
 from planner.solvers.registry import run
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
-from planner.solving.prepare import limits_of_offers
+from planner.solving.prepare import limits_of_offers, shared_peaks
 from planner.solving.resolve import describe_candidate, describe_jobs
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ class SoftConstraint:
         return max(excess) / self.scale
 
 
-def soft_constraints(scenario: Scenario, columns: VariableLayout, offers: SharedLimits) -> tuple[SoftConstraint, ...]:
-    """Return every limit that can be exceeded by an amount: those of the scenario, and what `offers` have left."""
+def soft_constraints(scenario: Scenario, columns: VariableLayout, shared: SharedLimits) -> tuple[SoftConstraint, ...]:
+    """Return every limit that can be exceeded by an amount: those of the scenario, and what offers have left."""
     return (
         *_time_limits(scenario, columns),
-        *_money_and_count_limits(scenario, columns),
+        *_money_and_count_limits(scenario, columns, shared),
         *_spot_share_limits(scenario, columns),
-        *_offer_limits(columns, offers),
+        *_offer_limits(columns, shared),
     )
 
 
@@ -95,15 +95,16 @@ def _time_limits(scenario: Scenario, columns: VariableLayout) -> Iterator[SoftCo
     yield SoftConstraint("limits.max_hours", max(longest), rows, max(longest))
 
 
-def _money_and_count_limits(scenario: Scenario, columns: VariableLayout) -> Iterator[SoftConstraint]:
-    """Yield budget, largest number of GPUs, and quotas of providers."""
+def _money_and_count_limits(
+    scenario: Scenario, columns: VariableLayout, shared: SharedLimits
+) -> Iterator[SoftConstraint]:
+    """Yield budget, what is limited at one time, and quotas of providers."""
     limits, table = scenario.limits, columns.table
     if limits.budget_usd is not None:
         row = (columns.late_cost_usd(), limits.budget_usd)
         yield SoftConstraint("limits.budget_usd", limits.budget_usd, (row,), limits.budget_usd)
-    if limits.max_gpus is not None:
-        most = float(limits.max_gpus)
-        yield SoftConstraint("limits.max_gpus", most, ((columns.vector(table.gpus.astype(float)), most),), most)
+    for one in shared.peaks:
+        yield SoftConstraint(f"limits.{one.key}", one.most, ((columns.vector(one.used(table)), one.most),), one.most)
     for provider, quota in limits.quota.items():
         if provider in table.providers:
             members = table.provider == table.providers.index(provider)
@@ -183,7 +184,8 @@ class ElasticProgram:
     def of(cls, relaxed: RelaxedCandidates, max_filters: int = MAX_BROKEN_FILTERS) -> ElasticProgram:
         """Build the program from the candidates that break at most so many filters and that none dominates."""
         scenario = relaxed.scenario
-        shared = replace(limits_of_offers(relaxed.market), quota=scenario.limits.quota)
+        peaks = shared_peaks(scenario.limits, relaxed.market)
+        shared = replace(limits_of_offers(relaxed.market), peaks=peaks, quota=scenario.limits.quota)
         few = undominated_candidates(relaxed, shared, max_filters)
         priced = SharedLimits(value_of_time_usd_per_hour=scenario.value_of_time_usd_per_hour)
         columns = VariableLayout(few.table, priced)

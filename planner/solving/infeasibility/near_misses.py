@@ -17,6 +17,7 @@ from planner.library.engines import read_engines
 from planner.results.plan_parts import NearMiss
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.limits import latest_finish_hours
+from planner.scenario.peak_limits import PEAK_LIMITS, PEAK_TOLERANCE, given_peaks
 from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgram
 from planner.solving.infeasibility.relaxations import build_changes, round_up
 from planner.solving.resolve import describe_candidate, try_solve
@@ -66,7 +67,7 @@ def find_near_misses(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> 
     for index in range(len(prepared.candidates)):
         if several and len(prepared.screened[index].table):
             continue
-        found += [*_least_late(prepared, index), *_fewest_gpus(prepared, index)]
+        found += [*_least_late(prepared, index), *_least_used(prepared, index)]
         # Where only the memory of hosts is too small, no rule stands in the way.
         found += [*_small_hosts(prepared, index)] or [*_refused_by_rules(prepared, index)]
         found += _memory_shortfalls(prepared, index)
@@ -127,27 +128,45 @@ def _least_over_budget(prepared: PreparedScenario) -> Iterator[NearMiss]:
     )
 
 
-def _fewest_gpus(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
-    """Yield the candidate of fewest GPUs without limits on GPUs, if these limits leave no candidate."""
-    limits, one = prepared.scenario.limits, prepared.candidates[index]
-    if (limits.max_gpus is None and not limits.quota) or len(prepared.screened[index].table):
+def _least_used(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
+    """Yield the candidate that uses least of what is limited at one time, if these limits leave no candidate.
+
+    A quota limits GPUs as `max_gpus` does.
+    """
+    limits, one, market = prepared.scenario.limits, prepared.candidates[index], prepared.market
+    asked = [
+        limit
+        for limit in PEAK_LIMITS
+        if not limit.is_of_dollars and (limit.value(limits) is not None or (limit.counts_quota and limits.quota))
+    ]
+    if not asked or len(prepared.screened[index].table):
         return
-    free = screen(one, prepared.market, limits.model_copy(update={"max_gpus": None, "quota": {}}), prepared.library)
-    if not len(free.table):
-        return
-    row = int(np.argmin(free.table.gpus))
-    gpus = int(free.table.gpus[row])
-    provider = free.table.providers[int(free.table.provider[row])]
-    most = min(limits.max_gpus or gpus, limits.quota.get(provider, gpus))
-    if gpus > most:
-        what = describe_candidate(one, int(free.rows[row]), float(free.table.share_low[row]), prepared.market)
-        yield NearMiss(
-            job=one.job.name,
-            what=what,
-            reason="needs more GPUs than a limit allows",
-            shortfall=gpus - most,
-            unit="GPUs",
-        )
+    unlimited = limits.model_copy(update={**{limit.key: None for limit in asked}, "quota": {}})
+    free = screen(one, market, unlimited, prepared.library)
+    for limit in asked if len(free.table) else ():
+        each = market.use_of(limit)[free.table.offer] * free.table.instances
+        if np.isnan(each).all():
+            continue
+        row = int(np.nanargmin(each))
+        used, given = float(each[row]), limit.value(limits)
+        most = used if given is None else min(used, given)
+        if limit.counts_quota:
+            most = min(most, limits.quota.get(free.table.providers[int(free.table.provider[row])], used))
+        if used > most * (1.0 + PEAK_TOLERANCE):
+            what = describe_candidate(one, int(free.rows[row]), float(free.table.share_low[row]), market)
+            yield NearMiss(job=one.job.name, what=what, reason=limit.lacking, shortfall=used - most, unit=limit.unit)
+
+
+def _is_within_peaks(prepared: PreparedScenario, machine: Machine) -> bool:
+    """Return whether machines of an offer like this one use no more at one time than the limits allow."""
+    market = prepared.market
+    like = [(offer.card, offer.gpus) == (machine.gpu, machine.gpus_per_instance) for offer in market.offers]
+    for limit, most in given_peaks(prepared.scenario.limits):
+        if not limit.is_of_dollars and any(like):
+            used = market.use_of(limit)[like] * machine.instances
+            if not np.any(used <= most * (1.0 + PEAK_TOLERANCE)):
+                return False
+    return True
 
 
 def _stock_shortfalls(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> Iterator[NearMiss]:
@@ -212,7 +231,7 @@ def _refused_by_rules(prepared: PreparedScenario, index: int) -> Iterator[NearMi
     machines = sorted(dict.fromkeys(made), key=lambda machine: machine.gpus)
     seen, tried = set[str](), 0
     for machine in machines:
-        if limits.max_gpus is not None and machine.gpus > limits.max_gpus:
+        if not _is_within_peaks(prepared, machine):
             continue
         for reason, recipes in _refused_recipes(one, machine, library).items():
             for recipe in recipes if reason not in seen else ():
@@ -315,8 +334,8 @@ def _first_by_gpu(prepared: PreparedScenario, index: int, misses: Sequence[Short
     permitted = {card.name for offer, card in offers if card and limits.permits(offer)}
     found: dict[str, Shortfall] = {}
     for miss in misses:
-        few = limits.max_gpus is None or miss.machine.gpus <= limits.max_gpus
-        if few and miss.machine.gpu in permitted and is_allowed(miss.recipe, job):
+        is_usable = miss.machine.gpu in permitted and is_allowed(miss.recipe, job)
+        if is_usable and _is_within_peaks(prepared, miss.machine):
             found.setdefault(miss.machine.gpu, miss)
     return found
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from planner.errors import ScenarioError
 from planner.records import record
 from planner.results.plan_parts import Relaxation
+from planner.scenario.peak_limits import peak_limit_at
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, MAX_PRICE_AGE, CandidateFilter, margin_of
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve, with_settings
@@ -265,7 +266,8 @@ def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> Limit
         # If cost is minimised, a switching policy takes a share of its own, which a cap may exclude altogether.
         new = 1.0 if scenario.objective_kind == "cost" else min(1.0, round_up(value, SHARE_STEP))
     else:
-        new = float(round(value))
+        peak = peak_limit_at(path)
+        new = float(round(value)) if peak is None or peak.is_whole else peak.rounded_up(value)
     return LimitChange(path, one.current, new, f"{setting_path(path, scenario)}={new:{digits}}{unit}")
 
 

@@ -186,7 +186,9 @@ def relax_candidates(
     found: list[tuple[CandidateTable, Integers, Integers, Integers]] = []
     for index, one in enumerate(prepared.candidates):
         for piece in (instead or {}).get(index) or _pieces(one, scenario.limits, market, library):
-            for table, rows in _without_deadline_cut(piece, scenario.limits, market, library):
+            for whole, every in _without_deadline_cut(piece, scenario.limits, market, library):
+                known = market.is_known(scenario.limits)[whole.offer]  # no value of a limit admits the others
+                table, rows = whole.rows(known), every[known]
                 piece_of = np.full(len(rows), len(pieces), dtype=np.int64)
                 found.append((table, piece_of, rows, catalog.violations(piece, index, table)))
             pieces.append(piece)

@@ -16,7 +16,7 @@ from planner.formulation.program import SharedLimits
 from planner.formulation.timetable_problem import Mode, Task, Timetable
 from planner.records import record
 from planner.scenario.limits import max_run_hours
-from planner.solving.prepare import CandidateObjective
+from planner.solving.prepare import CandidateObjective, shared_peaks
 from planner.solving.timetable.shared_over_time import (
     SharedThings,
     minutes_down,
@@ -141,7 +141,7 @@ def without_reservations(table: CandidateTable, prepared: PreparedScenario) -> C
 def _useful_rows(prepared: PreparedScenario, screened: ScreenedCandidates, shared: SharedThings) -> list[int]:
     """Return the rows that dominance leaves; an offer that is finite or has windows dominates only itself."""
     table = without_reservations(screened.table, prepared)
-    if shared.rate is not None or shared.periods:
+    if shared.limits_spending or shared.periods:
         return list(range(len(table)))  # a mode that costs more in all may cost less per hour
     market, limits = prepared.market, prepared.scenario.limits
     apart = {
@@ -151,7 +151,7 @@ def _useful_rows(prepared: PreparedScenario, screened: ScreenedCandidates, share
     }
     rows = SharedLimits(
         budget_usd=limits.budget_usd,
-        max_gpus=limits.max_gpus,
+        peaks=shared_peaks(limits, market),
         quota=limits.quota,
         stock={market.labels[place]: market.offers[place].stock or 10**6 for place in apart},
         committed={market.labels[place]: 0.0 for place in shared.hours_left},
@@ -208,12 +208,15 @@ def _mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shar
     value = prepared.scenario.value_of_time_usd_per_hour * float(one.hours(share)[0])
     usd = float(one.cost_usd(share)[0]) + float(one.penalty_usd[0]) + value
     needs = []
-    if shared.gpus is not None and gpus:
-        needs.append((shared.gpus, gpus))
+    for limit, resource in shared.peaks:
+        if limit.is_of_dollars:
+            used = late_usd / max(late_hours, MOMENT_HOURS)
+        else:
+            used = float(prepared.market.use_of(limit)[place]) * int(one.instances[0])
+        if used:
+            needs.append((resource, limit.need(used)))
     if provider in shared.quota and gpus:
         needs.append((shared.quota[provider], gpus))
-    if shared.rate is not None and late_usd:
-        needs.append((shared.rate, math.ceil(100 * late_usd / max(late_hours, MOMENT_HOURS) - 1e-6)))
     if place in shared.stock:
         needs.append((shared.stock[place], max(1, int(one.instances[0]))))
     uses = []

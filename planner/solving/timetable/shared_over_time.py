@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from planner.formulation.timetable_problem import UNITS_PER_USD, Period, Pool, Resource
 from planner.records import record
 from planner.scenario.limits import may_pause
+from planner.scenario.peak_limits import given_peaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from planner.candidates.market import Market
     from planner.candidates.screening import ScreenedCandidates
     from planner.formulation.timetable_problem import Mode
+    from planner.scenario.peak_limits import PeakLimit
     from planner.scenario.scenario import Scenario
     from planner.scenario.schedule import Window
     from planner.solving.prepare import PreparedScenario
@@ -76,13 +78,17 @@ class SharedThings:
     resources: list[Resource] = field(default_factory=list)
     pools: list[Pool] = field(default_factory=list)
     periods: list[Period] = field(default_factory=list)
-    gpus: int | None = None
-    rate: int | None = None  # cents per hour
+    peaks: list[tuple[PeakLimit, int]] = field(default_factory=list)  # what is used at one time, and its resource
     budget: int | None = None
     quota: dict[int, int] = field(default_factory=dict)  # provider of the candidate table -> resource
     stock: dict[int, int] = field(default_factory=dict)  # offer -> resource
     hours_left: dict[int, int] = field(default_factory=dict)  # offer -> pool, in machine minutes
     lots: dict[int, list[Lot]] = field(default_factory=dict)  # offer -> its lots
+
+    @property
+    def limits_spending(self) -> bool:
+        """Whether the dollars that runs spend per hour are limited."""
+        return any(limit.is_of_dollars for limit, _ in self.peaks)
 
     def add(self, resource: Resource) -> int:
         """Add a resource and return its place."""
@@ -110,10 +116,8 @@ def shared_things(scenario: Scenario, market: Market, horizon: int) -> SharedThi
     limits, found = scenario.limits, SharedThings()
     if limits.budget_usd is not None:
         found.budget = found.add_pool(Pool("limits.budget_usd", math.floor(limits.budget_usd * UNITS_PER_USD)))
-    if limits.max_gpus is not None:
-        found.gpus = found.add(Resource("limits.max_gpus", limits.max_gpus))
-    if limits.max_usd_per_hour is not None:
-        found.rate = found.add(Resource("limits.max_usd_per_hour", math.floor(100 * limits.max_usd_per_hour + 1e-6)))
+    for limit, most in given_peaks(limits):
+        found.peaks.append((limit, found.add(Resource(limit.path, limit.capacity(most)))))
     for place, provider in enumerate(market.providers):
         if provider in limits.quota:
             found.quota[place] = found.add(Resource(f"limits.quota.{provider}", limits.quota[provider]))

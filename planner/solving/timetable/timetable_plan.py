@@ -16,6 +16,7 @@ from planner.formulation.timetable_problem import UNITS_PER_USD, Schedule, Timet
 from planner.records import record
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation
+from planner.scenario.peak_limits import limits_spending
 from planner.scenario.scenario import MOST_ABOVE_LEAST, SolveOptions
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
@@ -175,7 +176,7 @@ def _baseline(solved: SolvedTimetable, compares: Literal["cost", "time"]) -> Bas
 def _waits_less(scenario: Scenario) -> bool:
     """Return whether policies on spot may cost a little more to wait less; not where dollars are limited."""
     limits = scenario.limits
-    limited = limits.budget_usd is not None or limits.max_usd_per_hour is not None or bool(limits.budgets)
+    limited = limits.budget_usd is not None or limits_spending(limits) or bool(limits.budgets)
     return scenario.waits_less and not limited
 
 

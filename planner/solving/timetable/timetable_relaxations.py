@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from planner.formulation.timetable_problem import UNITS_PER_USD, Period, Task, Timetable, objective_value
 from planner.records import record
 from planner.results.plan_parts import Infeasible, Relaxation, SharedLimit
+from planner.scenario.peak_limits import PEAK_LIMITS, peak_limit_at
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.infeasibility.diagnosis import diagnose, settle
 from planner.solving.infeasibility.relaxations import LimitChange
@@ -63,7 +64,9 @@ def relaxed_shares(problem: Timetable) -> Iterator[tuple[str, float, Timetable]]
             if most > one.capacity:
                 resources = list(problem.resources)
                 resources[number] = replace(one, capacity=most)
-                yield one.name, float(one.capacity), replace(problem, resources=tuple(resources))
+                limit = peak_limit_at(one.name)
+                current = one.capacity / (limit.parts if limit else 1)
+                yield one.name, current, replace(problem, resources=tuple(resources))
     for number, pool in enumerate(problem.pools):
         pools = tuple(replace(other, amount=10**15) if k == number else other for k, other in enumerate(problem.pools))
         yield pool.name, pool.amount / UNITS_PER_USD, replace(problem, pools=pools)
@@ -142,7 +145,7 @@ def without_costs(problem: Timetable) -> Timetable:
 def _limits(prepared: PreparedScenario, built: BuiltTimetable) -> list[_Limit]:
     """Return what a setting enlarges: GPUs, quotas, stock, dollars per hour, budgets, budgets by period."""
     limits, problem = prepared.scenario.limits, built.problem
-    paths = {f"limits.quota.{name}" for name in limits.quota} | {"limits.max_gpus", "limits.max_usd_per_hour"}
+    paths = {f"limits.quota.{name}" for name in limits.quota} | {limit.path for limit in PEAK_LIMITS}
     named = [(number, one.name) for number, one in enumerate(problem.resources) if one.name in paths]
     inline = {offer: number for number, offer in enumerate(prepared.scenario.offers_inline)}
     for place, resource in built.shared.stock.items():
@@ -169,7 +172,8 @@ def _resource_limit(problem: Timetable, number: int, path: str) -> _Limit:
         max((amount for mode in task.modes for which, amount in mode.needs if which == number), default=0)
         for task in problem.tasks
     )
-    return _Limit(path, problem.resources[number].capacity, most, 100.0 if path.endswith("per_hour") else 1.0, apply)
+    peak = peak_limit_at(path)
+    return _Limit(path, problem.resources[number].capacity, most, float(peak.parts) if peak else 1.0, apply)
 
 
 def _pool_limit(problem: Timetable, number: int) -> _Limit:

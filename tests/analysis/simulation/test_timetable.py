@@ -43,7 +43,7 @@ def test_a_late_job_moves_those_behind_it() -> None:
     """In the first run all is as planned, in the second everything is early, in the third the first is 9 h late."""
     scenario, plan = three_in_turn()
     assert [job.start_at_hours for job in plan.jobs] == [0, 10, 25]
-    one, two, three = shift_timetable(plan, scenario, lasting([10, 8, 19], [10, 9, 10], [10, 10, 10]))
+    one, two, three = shift_timetable(plan, scenario, library(), lasting([10, 8, 19], [10, 9, 10], [10, 10, 10]))
     assert one.starts.tolist() == [0, 0, 0]
     assert two.starts.tolist() == [10, 10, 19] and two.outcome.hours.tolist() == [20, 19, 29]
     assert three.starts.tolist() == [25, 25, 29] and three.outcome.hours.tolist() == [35, 35, 39]
@@ -54,7 +54,7 @@ def test_a_job_waits_for_those_it_comes_after() -> None:
     """With their lag, on machines of its own too."""
     scenario = scenario_of({}, {"after": {"job": "a", "lag": "1h"}}, offers=(OWN, RENTED))
     plan = solved(scenario)
-    _, late = shift_timetable(plan, scenario, lasting([10, 15], [10, 10]))
+    _, late = shift_timetable(plan, scenario, library(), lasting([10, 15], [10, 10]))
     assert late.starts.tolist() == [11, 16]
 
 
@@ -63,7 +63,7 @@ def test_no_run_holds_more_than_there_is() -> None:
     scenario = scenario_of(*({"deadline": "3d"} for _ in range(4)), offers=({**OWN, "stock": 2},))
     plan = solved(scenario)
     drawn = np.random.default_rng(5).uniform(5, 15, (4, 200))
-    moved = shift_timetable(plan, scenario, lasting(*drawn.tolist()))
+    moved = shift_timetable(plan, scenario, library(), lasting(*drawn.tolist()))
     starts, ends = (np.asarray(each) for each in zip(*((m.starts, m.outcome.hours) for m in moved), strict=True))
     for one in starts:
         assert (((starts <= one) & (one < ends - 1e-9)).sum(axis=0) <= 2).all()

@@ -132,3 +132,9 @@ def test_a_service_after_the_last_job_of_a_chain_stands_next_to_none() -> None:
     apart = ("jobs.chat.load.per_second=4", "limits.max_gpus=8", "jobs.second.after=[]")
     with pytest.raises(ScenarioError, match="would share max_gpus"):
         solve(parse_scenario(CHAIN, set_=apart))
+
+
+def test_a_limit_on_power_is_refused_where_a_job_and_a_service_stand_next_to_each_other() -> None:
+    """Both would share it in every hour, and they are planned one by one."""
+    with pytest.raises(ScenarioError, match="would share max_kilowatts"):
+        solve(both("jobs.chat.after=[]", "limits.max_kilowatts=20"))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.formulation.fleet_problem import FleetProblem
+from planner.formulation.program import Peak
 from planner.scenario.scenario import SolveOptions
 from planner.solving.fleet.fleet_optimise import WANTED_GAP, optimise_fleet, simple_fleets
 from tests.helpers.fleet_problems import brute_force, fleet, small_fleets
@@ -93,7 +94,9 @@ def test_a_budget_and_gpus_that_do_not_suffice_leave_no_fleet() -> None:
     poor = optimise_fleet(replace(problem, budget_usd=7.0), OPTIONS)
     assert poor.fleets is None and poor.over_budget_usd == pytest.approx(8.0)
     assert optimise_fleet(replace(problem, budget_usd=8.0), OPTIONS).fleets is not None
-    assert optimise_fleet(replace(problem, max_gpus=1), OPTIONS).impossible_loads == (2.0,)
+    assert optimise_fleet(replace(problem, peaks=(Peak("max_gpus", 1.0, problem.gpus),)), OPTIONS).impossible_loads == (
+        2.0,
+    )
 
 
 @pytest.mark.slow

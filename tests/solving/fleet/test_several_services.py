@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.formulation.fleet_problem import FleetProblem, broken_limits, in_least_room, most_machines, with_room
+from planner.formulation.program import Peak
 from planner.scenario.scenario import SolveOptions
 from planner.solving.fleet.fleet_optimise import WANTED_GAP
 from planner.solving.fleet.several import SharedFleets, optimise_fleets
@@ -114,11 +115,11 @@ def test_dollars_per_hour_gpus_and_quotas_hold_for_all_together() -> None:
     """Each limit that both keep alone, and break together, is named with its hours, and kept in the plan."""
     free = pair(None, ([2.0, 4.0], [4.0, 2.0]))
     for limit, name in (
-        ({"max_gpus": 4}, "max_gpus"),
-        ({"max_usd_per_hour": 2.9}, "max_usd_per_hour"),
-        ({"quota": {0: 2}}, "quota 0"),
+        (lambda one: {"peaks": (Peak("max_gpus", 4.0, one.gpus),)}, "max_gpus"),
+        (lambda one: {"peaks": (Peak("max_usd_per_hour", 2.9, one.usd),)}, "max_usd_per_hour"),
+        (lambda _: {"quota": {0: 2}}, "quota 0"),
     ):
-        problems = {key: replace(one, **limit) for key, one in free.items()}
+        problems = {key: replace(one, **limit(one)) for key, one in free.items()}
         found = planned(problems)
         takers = [(problems[key], one.fleets) for key, one in found.solved.items() if one.fleets is not None]
         assert found.is_feasible == (len(takers) == 2 and not broken_limits(takers)), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -85,10 +86,37 @@ def test_the_audit_adds_up_what_services_take_of_a_limit_in_each_hour(plan: Plan
         "limits.max_gpus=1": "gpus",
         "limits.quota={one: 1}": "quota of one",
         "limits.max_usd_per_hour=4": "usd_per_hour",
+        "limits.max_kilowatts=1": "kilowatts",
     }
     for limit, what in limits.items():
         found = [one for one in audit(plan, two(limit), library) if not one.job]
         assert found and all(what in one.what and one.what.startswith("services.hour ") for one in found), limit
+
+
+@pytest.mark.long
+def test_two_services_draw_no_more_than_the_limit_in_any_hour(plan: Plan) -> None:
+    """Kilowatts of every hour from the machines and the TDP of their GPUs; what they need together is named."""
+    library, offers = read_library([one.architecture for one in plan.services]), dict(two().labelled_offers())
+
+    def most(found: Plan) -> float:
+        hours = math.lcm(*(len(one.fleet.load) for one in found.services))
+        return max(
+            sum(
+                kind.by_hour[hour % len(one.fleet.load)]
+                * offers[kind.offer].gpus * (library.gpu(offers[kind.offer].card).tdp_w or math.inf) * 1.44 / 1000
+                for one in found.services
+                for kind in one.fleet.kinds
+            )
+            for hour in range(hours)
+        )  # fmt: skip
+
+    # worked: two H100 draw 2 * 0.7 * 1.44 = 2.016 kW while both services are busy
+    assert most(plan) == pytest.approx(2.016)
+    found = solved(two("limits.max_kilowatts=2.02"))
+    assert most(found) <= 2.02 and usd(found) == pytest.approx(usd(plan))
+    tight = solve(two("limits.max_kilowatts=2.01"))
+    assert tight.infeasible is not None and not tight.services
+    assert [one.setting for one in tight.infeasible.relax] == ["limits.max_kilowatts=2.02"]
 
 
 @pytest.mark.slow
