@@ -16,7 +16,7 @@ from planner.estimates.preemption import NodeGroupCoefficients, node_group_marke
 from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
 from planner.evaluation.evaluated_replica import measured_rate, next_to_adapters
-from planner.evaluation.named_run import RunContext
+from planner.evaluation.named_run import RunContext, fee_rate
 from planner.library.engines import read_engines
 from planner.library.model_ladder import servable_formats
 from planner.records import record
@@ -249,14 +249,15 @@ class AuditedKind:
         """Dollars of an hour, and of a start."""
         offer, named = self.offer, self.named
         least = max(0.0, offer.billing.minimum_hours - 1.0)
+        fees = fee_rate(offer.fees, "machine hours") or 0.0
         if named.market == "committed":
             terms = math.ceil(self.job.for_hours / offer.term_hours) if offer.term_hours else math.nan
-            return offer.committed_usd * terms / self.job.for_hours, 0.0
+            return offer.committed_usd * terms / self.job.for_hours + fees, 0.0
         if named.market == "spot":
             share, up = self.market
-            usd = offer.spot_usd_per_hour or math.nan
+            usd = (offer.spot_usd_per_hour or math.nan) + fees
             return usd * share * (1.0 + self.start_hours / up), usd * (self.start_hours + least)
-        usd = math.nan if offer.usd_per_hour is None else offer.usd_per_hour
+        usd = math.nan if offer.usd_per_hour is None else offer.usd_per_hour + fees
         return usd, usd * (self.start_hours + least)
 
     def broken(self, hours: int) -> Iterator[Broken]:

@@ -25,8 +25,8 @@ AREA.add(
     "columns.committed_usd[offer] * hours.node_groups",
 )
 AREA.add("data leave their region for nothing", " + columns.source_usd_per_gb * hours.own_gb", "")
-AREA.add("data enter for nothing", "columns.ingress_usd_per_gb[offer] * hours.moved_gb + ", "")
-AREA.add("the result leaves for nothing", "+ columns.egress_usd_per_gb[offer] * hours.sent_gb", "+ 0.0 * hours.sent_gb")
+AREA.add("data enter for nothing", '"GB in": hours.moved_gb * instances', '"GB in": 0.0 * hours.moved_gb')
+AREA.add("the result leaves for nothing", '"GB out": hours.sent_gb', '"GB out": 0.0 * hours.sent_gb')
 AREA.add("what is moved is paid for one instance", "moved * instances", "moved", STAGES)
 AREA.add("what is kept is charged by the hour", ") / MONTH_HOURS", ")", STAGES)
 AREA.add(
