@@ -70,6 +70,7 @@ class ReplicaKind:
     availability: float = 1.0
     mean_up_hours: float = float("inf")
     group: str = ""  # machines on spot that are lost together
+    billed_hours: tuple[float, float] = (1.0, 0.0)  # in an hour for which it is wanted, and for a start
 
     @property
     def answering_share(self) -> float:
@@ -204,6 +205,7 @@ def _kind(
     usd = priced.usd * priced.availability * (1.0 + again)
     least = max(0.0, offer.billing.minimum_hours - 1.0)
     group = f"{offer.provider}/{offer.card}" if priced.market == "spot" else ""
+    start_billed = 0.0 if priced.market == "committed" else started + least
     return ReplicaKind(
         offer=index,
         market=priced.market,
@@ -212,10 +214,11 @@ def _kind(
         capacity=each * replicas,
         usd_per_hour=usd,
         start_hours=started,
-        start_usd=0.0 if priced.market == "committed" else priced.usd * (started + least),
+        start_usd=priced.usd * start_billed,
         availability=priced.availability,
         mean_up_hours=priced.up_hours,
         group=group,
+        billed_hours=(priced.availability * (1.0 + again), start_billed),
     )
 
 
