@@ -44,6 +44,7 @@ class Fees(StrictModel):
     ingress_usd_per_gb: Price | None = None
     storage_usd_per_gb_month: Price | None = None
     network_storage_usd_per_gb_month: Price | None = None  # volume or object store that outlives the machine
+    public_ip_usd_per_hour: Price | None = None  # of each machine, for its public IPv4 address; None: free
 
 
 @record(frozen=True)
@@ -66,6 +67,7 @@ class Fee:
 
 
 FEES = (
+    Fee("public_ip_usd_per_hour", "machine hours", "public addresses", is_usual=False),
     Fee("storage_usd_per_gb_month", "GB on disk", "storage"),
     Fee("network_storage_usd_per_gb_month", "GB kept", "kept after"),
     Fee("ingress_usd_per_gb", "GB in", "transfer in"),

@@ -117,9 +117,7 @@ AREA.add(
     "term_hours=column([None for o in offers]",
     PAYMENTS,
 )
-AREA.add(
-    "fees of what enters and what is kept are swapped", "COUNTS.index(count), offer]", "-COUNTS.index(count), offer]"
-)
+AREA.add("fees of what enters and what is kept are swapped", "index(count), offer]", "index(count) * -1, offer]")
 
 AREA.of("planner/candidates/market.py", STAGES, LIMITS)
 AREA.add("the result takes no room on disk", "2 * weights_gb + data_gb", "weights_gb + data_gb")
