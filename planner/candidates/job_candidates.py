@@ -15,7 +15,7 @@ from planner.candidates.preference import offer_steps
 from planner.configurations.grid import technique_penalties
 from planner.configurations.recipe import is_allowed
 from planner.records import record
-from planner.scenario.fees import COUNTS, FEES
+from planner.scenario.fees import FEE_COUNTS, FEES
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.units import GB, HOUR, MONTH_HOURS
 
@@ -47,7 +47,7 @@ class OfferColumns:
     on_demand_usd: Floats  # of one more hour, with its fees: under a commitment these alone, the hour is paid for
     spot_usd: Floats  # likewise; nan without a spot market
     committed_usd: Floats  # per instance, however little it is used
-    fee_usd: Floats  # (counts, offers): dollars per unit of each count of `COUNTS`
+    fee_usd: Floats  # (counts, offers): dollars per unit of each count of `FEE_COUNTS`
     source_usd_per_gb: float  # egress of the storage of the user's data
     at_data: Flags  # in the region of the user's data
     pull_bytes_per_second: Floats
@@ -75,10 +75,10 @@ class OfferColumns:
             """Return values as a column, with `missing` in place of None."""
             return np.asarray([missing if value is None else value for value in values], dtype=float)
 
-        fee_usd = np.zeros((len(COUNTS), len(offers)))
+        fee_usd = np.zeros((len(FEE_COUNTS), len(offers)))
         for fee in FEES:
-            fee_usd[COUNTS.index(fee.counts)] += column([fee.rate(o.fees) for o in offers], 0.0)
-        hourly = fee_usd[COUNTS.index("machine hours")]
+            fee_usd[FEE_COUNTS.index(fee.counts)] += column([fee.rate(o.fees) for o in offers], 0.0)
+        hourly = fee_usd[FEE_COUNTS.index("machine hours")]
         disks = column([disk_rate(o, library) for o in offers])
         export_seconds, lacks_export_memory = export_columns(job, offers, disks, library)
         return cls(
@@ -118,12 +118,12 @@ class OfferColumns:
         """Return the dollars (n,) of the fees of offers (n,) for amounts (n,) of what they count."""
         usd = np.zeros(len(offer))
         for count, amount in amounts.items():
-            usd = usd + self.fee_usd[COUNTS.index(count), offer] * amount
+            usd = usd + self.fee_usd[FEE_COUNTS.index(count), offer] * amount
         return usd
 
     def storage_usd_per_hour(self, offer: Integers, stored_gb: Floats) -> Floats:
         """Return the dollars (n,) per hour of storing `stored_gb` (n,) at offers (n,)."""
-        usd_per_gb_hour = self.fee_usd[COUNTS.index("GB on disk"), offer] / MONTH_HOURS
+        usd_per_gb_hour = self.fee_usd[FEE_COUNTS.index("GB on disk"), offer] / MONTH_HOURS
         return np.asarray(usd_per_gb_hour * stored_gb, dtype=float)
 
 

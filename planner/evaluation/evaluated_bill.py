@@ -11,7 +11,7 @@ from planner.evaluation.evaluated_hours import is_coarse
 from planner.evaluation.evaluated_stages import billed_hours
 from planner.evaluation.named_run import fee_rate
 from planner.results.plan_parts import BillItem
-from planner.scenario.fees import UNITS, fee_items, fees_that_count
+from planner.scenario.fees import FEE_UNITS, fee_items, fees_that_count
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _separate_lines(context: RunContext, stage: SeparateStage, every: float, is_
     for fee in fees_that_count("machine hours"):
         if rate := fee.rate(fees):
             paid = billed[is_late] * every
-            lines.append(_line(f"{fee.item} at {provider}", paid, UNITS[fee.counts], rate))
+            lines.append(_line(f"{fee.item} at {provider}", paid, FEE_UNITS[fee.counts], rate))
     if stage.moved_usd:
         moved_item = f"{_MOVED_ITEMS[stage.machine.stage]} at {provider}"
         lines.append(BillItem(item=moved_item, usd=stage.moved_usd * every, quantity=1.0))
@@ -232,7 +232,7 @@ def _transfer_lines(context: RunContext, gb: float, own_gb: float, sent_gb: floa
 def _fee_lines(offer: Offer, amounts: Mapping[Count, float]) -> list[BillItem]:
     """Return the lines of all fees of the offer that count one of the amounts, in their order."""
     return [
-        _line(fee.item, amount, UNITS[count], fee.rate(offer.fees))
+        _line(fee.item, amount, FEE_UNITS[count], fee.rate(offer.fees))
         for count, amount in amounts.items()
         for fee in fees_that_count(count)
         if fee.is_shown(offer.fees)

@@ -26,7 +26,7 @@ GB kept
 GB in, GB out
     GB that enter or leave machines or a managed service
 """
-UNITS: dict[Count, str] = {
+FEE_UNITS: dict[Count, str] = {
     "machine hours": "h",
     "GB on disk": "GB-month",
     "GB kept": "GB-month",
@@ -34,7 +34,7 @@ UNITS: dict[Count, str] = {
     "GB out": "GB",
 }
 """Unit of the quantity on the bill."""
-COUNTS = tuple(UNITS)
+FEE_COUNTS = tuple(FEE_UNITS)
 
 
 class Fees(StrictModel):

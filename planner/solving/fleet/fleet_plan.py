@@ -16,7 +16,7 @@ from planner.library.names import hosted_name
 from planner.results.differences import seconds_text
 from planner.results.fleet import ApiPrice, Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
 from planner.results.plan_parts import BillItem
-from planner.scenario.fees import UNITS, fees_that_count
+from planner.scenario.fees import FEE_UNITS, fees_that_count
 from planner.solving.fleet.fleet_optimise import served_on_average
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
@@ -129,7 +129,7 @@ def _fees(served: ServedKinds, market: Market, machines: tuple[Floats, Floats]) 
         billed = np.asarray([kind.billed_hours for kind in served.kinds], dtype=float)
         hours = (wanted * billed[:, 0] + started * billed[:, 1]) * (rates > 0)
         if quantity := float(np.sum(hours)):
-            usd, unit = float(hours @ rates), UNITS[fee.counts]
+            usd, unit = float(hours @ rates), FEE_UNITS[fee.counts]
             lines.append(BillItem(item=fee.item, usd=usd, quantity=quantity, unit=unit, rate_usd=usd / quantity))
     return tuple(lines)
 
