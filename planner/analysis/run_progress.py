@@ -15,6 +15,7 @@ from planner.evaluation.evaluated_hours import probability_within
 from planner.records import record
 from planner.results.plan_parts import Spread
 from planner.results.run_results import Cause, ProjectedEnd
+from planner.scenario.fees import fee_items
 from planner.units import HOUR
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ def _remarks(attempts: Sequence[Attempt]) -> list[str]:
 
 BEFORE_STAGES, BETWEEN_STAGES = ("prepare data",), ("evaluation", "checkpoints")
 """Stages of a plan before the first step, and in between steps; the others follow the last step."""
-PAID_AT_THE_END = ("transfer out", "kept after")
+PAID_AT_THE_END = fee_items("GB out", "GB kept")
 """Fixed lines of a bill that are due after the last step."""
 LEAST_SPREAD = 1e-4
 """Spread of a pace that is known as well as can be."""

@@ -33,6 +33,7 @@ from planner.loading.scenario_file import parse_scenario
 from planner.records import record
 from planner.results.plan_parts import Spread, describe_machines
 from planner.results.run_results import Choice, ObservedProgress, PlannedProgress, Tracking
+from planner.scenario.fees import fee_items
 from planner.scenario.limits import with_offers
 from planner.scenario.naming import without_unoffered
 from planner.scenario.observed_run import Measured
@@ -243,12 +244,12 @@ def _moving(plan: Plan, before: Assignment) -> Choice:
 
 def _checkpoint_usd(job: Assignment) -> float:
     """Return the dollars to take the last checkpoint out: trained weights and optimizer, at the price of the result."""
-    rate = next((line.rate_usd for line in job.bill if line.item == "transfer out"), None)
+    rate = math.fsum(line.rate_usd or 0.0 for line in job.bill if line.item in fee_items("GB out"))
     parts = job.vram_gib.parts
     trained = parts.get("adapters" if job.techniques.method == "lora" else "weights", 0.0)
     stage = read_techniques().values.sharding.values[job.techniques.sharding].zero_stage
     whole = trained * (job.gpus if stage == 3 else 1) + parts.get("optimizer", 0.0) * (job.gpus if stage else 1)
-    return (rate or 0.0) * whole * GIB / GB
+    return rate * whole * GIB / GB
 
 
 # A running job against its plan: what its logs say, when it will end, and why that differs.
@@ -410,7 +411,7 @@ def _modified(file: str) -> float:
 
 def _spent_usd(job: Assignment, progress: Progress, elapsed: float) -> float:
     """Return the dollars spent at the prices of the plan."""
-    fixed = math.fsum(line.usd for line in job.bill if line.item in FIXED and line.item != "transfer out")
+    fixed = math.fsum(line.usd for line in job.bill if line.item in FIXED - fee_items("GB out"))
     if job.spot_share > 0:
         pace = observed_step_seconds(job, progress) or planned_step_seconds(job)
         return fixed + hourly_usd(job) * paid_share(job, (progress.steps + progress.repeated_steps) * pace / HOUR)

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from planner.estimates import loss_laws
 from planner.evaluation.comparison import Broken, Tolerance, Violation
 from planner.results.plan import Assignment, Plan, plan_figures
+from planner.scenario.fees import fee_items
 from planner.scenario.open_job import OwnLaw
 from planner.scenario.scenario import architectures_of, decide, decide_scenario, open_jobs
 from planner.units import MONTH_HOURS
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _WASTED = {"lost on spot", "move to on demand", "starts on demand", "starts and losses", "rounded up"}
+_WASTED |= fee_items("machine hours")  # of hours that another line has
 
 
 class AuditPlan(Protocol):

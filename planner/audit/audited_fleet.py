@@ -15,6 +15,7 @@ from planner.audit.audited_kind import CAPACITY_ROOM, CLOSE, AuditedKind, equal
 from planner.audit.peak_amounts import Held, amount_of
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.names import hosted_name
+from planner.scenario.fees import fees_that_count
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.service_load import ServeJob
 from planner.units import HOUR, MEGA, MONTH_HOURS
@@ -338,6 +339,7 @@ def _dollars(service: Service, kinds: list[AuditedKind], job: ServeJob, scenario
     }
     for name, expected in figures.items():
         yield from equal(f"fleet.{name}", expected, float(getattr(fleet, name)))
+    yield from _fees(fleet, kinds, MONTH_HOURS / hours)
     yield from equal("cost_usd", usd * service.for_hours / hours, service.cost_usd)
     yield from equal("for_hours", job.for_hours, service.for_hours)
     yield from at_most("bound_usd", service.cost_usd, service.bound_usd, CLOSE * service.cost_usd)
@@ -348,6 +350,30 @@ def _dollars(service: Service, kinds: list[AuditedKind], job: ServeJob, scenario
     floor = min(math.fsum(kind.named.by_hour[hour] * kind.price[0] for kind in kinds) for hour in range(hours))
     month = MONTH_HOURS / hours
     yield from services_of_fleet(service, job, scenario, usd * month, requests * month, floor * MONTH_HOURS)
+
+
+def _fees(fleet: Fleet, kinds: list[AuditedKind], cycles: float) -> Iterator[Broken]:
+    """Yield lines of fees by the machine hour that do not follow from the machines; a month has so many cycles."""
+    lines = {}
+    for fee in fees_that_count("machine hours"):
+        paid = [
+            (kind.billed_hours[0] * sum(kind.named.by_hour) + kind.billed_hours[1] * _starts(kind.named.by_hour), rate)
+            for kind in kinds
+            if (rate := fee.rate(kind.offer.fees))
+        ]
+        if hours := math.fsum(one for one, _ in paid):
+            lines[fee.item] = hours * cycles, math.fsum(one * rate for one, rate in paid) * cycles
+    named = [line.item for line in fleet.fees]
+    if named != list(lines):
+        yield "fleet.fees", ", ".join(lines) or "none", ", ".join(named) or "none"
+        return
+    for line, (quantity, usd) in zip(fleet.fees, lines.values(), strict=True):
+        place = f"fleet.fees.{line.item}"
+        yield from equal(f"{place}: quantity", quantity, line.quantity or 0.0)
+        yield from equal(f"{place}: usd", usd, line.usd)
+        yield from equal(f"{place}: rate_usd", usd / quantity, line.rate_usd or 0.0)
+        if (line.unit, line.basis) != ("h", ""):
+            yield f"{place}: unit and basis", "h", f"{line.unit} {line.basis}"
 
 
 def _starts(by_hour: tuple[int, ...]) -> int:

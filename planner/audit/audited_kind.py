@@ -16,7 +16,7 @@ from planner.estimates.preemption import NodeGroupCoefficients, node_group_marke
 from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
 from planner.evaluation.evaluated_replica import measured_rate, next_to_adapters
-from planner.evaluation.named_run import RunContext
+from planner.evaluation.named_run import RunContext, fee_rate
 from planner.library.engines import read_engines
 from planner.library.model_ladder import servable_formats
 from planner.records import record
@@ -248,16 +248,25 @@ class AuditedKind:
     def price(self) -> tuple[float, float]:
         """Dollars of an hour, and of a start."""
         offer, named = self.offer, self.named
-        least = max(0.0, offer.billing.minimum_hours - 1.0)
+        fees = fee_rate(offer.fees, "machine hours") or 0.0
         if named.market == "committed":
             terms = math.ceil(self.job.for_hours / offer.term_hours) if offer.term_hours else math.nan
-            return offer.committed_usd * terms / self.job.for_hours, 0.0
+            return offer.committed_usd * terms / self.job.for_hours + fees, 0.0
         if named.market == "spot":
             share, up = self.market
-            usd = offer.spot_usd_per_hour or math.nan
-            return usd * share * (1.0 + self.start_hours / up), usd * (self.start_hours + least)
-        usd = math.nan if offer.usd_per_hour is None else offer.usd_per_hour
-        return usd, usd * (self.start_hours + least)
+            usd = (offer.spot_usd_per_hour or math.nan) + fees
+            return usd * share * (1.0 + self.start_hours / up), usd * self.billed_hours[1]
+        usd = math.nan if offer.usd_per_hour is None else offer.usd_per_hour + fees
+        return usd, usd * self.billed_hours[1]
+
+    @cached_property
+    def billed_hours(self) -> tuple[float, float]:
+        """Hours billed in an hour for which a machine is wanted, and for a start."""
+        if self.named.market == "committed":
+            return 1.0, 0.0
+        share, up = self.market
+        started = self.start_hours + max(0.0, self.offer.billing.minimum_hours - 1.0)
+        return (share * (1.0 + self.start_hours / up) if self.named.market == "spot" else 1.0), started
 
     def broken(self, hours: int) -> Iterator[Broken]:
         """Yield what the scenario does not allow, and figures that are not those of the kind."""

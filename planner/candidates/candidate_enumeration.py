@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from planner.candidates.stage_hours import RowHours
     from planner.configurations.grid import Machine
     from planner.library.schema import Architecture, Library
+    from planner.scenario.fees import Count
     from planner.scenario.job import Job
 
 
@@ -152,11 +153,14 @@ def _fixed_usd(machines: MachineCandidates, hours: RowHours) -> Floats:
     instances = machines.instances * hours.node_groups
     kept = np.asarray(run_hours.kept_gb)[machines.recipe] + hours.result_gb
     months = (machines.job.stages.retention_hours or 0.0) / MONTH_HOURS
-    moved = columns.ingress_usd_per_gb[offer] * hours.moved_gb + columns.source_usd_per_gb * hours.own_gb
+    amounts: dict[Count, Floats] = {
+        "GB in": hours.moved_gb * instances,
+        "GB out": hours.sent_gb,
+        "GB kept": kept * months,
+    }
     return np.asarray(
-        moved * instances
-        + columns.egress_usd_per_gb[offer] * hours.sent_gb
-        + columns.network_storage_usd_per_gb_month[offer] * kept * months
+        columns.fees_usd(offer, amounts)
+        + columns.source_usd_per_gb * hours.own_gb * instances
         + columns.committed_usd[offer] * instances
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidates.market import disk_rate, download_rate
+from planner.candidates.market import disk_rate, download_rate, fee_usd
 from planner.candidates.stage_hours import Placement, separate_stage, undominated
 from planner.configurations.grid import network_of
 from planner.errors import Fault, ScenarioError
@@ -188,10 +188,10 @@ def _options(job: Job, work: ExportWork, market: Market, library: Library) -> It
         peak = library.gpu(offer.card).matmul16_tflops * TERA if offer.rents_gpus else 0.0
         seconds = boot_seconds(pull, stages) + transfer_seconds(weights * GB, pull)
         seconds += work.seconds(peak, disk_rate(offer, library)) + transfer_seconds(work.made_gb * GB, line)
-        hours, fees = float(seconds) / HOUR, offer.fees
+        hours = float(seconds) / HOUR
         kept = float(retained_gb_months(work.made_gb, job.stages.retention_hours or 0.0))
-        moved = weights * (fees.ingress_usd_per_gb or 0.0) + work.made_gb * (fees.egress_usd_per_gb or 0.0)
-        moved += kept * (fees.network_storage_usd_per_gb_month or 0.0)
+        moved = weights * fee_usd(offer, "GB in") + work.made_gb * fee_usd(offer, "GB out")
+        moved += kept * fee_usd(offer, "GB kept")
         yield separate_stage("export", label, offer, hours, hours, moved)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from planner.arrays import distinct_names
-from planner.candidates.market import download_rate, interconnect_of, market_of_nodes, spot_markets
+from planner.candidates.market import download_rate, fee_usd, interconnect_of, market_of_nodes, spot_markets
 from planner.candidates.preference import Evidence
 from planner.candidates.run_hours import RunHours
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
@@ -70,6 +70,7 @@ class ReplicaKind:
     availability: float = 1.0
     mean_up_hours: float = float("inf")
     group: str = ""  # machines on spot that are lost together
+    billed_hours: tuple[float, float] = (1.0, 0.0)  # in an hour for which it is wanted, and for a start
 
     @property
     def answering_share(self) -> float:
@@ -181,16 +182,20 @@ def served_kinds(
 def _markets(
     offer: Offer, spot: SpotMarket, on_spot: bool, job: ServeJob, limits: Limits, library: Library
 ) -> Iterator[_Priced]:
-    """Yield the ways to pay for a machine of an offer; `on_spot`: whether spot may be one of them."""
+    """Yield the ways to pay for a machine of an offer; `on_spot`: whether spot may be one of them.
+
+    An hour costs its price and the fees that are due in it, which a commitment does not cover.
+    """
+    fees = fee_usd(offer, "machine hours")
     if offer.commitment is not None:
         terms = np.ceil(job.for_hours / offer.term_hours)
-        yield _Priced("committed", offer.committed_usd * float(terms) / job.for_hours, 1.0, float("inf"))
+        yield _Priced("committed", offer.committed_usd * float(terms) / job.for_hours + fees, 1.0, float("inf"))
     elif offer.usd_per_hour is not None and offer.block is None and offer.committed_hours is None:
-        yield _Priced("on demand", offer.usd_per_hour, 1.0, float("inf"))
+        yield _Priced("on demand", offer.usd_per_hour + fees, 1.0, float("inf"))
     if offer.has_spot and on_spot and limits.spot_share.max > 0 and offer.spot_usd_per_hour is not None:
         coefficients = NodeGroupCoefficients.of(library.calibrations["stages"].values)
         states = market_of_nodes(offer, spot, 1, coefficients, library)
-        yield _Priced("spot", offer.spot_usd_per_hour, float(states.availability()), spot.mean_up_hours)
+        yield _Priced("spot", offer.spot_usd_per_hour + fees, float(states.availability()), spot.mean_up_hours)
 
 
 def _kind(
@@ -201,6 +206,7 @@ def _kind(
     usd = priced.usd * priced.availability * (1.0 + again)
     least = max(0.0, offer.billing.minimum_hours - 1.0)
     group = f"{offer.provider}/{offer.card}" if priced.market == "spot" else ""
+    start_billed = 0.0 if priced.market == "committed" else started + least
     return ReplicaKind(
         offer=index,
         market=priced.market,
@@ -209,10 +215,11 @@ def _kind(
         capacity=each * replicas,
         usd_per_hour=usd,
         start_hours=started,
-        start_usd=0.0 if priced.market == "committed" else priced.usd * (started + least),
+        start_usd=priced.usd * start_billed,
         availability=priced.availability,
         mean_up_hours=priced.up_hours,
         group=group,
+        billed_hours=(priced.availability * (1.0 + again), start_billed),
     )
 
 

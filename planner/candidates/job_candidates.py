@@ -15,11 +15,12 @@ from planner.candidates.preference import offer_steps
 from planner.configurations.grid import technique_penalties
 from planner.configurations.recipe import is_allowed
 from planner.records import record
+from planner.scenario.fees import FEE_COUNTS, FEES
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.units import GB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from planner.arrays import Flags, Floats, Integers
     from planner.candidate_table import CandidateTable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from planner.configurations.grid import Configurations
     from planner.configurations.recipe import Recipe
     from planner.library.schema import Architecture, Library
+    from planner.scenario.fees import Count
     from planner.scenario.job import Job
     from planner.scenario.offer import Offer
 
@@ -42,13 +44,10 @@ if TYPE_CHECKING:
 class OfferColumns:
     """Offers as columns (offers,): nan where a price does not exist, 0 for an unknown fee, which the bill names."""
 
-    on_demand_usd: Floats  # of one more hour: 0 under a commitment, whose hours are paid for in any case
-    spot_usd: Floats  # nan without a spot market
+    on_demand_usd: Floats  # of one more hour, with its fees: under a commitment these alone, the hour is paid for
+    spot_usd: Floats  # likewise; nan without a spot market
     committed_usd: Floats  # per instance, however little it is used
-    ingress_usd_per_gb: Floats
-    egress_usd_per_gb: Floats
-    storage_usd_per_gb_hour: Floats
-    network_storage_usd_per_gb_month: Floats
+    fee_usd: Floats  # (counts, offers): dollars per unit of each count of `FEE_COUNTS`
     source_usd_per_gb: float  # egress of the storage of the user's data
     at_data: Flags  # in the region of the user's data
     pull_bytes_per_second: Floats
@@ -76,16 +75,17 @@ class OfferColumns:
             """Return values as a column, with `missing` in place of None."""
             return np.asarray([missing if value is None else value for value in values], dtype=float)
 
+        fee_usd = np.zeros((len(FEE_COUNTS), len(offers)))
+        for fee in FEES:
+            fee_usd[FEE_COUNTS.index(fee.counts)] += column([fee.rate(o.fees) for o in offers], 0.0)
+        hourly = fee_usd[FEE_COUNTS.index("machine hours")]
         disks = column([disk_rate(o, library) for o in offers])
         export_seconds, lacks_export_memory = export_columns(job, offers, disks, library)
         return cls(
-            on_demand_usd=column([0.0 if o.commitment else o.usd_per_hour for o in offers]),
-            spot_usd=column([o.spot_usd_per_hour if o.has_spot else None for o in offers]),
+            on_demand_usd=column([0.0 if o.commitment else o.usd_per_hour for o in offers]) + hourly,
+            spot_usd=column([o.spot_usd_per_hour if o.has_spot else None for o in offers]) + hourly,
             committed_usd=column([o.committed_usd for o in offers]),
-            ingress_usd_per_gb=column([o.fees.ingress_usd_per_gb for o in offers], 0.0),
-            egress_usd_per_gb=column([o.fees.egress_usd_per_gb for o in offers], 0.0),
-            storage_usd_per_gb_hour=column([o.fees.storage_usd_per_gb_month for o in offers], 0.0) / MONTH_HOURS,
-            network_storage_usd_per_gb_month=column([o.fees.network_storage_usd_per_gb_month for o in offers], 0.0),
+            fee_usd=fee_usd,
             source_usd_per_gb=source.egress_usd_per_gb if source else 0.0,
             at_data=np.asarray([bool(source and o.is_in(source.region)) for o in offers], dtype=bool),
             pull_bytes_per_second=column([download_rate(o, library) for o in offers]),
@@ -114,9 +114,17 @@ class OfferColumns:
                 return False
         return True
 
+    def fees_usd(self, offer: Integers, amounts: Mapping[Count, Floats]) -> Floats:
+        """Return the dollars (n,) of the fees of offers (n,) for amounts (n,) of what they count."""
+        usd = np.zeros(len(offer))
+        for count, amount in amounts.items():
+            usd = usd + self.fee_usd[FEE_COUNTS.index(count), offer] * amount
+        return usd
+
     def storage_usd_per_hour(self, offer: Integers, stored_gb: Floats) -> Floats:
         """Return the dollars (n,) per hour of storing `stored_gb` (n,) at offers (n,)."""
-        return np.asarray(self.storage_usd_per_gb_hour[offer] * stored_gb, dtype=float)
+        usd_per_gb_hour = self.fee_usd[FEE_COUNTS.index("GB on disk"), offer] / MONTH_HOURS
+        return np.asarray(usd_per_gb_hour * stored_gb, dtype=float)
 
 
 @record(frozen=True)

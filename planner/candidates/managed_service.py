@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.candidate_table import CandidateTable
-from planner.candidates.market import data_egress_usd_per_gb, data_transfer_seconds, download_rate
+from planner.candidates.market import data_egress_usd_per_gb, data_transfer_seconds, download_rate, fee_usd
 from planner.candidates.preference import Evidence, offer_steps, tie_steps
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
@@ -189,7 +189,7 @@ def _transfer(
     job: Job, architecture: Architecture, shape: JobShape, offer: Offer, method: str, library: Library
 ) -> dict[str, float]:
     """Return hours, GB and dollars of the data that go to the service, raw ones unprepared, and of the result."""
-    stages, fees = job.stages, offer.fees
+    stages = job.stages
     pull = download_rate(offer, library)
     data = job.data_gb + (stages.ingest.raw_gb if stages.ingest else 0.0)
     recipe = SIZING_RECIPES[method]
@@ -201,7 +201,7 @@ def _transfer(
     line = pull
     if stages.export is not None and stages.export.gb_per_second is not None:
         line = min(pull, stages.export.gb_per_second * GB)
-    usd = data * (egress + (fees.ingress_usd_per_gb or 0.0)) + result * (fees.egress_usd_per_gb or 0.0)
+    usd = data * (egress + fee_usd(offer, "GB in")) + result * fee_usd(offer, "GB out")
     return {
         "upload_hours": data_transfer_seconds(data, job, offer, pull) / HOUR,
         "export_hours": float(transfer_seconds(result * GB, line)) / HOUR if stages.export is not None else 0.0,
@@ -209,5 +209,5 @@ def _transfer(
         "own_gb": data if egress else 0.0,
         "result_gb": result,
         "kept_gb_months": kept,
-        "moved_usd": usd + kept * (fees.network_storage_usd_per_gb_month or 0.0),
+        "moved_usd": usd + kept * fee_usd(offer, "GB kept"),
     }

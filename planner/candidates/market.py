@@ -15,6 +15,7 @@ from planner.estimates.preemption import NodeGroupCoefficients, node_group_marke
 from planner.estimates.time.stage_seconds import transfer_seconds
 from planner.library.known_machines import typical_ram_gb
 from planner.records import record
+from planner.scenario.fees import Count, fees_that_count
 from planner.scenario.limits import AllowForbid, SpotShare
 from planner.scenario.offer import Offer
 from planner.scenario.peak_limits import given_peaks
@@ -140,8 +141,7 @@ def moves_of(offer: Offer, checkpoint_gb: Numbers, data_gb: float, pull_bytes_pe
     10 GB at $0.09 and 0.25 GB/s, half of the moves: $0.45 and 20 s each.
     """
     share, gb = moves_between_regions(offer.zones), checkpoint_gb + data_gb
-    fee = offer.fees.egress_usd_per_gb or 0.0
-    return Moves(share * gb * fee, share * gb * GB / pull_bytes_per_second / HOUR, share, gb)
+    return Moves(share * gb * fee_usd(offer, "GB out"), share * gb * GB / pull_bytes_per_second / HOUR, share, gb)
 
 
 def _basis_of_zones(one: SpotMarket, zones: int) -> str:
@@ -201,6 +201,11 @@ def data_transfer_seconds(gb: float, job: Job, offer: Offer, pull: float) -> flo
     if source is not None and source.gb_per_second is not None and not offer.is_in(source.region):
         pull = min(pull, source.gb_per_second * GB)
     return float(transfer_seconds(gb * GB, pull))
+
+
+def fee_usd(offer: Offer, count: Count) -> float:
+    """Return the dollars per unit of what the fees of an offer count; 0 where they are unknown."""
+    return sum(fee.rate(offer.fees) or 0.0 for fee in fees_that_count(count))
 
 
 def data_egress_usd_per_gb(job: Job, offer: Offer) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from planner.candidates.market import data_egress_usd_per_gb, data_transfer_seconds, disk_rate, download_rate
+from planner.candidates.market import data_egress_usd_per_gb, data_transfer_seconds, disk_rate, download_rate, fee_usd
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND, efficiency_of
 from planner.configurations.grid import evaluated_tokens
 from planner.errors import Fault, ScenarioError
@@ -274,8 +274,8 @@ def _ingest_options(job: Job, shape: JobShape, market: Market, library: Library)
             stages,
         )
         hours = (stages.boot_seconds + fetched + float(worked)) / HOUR
-        moved = wanted.raw_gb * (data_egress_usd_per_gb(job, offer) + (offer.fees.ingress_usd_per_gb or 0.0))
-        moved += prepared_gb(job, shape) * (offer.fees.egress_usd_per_gb or 0.0)
+        moved = wanted.raw_gb * (data_egress_usd_per_gb(job, offer) + fee_usd(offer, "GB in"))
+        moved += prepared_gb(job, shape) * fee_usd(offer, "GB out")
         yield separate_stage("ingest", label, offer, hours, hours, moved)
 
 
@@ -302,7 +302,7 @@ def _evaluation_options(
         ready = float(boot_seconds(pull, stages) + transfer_seconds(weights * GB, pull) + load)
         cut = 1.0 if wanted.answers_prompts else job.early_stopping
         hours, late = ((ready + share * worked * trials.work) / HOUR for share in (cut, 1.0))
-        yield separate_stage("evaluation", label, offer, hours, late, weights * (offer.fees.ingress_usd_per_gb or 0.0))
+        yield separate_stage("evaluation", label, offer, hours, late, weights * fee_usd(offer, "GB in"))
 
 
 def _evaluation_seconds(
@@ -375,7 +375,7 @@ def separate_stage(
     """Return the stage with hours as the offer bills them: whole steps, at least its minimum."""
     step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
     billed, late = (float(round_up_hours(one, step, least)) for one in (hours, late_hours))
-    price = offer.usd_per_hour or 0.0
+    price = (offer.usd_per_hour or 0.0) + fee_usd(offer, "machine hours")
     return SeparateStage(
         stage, label, offer, hours, late_hours, billed * price + moved_usd, late * price + moved_usd, billed, moved_usd
     )

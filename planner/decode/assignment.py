@@ -14,6 +14,7 @@ from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.evaluation.named_run import NamedPolicy, NamedRun, NamedStage, SearchedPolicy, resolve_names
 from planner.results.plan_parts import Purchase
+from planner.scenario.fees import fee_items
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -132,8 +133,11 @@ def _text(what: str, wrong: list[Violation]) -> str:
 
 RENTED = ("secure", "community")
 """Tiers whose hours are rented one by one."""
-NO_WORK = ("lost on spot", "move to on demand", "starts on demand", "starts and losses", "rounded up")
-"""Lines of the bill for hours that an own machine would not need."""
+NO_WORK = {
+    *("lost on spot", "move to on demand", "starts on demand", "starts and losses", "rounded up"),
+    *fee_items("machine hours"),
+}
+"""Lines of the bill for hours that an own machine would not need, and fees of hours that another line has."""
 
 
 def compare_purchase(job: Assignment, for_sale: Sequence[Offer]) -> Purchase | None:

@@ -23,6 +23,7 @@ from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.results.odds import FIXED_SHARE, joint_probability
 from planner.results.plan_parts import CutSamples, ObservedRun
+from planner.scenario.fees import fees_that_count
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.scenario.job_stages import Stages, Trials
 from planner.scenario.limits import latest_finish_hours
@@ -210,7 +211,7 @@ def build_service_notes(chosen: ChosenCandidate, limits: Limits, as_of: datetime
         "the service states no speed: its hours are a guess": service is None or service.tokens_per_second is None,
         **dict.fromkeys(_on_price_age(chosen.offer, as_of), True),
         "the cost excludes transfers to and from the service: their fees are unknown": (
-            (fees.ingress_usd_per_gb, fees.egress_usd_per_gb) == (None, None)
+            all(fee.rate(fees) is None for fee in fees_that_count("GB in", "GB out"))
         ),
         "only managed services were considered: no machine can run a stage where the job allows it": (
             len(chosen.candidates.placements) == 1  # the placement without separate machines

@@ -80,7 +80,9 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
         context = detail.get("ctx", {})
         if detail["type"] == "extra_forbidden":
             schema = schema or kind.model_json_schema(by_alias=True)
-            what, fix = UNKNOWN_KEY, _known_keys(str(path[-1]), keys_at(schema, path[:-1], data))
+            what, key, known = UNKNOWN_KEY, str(path[-1]), keys_at(schema, path[:-1], data)
+            holder = next((name for name in known if key in keys_at(schema, (*path[:-1], name), data)), "")
+            fix = _known_keys(key, known, holder)
         elif detail["type"] == "planner":
             what, fix = context["what"], context["fix"]
             path += tuple(context["where"].split(".")) if context["where"] else ()
@@ -243,8 +245,11 @@ def list_alternatives(node: Any, schema: dict[str, Any]) -> list[dict[str, Any]]
     return [node] + [form for branch in branches for form in list_alternatives(branch, schema)]
 
 
-def _known_keys(key: str, known: list[str]) -> str:
+def _known_keys(key: str, known: list[str], holder: str) -> str:
+    """Return the key that may have been meant; `holder`: one of the known keys below which the key exists."""
     meant = SYNONYMS.get(key.casefold().replace("-", "_"))
+    if holder and meant not in known:
+        return f"write it below {holder}, as {holder}: {{{key}: ...}}"
     close = meant if meant in known else suggest_names(key, known)
     return f"did you mean {close}?" if close else f"known keys: {', '.join(sorted(known))}"
 

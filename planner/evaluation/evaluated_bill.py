@@ -9,21 +9,26 @@ from planner.estimates.billing import MILLION, service_usd
 from planner.estimates.work import node_group_shares
 from planner.evaluation.evaluated_hours import is_coarse
 from planner.evaluation.evaluated_stages import billed_hours
+from planner.evaluation.named_run import fee_rate
 from planner.results.plan_parts import BillItem
+from planner.scenario.fees import FEE_UNITS, fee_items, fees_that_count
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun
     from planner.evaluation.evaluated_physics import Workload
-    from planner.evaluation.evaluated_stages import JobStages
+    from planner.evaluation.evaluated_stages import JobStages, SeparateStage
     from planner.evaluation.named_run import RunContext
-    from planner.scenario.offer import Managed
+    from planner.scenario.fees import Count
+    from planner.scenario.offer import Managed, Offer
     from planner.scenario.own_machines import Own
 
 _UNKNOWN_FEE = "unknown: not included"
 _SEPARATE_ITEMS = {"ingest": "prepare data", "evaluation": "evaluation", "export": "export"}
 _MOVED_ITEMS = {"ingest": "raw data moved", "evaluation": "weights moved", "export": "result moved"}
-FIXED = {"transfer in", "transfer out", "data leaving", "kept after", "commitment", "training runs", "tokens trained"}
+FIXED = {*fee_items("GB in", "GB out", "GB kept"), "data leaving", "commitment", "training runs", "tokens trained"}
 """Items that do not grow with the hours."""
 
 Uses = dict[str, tuple[float, float]]  # machine hours by item, on demand and on spot
@@ -60,17 +65,12 @@ def evaluate_bill(
         months = offer.commitment.months
         term = f"machine for {months} month{'s' if months > 1 else ''}"
         lines.append(_line("commitment", float(machines * groups), term, offer.committed_usd))
-    for one in stages.separate:
-        whole = one.late_usd if is_late else one.machine.usd
-        item = f"{_SEPARATE_ITEMS[one.machine.stage]} at {one.machine.provider}"
-        usd, billed = (whole - one.moved_usd) * every, one.billed_hours * every
-        lines.append(BillItem(item=item, usd=usd, quantity=billed, unit="h", rate_usd=one.rate_usd))
-        if one.moved_usd:
-            moved_item = f"{_MOVED_ITEMS[one.machine.stage]} at {one.machine.provider}"
-            lines.append(BillItem(item=moved_item, usd=one.moved_usd * every, quantity=1.0))
-    stored = stages.disk_gb * groups * rented / MONTH_HOURS
+    for stage in stages.separate:
+        lines += _separate_lines(context, stage, every, is_late)
+    paid_hours = math.fsum(hours for pair in uses.values() for hours in pair)
     lines += [
-        _line("storage", stored, "GB-month", offer.fees.storage_usd_per_gb_month),
+        *_fee_lines(offer, {"machine hours": paid_hours}),
+        *_fee_lines(offer, {"GB on disk": stages.disk_gb * groups * rented / MONTH_HOURS}),
         *_transfer_lines(
             context,
             *(stages.moved_gb * machines * groups, stages.own_gb * machines * groups),
@@ -79,8 +79,26 @@ def evaluate_bill(
     ]
     if policy is not None and len(offer.regions) > 1:
         moved = policy.point.interruptions * policy.moved_gb * every * longer
-        lines.append(_line("moves between regions", moved, "GB", offer.fees.egress_usd_per_gb))
+        lines.append(_line("moves between regions", moved, "GB", fee_rate(offer.fees, "GB out")))
     return tuple(line for line in lines if line.quantity)
+
+
+def _separate_lines(context: RunContext, stage: SeparateStage, every: float, is_late: bool) -> list[BillItem]:
+    """Return the hours of a stage on a machine of its own, their fees, and what it moves; late hours at their rate."""
+    provider, billed = stage.machine.provider, stage.billed_hours
+    item, fees = _SEPARATE_ITEMS[stage.machine.stage], context.offers[stage.machine.offer].fees
+    usd = billed[is_late] * stage.rate_usd * every
+    lines = [
+        BillItem(item=f"{item} at {provider}", usd=usd, quantity=billed[0] * every, unit="h", rate_usd=stage.rate_usd)
+    ]
+    for fee in fees_that_count("machine hours"):
+        if rate := fee.rate(fees):
+            paid = billed[is_late] * every
+            lines.append(_line(f"{fee.item} at {provider}", paid, FEE_UNITS[fee.counts], rate))
+    if stage.moved_usd:
+        moved_item = f"{_MOVED_ITEMS[stage.machine.stage]} at {provider}"
+        lines.append(BillItem(item=moved_item, usd=stage.moved_usd * every, quantity=1.0))
+    return lines
 
 
 def _uses_of_policy(
@@ -202,13 +220,22 @@ def service_data_gb(context: RunContext) -> float:
 
 def _transfer_lines(context: RunContext, gb: float, own_gb: float, sent_gb: float, kept_gb: float) -> list[BillItem]:
     """Return what is kept after the run, what of the user's data leaves its place, what comes in and what leaves."""
-    fees, months = context.offer.fees, (context.job.stages.retention_hours or 0.0) / MONTH_HOURS
-    leaving = context.leaving_usd_per_gb(context.offer)
+    offer, months = context.offer, (context.job.stages.retention_hours or 0.0) / MONTH_HOURS
+    leaving = context.leaving_usd_per_gb(offer)
     return [
-        _line("kept after", kept_gb * months, "GB-month", fees.network_storage_usd_per_gb_month),
+        *_fee_lines(offer, {"GB kept": kept_gb * months}),
         _line("data leaving", own_gb if leaving > 0 else 0.0, "GB", leaving),
-        _line("transfer in", gb, "GB", fees.ingress_usd_per_gb),
-        _line("transfer out", sent_gb, "GB", fees.egress_usd_per_gb),
+        *_fee_lines(offer, {"GB in": gb, "GB out": sent_gb}),
+    ]
+
+
+def _fee_lines(offer: Offer, amounts: Mapping[Count, float]) -> list[BillItem]:
+    """Return the lines of all fees of the offer that count one of the amounts, in their order."""
+    return [
+        _line(fee.item, amount, FEE_UNITS[count], fee.rate(offer.fees))
+        for count, amount in amounts.items()
+        for fee in fees_that_count(count)
+        if fee.is_shown(offer.fees)
     ]
 
 

@@ -14,7 +14,7 @@ from planner.estimates.time.stage_seconds import checkpoint_bytes, checkpoint_se
 from planner.estimates.uncertainty import confidence_factor
 from planner.evaluation.evaluated_physics import EvaluatedPhysics
 from planner.evaluation.evaluated_stages import copy_stall_seconds
-from planner.evaluation.named_run import is_same
+from planner.evaluation.named_run import fee_rate, is_same
 from planner.records import record
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.inference_job import InferenceJob
@@ -321,7 +321,7 @@ def _run(context: RunContext, stages: JobStages, physics: Physics) -> SpotRun:
         share = context.values("stages")["interval_share_of_young"]
         is_warned = last_checkpoint_fits(noticed, write * HOUR)
         interval = checkpoint_interval(stall, states, share, write, is_warned)
-    on_demand = (offer.usd_per_hour or 0.0) * instances
+    hourly = fee_rate(offer.fees, "machine hours") or 0.0
     waiting = context.named.policy.waiting_usd_per_hour if context.named.policy else 0.0
     valued = context.scenario.value_of_time_usd_per_hour + waiting
     moved_gb, moving_hours = moved_to_other_regions(context, physics)
@@ -330,16 +330,16 @@ def _run(context: RunContext, stages: JobStages, physics: Physics) -> SpotRun:
         restart_hours=stages.restart,
         stall_hours=stall,
         interval_hours=interval,
-        spot_usd_per_hour=(offer.spot_usd_per_hour or 0.0) * instances,
-        on_demand_usd_per_hour=on_demand,
+        spot_usd_per_hour=((offer.spot_usd_per_hour or 0.0) + hourly) * instances,
+        on_demand_usd_per_hour=((offer.usd_per_hour or 0.0) + hourly) * instances,
         standing_usd_per_hour=_storage_usd_per_hour(context, stages) + valued,
         last_checkpoint=is_warned,
         write_hours=write,
-        hop_usd=moved_gb * (offer.fees.egress_usd_per_gb or 0.0),
+        hop_usd=moved_gb * (fee_rate(offer.fees, "GB out") or 0.0),
         hop_hours=moving_hours,
     )
 
 
 def _storage_usd_per_hour(context: RunContext, stages: JobStages) -> float:
     """Return dollars an hour of all that the machines of the run keep on disks."""
-    return (context.offer.fees.storage_usd_per_gb_month or 0.0) / MONTH_HOURS * stages.disk_gb
+    return (fee_rate(context.offer.fees, "GB on disk") or 0.0) / MONTH_HOURS * stages.disk_gb

@@ -20,6 +20,7 @@ from planner.estimates.time import stage_seconds as stages
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigmas, memory_spread, tail_of_68_percent
 from planner.estimates.weights import lora_parameters
 from planner.evaluation.evaluated_physics import Workload
+from planner.evaluation.named_run import fees_usd
 from planner.library.engines import read_engines
 from planner.library.names import hosted_name
 from planner.records import record
@@ -186,7 +187,11 @@ class Replica:
         work, name = self.job.work, hosted_name(self.context.architecture.name)
         trials = self.job.trials.count
         requests, machines = work.total_requests * trials, self.context.machine.instances * self.job.trials.at_once
-        each = math.fsum(line.usd for line in bill if line.item in ("gpu on demand", "gpu spot", "gpu committed"))
+        work_lines = [line for line in bill if line.item in ("gpu on demand", "gpu spot", "gpu committed")]
+        each = math.fsum(line.usd for line in work_lines)
+        each += fees_usd(
+            self.context.offer.fees, {"machine hours": math.fsum(line.quantity or 0.0 for line in work_lines)}
+        )
         once = (math.fsum(line.usd for line in bill) - each) / machines
         found = []
         for label, offer in self.context.offers.items():

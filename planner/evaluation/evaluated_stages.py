@@ -11,6 +11,7 @@ from planner.estimates.time import stage_seconds as data_stages
 from planner.estimates.time import stage_seconds as stages
 from planner.estimates.time.stage_seconds import merge_seconds
 from planner.estimates.weights import lora_parameters
+from planner.evaluation.named_run import fee_rate, fees_usd
 from planner.records import record
 from planner.results.plan import DataPath, ExportedResult
 from planner.results.plan_parts import SeparateMachine
@@ -106,13 +107,11 @@ def sent_hours(context: RunContext, offer: Offer, gb: float, is_final: bool = Tr
 
 def separate_export(context: RunContext, offer: Offer) -> tuple[float, float, float]:
     """Return hours (twice) and dollars of transfers: boot, image, all weights in, the result made, sent and kept."""
-    method, fees = context.recipe.method, offer.fees
-    made, weights = result_gb(context, method), context.architecture.download_gb
+    made, weights = result_gb(context, context.recipe.method), context.architecture.download_gb
     boot = context.stages.boot_seconds + (context.stages.image_bytes + weights * GB) / context.download_rate_of(offer)
     hours = boot / HOUR + made_hours(context, offer) + sent_hours(context, offer, made)
     months = (context.job.stages.retention_hours or 0.0) / MONTH_HOURS
-    usd = weights * (fees.ingress_usd_per_gb or 0.0) + made * (fees.egress_usd_per_gb or 0.0)
-    return hours, hours, usd + made * months * (fees.network_storage_usd_per_gb_month or 0.0)
+    return hours, hours, fees_usd(offer.fees, {"GB in": weights, "GB out": made, "GB kept": made * months})
 
 
 def merge_ram_gb(context: RunContext) -> float:
@@ -172,9 +171,9 @@ class SeparateStage:
 
     machine: SeparateMachine
     late_hours: float
-    billed_hours: float
+    billed_hours: tuple[float, float]  # expected, and where the run does not stop early
     late_usd: float
-    rate_usd: float
+    rate_usd: float  # of the hour, without fees
     moved_usd: float  # of the dollars, for data that move in and out
 
 
@@ -363,10 +362,11 @@ def _separate_stages(context: RunContext, work: Workload) -> tuple[SeparateStage
             figures = {"ingest": _ingest, "evaluation": _evaluation, "export": _export}[named.stage]
             hours, late_hours, moved_usd = figures(context, work, offer)
             price, billed = offer.usd_per_hour or 0.0, billed_hours(offer, hours)
-            usd, late_usd = (billed * price + moved_usd, billed_hours(offer, late_hours) * price + moved_usd)
+            late_billed, hourly = billed_hours(offer, late_hours), fee_rate(offer.fees, "machine hours") or 0.0
+            usd, late_usd = (one * (price + hourly) + moved_usd for one in (billed, late_billed))
             place = {"stage": named.stage, "provider": offer.provider, "offer": named.offer}
             machine = SeparateMachine(**place, hours=hours, usd=usd)
-            made[named.stage] = SeparateStage(machine, late_hours, billed, late_usd, price, moved_usd)
+            made[named.stage] = SeparateStage(machine, late_hours, (billed, late_billed), late_usd, price, moved_usd)
     return tuple(made.values())
 
 
@@ -378,8 +378,8 @@ def _ingest(context: RunContext, work: Workload, offer: Offer) -> tuple[float, f
     worked = data_stages.ingest_seconds(raw * GB, work.ingested, offer.cpu_cores or 1.0, ram, disk, coefficients)
     seconds = coefficients.boot_seconds + raw * GB / context.download_rate_of(offer, of_own_data=True) + float(worked)
     made_gb = raw if context.job.work.images is not None else work.ingested * coefficients.ingest_bytes_per_token / GB
-    moved = raw * ((offer.fees.ingress_usd_per_gb or 0.0) + context.leaving_usd_per_gb(offer))
-    return seconds / HOUR, seconds / HOUR, moved + made_gb * (offer.fees.egress_usd_per_gb or 0.0)
+    moved = raw * context.leaving_usd_per_gb(offer) + fees_usd(offer.fees, {"GB in": raw, "GB out": made_gb})
+    return seconds / HOUR, seconds / HOUR, moved
 
 
 def _evaluation(context: RunContext, work: Workload, offer: Offer) -> tuple[float, float, float]:
@@ -405,7 +405,7 @@ def _evaluation(context: RunContext, work: Workload, offer: Offer) -> tuple[floa
     ready = coefficients.boot_seconds + (coefficients.image_bytes + weights * GB) / pull
     ready += float(stages.load_seconds(weights * GB, 1, disk, slot, coefficients))
     whole = once * context.trials.work
-    moved = weights * (offer.fees.ingress_usd_per_gb or 0.0)
+    moved = fees_usd(offer.fees, {"GB in": weights})
     cut = 1.0 if job.stages.answers_prompts else job.early_stopping
     return (ready + whole * cut) / HOUR, (ready + whole) / HOUR, moved
 

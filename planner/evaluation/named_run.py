@@ -15,6 +15,7 @@ from planner.estimates.work import trial_work
 from planner.evaluation.comparison import Violation
 from planner.library.known_machines import typical_ram_gb
 from planner.records import record
+from planner.scenario.fees import FEES
 from planner.spot.policy.switching_policy import WaitingRule
 from planner.units import GB
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from planner.library.technique_tables import FrameworkProfile
     from planner.results.plan import Assignment
     from planner.results.plan_parts import Pause, SpotPlan, Techniques
+    from planner.scenario.fees import Count, Fees
     from planner.scenario.job import Job
     from planner.scenario.observed_run import Measured
     from planner.scenario.offer import Offer
@@ -237,6 +239,17 @@ class RunContext:
         """Return dollars per GB that the user's data cost to leave their place for a machine of the offer."""
         source = self.job.stages.transfer
         return 0.0 if source is None or (source.region,) == offer.regions else source.egress_usd_per_gb
+
+
+def fee_rate(fees: Fees, count: Count) -> float | None:
+    """Return the dollars per unit of all fees with a count; None where the offer states none of them."""
+    stated = [rate for fee in FEES if fee.counts == count and (rate := fee.rate(fees)) is not None]
+    return math.fsum(stated) if stated else None
+
+
+def fees_usd(fees: Fees, amounts: Mapping[Count, float]) -> float:
+    """Return the dollars of the fees for amounts of what they count; unknown ones cost nothing."""
+    return math.fsum(amount * (fee_rate(fees, count) or 0.0) for count, amount in amounts.items())
 
 
 def resolve_names(named: NamedRun, scenario: Scenario, library: Library) -> tuple[RunContext | None, list[Violation]]:

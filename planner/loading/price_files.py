@@ -23,6 +23,7 @@ from planner.errors import Fault, InputError, collect_faults
 from planner.library.known_machines import known_host, known_interconnect
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
+from planner.scenario.fees import FEES
 from planner.scenario.offer import Offer, Terms, offer_data
 
 if TYPE_CHECKING:
@@ -183,6 +184,8 @@ TABLE_COLUMNS = (
     *("date", "source", "notes"),
 )
 """Columns of a CSV file of offers, which are keys of an offer; `gpu`, `gpus` and a price are needed."""
+_FEE_COLUMNS = tuple(fee.key for fee in FEES)
+"""Columns that a file may have besides: keys of the fees of an offer."""
 
 Row = dict[str, Any]
 """The keys of an offer as plain data."""
@@ -197,7 +200,7 @@ def read_offer_rows(table: CsvTable, defaults: Mapping[str, Any], faults: list[F
     if header:
         faults += header
         return []
-    readers = [(column, _READERS.get(column)) for column in table.columns]
+    readers, fees = [(column, _READERS.get(column)) for column in table.columns], frozenset(_FEE_COLUMNS)
     rows: list[tuple[int, Row]] = []
     for line, cells in table.rows:
         if len(rows) >= MAX_FILE_OFFERS:
@@ -208,7 +211,8 @@ def read_offer_rows(table: CsvTable, defaults: Mapping[str, Any], faults: list[F
         for (column, read), cell in zip(readers, cells, strict=True):
             if cell:
                 try:
-                    row[column] = read(cell) if read else cell
+                    value = read(cell) if read else cell
+                    row |= {"fees": {**row.get("fees", {}), column: value}} if column in fees else {column: value}
                 except ValueError as error:
                     fix = _HOW_TO_WRITE.get(column, "write a plain number: the name of the column has the unit")
                     faults.append(Fault(table.file, line, column, str(error), fix))
@@ -282,16 +286,18 @@ def card_finder(names: CardNames) -> Callable[[str], tuple[str | None, str]]:
 
 def offer_table_text(offers: Iterable[Offer]) -> str:
     """Return offers as the text of a CSV file that `read_offer_table` reads."""
-    cells = ([offer_data(offer).get(column) for column in TABLE_COLUMNS] for offer in offers)
-    return csv_text([TABLE_COLUMNS, *cells])
+    rows = [offer_data(offer) for offer in offers]
+    fees = [key for key in _FEE_COLUMNS if any(key in row.get("fees", {}) for row in rows)]
+    cells = ([*map(row.get, TABLE_COLUMNS), *map(row.get("fees", {}).get, fees)] for row in rows)
+    return csv_text([(*TABLE_COLUMNS, *fees), *cells])
 
 
 def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:
     faults = []
     for name in table.columns:
-        if name not in TABLE_COLUMNS:
+        if name not in (*TABLE_COLUMNS, *_FEE_COLUMNS):
             meant = SYNONYMS.get(name.casefold().replace(" ", "_"), "")
-            close = meant if meant in TABLE_COLUMNS else suggest_names(name, TABLE_COLUMNS)
+            close = meant if meant in TABLE_COLUMNS else suggest_names(name, (*TABLE_COLUMNS, *_FEE_COLUMNS))
             fix = f"did you mean {close}?" if close else f"known columns: {', '.join(TABLE_COLUMNS)}"
             if (other := _OTHER_CURRENCY.match(name.casefold())) and other[1] != "usd":
                 fix = f"convert the prices from {other[1].upper()} to USD and call the column {other[2]}usd_per_hour"
@@ -358,7 +364,7 @@ def parse_number(cell: str) -> float:
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(_NUMBERS, parse_number),
+    **dict.fromkeys((*_NUMBERS, *_FEE_COLUMNS), parse_number),
     **dict.fromkeys(_COUNTS, _whole_number),
     "date": _date,
     "community": _truth,

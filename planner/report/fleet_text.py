@@ -9,7 +9,7 @@ from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.generation_text import HOSTS, MOST_SERVICES, engine_name, service_lines
 from planner.report.infeasible_text import limit_name
-from planner.report.plan_sections import old_prices, render_notes
+from planner.report.plan_sections import old_prices, product, render_notes
 from planner.results.differences import BINDING_WORDS, replicas_text, seconds_text, services_usd, sharing_of
 from planner.units import figure_text
 
@@ -311,7 +311,11 @@ def _spot(fleet: Fleet) -> list[str]:
 def _price(service: Service) -> list[str]:
     fleet = service.fleet
     each = f"${words.significant(fleet.usd_per_thousand_requests)} per 1,000 requests"
-    return [f"{each}; {words.usd(service.cost_usd)} for the {words.duration(service.for_hours)}"]
+    lines = [f"{each}; {words.usd(service.cost_usd)} for the {words.duration(service.for_hours)}"]
+    for fee in fleet.fees:
+        how = product(fee.quantity or 0.0, fee.unit, fee.rate_usd or 0.0, fee.usd)
+        lines.append(f"in a month {words.usd(fee.usd)} of it for {fee.item}, {how}")
+    return lines
 
 
 def _looser(service: Service) -> list[str]:

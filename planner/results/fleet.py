@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from planner.results.plan_parts import Part, Relaxation, Spread, html_table
+from planner.results.plan_parts import BillItem, Part, Relaxation, Spread, html_table
 
 # The result of `estimate --inference`: memory, speed, latency and dollars of one served configuration.
 
@@ -222,6 +222,8 @@ class Fleet(Part, defer_build=True):
     """In one cycle."""
     start_usd: float
     """Of the starts of one cycle."""
+    fees: tuple[BillItem, ...] = ()
+    """Fees by the machine and hour in `usd_per_month`, a line each; none where no offer charges any."""
     spot_share: float
     """Of the load that machines on spot carry."""
     served_share: float

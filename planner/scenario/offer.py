@@ -24,6 +24,7 @@ from planner.documents.quantities import (
 )
 from planner.documents.validation import find_name, name_fix
 from planner.library.known_machines import disk_classes
+from planner.scenario.fees import Fees
 from planner.scenario.own_machines import Buy, Horizon, Own
 from planner.scenario.schedule import Block, Window
 from planner.scenario.spot_statistics import SpotStatistics, Zones, regions_of
@@ -90,15 +91,6 @@ class Billing(StrictModel):
 
     step_seconds: Annotated[Positive, Field(le=MONTH_SECONDS)] = 1.0
     minimum_hours: Annotated[NotNegative, Field(le=YEAR_HOURS)] = 0.0
-
-
-class Fees(StrictModel):
-    """What costs in addition to the hours; None is not known (which is not free)."""
-
-    egress_usd_per_gb: Price | None = None
-    ingress_usd_per_gb: Price | None = None
-    storage_usd_per_gb_month: Price | None = None
-    network_storage_usd_per_gb_month: Price | None = None  # volume or object store that outlives the machine
 
 
 def _word(value: Any) -> Any:

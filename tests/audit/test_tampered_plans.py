@@ -21,6 +21,7 @@ FEES = {
     "egress_usd_per_gb": 0.1,
     "storage_usd_per_gb_month": 2.0,
     "network_storage_usd_per_gb_month": 0.07,
+    "public_ip_usd_per_hour": 0.25,
 }
 SPOT = {"availability": 0.9, "mean_up_hours": 5}
 GPU = {**RENTED, "fees": FEES, "spot_usd_per_hour": 1.0, "spot": SPOT, "billing": {"step_seconds": 3600}}

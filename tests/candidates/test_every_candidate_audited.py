@@ -27,10 +27,10 @@ name: many-ways
 offers:
   - {provider: a, region: x, gpu: H100-80GB, gpus: 8, usd_per_hour: 30, spot_usd_per_hour: 11,
      max_nodes: 4, network_gbps: 3200, spot: {availability: 0.8, mean_up_hours: 5},
-     fees: {egress_usd_per_gb: 0.1, storage_usd_per_gb_month: 0.1}}
+     fees: {egress_usd_per_gb: 0.1, public_ip_usd_per_hour: 0.2}}
   - {provider: a, region: y, gpu: H100-80GB, gpus: 8, usd_per_hour: 30, spot_usd_per_hour: 11,
      max_nodes: 4, network_gbps: 3200, spot: {availability: 0.8, mean_up_hours: 5},
-     fees: {egress_usd_per_gb: 0.1, storage_usd_per_gb_month: 0.1}}
+     fees: {egress_usd_per_gb: 0.1, public_ip_usd_per_hour: 0.2}}
   - {provider: b, gpu: A100-PCIe-80GB, gpus: 4, spot_usd_per_hour: 3, max_nodes: 2,
      billing: {step_seconds: 3600}}
   - {provider: c, gpu: RTX3090, gpus: 2, usd_per_hour: 0.5, spot_usd_per_hour: 0.6, community: true,

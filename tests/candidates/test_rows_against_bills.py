@@ -23,6 +23,7 @@ FEES = {
     "ingress_usd_per_gb": 0.05,
     "egress_usd_per_gb": 0.1,
     "network_storage_usd_per_gb_month": 0.3,
+    "public_ip_usd_per_hour": 0.25,
 }
 SPOT = {"spot_usd_per_hour": 0.7, "spot": {"availability": 0.8, "mean_up_hours": 3}}
 SERVICE = {"architectures": ["tinyllama-1.1b"], "method": "lora", "tokens_per_second": 1000, "usd_per_run": 3}

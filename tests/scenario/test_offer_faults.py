@@ -46,6 +46,10 @@ from tests.helpers.scenarios import GOOD, told
             {**PRICED, "fees": {"network_storage_usd_per_gb_month": -1}},
             "offers.1.fees.network_storage_usd_per_gb_month: -1 is out of range; must be at least 0",
         ),
+        (
+            {**PRICED, "egress_usd_per_gb": 1},
+            "offers.1.egress_usd_per_gb: unknown key; write it below fees, as fees: {egress_usd_per_gb: ...}",
+        ),
         ({**PRICED, "disk_gb_per_second": 0}, "offers.1.disk_gb_per_second: 0 is out of range; must be more than 0"),
         (
             {**PRICED, "commitment": {"months": 2}},

@@ -24,10 +24,10 @@ AREA.add(
     "columns.committed_usd[offer] * instances",
     "columns.committed_usd[offer] * hours.node_groups",
 )
-AREA.add("data leave their region for nothing", " + columns.source_usd_per_gb * hours.own_gb", "")
-AREA.add("data enter for nothing", "columns.ingress_usd_per_gb[offer] * hours.moved_gb + ", "")
-AREA.add("the result leaves for nothing", "+ columns.egress_usd_per_gb[offer] * hours.sent_gb", "+ 0.0 * hours.sent_gb")
-AREA.add("what is moved is paid for one instance", "moved * instances", "moved", STAGES)
+AREA.add("data leave their region for nothing", " + columns.source_usd_per_gb * hours.own_gb * instances", "")
+AREA.add("data enter for nothing", '"GB in": hours.moved_gb * instances', '"GB in": 0.0 * hours.moved_gb')
+AREA.add("the result leaves for nothing", '"GB out": hours.sent_gb', '"GB out": 0.0 * hours.sent_gb')
+AREA.add("what is moved is paid for one instance", "hours.moved_gb * instances", "hours.moved_gb", STAGES)
 AREA.add("what is kept is charged by the hour", ") / MONTH_HOURS", ")", STAGES)
 AREA.add(
     "checkpoints are not kept after the run",
@@ -108,7 +108,7 @@ AREA.add(
     "hours under a commitment are paid again", "0.0 if o.commitment else o.usd_per_hour", "o.usd_per_hour", PAYMENTS
 )
 AREA.add("spot is used though it costs more", "o.spot_usd_per_hour if o.has_spot else None", "o.spot_usd_per_hour")
-AREA.add("storage is charged per hour", "0.0) / MONTH_HOURS", "0.0)")
+AREA.add("storage is charged per hour", "offer] / MONTH_HOURS", "offer]")
 AREA.add("billing steps are hours", ".step_seconds for o in offers]) / HOUR", ".step_seconds for o in offers])")
 AREA.add("minimum hours are forgotten", "column([o.billing.minimum_hours for", "column([0.0 for")
 AREA.add(
@@ -117,7 +117,7 @@ AREA.add(
     "term_hours=column([None for o in offers]",
     PAYMENTS,
 )
-AREA.add("egress and ingress are swapped", "o.fees.ingress_usd_per_gb", "o.fees.egress_usd_per_gb")
+AREA.add("fees of what enters and what is kept are swapped", "index(count), offer]", "index(count) * -1, offer]")
 
 AREA.of("planner/candidates/market.py", STAGES, LIMITS)
 AREA.add("the result takes no room on disk", "2 * weights_gb + data_gb", "weights_gb + data_gb")

@@ -16,6 +16,8 @@ from planner.formulation.program import Peak
 from planner.library.names import hosted_name
 from planner.results.differences import seconds_text
 from planner.results.fleet import ApiPrice, Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
+from planner.results.plan_parts import BillItem
+from planner.scenario.fees import FEE_UNITS, fees_that_count
 from planner.scenario.peak_limits import given_peaks
 from planner.solving.fleet.fleet_optimise import served_on_average
 from planner.units import HOUR, MEGA, MONTH_HOURS
@@ -108,6 +110,7 @@ def _fleet(
         usd_per_thousand_requests=usd / requests * 1000.0,
         starts=int(np.sum(started)),
         start_usd=float(np.sum(started @ problem.start_usd)),
+        fees=_fees(served, market, (fleets * month, started * month)),
         spot_share=float(np.average(spot, weights=load)) if np.sum(load) else 0.0,
         served_share=served_on_average(_of_used(served, problem, used), fleets),
         within_limits_share=limits.share,
@@ -115,6 +118,23 @@ def _fleet(
         baselines=tuple(_baseline(served, market, one, month) for one in simple),
         api=_api(job, market, usd, requests, _floor(problem, fleets) * MONTH_HOURS),
     )
+
+
+def _fees(served: ServedKinds, market: Market, machines: tuple[Floats, Floats]) -> tuple[BillItem, ...]:
+    """Return the fees by the machine hour, a line each; machines by hour and kind (hours, kinds): wanted, and started.
+
+    A month of one machine that is always wanted, at $0.005: 730 h, $3.65.
+    """
+    lines = []
+    wanted, started = (np.sum(one, axis=0) for one in machines)
+    for fee in fees_that_count("machine hours"):
+        rates = np.asarray([fee.rate(market.offers[kind.offer].fees) or 0.0 for kind in served.kinds], dtype=float)
+        billed = np.asarray([kind.billed_hours for kind in served.kinds], dtype=float)
+        hours = (wanted * billed[:, 0] + started * billed[:, 1]) * (rates > 0)
+        if quantity := float(np.sum(hours)):
+            usd, unit = float(hours @ rates), FEE_UNITS[fee.counts]
+            lines.append(BillItem(item=fee.item, usd=usd, quantity=quantity, unit=unit, rate_usd=usd / quantity))
+    return tuple(lines)
 
 
 def _of_used(served: ServedKinds, problem: FleetProblem, used: Sequence[int]) -> FleetProblem:

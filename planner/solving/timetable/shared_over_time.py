@@ -196,7 +196,7 @@ def pause_cost(
         return None
     hours, h = candidates.resume_hours(uncut), candidates.hours
     machines = int(screened.table.instances[row])
-    usd = hours * machines * (offer.usd_per_hour or 0.0)
+    usd = hours * machines * float(candidates.columns.on_demand_usd[place])
     which = screened.table.offer[row : row + 1]
     disks = float(candidates.columns.storage_usd_per_hour(which, h.stored_gb[uncut : uncut + 1])[0])
     value, late = scenario.value_of_time_usd_per_hour, hours * float(h.late[uncut])
