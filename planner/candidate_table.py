@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-    from planner.arrays import Flags, Floats, Integers
 
 ON_DEMAND, SPOT = 0, 1
 """Columns of the per-market arrays of shape (n, 2)."""

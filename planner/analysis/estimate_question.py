@@ -34,7 +34,7 @@ from planner.decode.notes import TIGHT_FIT_PROBABILITY, cut_samples, on_host_mem
 from planner.documents.overrides import Source
 from planner.errors import Fault, ScenarioError
 from planner.estimates.inputs import Layout
-from planner.estimates.memory.memory_fit import with_paging
+from planner.estimates.memory.memory_fit import MemoryEstimate, with_paging
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.step_time import StepTime, step_time
 from planner.estimates.uncertainty import display_factors
@@ -43,10 +43,11 @@ from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.known_machines import typical_ram_gb
 from planner.library.model_ladder import held_quant, training_conversion
 from planner.library.names import split_count
-from planner.library.schema import describe_slices
+from planner.library.schema import Architecture, GpuSpec, Library, describe_slices
 from planner.loading.question import resolve_cards
 from planner.records import record
 from planner.results.estimate import Capacity, Estimate, Remedy, StepSeconds
+from planner.results.plan_parts import CutSamples, HostMemory
 from planner.scenario.job import Job
 from planner.scenario.job_stages import Work
 from planner.scenario.techniques import WHERE, Configuration, LoraSettings
@@ -54,10 +55,6 @@ from planner.units import GB, GIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.estimates.memory.memory_fit import MemoryEstimate
-    from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.results.plan_parts import CutSamples, HostMemory
 
 
 # Resolution of a requested configuration to job, machine, recipe and batch, with defaults for what is not given.

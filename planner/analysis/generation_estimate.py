@@ -10,6 +10,7 @@ import numpy as np
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
 from planner.configurations.replica_traffic import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
 from planner.configurations.serving_recipes import (
+    Serving,
     ServingColumns,
     coefficient_factors,
     divisions,
@@ -22,6 +23,9 @@ from planner.documents.overrides import Source
 from planner.documents.validation import name_fix
 from planner.errors import Fault, ScenarioError
 from planner.estimates.generation import (
+    ServedModel,
+    ServingHardware,
+    ServingStack,
     cycle_seconds,
     decode_step_seconds,
     kv_bytes_per_token,
@@ -37,6 +41,7 @@ from planner.estimates.uncertainty import display_factors
 from planner.library.engines import Engine, WeightFormat, read_engines
 from planner.library.model_ladder import conversion, describe_published, is_16_bit, release_bits, servable_formats
 from planner.library.names import split_count
+from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 from planner.loading.question import resolve_cards
 from planner.loading.scenario_file import MARKET, read_inventory
 from planner.records import record
@@ -48,10 +53,6 @@ from planner.units import GIB, HOUR, MEGA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from planner.configurations.serving_recipes import Serving
-    from planner.estimates.generation import ServedModel, ServingHardware, ServingStack
-    from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 
 
 # The least price of a GPU on demand in the shipped market.

@@ -23,16 +23,13 @@ from planner.results.market_results import (
 from planner.results.plan_parts import Spread
 from planner.spot.market.market_fit import POOL_WEIGHT, DurationFit, IntervalEstimate, ZoneFit, fit_market, fit_zones
 from planner.spot.market.market_fit import MarketFit as Fitted
-from planner.spot.market.states import DurationShape, ages_from_mean
+from planner.spot.market.states import Ages, DurationShape, ages_from_mean
 from planner.spot.market.trace_formats import read_traces
-from planner.spot.market.zones import group_zones
+from planner.spot.market.zones import Trace, group_zones
 from planner.units import MINUTE, round_digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.spot.market.states import Ages
-    from planner.spot.market.zones import Trace
 
 FIT_COMMAND = "planner market fit"
 HASTY_GAP_SECONDS = 10.0

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import Any
 
 from planner.analysis.service_simulation import kind_bases
 from planner.errors import InputError, NoPlanError, SolverError
+from planner.library.schema import Library
 from planner.loading.price_files import read_last_days
 from planner.results.estimate import Overview, PriceDay, PriceHistory, Section
-from planner.results.fleet import FleetKind
+from planner.results.fleet import FleetKind, Service
+from planner.results.plan import Assignment, Plan
+from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
-
-if TYPE_CHECKING:
-    from planner.results.plan import Assignment, Plan
-    from planner.scenario.offer import Offer
-
 
 # The prices that the price book has of the machines of a plan, day by day.
 
@@ -66,14 +65,7 @@ def _machine(offer: Offer) -> tuple[object, ...]:
     return offer.provider, offer.region, offer.instance, offer.gpu, offer.gpus, offer.community
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from planner.library.schema import Library
-    from planner.results.fleet import Service
-    from planner.results.plan import Plan
-
-    _Task = tuple[Section, str, Callable[[], object]]
+_Task = tuple[Section, str, Callable[[], object]]
 
 REPORT_RUNS = 2_000
 """Replays of a report: enough for a histogram, and a fifth of those of `simulate`."""

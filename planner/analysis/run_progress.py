@@ -8,11 +8,19 @@ from statistics import stdev
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.csv_logs import MIN_TIMED_STEPS, count_warm_up_steps, fault
-from planner.analysis.calibration.line_logs import STALL_SECONDS, Attempt, Interval, split_attempts
+from planner.analysis.calibration.line_logs import (
+    STALL_SECONDS,
+    Attempt,
+    Interval,
+    LogHistory,
+    LogPoint,
+    split_attempts,
+)
 from planner.estimates.uncertainty import confidence_factor, display_factors, interval
 from planner.evaluation.evaluated_bill import FIXED
 from planner.evaluation.evaluated_hours import probability_within
 from planner.records import record
+from planner.results.plan import Assignment
 from planner.results.plan_parts import Spread
 from planner.results.run_results import Cause, ProjectedEnd
 from planner.scenario.fees import fee_items
@@ -20,9 +28,6 @@ from planner.units import HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.analysis.calibration.line_logs import LogHistory, LogPoint
-    from planner.results.plan import Assignment
 
 
 # How far a run is and how fast: its logs joined, its attempts told apart, its pace with the noise.

@@ -9,8 +9,9 @@ import json
 import math
 import os
 from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, wait
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from itertools import product
 from pathlib import Path
 from time import perf_counter
@@ -20,21 +21,18 @@ from pydantic import ValidationError
 
 from planner.analysis.what_if_sweep import VariantSolver, build_cell, library_of, scenario_at
 from planner.documents.files import check_writable, read_text, write_text_atomically
-from planner.documents.sweep_ranges import parse_ranges
+from planner.documents.sweep_ranges import SweepRange, parse_ranges
 from planner.documents.tables import csv_text, json_text
 from planner.errors import Fault, InputError, ScenarioError, printable
+from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.plan_parts import describe_machines
 from planner.results.what_if import ManyVariants, Variant, most_cut
-from planner.scenario.scenario import SolveOptions
+from planner.scenario.scenario import Scenario, SolveOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-
-    from planner.documents.sweep_ranges import SweepRange
-    from planner.library.schema import Library
-    from planner.scenario.scenario import Scenario
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
 
 # The order in which variants are solved: neighbours differ in one value, and mostly in one that is cheap to change.
@@ -154,11 +152,7 @@ def solve_chunk(question: SweepQuestion, chunk: Sequence[Places]) -> list[Varian
 # Chunks of variants in this process, on processes of this machine (loky), or on a Dask cluster.
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    OpenExecutor = Callable[[], AbstractContextManager[Executor]]
+OpenExecutor = Callable[[], AbstractContextManager[Executor]]
 
 IN_FLIGHT = 2
 """Chunks per worker that are handed over at once: the others wait here, so that memory does not grow with them."""

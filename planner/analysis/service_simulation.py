@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 
-from planner.analysis.simulated_engine import STREAMS, Run, simulate_runs, speeds_of
+from planner.analysis.simulated_engine import STREAMS, Met, Run, simulate_runs, speeds_of
 from planner.analysis.simulation.market_paths import SimulationArguments, SimulationSettings
+from planner.arrays import Floats, Integers
 from planner.audit.audit import audit
 from planner.candidates.market import spot_markets
 from planner.configurations.replica_enumeration import ReplicaSpeeds, ServedGpu, is_measured, replica_speeds
@@ -21,6 +22,7 @@ from planner.configurations.serving_recipes import serving_recipe
 from planner.decode.notes import age_in_days
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.reading import read_library
+from planner.library.schema import Library
 from planner.records import record
 from planner.results.differences import (
     KindBasis,
@@ -31,7 +33,8 @@ from planner.results.differences import (
     SimulatedLimit,
     SimulatedStream,
 )
-from planner.results.fleet import ServingMemory
+from planner.results.fleet import Service, ServingMemory
+from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.service_load import ServeJob
 from planner.solving.solve import solve
@@ -39,12 +42,6 @@ from planner.units import GIB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.analysis.simulated_engine import Met
-    from planner.arrays import Floats, Integers
-    from planner.library.schema import Library
-    from planner.results.fleet import Service
-    from planner.results.plan import Plan
 
 
 # The fleet of a plan as the simulation reads it: kinds with their speeds, distinct hours, states of the market.

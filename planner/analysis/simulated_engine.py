@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from planner.configurations.replica_enumeration import lengths_of
+from planner.arrays import Flags, Floats, Integers
+from planner.configurations.replica_enumeration import ReplicaSpeeds, lengths_of
 from planner.estimates.generation import (
     BLOCK_TOKENS,
     CHUNK_TOKENS,
@@ -16,15 +17,9 @@ from planner.estimates.generation import (
     prompt_seconds,
     seen_tokens,
 )
-from planner.estimates.latency import columns
+from planner.estimates.latency import Lengths, columns
 from planner.records import record
-
-if TYPE_CHECKING:
-    from planner.arrays import Flags, Floats, Integers
-    from planner.configurations.replica_enumeration import ReplicaSpeeds
-    from planner.estimates.latency import Lengths
-    from planner.scenario.service_load import ServeJob
-
+from planner.scenario.service_load import ServeJob
 
 # Replicas with continuous batching as their engine makes it, many side by side: one event of each per iteration.
 #

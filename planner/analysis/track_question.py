@@ -9,6 +9,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from planner.analysis.calibration.line_logs import LogHistory
 from planner.analysis.calibration.trainer_state import read_history
 from planner.analysis.run_progress import (
     BEFORE_STAGES,
@@ -31,24 +32,21 @@ from planner.evaluation.evaluated_bill import FIXED
 from planner.library.technique_tables import read_techniques
 from planner.loading.scenario_file import parse_scenario
 from planner.records import record
+from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Spread, describe_machines
 from planner.results.run_results import Choice, ObservedProgress, PlannedProgress, Tracking
 from planner.scenario.fees import fee_items
+from planner.scenario.job import Job
 from planner.scenario.limits import with_offers
 from planner.scenario.naming import without_unoffered
 from planner.scenario.observed_run import Measured
 from planner.scenario.offer import offer_data, offer_labels
-from planner.scenario.scenario import scenario_data
+from planner.scenario.scenario import Scenario, SolveOptions, scenario_data
 from planner.solving.solve import solve
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.analysis.calibration.line_logs import LogHistory
-    from planner.results.plan import Assignment, Plan
-    from planner.scenario.job import Job
-    from planner.scenario.scenario import Scenario, SolveOptions
 
 
 # What to do with what is left of a run: stay on the machines at hand, or move to others.

@@ -17,22 +17,20 @@ from planner.analysis.what_if_sweep import (
 )
 from planner.audit.audited_timetable import peak
 from planner.audit.peak_amounts import amount_of, held_by
+from planner.configurations.recipe import Recipe
+from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.results.differences import compare, services_usd
+from planner.results.plan import Assignment, Plan
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
 from planner.scenario.peak_limits import PEAK_LIMITS, peak_limit_at
-from planner.scenario.scenario import without_services
+from planner.scenario.scenario import Scenario, SolveOptions, without_services
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.configurations.recipe import Recipe
-    from planner.library.schema import Library
-    from planner.results.plan import Assignment, Plan
-    from planner.scenario.scenario import Scenario, SolveOptions
 
 MIN_DIFFERENCE_USD = 0.005
 """Dollars under which two bills read the same."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from planner.documents.sweep_ranges import SweepRange, parse_ranges, range_name, well_formed_ranges
 from planner.errors import Fault, InputError, ScenarioError, collect_faults, raise_faults
 from planner.library.reading import read_library
+from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.differences import (
@@ -22,6 +23,8 @@ from planner.results.differences import (
     describe_kinds,
     method_name,
 )
+from planner.results.fleet import Service
+from planner.results.plan import Assignment, Plan
 from planner.results.what_if import (
     PRICES,
     Axis,
@@ -37,7 +40,7 @@ from planner.results.what_if import (
     WhatIf,
 )
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import architectures_of
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
@@ -45,11 +48,6 @@ from planner.units import figure_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from planner.library.schema import Library
-    from planner.results.fleet import Service
-    from planner.results.plan import Assignment, Plan
-    from planner.scenario.scenario import Scenario, SolveOptions
 
 
 # Sweeps: a scenario solved at every value of one range, or at every pair of values of two.

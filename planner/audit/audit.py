@@ -22,16 +22,14 @@ from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most,
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_physics import evaluate_work
 from planner.evaluation.named_run import NamedRun, resolve_names
+from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.results.differences import jobs_alone, services_usd
-from planner.scenario.scenario import MOST_ABOVE_LEAST, without_services
+from planner.results.plan import Assignment, Plan
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, without_services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.library.schema import Library
-    from planner.results.plan import Assignment, Plan
-    from planner.scenario.scenario import Scenario
 
 _NO_PLAN = ("infeasible", "no_plan")  # statuses without jobs
 _CUT_SLACK = 1e-3

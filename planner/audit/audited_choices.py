@@ -9,22 +9,19 @@ from pydantic import ValidationError
 
 from planner.estimates import loss_laws
 from planner.evaluation.comparison import Broken, Tolerance, Violation
+from planner.library.schema import Architecture, Library
+from planner.results.chosen_model import BatchChoice, ModelChoice
 from planner.results.plan import Assignment, Plan, plan_figures
+from planner.results.plan_parts import FurtherWay, Purchase
 from planner.scenario.fees import fee_items
-from planner.scenario.open_job import OwnLaw
-from planner.scenario.scenario import architectures_of, decide, decide_scenario, open_jobs
+from planner.scenario.job import Job
+from planner.scenario.offer import Offer
+from planner.scenario.open_job import OpenJob, OwnLaw
+from planner.scenario.scenario import Scenario, architectures_of, decide, decide_scenario, open_jobs
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.library.schema import Architecture, Library
-    from planner.results.chosen_model import BatchChoice, ModelChoice
-    from planner.results.plan_parts import FurtherWay, Purchase
-    from planner.scenario.job import Job
-    from planner.scenario.offer import Offer
-    from planner.scenario.open_job import OpenJob
-    from planner.scenario.scenario import Scenario
 
 
 # Check of the other ways that a plan names: further ways if its machines cannot be had, and their purchase.

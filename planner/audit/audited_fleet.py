@@ -15,19 +15,18 @@ from planner.audit.audited_kind import CAPACITY_ROOM, CLOSE, AuditedKind, equal
 from planner.audit.peak_amounts import Held, amount_of
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
 from planner.library.names import hosted_name
+from planner.library.schema import Library
+from planner.results.fleet import Fleet, FleetKind, Service
+from planner.results.plan import Plan
 from planner.scenario.fees import fees_that_count
+from planner.scenario.offer import Offer
 from planner.scenario.peak_limits import given_peaks
+from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import ServeJob
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from planner.library.schema import Library
-    from planner.results.fleet import Fleet, FleetKind, Service
-    from planner.results.plan import Plan
-    from planner.scenario.offer import Offer
-    from planner.scenario.scenario import Scenario
 
 
 # What several services take of shared limits in each hour, in plain sums: stock, quotas, GPUs, dollars per hour.

@@ -8,34 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 from planner.audit.audited_replica import ServiceReplica
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
-from planner.configurations.serving_recipes import serving_of
+from planner.configurations.serving_recipes import Serving, serving_of
 from planner.estimates import generation as kv_cache
 from planner.estimates.generation import CHUNK_TOKENS, activation_bytes
 from planner.estimates.memory.memory_fit import fit_probability
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
 from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
+from planner.evaluation.comparison import Broken
 from planner.evaluation.evaluated_replica import measured_rate, next_to_adapters
 from planner.evaluation.named_run import RunContext, fee_rate
-from planner.library.engines import read_engines
+from planner.library.engines import Engine, WeightFormat, read_engines
 from planner.library.model_ladder import servable_formats
+from planner.library.schema import GpuSpec, Library
 from planner.records import record
+from planner.results.fleet import FleetKind
+from planner.scenario.inference_job import InferenceJob
+from planner.scenario.offer import Offer
+from planner.scenario.scenario import Scenario
+from planner.scenario.service_load import ServeJob
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zones import any_zone_availability
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.configurations.serving_recipes import Serving
-    from planner.evaluation.comparison import Broken
-    from planner.library.engines import Engine, WeightFormat
-    from planner.library.schema import GpuSpec, Library
-    from planner.results.fleet import FleetKind
-    from planner.scenario.inference_job import InferenceJob
-    from planner.scenario.offer import Offer
-    from planner.scenario.scenario import Scenario
-    from planner.scenario.service_load import ServeJob
 
 
 # What a plan of generation names and may not: engine, formats, GPUs of a replica, and the context.

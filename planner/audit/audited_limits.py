@@ -19,25 +19,23 @@ from planner.configurations.recipe import (
 )
 from planner.estimates.time.stage_seconds import evaluation_bytes
 from planner.evaluation.comparison import Broken, Tolerance, at_most
+from planner.evaluation.evaluate import Evaluation
 from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import unmeasured
 from planner.evaluation.evaluated_stages import STAGES, is_made, lacking_memory
+from planner.evaluation.named_run import RunContext
 from planner.evaluation.run_odds import budget_odds
+from planner.library.schema import Library
+from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours, Spread
 from planner.scenario.inference_job import InferenceJob
-from planner.scenario.offer import offer_labels
+from planner.scenario.offer import Managed, Offer, offer_labels
 from planner.scenario.peak_limits import given_peaks
+from planner.scenario.scenario import Scenario
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.evaluation.evaluate import Evaluation
-    from planner.evaluation.named_run import RunContext
-    from planner.library.schema import Library
-    from planner.results.plan import Assignment, Plan
-    from planner.scenario.offer import Managed, Offer
-    from planner.scenario.scenario import Scenario
 
 _MAX_HOURS = {"finetune": 720.0, "pretrain": 2160.0, "inference": 720.0}  # longest run where the limits do not say
 

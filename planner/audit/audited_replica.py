@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.configurations.serving_recipes import ServingColumns, coefficient_factors
+from planner.arrays import Floats
+from planner.configurations.serving_recipes import Serving, ServingColumns, coefficient_factors
 from planner.estimates import generation as batching
 from planner.estimates import generation as decode
 from planner.estimates import generation as kv_cache
@@ -18,16 +19,13 @@ from planner.estimates.generation import CHUNK_TOKENS
 from planner.estimates.latency import CHAIN_SQUARES, LATTICE, MOST_OF_STEPS, RANGE_SIGMAS, WAITS
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.library.engines import read_engines
+from planner.library.schema import Library
 from planner.records import record
+from planner.results.fleet import FleetKind
+from planner.scenario.service_load import ServeJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from planner.arrays import Floats
-    from planner.configurations.serving_recipes import Serving
-    from planner.library.schema import Library
-    from planner.results.fleet import FleetKind
-    from planner.scenario.service_load import ServeJob
 
 
 # Prompts that wait for steps, once more: sums of prompts by convolution, the chain by walking it step by step.

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 from planner.audit.peak_amounts import machines_of
 from planner.evaluation.comparison import Broken, Tolerance, at_most
 from planner.evaluation.named_run import hourly_price
-from planner.scenario.offer import offer_labels
+from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import Reservation
+from planner.scenario.job import Job
+from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from planner.results.plan import Assignment, Plan
-    from planner.results.plan_parts import Reservation
-    from planner.scenario.job import Job
-    from planner.scenario.offer import Offer
-    from planner.scenario.scenario import Scenario
 
 _MINUTE = 1 / 60
 """Hours of the grid of a timetable: a run is given whole minutes."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from planner.library.schema import Library
-    from planner.results.plan import Assignment
-    from planner.scenario.offer import Offer
+from planner.library.schema import Library
+from planner.results.plan import Assignment
+from planner.scenario.offer import Offer
 
 
 @dataclass(frozen=True)

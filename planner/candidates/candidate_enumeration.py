@@ -7,35 +7,29 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.arrays import distinct
+from planner.arrays import Floats, distinct
 from planner.candidate_table import ON_DEMAND, CandidateTable, concatenate
 from planner.candidates.export_placement import place_exports
 from planner.candidates.job_candidates import JobCandidates, OfferColumns, kept_undominated
 from planner.candidates.machine_candidates import MachineCandidates, join_placements
 from planner.candidates.managed_service import find_services
-from planner.candidates.market import spot_markets
+from planner.candidates.market import Market, spot_markets
 from planner.candidates.preference import tie_steps
 from planner.candidates.run_hours import RunHours, compute_run_hours
-from planner.candidates.stage_hours import Placement, enumerate_placements
+from planner.candidates.stage_hours import Placement, RowHours, enumerate_placements
 from planner.configurations.fitting_cells import JobConfigurations, enumerate_configurations
-from planner.configurations.grid import technique_uses
+from planner.configurations.grid import Machine, technique_uses
 from planner.configurations.recipe import allows_full
+from planner.library.schema import Architecture, Library
+from planner.scenario.fees import Count
 from planner.scenario.inference_job import InferenceJob
-from planner.scenario.job import DEFAULT_CONFIDENCE
+from planner.scenario.job import DEFAULT_CONFIDENCE, Job
 from planner.scenario.job_stages import Stages, Trials
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Floats
-    from planner.candidates.market import Market
-    from planner.candidates.stage_hours import RowHours
-    from planner.configurations.grid import Machine
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.fees import Count
-    from planner.scenario.job import Job
 
 
 # Prices of candidates that rent machines: from hours and the terms of offers to the candidate table.

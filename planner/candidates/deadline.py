@@ -15,15 +15,11 @@ with the hours outside the run, and the factor from expected hours to hours at t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from planner.arrays import Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-
-if TYPE_CHECKING:
-    from planner.arrays import Floats, Integers
-    from planner.candidates.stage_hours import RowHours
+from planner.candidates.stage_hours import RowHours
 
 
 def max_spot_share(

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.candidates.market import disk_rate, download_rate, fee_usd
-from planner.candidates.stage_hours import Placement, separate_stage, undominated
+from planner.arrays import Flags, Floats, Integers
+from planner.candidates.market import Market, disk_rate, download_rate, fee_usd
+from planner.candidates.run_hours import RunHours
+from planner.candidates.stage_hours import Placement, SeparateStage, separate_stage, undominated
 from planner.configurations.grid import network_of
 from planner.errors import Fault, ScenarioError
+from planner.estimates.inputs import Network, Numbers
 from planner.estimates.time.export_work import (
     ExportCoefficients,
     gguf_bytes,
@@ -30,21 +33,15 @@ from planner.estimates.time.stage_seconds import (
     retained_gb_months,
     transfer_seconds,
 )
+from planner.library.schema import Architecture, GpuSpec, Library
 from planner.records import record
+from planner.scenario.job import Job
+from planner.scenario.job_stages import Export
+from planner.scenario.offer import Offer
 from planner.units import GB, GIB, HOUR, TERA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.market import Market
-    from planner.candidates.run_hours import RunHours
-    from planner.candidates.stage_hours import SeparateStage
-    from planner.estimates.inputs import Network, Numbers
-    from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.scenario.job import Job
-    from planner.scenario.job_stages import Export
-    from planner.scenario.offer import Offer
 
 
 # Merging and quantising the result: seconds on a machine of an offer, and the memory that it must have.

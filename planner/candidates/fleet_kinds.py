@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from planner.arrays import distinct_names
-from planner.candidates.market import download_rate, fee_usd, interconnect_of, market_of_nodes, spot_markets
+from planner.arrays import Floats, Integers, distinct_names
+from planner.candidates.market import (
+    Market,
+    SpotMarket,
+    download_rate,
+    fee_usd,
+    interconnect_of,
+    market_of_nodes,
+    spot_markets,
+)
 from planner.candidates.preference import Evidence
 from planner.candidates.run_hours import RunHours
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
-from planner.configurations.fitting_cells import DOES_NOT_FIT
+from planner.configurations.fitting_cells import DOES_NOT_FIT, JobConfigurations
 from planner.configurations.grid import Machine
 from planner.configurations.replica_enumeration import (
     ReplicaSpeeds,
@@ -26,28 +34,24 @@ from planner.configurations.replica_enumeration import (
 )
 from planner.configurations.replica_traffic import HELD_BY, Capacities, prior_parts, replica_capacities, speed_sigma
 from planner.configurations.serving_recipes import ServingRecipe, serving_recipes
+from planner.estimates.inputs import Numbers
 from planner.estimates.preemption import NodeGroupCoefficients, wall_quantile_factor
 from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import Sigmas, class_sigmas, confidence_factor, tail_of_68_percent
 from planner.estimates.work import trial_work
+from planner.library.schema import Architecture, Library
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob
+from planner.scenario.job import Job
+from planner.scenario.limits import Limits
+from planner.scenario.offer import Offer
+from planner.scenario.service_load import ServeJob
+from planner.spot.market.states import SpotStates
 from planner.spot.policy.run import last_checkpoint_fits
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.arrays import Floats, Integers
-    from planner.candidates.market import Market, SpotMarket
-    from planner.configurations.fitting_cells import JobConfigurations
-    from planner.estimates.inputs import Numbers
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.job import Job
-    from planner.scenario.limits import Limits
-    from planner.scenario.offer import Offer
-    from planner.scenario.service_load import ServeJob
-    from planner.spot.market.states import SpotStates
 
 
 MarketName = Literal["on demand", "spot", "committed"]

@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import Flags, Integers
 from planner.candidates.candidate_enumeration import price_machines
 from planner.candidates.job_candidates import JobCandidates, burden_of, undominated_on_machine
 from planner.candidates.machine_candidates import join_placements
+from planner.candidates.market import Market
 from planner.candidates.run_hours import RunHours, compute_run_hours
 from planner.configurations.fitting_cells import enumerate_configurations
-from planner.configurations.grid import concatenate_configurations, technique_penalties
+from planner.configurations.grid import Configurations, concatenate_configurations, technique_penalties
 from planner.configurations.recipe import is_allowed
+from planner.library.schema import Library
+from planner.scenario.job import Confidence, Job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Integers
-    from planner.candidates.market import Market
-    from planner.configurations.grid import Configurations
-    from planner.library.schema import Library
-    from planner.scenario.job import Confidence, Job
 
 
 def candidates_of_frameworks(

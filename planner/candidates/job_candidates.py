@@ -8,33 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import distinct_names, without_last_bits
+from planner.arrays import Flags, Floats, Integers, distinct_names, without_last_bits
+from planner.candidate_table import CandidateTable
 from planner.candidates.export_placement import export_columns
-from planner.candidates.market import SpotMarket, disk_rate, download_rate
+from planner.candidates.managed_service import ManagedServiceCandidates
+from planner.candidates.market import Market, SpotMarket, disk_rate, download_rate
 from planner.candidates.preference import offer_steps
-from planner.configurations.grid import technique_penalties
-from planner.configurations.recipe import is_allowed
+from planner.candidates.run_hours import RunHours
+from planner.candidates.stage_hours import Placement, RowHours
+from planner.configurations.fitting_cells import JobConfigurations
+from planner.configurations.grid import Configurations, technique_penalties
+from planner.configurations.recipe import Recipe, is_allowed
+from planner.library.schema import Architecture, Library
 from planner.records import record
-from planner.scenario.fees import FEE_COUNTS, FEES
+from planner.scenario.fees import FEE_COUNTS, FEES, Count
+from planner.scenario.job import Job
+from planner.scenario.offer import Offer
 from planner.spot.policy.policy_cache import PolicyCache
 from planner.units import GB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.candidate_table import CandidateTable
-    from planner.candidates.managed_service import ManagedServiceCandidates
-    from planner.candidates.market import Market
-    from planner.candidates.run_hours import RunHours
-    from planner.candidates.stage_hours import Placement, RowHours
-    from planner.configurations.fitting_cells import JobConfigurations
-    from planner.configurations.grid import Configurations
-    from planner.configurations.recipe import Recipe
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.fees import Count
-    from planner.scenario.job import Job
-    from planner.scenario.offer import Offer
 
 
 # The offers of a market as columns of numbers.

@@ -6,24 +6,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.candidates.export_placement import find_fitting
-from planner.candidates.market import disk_gb
+from planner.candidates.job_candidates import OfferColumns
+from planner.candidates.market import Market, disk_gb
+from planner.candidates.run_hours import RunHours
 from planner.candidates.stage_hours import Placement, RowHours, ingested_tokens, node_group_ratios, prepared_gb
+from planner.configurations.fitting_cells import JobConfigurations
+from planner.configurations.grid import Configurations
 from planner.estimates.time.stage_seconds import boot_seconds, ingest_seconds, machine_cores, transfer_seconds
 from planner.estimates.work import trial_work
 from planner.records import record
+from planner.scenario.job import Job
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.job_candidates import OfferColumns
-    from planner.candidates.market import Market
-    from planner.candidates.run_hours import RunHours
-    from planner.configurations.fitting_cells import JobConfigurations
-    from planner.configurations.grid import Configurations
-    from planner.scenario.job import Job
 
 MAX_WALL_FACTOR = 1000.0
 """Wall hours on spot over those of the run above which spot is never chosen; keeps the numbers of the program small."""

@@ -7,29 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable
-from planner.candidates.market import data_egress_usd_per_gb, data_transfer_seconds, download_rate, fee_usd
+from planner.candidates.market import Market, data_egress_usd_per_gb, data_transfer_seconds, download_rate, fee_usd
 from planner.candidates.preference import Evidence, offer_steps, tie_steps
 from planner.candidates.stage_hours import RowHours, node_group_ratios
 from planner.configurations.coefficients import recipe_coefficients
-from planner.configurations.grid import evaluated_tokens, trained_gb
+from planner.configurations.grid import JobShape, evaluated_tokens, trained_gb
 from planner.configurations.recipe import Recipe
 from planner.estimates.billing import service_tokens_per_second, service_usd
 from planner.estimates.time.stage_seconds import retained_gb_months, transfer_seconds
 from planner.estimates.uncertainty import confidence_factor
 from planner.estimates.work import trial_work
+from planner.library.schema import Architecture, Library
 from planner.records import record
+from planner.scenario.job import Job
+from planner.scenario.offer import Offer
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Floats, Integers
-    from planner.candidates.market import Market
-    from planner.configurations.grid import JobShape
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.job import Job
-    from planner.scenario.offer import Offer
 
 RECIPES = {
     method: Recipe(method, 16, "none", "managed", "none", "none", "managed", "managed", framework="managed")

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.arrays import median
+from planner.arrays import Flags, Floats, Integers, median
 from planner.configurations.grid import Machine
+from planner.estimates.inputs import Numbers
 from planner.estimates.preemption import NodeGroupCoefficients, node_group_market
 from planner.estimates.time.stage_seconds import transfer_seconds
 from planner.library.known_machines import typical_ram_gb
+from planner.library.schema import GpuSpec, Library
 from planner.records import record
 from planner.scenario.fees import Count, fees_that_count
-from planner.scenario.limits import AllowForbid, SpotShare
+from planner.scenario.job import Job
+from planner.scenario.limits import AllowForbid, Limits, SpotShare
 from planner.scenario.offer import Offer
-from planner.scenario.peak_limits import given_peaks
-from planner.scenario.spot_statistics import moves_between_regions
+from planner.scenario.peak_limits import PeakLimit, given_peaks
+from planner.scenario.scenario import Scenario
+from planner.scenario.spot_statistics import SpotStatistics, moves_between_regions
 from planner.scenario.zone_groups import undominated_groups
 from planner.spot.market.states import Ages, DurationShape, SpotStates, states_from_means
 from planner.spot.market.zones import states_of_zones
@@ -27,15 +31,6 @@ from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.estimates.inputs import Numbers
-    from planner.library.schema import GpuSpec, Library
-    from planner.scenario.job import Job
-    from planner.scenario.limits import Limits
-    from planner.scenario.peak_limits import PeakLimit
-    from planner.scenario.scenario import Scenario
-    from planner.scenario.spot_statistics import SpotStatistics
 
 
 # What an offer means to the estimates: which machines it rents, how fast data move, how its spot market behaves.

@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Integers
 from planner.configurations.coefficients import efficiency_of
+from planner.configurations.fitting_cells import JobConfigurations
+from planner.library.schema import Library
+from planner.scenario.offer import Offer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Integers
-    from planner.configurations.fitting_cells import JobConfigurations
-    from planner.library.schema import Library
-    from planner.scenario.offer import Offer
 
 
 class Evidence(IntEnum):

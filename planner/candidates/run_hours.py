@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.candidates.preference import training_evidence
 from planner.configurations.coefficients import (
     PCIE_BYTES_PER_SECOND,
@@ -17,9 +18,11 @@ from planner.configurations.coefficients import (
     latent_seconds,
     recipe_coefficients,
 )
+from planner.configurations.fitting_cells import JobConfigurations
 from planner.configurations.grid import evaluated_tokens, export_gb, stage_checkpoint_bytes, trained_gb
 from planner.configurations.recipe import framework_of
 from planner.configurations.uncertainty_columns import spread_of
+from planner.estimates.inputs import Numbers
 from planner.estimates.preemption import (
     InterruptedRun,
     NodeGroupCoefficients,
@@ -41,20 +44,15 @@ from planner.estimates.time.stage_seconds import (
 )
 from planner.estimates.uncertainty import confidence_factor
 from planner.estimates.work import trial_work
+from planner.library.schema import Architecture, Library
 from planner.records import record
-from planner.scenario.job import DEFAULT_CONFIDENCE
+from planner.scenario.job import DEFAULT_CONFIDENCE, Job
+from planner.spot.market.states import SpotStates
 from planner.spot.policy.run import checkpoint_interval, last_checkpoint_fits
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.configurations.fitting_cells import JobConfigurations
-    from planner.estimates.inputs import Numbers
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.job import Job
-    from planner.spot.market.states import SpotStates
 
 
 @record(frozen=True)

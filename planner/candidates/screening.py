@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.arrays import distinct_names
+from planner.arrays import Flags, Floats, Integers, distinct_names
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
-from planner.candidates.spot_candidates import FoundPolicies, SpotCandidates, policy_rows, with_spot_only_odds
+from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.market import Market
+from planner.candidates.spot_candidates import (
+    FoundPolicies,
+    SpotCandidates,
+    SpotChoice,
+    SpotPiece,
+    policy_rows,
+    with_spot_only_odds,
+)
 from planner.candidates.spot_rows import SearchTarget, apply_billing_steps, has_coarse_billing
 from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, find_policies
 from planner.configurations.recipe import is_allowed
+from planner.library.schema import Library
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours, max_run_hours
@@ -22,12 +32,6 @@ from planner.scenario.peak_limits import PEAK_TOLERANCE, given_peaks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.candidates.market import Market
-    from planner.candidates.spot_candidates import SpotChoice, SpotPiece
-    from planner.library.schema import Library
 
 ENDS_AFTER_DEADLINE = "it ends after the deadline"
 METHOD_NOT_ALLOWED = "its method is not allowed"

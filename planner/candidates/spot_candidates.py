@@ -14,27 +14,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
+from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.market import Market
 from planner.candidates.spot_rows import ALL, SearchTarget, SpotRows
+from planner.library.schema import Library
 from planner.records import record
+from planner.spot.market.states import SpotStates
 from planner.spot.policy.luck import quantile
-from planner.spot.policy.policy_cache import longest_useful_hours, spans_up_to
+from planner.spot.policy.policy_cache import CurvePoint, Key, PolicyCache, Span, longest_useful_hours, spans_up_to
 from planner.spot.policy.policy_odds import PolicyCosts, SpotOnlyCosts, late_dollars
+from planner.spot.policy.run import SpotRun
 from planner.spot.policy.spot_only import least_wait
-from planner.spot.policy.switching_policy import CurvePiece
+from planner.spot.policy.switching_policy import CurvePiece, WaitingRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.candidates.market import Market
-    from planner.library.schema import Library
-    from planner.spot.market.states import SpotStates
-    from planner.spot.policy.policy_cache import CurvePoint, Key, PolicyCache, Span
-    from planner.spot.policy.run import SpotRun
-    from planner.spot.policy.switching_policy import WaitingRule
 
 
 # What a row of a table on spot follows: a policy for one deadline, or a piece of a market curve.

@@ -5,28 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, CandidateTable, concatenate
 from planner.candidates.deadline import policy_guarantee_hours
-from planner.candidates.market import market_of_nodes, moves_of, stated_availability
+from planner.candidates.job_candidates import JobCandidates, OfferColumns
+from planner.candidates.market import Market, market_of_nodes, moves_of, stated_availability
+from planner.candidates.stage_hours import RowHours
 from planner.estimates.billing import round_up_hours
 from planner.estimates.preemption import node_group_market
+from planner.library.schema import Library
 from planner.records import record
+from planner.scenario.peak_limits import PeakLimit
+from planner.spot.market.states import SpotStates
 from planner.spot.policy.run import SpotRun
 from planner.units import GB, HOUR
-
-if TYPE_CHECKING:
-    from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.job_candidates import JobCandidates, OfferColumns
-    from planner.candidates.market import Market
-    from planner.candidates.stage_hours import RowHours
-    from planner.library.schema import Library
-    from planner.scenario.peak_limits import PeakLimit
-    from planner.spot.market.states import SpotStates
-
 
 # Bills of whole billing steps: rows as points of fixed spot shares, each with rounded dollars.
 

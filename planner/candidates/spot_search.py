@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
-from planner.arrays import distinct, distinct_names
+from planner.arrays import Flags, Floats, Integers, distinct, distinct_names
 from planner.candidate_table import ON_DEMAND
 from planner.candidates.deadline import policy_guarantee_hours, policy_late_hours
-from planner.candidates.spot_candidates import FoundPolicies, only_dollars, rows_of
+from planner.candidates.spot_candidates import (
+    FoundPolicies,
+    SpotCandidates,
+    SpotChoice,
+    SpotPiece,
+    only_dollars,
+    rows_of,
+)
 from planner.candidates.spot_rows import MIN_HOURS, on_demand_rounding_usd
 from planner.records import record
+from planner.spot.policy.policy_cache import Span
 from planner.spot.policy.switching_policy import LeastCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.spot_candidates import SpotCandidates, SpotChoice, SpotPiece
-    from planner.spot.policy.policy_cache import Span
 
 
 # The policy that costs least at the confidence of the budget, of all candidates of a job: a search of one row.

@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from planner.candidates.market import data_egress_usd_per_gb, data_transfer_seconds, disk_rate, download_rate, fee_usd
+from planner.arrays import Flags, Floats, Integers
+from planner.candidates.market import (
+    Market,
+    data_egress_usd_per_gb,
+    data_transfer_seconds,
+    disk_rate,
+    download_rate,
+    fee_usd,
+)
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND, efficiency_of
-from planner.configurations.grid import evaluated_tokens
+from planner.configurations.grid import JobShape, evaluated_tokens
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
+from planner.estimates.inputs import Network
 from planner.estimates.time.stage_seconds import (
     StageCoefficients,
     boot_seconds,
@@ -24,19 +33,14 @@ from planner.estimates.time.stage_seconds import (
     transfer_seconds,
 )
 from planner.estimates.work import node_group_shares, trial_work
+from planner.library.schema import Architecture, Library
 from planner.records import record
+from planner.scenario.job import Job
+from planner.scenario.offer import Offer
 from planner.units import GB, GIB, HOUR, TERA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.market import Market
-    from planner.configurations.grid import JobShape
-    from planner.estimates.inputs import Network
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.job import Job
-    from planner.scenario.offer import Offer
 
 
 # Hours and amounts of data of every candidate, stage by stage: one element per row of the candidate table.

@@ -23,13 +23,14 @@ from planner.catalogs.skypilot import (
 )
 from planner.documents.files import MAX_BYTES
 from planner.documents.strict_yaml import plain_scalar
-from planner.documents.tables import first_faults, read_csv, read_json, short_column
+from planner.documents.tables import CsvTable, first_faults, read_csv, read_json, short_column
 from planner.documents.validation import SYNONYMS
 from planner.errors import Fault, InputError, printable
 from planner.library.known_machines import is_known_provider, provider_name
 from planner.library.reading import CardNames
 from planner.loading.price_files import (
     TABLE_COLUMNS,
+    Row,
     card_finder,
     machine_key,
     offer_table_text,
@@ -38,14 +39,10 @@ from planner.loading.price_files import (
 )
 from planner.records import record
 from planner.results.market_results import ImportSummary, PriceChanges, PriceMove, RowsLeftOut, RowsNoted
-from planner.scenario.offer import offer_data
+from planner.scenario.offer import Offer, offer_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from planner.documents.tables import CsvTable
-    from planner.loading.price_files import Row
-    from planner.scenario.offer import Offer
 
 
 # A file of prices to offers: CSV of gpuhunt, SkyPilot and plain ones, distinguished by their columns, or JSON.

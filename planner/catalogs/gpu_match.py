@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from planner.library.known_machines import is_sxm_family
 from planner.library.reading import CardNames, read_library
+from planner.library.schema import GpuSpec
 from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from planner.library.schema import GpuSpec
 
 MEMORY_TOLERANCE = 0.1
 """Largest relative difference between a card's memory and what a catalog says: 22.4 GiB are an A10G's 24, 192 a B200's

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.catalogs.skypilot import LeftOut
 from planner.documents.quantities import format_value
-from planner.documents.tables import first_faults, read_json
+from planner.documents.tables import JsonDocument, first_faults, read_json
 from planner.errors import Fault, InputError
 from planner.library.known_machines import provider_name
 from planner.records import record
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Mapping
     from pathlib import Path
-
-    from planner.documents.tables import JsonDocument
 
 PRICES_WANTED = "give model_prices_and_context_window.json of litellm"
 _MILLION = 1e6

@@ -33,14 +33,12 @@ from planner.documents.tables import MAX_CSV_BYTES, CsvTable, parse_csv, parse_j
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, InputError
 from planner.library.known_machines import provider_name
-from planner.loading.price_files import book_folder, book_providers, read_meta
+from planner.loading.price_files import StoredDay, book_folder, book_providers, read_meta
 from planner.records import record
 from planner.results.market_results import PriceUpdate, ProviderUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from planner.loading.price_files import StoredDay
 
 
 WAIT_SECONDS_PER_PROVIDER = 60.0

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.documents.files import MAX_BYTES
-from planner.documents.tables import parse_json, read_json
+from planner.documents.tables import JsonDocument, parse_json, read_json
 from planner.errors import Fault, InputError
 from planner.library.reading import CONFIG_WANTED, CardNames, config_architecture
+from planner.library.schema import Architecture
 from planner.records import record
-
-if TYPE_CHECKING:
-    from planner.documents.tables import JsonDocument
-    from planner.library.schema import Architecture
 
 CONFIG = "config.json"
 _REPOSITORY = re.compile(r"(?:[\w.-]+/)?[\w.-]+", re.ASCII)

@@ -26,13 +26,12 @@ from planner.loading.price_files import (
 from planner.records import record
 from planner.results.market_results import PriceChanges, StoredPrices
 from planner.scenario.naming import OfferedNames
+from planner.scenario.offer import Offer
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
     from pathlib import Path
-
-    from planner.scenario.offer import Offer
 
 KEPT_DAYS = 90
 """Days that prices are kept; the newest ones of a provider are kept in any case."""

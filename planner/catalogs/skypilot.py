@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from planner.catalogs.gpu_match import says_nvlink
-from planner.documents.tables import CsvTable
+from planner.catalogs.gpu_match import GpuMatcher, says_nvlink
+from planner.documents.tables import CsvTable, JsonDocument
 from planner.errors import Fault, InputError
 from planner.library.known_machines import Attached, attached_accelerator, provider_name, unsold_type
 from planner.loading.price_files import MAX_FILE_OFFERS, Row, parse_number, too_many_offers
@@ -18,9 +18,6 @@ from planner.units import GB, GIB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.catalogs.gpu_match import GpuMatcher
-    from planner.documents.tables import JsonDocument
 
 
 # SkyPilot's `vms.csv`: instance types by region or zone, dollars per instance and hour, read by column name.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,9 +18,7 @@ from planner.cli.options import (
     solve_words,
 )
 from planner.cli.output import show
-
-if TYPE_CHECKING:
-    from planner.scenario.scenario import SolveOptions
+from planner.scenario.scenario import SolveOptions
 
 FIRST_SCENARIO = "quickstart"
 """What is opened where nothing is named."""

@@ -12,13 +12,12 @@ import click
 from planner.cli.options import Day, json_option
 from planner.cli.output import STANDARD_OUTPUT, ListGroup, show, write_either, write_json
 from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
+from planner.library.schema import Card
+from planner.scenario.offer import Offer
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
-
-    from planner.library.schema import Card
-    from planner.scenario.offer import Offer
 
 
 # `architectures import`: the architecture of a model from its config.json.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from planner.cli.options import json_option, loaded_question, solve_options
 from planner.cli.output import Output, show_progress
-
-if TYPE_CHECKING:
-    from planner.loading.scenario_file import LoadedScenario
-    from planner.scenario.scenario import SolveOptions
+from planner.loading.scenario_file import LoadedScenario
+from planner.scenario.scenario import SolveOptions
 
 
 @click.command()

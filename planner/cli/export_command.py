@@ -11,12 +11,11 @@ import click
 from planner.cli.options import NameOf
 from planner.cli.output import STANDARD_OUTPUT, show
 from planner.cli.plan_file import jobs_of, located_in, meant_job, read_plan, scenario_of
+from planner.exports.facts import Wishes
+from planner.results.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.exports.facts import Wishes
-    from planner.results.plan import Plan
 
 TARGETS = (
     *("skypilot", "dstack", "huggingface", "kubernetes", "slurm"),

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from planner.cli.options import EXIT_CODES, NameOf, loaded_question, output_options, solve_options
-from planner.cli.output import draw_answer, show_progress
-
-if TYPE_CHECKING:
-    from planner.cli.output import Output
-    from planner.loading.scenario_file import LoadedScenario
-    from planner.scenario.scenario import Scenario, SolveOptions
+from planner.cli.output import Output, draw_answer, show_progress
+from planner.loading.scenario_file import LoadedScenario
+from planner.scenario.scenario import Scenario, SolveOptions
 
 
 @click.command()

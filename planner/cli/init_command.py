@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from planner.cli.options import json_option, question_options
 from planner.cli.output import STANDARD_OUTPUT, ListGroup, show, write_either, write_json
-
-if TYPE_CHECKING:
-    from planner.loading.question import Question
-
+from planner.loading.question import Question
 
 # `init`: write a scenario file from a few options, or from the answers to four questions.
 

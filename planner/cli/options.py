@@ -11,13 +11,12 @@ import click
 
 from planner.cli.output import INFEASIBLE, NO_PLAN, READ, SAVING, Output
 from planner.errors import Fault, InputError
+from planner.loading.scenario_file import LoadedScenario
+from planner.scenario.scenario import SolveOptions
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Callable, Sequence
-
-    from planner.loading.scenario_file import LoadedScenario
-    from planner.scenario.scenario import SolveOptions
 
 
 # Arguments and options that several commands share.

@@ -5,15 +5,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import InputError
+from planner.documents.strict_yaml import KeyPath
+from planner.errors import Fault, InputError
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.documents.strict_yaml import KeyPath
-    from planner.errors import Fault
-    from planner.results.plan import Plan
-    from planner.scenario.scenario import Scenario
 
 
 def read_plan(path: str) -> Plan:

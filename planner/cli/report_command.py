@@ -12,15 +12,14 @@ import click
 from planner.cli.options import EXIT_CODES, NameOf, asked_scenario, solve_options
 from planner.cli.output import STANDARD_OUTPUT, show, show_progress, silent_matplotlib
 from planner.cli.plan_file import is_plan, jobs_of, read_plan, scenario_of
+from planner.loading.scenario_file import LoadedScenario
+from planner.results.estimate import Overview, Section
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
-
-    from planner.loading.scenario_file import LoadedScenario
-    from planner.results.estimate import Overview, Section
-    from planner.results.plan import Plan
-    from planner.scenario.scenario import Scenario
 
 SECTIONS: tuple[Section, ...] = ("frontier", "reasons", "tornado", "simulation", "prices")
 FIGURE_NAMES = ("frontier", "bill", "memory", "timetable", "tornado", "cost", "finish")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from planner.cli.options import EXIT_CODES, loaded_scenario, output_options, solve_options
-from planner.cli.output import draw_answer, show, show_progress
+from planner.cli.output import Output, draw_answer, show, show_progress
 from planner.cli.plan_file import read_plan
-
-if TYPE_CHECKING:
-    from planner.cli.output import Output
-    from planner.loading.scenario_file import LoadedScenario
-    from planner.results.plan import Plan
-    from planner.results.simulation import Simulation
-    from planner.scenario.scenario import Scenario, SolveOptions
+from planner.loading.scenario_file import LoadedScenario
+from planner.results.plan import Plan
+from planner.results.simulation import Simulation
+from planner.scenario.scenario import Scenario, SolveOptions
 
 
 @click.command()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from planner.cli.options import (
@@ -16,11 +14,9 @@ from planner.cli.options import (
     solve_options,
 )
 from planner.cli.output import INFEASIBLE, Output, draw_answer, show, show_progress, write_json
-
-if TYPE_CHECKING:
-    from planner.loading.scenario_file import LoadedScenario
-    from planner.results.plan import Plan
-    from planner.scenario.scenario import SolveOptions
+from planner.loading.scenario_file import LoadedScenario
+from planner.results.plan import Plan
+from planner.scenario.scenario import SolveOptions
 
 
 @click.command()

@@ -9,13 +9,12 @@ import click
 
 from planner.cli.options import json_option, loaded_question, solve_options
 from planner.cli.output import INFEASIBLE, INTERNAL_ERROR, NO_PLAN, Output, show_progress
+from planner.loading.scenario_file import LoadedScenario
+from planner.results.what_if import ManyVariants
+from planner.scenario.scenario import SolveOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from planner.loading.scenario_file import LoadedScenario
-    from planner.results.what_if import ManyVariants
-    from planner.scenario.scenario import SolveOptions
 
 
 def _workers_options(command: Callable[..., Any]) -> Callable[..., Any]:

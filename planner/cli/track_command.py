@@ -11,13 +11,12 @@ from planner.cli.options import OptionTable, finite, json_option, solve_options,
 from planner.cli.output import INFEASIBLE, Output, show
 from planner.cli.plan_file import decided_scenario_of, meant_job, read_plan
 from planner.errors import InputError
+from planner.results.plan import Plan
+from planner.results.run_results import Tracking
+from planner.scenario.scenario import SolveOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.results.plan import Plan
-    from planner.results.run_results import Tracking
-    from planner.scenario.scenario import SolveOptions
 
 
 # `track`: a running job against its plan.

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli.options import EXIT_CODES, asked_scenario, output_options, solve_options
-from planner.cli.output import draw_answer, show_progress
+from planner.cli.output import Output, draw_answer, show_progress
+from planner.loading.scenario_file import LoadedScenario
+from planner.results.what_if import Sweep, Tornado, WhatIf
+from planner.scenario.scenario import Scenario, SolveOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from planner.cli.output import Output
-    from planner.loading.scenario_file import LoadedScenario
-    from planner.results.what_if import Sweep, Tornado, WhatIf
-    from planner.scenario.scenario import Scenario, SolveOptions
 
 
 @click.command("what-if")

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
-from planner.configurations.replica_enumeration import ServedGpu, replica_speeds
+from planner.configurations.grid import Machine
+from planner.configurations.replica_enumeration import ReplicaSpeeds, ServedGpu, replica_speeds
 from planner.configurations.serving_recipes import serving_recipe, supports
 from planner.estimates.time.stage_seconds import StageCoefficients, load_seconds
 from planner.library.engines import read_engines
+from planner.library.schema import Architecture, GpuSpec, Library
 from planner.scenario.inference_job import InferenceJob
+from planner.scenario.job import Job
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.configurations.grid import Machine
-    from planner.configurations.replica_enumeration import ReplicaSpeeds
-    from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.scenario.job import Job
 
 WEIGHTS = ("bf16", "nf4")
 """Formats of the weights, the first that fits: a model that was trained on 4-bit weights may fit in 4 bits alone."""

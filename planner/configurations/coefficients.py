@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.configurations.memory_margin import framework_spread
 from planner.configurations.recipe import Recipe, framework_of
 from planner.errors import Fault, ScenarioError
@@ -33,19 +34,16 @@ from planner.estimates.inputs import (
 from planner.estimates.memory.memory_fit import confidence_margin
 from planner.estimates.memory.memory_states import REDUCE_BUCKET_ELEMENTS
 from planner.estimates.time.device import encode_seconds
-from planner.estimates.time.stage_seconds import step_bytes
+from planner.estimates.time.stage_seconds import StageCoefficients, step_bytes
 from planner.estimates.weights import lora_parameters
+from planner.library.schema import Architecture, Calibration, GpuSpec, Library
+from planner.library.technique_tables import FrameworkProfile, OptimizerBytes, TechniqueTable
 from planner.records import record
+from planner.scenario.job import Job
 from planner.units import GB, GIB, TERA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.arrays import Floats
-    from planner.estimates.time.stage_seconds import StageCoefficients
-    from planner.library.schema import Architecture, Calibration, GpuSpec, Library
-    from planner.library.technique_tables import FrameworkProfile, OptimizerBytes, TechniqueTable
-    from planner.scenario.job import Job
 
 
 # Cached latents of images: what caching saves of every step, what it costs before the first one, and its bytes.

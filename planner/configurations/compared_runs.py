@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.arrays import first_least
+from planner.arrays import Flags, Floats, first_least
 from planner.configurations.coefficients import fastest_precision, peaks_of
-from planner.configurations.grid import JobShape, Machine, grid_inputs, shape_of
+from planner.configurations.grid import Configurations, JobShape, Machine, grid_inputs, shape_of
 from planner.configurations.memory_margin import framework_spread
 from planner.configurations.memory_peaks import (
     MemoryCorrection,
@@ -33,11 +33,13 @@ from planner.configurations.recipe import (
     frameworks_of,
     is_allowed,
 )
+from planner.estimates.inputs import TimedSetup
 from planner.estimates.memory.memory_fit import memory_lines, with_paging
 from planner.estimates.memory.memory_states import MemoryCoefficients
 from planner.estimates.time.device import TimeCoefficients, stack_parameters
 from planner.estimates.time.step_time import step_seconds
 from planner.estimates.uncertainty import (
+    Sigmas,
     corrected_fit_sigma,
     corrected_sigmas,
     log_own_speed_correction,
@@ -45,19 +47,14 @@ from planner.estimates.uncertainty import (
 )
 from planner.estimates.weights import training_flops
 from planner.estimates.work import PACKED_FILL, processed_length
+from planner.library.schema import Architecture, GpuSpec, Library
 from planner.records import record
+from planner.scenario.job import Job
+from planner.scenario.observed_run import Measured
 from planner.units import GIB, HOUR, TERA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.arrays import Flags, Floats
-    from planner.configurations.grid import Configurations
-    from planner.estimates.inputs import TimedSetup
-    from planner.estimates.uncertainty import Sigmas
-    from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.scenario.job import Job
-    from planner.scenario.observed_run import Measured
 
 
 GPUS_PER_MACHINE = 8

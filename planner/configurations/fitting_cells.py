@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import first_least
+from planner.arrays import Flags, Floats, first_least
+from planner.configurations.coefficients import RecipeCoefficients
 from planner.configurations.compared_runs import NO_CORRECTION, Correction, learn_correction
 from planner.configurations.grid import (
     Configurations,
@@ -38,22 +39,19 @@ from planner.configurations.recipe import (
     find_incompatibility,
     is_allowed,
 )
+from planner.estimates.inputs import TimedSetup
 from planner.estimates.memory.memory_fit import MemoryLines, memory_lines, with_paging
 from planner.estimates.memory.memory_states import MemoryCoefficients, host_bytes
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.step_time import step_seconds
 from planner.estimates.work import processed_length
+from planner.library.schema import Architecture, Library
 from planner.records import record
+from planner.scenario.job import Job
 from planner.units import GB, GIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from planner.arrays import Flags, Floats
-    from planner.configurations.coefficients import RecipeCoefficients
-    from planner.estimates.inputs import TimedSetup
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.job import Job
 
 
 MANY_ACCUMULATION_STEPS = 64

@@ -8,28 +8,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from planner.arrays import distinct
-from planner.configurations.coefficients import hardware_numbers, recipe_coefficients
+from planner.arrays import Flags, Floats, Integers, distinct
+from planner.configurations.coefficients import RecipeCoefficients, hardware_numbers, recipe_coefficients
 from planner.configurations.lengths import sequence_of
-from planner.configurations.recipe import lossiness_of
+from planner.configurations.recipe import Recipe, lossiness_of
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Linear, Network, Stack, States, TimedSetup
 from planner.estimates.memory.memory_states import MemoryCoefficients, with_host_room
 from planner.estimates.time.export_work import ExportCoefficients, gguf_bytes, grouped_bytes
 from planner.estimates.time.stage_seconds import StageCoefficients, kept_checkpoint_bytes
 from planner.estimates.weights import Dimensions, linears_of
 from planner.estimates.work import PACKED_FILL, cut_share, kept_length, step_count
+from planner.library.schema import Architecture, Library
 from planner.library.technique_tables import read_techniques
 from planner.records import record
+from planner.scenario.job import Job
 from planner.units import GB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.configurations.coefficients import RecipeCoefficients
-    from planner.configurations.recipe import Recipe
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.job import Job
 
 
 # The shape of an architecture card as the estimates read it.

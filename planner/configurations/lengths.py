@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from planner.errors import Fault
 from planner.estimates.work import default_sequence
+from planner.library.schema import Architecture
+from planner.scenario.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.library.schema import Architecture
-    from planner.scenario.job import Job
 
 
 def sequence_of(job: Job, architecture: Architecture) -> int:

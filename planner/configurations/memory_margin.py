@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from planner.configurations.recipe import framework_of
 from planner.estimates.memory.memory_fit import confidence_margin
 from planner.estimates.uncertainty import MemorySpread, memory_spread
-
-if TYPE_CHECKING:
-    from planner.library.schema import Library
+from planner.library.schema import Library
 
 MIN_MEMORY_SAVING = 0.02
 """Share of the memory that a change after a run out of memory saves at least: less helps nobody."""

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.configurations.grid import Configurations, JobShape, Machine
 from planner.configurations.recipe import Recipe, is_allowed
+from planner.estimates.inputs import TimedSetup
 from planner.estimates.memory.memory_fit import confidence_margin, estimate_memory, memory_lines
 from planner.estimates.memory.memory_states import MemoryCoefficients
-from planner.estimates.uncertainty import corrected_fit_sigma, log_memory_scale, memory_half_weight_runs
+from planner.estimates.uncertainty import MemorySpread, corrected_fit_sigma, log_memory_scale, memory_half_weight_runs
+from planner.library.schema import Library
 from planner.records import record
+from planner.scenario.job import Job
+from planner.scenario.observed_run import Measured
 from planner.units import GIB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.configurations.grid import Configurations, JobShape, Machine
-    from planner.estimates.inputs import TimedSetup
-    from planner.estimates.uncertainty import MemorySpread
-    from planner.library.schema import Library
-    from planner.scenario.job import Job
-    from planner.scenario.observed_run import Measured
 
 
 BISECTION_STEPS = 60

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Integers
 from planner.configurations.lengths import sequence_of
 from planner.errors import Fault
 from planner.library.engines import read_engines
 from planner.library.model_ladder import conversion, held_quant, training_conversion, training_refusal
-from planner.library.technique_tables import read_techniques
+from planner.library.schema import Architecture, GpuSpec, Library
+from planner.library.technique_tables import FrameworkProfile, PeakKey, read_techniques
 from planner.records import record
+from planner.scenario.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.arrays import Integers
-    from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.library.technique_tables import FrameworkProfile, PeakKey
-    from planner.scenario.job import Job
 
 UNSHARDED = "none"
 """The sharding of a run on one GPU, and the offload of one that keeps all states on its GPUs."""

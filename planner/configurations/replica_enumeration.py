@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.arrays import first_least
+from planner.arrays import Floats, first_least
 from planner.configurations.fitting_cells import DOES_NOT_FIT, JobConfigurations
 from planner.configurations.grid import (
     Configurations,
     JobShape,
+    Machine,
     MemoryShortfall,
     concatenate_configurations,
     network_of,
 )
 from planner.configurations.serving_recipes import (
     ReplicaMemory,
+    Serving,
     ServingColumns,
     ServingRecipe,
     coefficient_factors,
@@ -31,6 +33,9 @@ from planner.configurations.serving_recipes import (
     serving_recipes,
 )
 from planner.estimates.generation import (
+    ServedModel,
+    ServingHardware,
+    ServingStack,
     cycle_seconds,
     decode_step_seconds,
     kv_bytes_per_token,
@@ -51,19 +56,14 @@ from planner.estimates.latency import (
 from planner.estimates.memory.memory_fit import fit_probability
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
 from planner.estimates.weights import lora_parameters
+from planner.library.schema import Architecture, Library
 from planner.records import record
+from planner.scenario.inference_job import InferenceJob
+from planner.scenario.observed_run import ServedRun
 from planner.units import GIB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Floats
-    from planner.configurations.grid import Machine
-    from planner.configurations.serving_recipes import Serving
-    from planner.estimates.generation import ServedModel, ServingHardware, ServingStack
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.inference_job import InferenceJob
-    from planner.scenario.observed_run import ServedRun
 
 
 # Adapters of LoRA that are served next to the weights: their memory, and what each step reads and computes more.

@@ -9,23 +9,29 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.configurations.replica_enumeration import is_measured, lengths_of
+from planner.arrays import Flags, Floats, Integers
+from planner.configurations.replica_enumeration import ReplicaSpeeds, is_measured, lengths_of
 from planner.estimates import request_arrivals as arrivals
 from planner.estimates.generation import CHUNK_TOKENS, decode_step_seconds, prompt_seconds
-from planner.estimates.latency import FirstTokens, Lengths, PromptMix, batch_means, columns, mean_cycle_seconds, rows
+from planner.estimates.latency import (
+    BatchMeans,
+    FirstTokens,
+    Lengths,
+    PromptMix,
+    batch_means,
+    columns,
+    mean_cycle_seconds,
+    rows,
+)
 from planner.estimates.request_arrivals import Places, Present, wait_moments, wait_points
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.library.engines import read_engines
+from planner.library.schema import Coefficient, Library
 from planner.records import record
+from planner.scenario.service_load import ServeJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.configurations.replica_enumeration import ReplicaSpeeds
-    from planner.estimates.latency import BatchMeans
-    from planner.library.schema import Coefficient, Library
-    from planner.scenario.service_load import ServeJob
 
 
 # What the speed of a replica rests on: measured engine, GPU and format, or a prior, and its spread.

@@ -22,17 +22,16 @@ from planner.estimates.generation import (
 )
 from planner.library.engines import GROWING_SHARE, Engine, WeightFormat, read_engines
 from planner.library.model_ladder import describe_published, is_16_bit, servable_formats
+from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 from planner.library.technique_tables import read_techniques
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob
+from planner.scenario.job import Job
 from planner.scenario.service_load import ServeJob
 from planner.units import GB, GIB, TERA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
-    from planner.scenario.job import Job
 
 
 # One served configuration as the formulas of generation take it: dimensions, and sheet figures times coefficients.

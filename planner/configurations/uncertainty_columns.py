@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import distinct_names
+from planner.arrays import Floats, Integers, distinct_names
 from planner.configurations.coefficients import efficiency_of
+from planner.configurations.fitting_cells import JobConfigurations
+from planner.configurations.grid import Machine
 from planner.configurations.recipe import framework_of
 from planner.estimates.uncertainty import Sigmas, class_sigmas, efficiency_sigma, time_sigmas
+from planner.library.schema import Architecture, GpuSpec, Library
+from planner.scenario.job import Job
 from planner.scenario.scenario import token_sigma
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.arrays import Floats, Integers
-    from planner.configurations.fitting_cells import JobConfigurations
-    from planner.configurations.grid import Machine
-    from planner.library.schema import Architecture, GpuSpec, Library
-    from planner.scenario.job import Job
 
 
 def configuration_sigmas(

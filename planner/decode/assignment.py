@@ -7,27 +7,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.configurations.serving_recipes import ServingRecipe
+from planner.decode.chosen import ChosenCandidate
 from planner.decode.notes import build_generation_notes, build_notes, build_service_notes, on_fixed_shares
 from planner.errors import AuditError
 from planner.evaluation.comparison import Tolerance, Violation, compare, unit_of
 from planner.evaluation.evaluate import evaluate
 from planner.evaluation.evaluated_physics import techniques_of
-from planner.evaluation.named_run import NamedPolicy, NamedRun, NamedStage, SearchedPolicy, resolve_names
+from planner.evaluation.named_run import NamedPolicy, NamedRun, NamedStage, RunContext, SearchedPolicy, resolve_names
+from planner.library.schema import Library
+from planner.results.plan import Assignment
 from planner.results.plan_parts import Purchase
 from planner.scenario.fees import fee_items
+from planner.scenario.limits import Limits
+from planner.scenario.offer import Offer
+from planner.scenario.scenario import Scenario
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
-
-    from planner.decode.chosen import ChosenCandidate
-    from planner.evaluation.named_run import RunContext
-    from planner.library.schema import Library
-    from planner.results.plan import Assignment
-    from planner.scenario.limits import Limits
-    from planner.scenario.offer import Offer
-    from planner.scenario.scenario import Scenario
 
 
 # Assignments: what a chosen row names, evaluated, and compared with what the search has of the row.

@@ -9,33 +9,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import planner
-from planner.candidates.spot_candidates import fixed_share_costs, policy_costs
+from planner.candidate_table import CandidateTable
+from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.market import Market
+from planner.candidates.screening import ScreenedCandidates
+from planner.candidates.spot_candidates import SpotChoice, fixed_share_costs, policy_costs
+from planner.configurations.grid import Machine
+from planner.configurations.recipe import Recipe
 from planner.estimates.billing import break_even_hours
 from planner.evaluation.named_run import hourly_price
+from planner.library.schema import Library
 from planner.records import record
-from planner.results.plan import Inputs
-from planner.scenario.offer import offer_data, offer_labels
-from planner.scenario.scenario import scenario_data
-from planner.spot.policy.policy_odds import late_dollars
+from planner.results.fleet import Service
+from planner.results.plan import Assignment, Inputs
+from planner.results.plan_parts import Pause
+from planner.scenario.job import Job
+from planner.scenario.offer import Offer, offer_data, offer_labels
+from planner.scenario.scenario import Scenario, scenario_data
+from planner.spot.policy.policy_odds import PolicyCosts, SpotOnlyCosts, late_dollars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.candidate_table import CandidateTable
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.candidates.market import Market
-    from planner.candidates.screening import ScreenedCandidates
-    from planner.candidates.spot_candidates import SpotChoice
-    from planner.configurations.grid import Machine
-    from planner.configurations.recipe import Recipe
-    from planner.library.schema import Library
-    from planner.results.fleet import Service
-    from planner.results.plan import Assignment
-    from planner.results.plan_parts import Pause
-    from planner.scenario.job import Job
-    from planner.scenario.offer import Offer
-    from planner.scenario.scenario import Scenario
-    from planner.spot.policy.policy_odds import PolicyCosts, SpotOnlyCosts
 
 
 # The candidate that a plan takes for one job, with what stands behind its numbers.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.configurations.compared_runs import NO_CORRECTION, Correction
 from planner.configurations.grid import JobShape, Machine, grid_inputs
 from planner.configurations.memory_margin import framework_spread
+from planner.configurations.recipe import Recipe
+from planner.estimates.inputs import Layout, TimedSetup
 from planner.estimates.memory.memory_fit import (
     PHASES,
     MemoryEstimate,
@@ -20,16 +21,12 @@ from planner.estimates.memory.memory_fit import (
     with_paging,
 )
 from planner.estimates.memory.memory_states import MemoryCoefficients, host_bytes
+from planner.estimates.uncertainty import MemorySpread
+from planner.library.schema import Library
 from planner.records import record
 from planner.results.plan_parts import HostMemory, Vram
+from planner.scenario.job import Job
 from planner.units import GB, GIB
-
-if TYPE_CHECKING:
-    from planner.configurations.recipe import Recipe
-    from planner.estimates.inputs import Layout, TimedSetup
-    from planner.estimates.uncertainty import MemorySpread
-    from planner.library.schema import Library
-    from planner.scenario.job import Job
 
 
 @record(frozen=True)

@@ -13,39 +13,35 @@ from planner.configurations.coefficients import (
     efficiency_notes,
     expert_notes,
 )
+from planner.configurations.compared_runs import ComparedRun, Correction
+from planner.configurations.grid import JobShape
 from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
 from planner.configurations.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, optimizer_notes
 from planner.configurations.replica_traffic import ROUGH_BATCHES
+from planner.decode.chosen import ChosenCandidate
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
 from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
+from planner.library.schema import Architecture, Library
+from planner.results.fleet import BulkGeneration
 from planner.results.odds import FIXED_SHARE, joint_probability
-from planner.results.plan_parts import CutSamples, ObservedRun
+from planner.results.plan import Assignment
+from planner.results.plan_parts import CutSamples, HostMemory, ObservedRun, Vram
 from planner.scenario.fees import fees_that_count
-from planner.scenario.job import MAX_CONFIDENCE
+from planner.scenario.job import MAX_CONFIDENCE, Job
 from planner.scenario.job_stages import Stages, Trials
-from planner.scenario.limits import latest_finish_hours
+from planner.scenario.limits import Limits, latest_finish_hours
+from planner.scenario.offer import Offer
 from planner.scenario.own_machines import default_power_watts
+from planner.scenario.scenario import Scenario
 from planner.spot.policy.policy_odds import told_of_runs
 from planner.units import GB, HOUR, MINUTE, figure_text
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
-
-    from planner.configurations.compared_runs import ComparedRun, Correction
-    from planner.configurations.grid import JobShape
-    from planner.decode.chosen import ChosenCandidate
-    from planner.library.schema import Architecture, Library
-    from planner.results.fleet import BulkGeneration
-    from planner.results.plan import Assignment
-    from planner.results.plan_parts import HostMemory, Vram
-    from planner.scenario.job import Job
-    from planner.scenario.limits import Limits
-    from planner.scenario.offer import Offer
-    from planner.scenario.scenario import Scenario
 
 
 # Probability of keeping a budget, from the uncertainty of the hours and the luck of markets.

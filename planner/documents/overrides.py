@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from planner.documents.quantities import expand_short_form, format_value
-from planner.documents.strict_yaml import MAX_DEPTH, KeyPath, parse_value, short_key
+from planner.documents.strict_yaml import MAX_DEPTH, Document, KeyPath, parse_value, short_key
+from planner.documents.tables import JsonDocument
 from planner.documents.validation import (
     UNKNOWN_KEY,
     Complaint,
@@ -24,9 +25,6 @@ from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from planner.documents.strict_yaml import Document
-    from planner.documents.tables import JsonDocument
 
 
 # Settings such as `jobs.support-bot.deadline=12h`, applied to plain data before it is validated.

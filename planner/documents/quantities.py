@@ -23,12 +23,11 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from planner.documents.strict_yaml import KeyPath
 from planner.units import HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from planner.documents.strict_yaml import KeyPath
 
 
 class StrictModel(BaseModel):

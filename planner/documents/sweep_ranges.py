@@ -8,15 +8,13 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from planner.documents.overrides import Refused
+from planner.documents.overrides import Refused, Source
 from planner.documents.strict_yaml import parse_value
 from planner.errors import Fault, InputError, ScenarioError, collect_faults, raise_faults
 from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from planner.documents.overrides import Source
 
 MAX_RANGES = 2
 MAX_CELLS = 2500

@@ -13,15 +13,13 @@ from json.decoder import WHITESPACE, scanstring  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any
 
 from planner.documents.files import file_name, read_text
-from planner.documents.strict_yaml import MAX_DIGITS, short_key
+from planner.documents.strict_yaml import MAX_DIGITS, KeyPath, short_key
 from planner.errors import Fault, InputError, printable
 from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-
-    from planner.documents.strict_yaml import KeyPath
 
 
 # CSV files with a header to rows of text, each with its line; what is cut off or uneven is a fault.

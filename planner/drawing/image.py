@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from planner.drawing.scene import NONE, PALETTE, Dot, Line, Rect
+from planner.drawing.scene import NONE, PALETTE, Dot, Line, Rect, Scene, Shape
 from planner.errors import Fault, ScenarioError
-
-if TYPE_CHECKING:
-    from planner.drawing.scene import Scene, Shape
 
 PIXELS_PER_INCH = 96.0
 """CSS pixels, in which scenes are measured."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from planner.estimates.inputs import Numbers
 from planner.records import record
-
-if TYPE_CHECKING:
-    from planner.estimates.inputs import Numbers
-
 
 # Memory of one pass without weights and cache: the widest layer of a chunk of prompt tokens, and the logits.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.estimates.generation import (
     ServedModel,
     ServingHardware,
@@ -23,13 +24,11 @@ from planner.estimates.generation import (
     prompt_seconds,
     seen_tokens,
 )
+from planner.estimates.inputs import Numbers
 from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Floats
-    from planner.estimates.inputs import Numbers
 
 
 # A finite batch of requests of many lengths on one replica: what one of them takes in the mean, and all of them.

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from planner.arrays import Floats
+from planner.estimates.inputs import Numbers
 from planner.estimates.latency import QUANTILE_HALVINGS
 from planner.records import record
-
-if TYPE_CHECKING:
-    from planner.arrays import Floats
-    from planner.estimates.inputs import Numbers
-
 
 MOST_BUSY = 0.85
 """Share of the greatest rate up to which a latency is predicted: near saturation an error of the capacity of a few

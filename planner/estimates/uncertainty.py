@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
+from planner.estimates.inputs import Numbers
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.estimates.inputs import Numbers
 
 
 _NORMAL_95, _STUDENT_2_95 = 1.645, 2.92

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from planner.estimates.inputs import Linear
+from planner.estimates.inputs import Linear, Network
 from planner.records import record
-
-if TYPE_CHECKING:
-    from planner.estimates.inputs import Network
-
 
 # Counts of weights: of a network, and of those that a token meets.
 #

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from planner.estimates.inputs import Numbers
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-
-    from planner.estimates.inputs import Numbers
 
 
 # From the work a user states to optimizer steps, and from processed tokens to real ones.

@@ -17,6 +17,9 @@ from planner.estimates.uncertainty import Sigmas, confidence_factor
 from planner.evaluation.evaluated_bill import FIXED, evaluate_bill, evaluate_service_bill, service_data_gb
 from planner.evaluation.evaluated_hours import (
     EvaluatedHours,
+    EvaluatedPolicyRun,
+    Pair,
+    Physics,
     can_follow_policy,
     evaluate_hours,
     evaluate_policy_run,
@@ -27,6 +30,7 @@ from planner.evaluation.evaluated_hours import (
 )
 from planner.evaluation.evaluated_physics import (
     EvaluatedPhysics,
+    Workload,
     evaluate_physics,
     evaluate_smaller_runs,
     evaluate_work,
@@ -40,23 +44,17 @@ from planner.evaluation.evaluated_stages import (
     result_gb,
     sent_hours,
 )
-from planner.evaluation.named_run import hourly_price
-from planner.evaluation.run_odds import finish_chance, middle_cases, spot_only_figures, usd_of_policy
+from planner.evaluation.named_run import RunContext, hourly_price
+from planner.evaluation.run_odds import Cases, finish_chance, middle_cases, spot_only_figures, usd_of_policy
 from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import BillItem, CommitmentUse, Fallback, Hours, SpotPlan, Spread, Vram
 from planner.scenario.inference_job import InferenceJob
+from planner.scenario.offer import Managed
 from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     import datetime
-
-    from planner.evaluation.evaluated_hours import EvaluatedPolicyRun, Pair, Physics
-    from planner.evaluation.evaluated_physics import Workload
-    from planner.evaluation.evaluated_stages import JobStages
-    from planner.evaluation.named_run import RunContext
-    from planner.evaluation.run_odds import Cases
-    from planner.scenario.offer import Managed
 
 _EQUAL_SLOWDOWN = 1e-9
 """Relative, of two changes that cost equally much time."""

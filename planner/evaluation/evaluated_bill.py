@@ -7,23 +7,18 @@ from typing import TYPE_CHECKING
 
 from planner.estimates.billing import MILLION, service_usd
 from planner.estimates.work import node_group_shares
-from planner.evaluation.evaluated_hours import is_coarse
-from planner.evaluation.evaluated_stages import billed_hours
-from planner.evaluation.named_run import fee_rate
+from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun, is_coarse
+from planner.evaluation.evaluated_physics import Workload
+from planner.evaluation.evaluated_stages import JobStages, SeparateStage, billed_hours
+from planner.evaluation.named_run import RunContext, fee_rate
 from planner.results.plan_parts import BillItem
-from planner.scenario.fees import FEE_UNITS, fee_items, fees_that_count
+from planner.scenario.fees import FEE_UNITS, Count, fee_items, fees_that_count
+from planner.scenario.offer import Managed, Offer
+from planner.scenario.own_machines import Own
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun
-    from planner.evaluation.evaluated_physics import Workload
-    from planner.evaluation.evaluated_stages import JobStages, SeparateStage
-    from planner.evaluation.named_run import RunContext
-    from planner.scenario.fees import Count
-    from planner.scenario.offer import Managed, Offer
-    from planner.scenario.own_machines import Own
 
 _UNKNOWN_FEE = "unknown: not included"
 _SEPARATE_ITEMS = {"ingest": "prepare data", "evaluation": "evaluation", "export": "export"}

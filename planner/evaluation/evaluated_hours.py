@@ -9,12 +9,19 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.estimates.preemption import NodeGroupCoefficients, interrupted_run, node_group_market, wall_quantile_factor
+from planner.estimates.preemption import (
+    NodeGroupCoefficients,
+    SpotAvailability,
+    interrupted_run,
+    node_group_market,
+    wall_quantile_factor,
+)
 from planner.estimates.time.stage_seconds import checkpoint_bytes, checkpoint_seconds
 from planner.estimates.uncertainty import confidence_factor
 from planner.evaluation.evaluated_physics import EvaluatedPhysics
-from planner.evaluation.evaluated_stages import copy_stall_seconds
-from planner.evaluation.named_run import fee_rate, is_same
+from planner.evaluation.evaluated_replica import EvaluatedReplicas
+from planner.evaluation.evaluated_stages import JobStages, copy_stall_seconds
+from planner.evaluation.named_run import RunContext, fee_rate, is_same
 from planner.records import record
 from planner.results.plan_parts import SpotPlan
 from planner.scenario.inference_job import InferenceJob
@@ -23,23 +30,16 @@ from planner.scenario.limits import may_pause
 from planner.scenario.zone_groups import zone_prices
 from planner.spot.market.states import Ages, DurationShape, SpotStates, states_from_means
 from planner.spot.market.zones import states_of_zones
-from planner.spot.policy.policy_cache import PolicyCache
+from planner.spot.policy.policy_cache import CurvePoint, PolicyCache
 from planner.spot.policy.run import SpotRun, checkpoint_interval, last_checkpoint_fits
 from planner.spot.policy.spot_only import max_waiting_price
-from planner.spot.policy.switching_policy import RULE_MOMENTS
+from planner.spot.policy.switching_policy import RULE_MOMENTS, WaitingRule
 from planner.units import GB, HOUR, MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.estimates.preemption import SpotAvailability
-    from planner.evaluation.evaluated_replica import EvaluatedReplicas
-    from planner.evaluation.evaluated_stages import JobStages
-    from planner.evaluation.named_run import RunContext
-    from planner.spot.policy.policy_cache import CurvePoint
-    from planner.spot.policy.switching_policy import WaitingRule
-
-    Physics = EvaluatedPhysics | EvaluatedReplicas
+Physics = EvaluatedPhysics | EvaluatedReplicas
 
 _COARSE_STEP = 0.05  # billing steps up to this share of the run are not rounded
 _FINE_STEP_HOURS = 1 / 60  # nor steps up to a minute anywhere; the share counts where there is a spot market

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.configurations.coefficients import efficiency_of, hardware_numbers, recipe_coefficients
-from planner.configurations.compared_runs import job_of_run, learn_correction
+from planner.configurations.compared_runs import ComparedRun, Correction, job_of_run, learn_correction
+from planner.configurations.grid import Machine
 from planner.configurations.lengths import sequence_of
 from planner.configurations.memory_margin import MIN_MEMORY_SAVING
-from planner.configurations.memory_peaks import KINDS, memory_setting
-from planner.configurations.recipe import GpuClass, find_incompatibility
+from planner.configurations.memory_peaks import KINDS, MemoryCorrection, memory_setting
+from planner.configurations.recipe import GpuClass, Recipe, find_incompatibility
 from planner.estimates.inputs import Layout, Stack, TimedSetup
-from planner.estimates.memory.memory_fit import PHASES, estimate_memory, memory_lines, with_paging
+from planner.estimates.memory.memory_fit import PHASES, MemoryEstimate, estimate_memory, memory_lines, with_paging
 from planner.estimates.memory.memory_states import MemoryCoefficients, host_bytes, with_host_room
 from planner.estimates.time.device import TimeCoefficients
 from planner.estimates.time.stage_seconds import fed_step_seconds
@@ -31,23 +32,17 @@ from planner.estimates.uncertainty import (
     time_sigmas,
 )
 from planner.estimates.work import PACKED_FILL, kept_length, processed_length, step_count
+from planner.evaluation.named_run import RunContext
+from planner.library.schema import Architecture, Library
 from planner.records import record
 from planner.results.plan_parts import HostMemory, ObservedRun, Techniques, Vram
 from planner.scenario.inference_job import InferenceJob
+from planner.scenario.job import Job
 from planner.scenario.scenario import token_sigma
 from planner.units import GB, GIB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from planner.configurations.compared_runs import ComparedRun, Correction
-    from planner.configurations.grid import Machine
-    from planner.configurations.memory_peaks import MemoryCorrection
-    from planner.configurations.recipe import Recipe
-    from planner.estimates.memory.memory_fit import MemoryEstimate
-    from planner.evaluation.named_run import RunContext
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.job import Job
 
 
 # Chips other than NVIDIA's: what may be planned with, and how uncertain their speed is.

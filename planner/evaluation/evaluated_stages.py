@@ -11,20 +11,18 @@ from planner.estimates.time import stage_seconds as data_stages
 from planner.estimates.time import stage_seconds as stages
 from planner.estimates.time.stage_seconds import merge_seconds
 from planner.estimates.weights import lora_parameters
-from planner.evaluation.named_run import fee_rate, fees_usd
+from planner.evaluation.evaluated_physics import EvaluatedPhysics, Workload
+from planner.evaluation.evaluated_replica import EvaluatedReplicas
+from planner.evaluation.named_run import RunContext, fee_rate, fees_usd
 from planner.records import record
 from planner.results.plan import DataPath, ExportedResult
 from planner.results.plan_parts import SeparateMachine
 from planner.scenario.inference_job import InferenceJob
+from planner.scenario.offer import Offer
 from planner.units import GB, GIB, HOUR, MONTH_HOURS, TERA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.evaluation.evaluated_physics import EvaluatedPhysics, Workload
-    from planner.evaluation.evaluated_replica import EvaluatedReplicas
-    from planner.evaluation.named_run import RunContext
-    from planner.scenario.offer import Offer
 
 
 # The export of a result in plain floats: its bytes, what merging and quantising take, and the memory for it.

@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.estimates.uncertainty import confidence_factor
-from planner.evaluation.named_run import is_same
+from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun
+from planner.evaluation.evaluated_stages import JobStages
+from planner.evaluation.named_run import RunContext, is_same
 from planner.records import record
+from planner.results.plan import Assignment
 from planner.scenario.job import MAX_CONFIDENCE
+from planner.spot.market.states import SpotStates
 from planner.spot.policy.luck import speed_ranks
 from planner.spot.policy.policy_odds import PolicyCosts, draw_dollars, told_of_runs
+from planner.spot.policy.run import SpotRun
 from planner.spot.policy.spot_only import spot_only_hours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun
-    from planner.evaluation.evaluated_stages import JobStages
-    from planner.evaluation.named_run import RunContext
-    from planner.results.plan import Assignment
-    from planner.spot.market.states import SpotStates
-    from planner.spot.policy.run import SpotRun
 
 _SPEEDS, _LUCKS = 8, 16  # rows and columns of the cases that a plan states
 Cases = tuple[tuple[float, ...], ...]

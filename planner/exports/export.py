@@ -16,12 +16,11 @@ from planner.exports.launchers import dstack_task, hf_job, kubernetes_job, skypi
 from planner.exports.machine_names import trainer_file
 from planner.exports.run_script import readme, run_script
 from planner.exports.script_parts import requirements
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.results.plan import Plan
-    from planner.scenario.scenario import Scenario
 
 _LAUNCHERS = {
     "skypilot": skypilot_task,

@@ -12,14 +12,13 @@ from planner.exports.script_parts import environment_facts
 from planner.library.reading import read_library
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
 from planner.records import record
+from planner.results.plan import Assignment, Plan
+from planner.scenario.job import Job
+from planner.scenario.scenario import Scenario
 from planner.units import GB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from planner.results.plan import Assignment, Plan
-    from planner.scenario.job import Job
-    from planner.scenario.scenario import Scenario
 
 _DATA_FILE = re.compile(r".*\.(?P<kind>jsonl?|csv|parquet)", re.IGNORECASE)
 CHECKPOINT_FOLDER = "/checkpoints"

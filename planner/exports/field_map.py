@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from string import Template
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -15,10 +15,7 @@ from planner.documents.strict_yaml import Document, read_document
 from planner.documents.validation import validation_complaints
 from planner.errors import LibraryError
 from planner.library.technique_tables import Condition, Row, holds
-
-if TYPE_CHECKING:
-    from planner.results.plan import Assignment
-
+from planner.results.plan import Assignment
 
 # Field maps of `models/exports`: how the decisions of a plan are spelt in one version of one tool.
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
-from planner.exports.field_map import field_maps, launch_maps
+from planner.exports.facts import Wishes
+from planner.exports.field_map import LaunchMap, field_maps, launch_maps
 from planner.exports.quoting import document
 from planner.exports.script_parts import commented, wrapped, written_by
-from planner.exports.served_kinds import PORT, cron_changes, served_kinds
+from planner.exports.served_kinds import PORT, GivenService, ServedKind, cron_changes, served_kinds
 from planner.exports.service_script import (
     CRON_FILE,
     DELAY_FACTOR,
@@ -27,10 +28,6 @@ from planner.units import HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.exports.facts import Wishes
-    from planner.exports.field_map import LaunchMap
-    from planner.exports.served_kinds import GivenService, ServedKind
 
 
 TIME_ZONE = "Etc/UTC"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError
-from planner.exports.facts import CHECKPOINT_FOLDER
+from planner.exports.facts import CHECKPOINT_FOLDER, Given
+from planner.exports.field_map import Facts, FieldMap, LaunchMap
 from planner.exports.machine_names import PRICE_MARGIN, Machines, find_machines, launch_script, task_name, task_remarks
 from planner.exports.script_parts import commented, environment_remark, header, image_of, setup_script
-
-if TYPE_CHECKING:
-    from planner.exports.facts import Given
-    from planner.exports.field_map import Facts, FieldMap, LaunchMap
-    from planner.results.plan import Assignment
-
+from planner.results.plan import Assignment
 
 # Jobs of machines that stand ready: a Kubernetes Job, a Slurm batch script, and a job of Hugging Face.
 

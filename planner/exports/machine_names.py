@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from planner.documents.files import data_folder
 from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError
+from planner.exports.field_map import Facts, FieldMap, LaunchMap
 from planner.exports.quoting import shell_word
 from planner.exports.script_parts import commented, header
 from planner.records import record
+from planner.results.plan import Assignment, Plan
+from planner.scenario.offer import Offer
+from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from planner.exports.field_map import Facts, FieldMap, LaunchMap
-    from planner.results.plan import Assignment, Plan
-    from planner.scenario.offer import Offer
-    from planner.scenario.scenario import Scenario
 
 
 # The configuration file of a training tool, as its field map says.

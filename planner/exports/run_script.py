@@ -5,15 +5,14 @@ from __future__ import annotations
 from string import Template
 from typing import TYPE_CHECKING
 
+from planner.exports.facts import Given
+from planner.exports.field_map import Facts, FieldMap
 from planner.exports.machine_names import launch_script
 from planner.exports.quoting import document, shell_word
 from planner.exports.script_parts import commented, environment_remark, header, split_packages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.exports.facts import Given
-    from planner.exports.field_map import Facts, FieldMap
 
 VARIABLES = {
     "NODE_RANK": '"${NODE_RANK:?number of this machine, from 0}"',

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 from planner.documents.files import data_folder
 from planner.documents.strict_yaml import read_shipped
 from planner.errors import Fault, InputError
+from planner.exports.field_map import Facts, FieldMap, Tool
 from planner.exports.quoting import comment, shell_word
 from planner.library.reading import read_library
 from planner.library.technique_tables import Row
+from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import describe_machines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from planner.exports.field_map import Facts, FieldMap, Tool
-    from planner.results.plan import Assignment, Plan
 
 
 # The comment at the top of every exported file: where it comes from and what the plan expects.

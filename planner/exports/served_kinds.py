@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, raise_faults
+from planner.exports.facts import Wishes
 from planner.exports.field_map import EngineMap, engine_maps, filled
 from planner.exports.generation_settings import LONGER_ANSWERS
 from planner.exports.machine_names import slug
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
 from planner.records import record
+from planner.results.fleet import Fleet, FleetKind, Service
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import ServeJob
 from planner.units import DAY_HOURS, GIB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.exports.facts import Wishes
-    from planner.results.fleet import Fleet, FleetKind, Service
-    from planner.results.plan import Plan
-    from planner.scenario.scenario import Scenario
 
 
 # Machines by the hour as times at which their number changes, and as lines of cron.

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError
+from planner.exports.field_map import LaunchMap, Tool
 from planner.exports.machine_names import PRICE_MARGIN, Machines, find_machines
 from planner.exports.quoting import shell_inside, shell_word
 from planner.exports.script_parts import commented, wrapped, written_by
-from planner.exports.served_kinds import PORT, autoscaled, cron_changes, lead_minutes
+from planner.exports.served_kinds import PORT, GivenService, ServedKind, autoscaled, cron_changes, lead_minutes
 from planner.library.reading import read_library
 from planner.results.differences import seconds_text
 from planner.scenario.service_load import DAY
@@ -18,9 +19,6 @@ from planner.units import HOUR, figure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from planner.exports.field_map import LaunchMap, Tool
-    from planner.exports.served_kinds import GivenService, ServedKind
 
 
 # The shell script that starts one server of a kind, and what its reader must know.

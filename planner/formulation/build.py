@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from planner.formulation.constraints import FAMILIES
 from planner.formulation.objective import cost_objective, time_objective
-from planner.formulation.program import Program
-
-if TYPE_CHECKING:
-    from planner.formulation.program import VariableLayout
+from planner.formulation.program import Program, VariableLayout
 
 
 def build_program(columns: VariableLayout) -> Program:

@@ -9,14 +9,11 @@ table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats, Integers
 from planner.formulation.program import INFINITY, Rows, VariableLayout, single_row, sparse_rows
-
-if TYPE_CHECKING:
-    from planner.arrays import Floats, Integers
 
 Family = Callable[[VariableLayout], tuple[Rows, ...]]
 

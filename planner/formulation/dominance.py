@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.arrays import median
+from planner.arrays import Flags, Floats, Integers, median
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
+from planner.formulation.program import SharedLimits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.formulation.program import SharedLimits
 
 MAX_RIVALS = 64
 """Strong candidates that everything is compared with first; they dominate most of a market table."""

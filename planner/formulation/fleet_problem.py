@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
+from planner.formulation.program import Peak
 from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.formulation.program import Peak
 
 
 # Spot groups that are lost independently of one another: the load that a fleet serves often enough, and linear rows.

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.formulation.fleet_problem import most_machines
+from planner.arrays import Flags, Floats, Integers
+from planner.formulation.fleet_problem import FleetProblem, most_machines
 from planner.formulation.program import INFINITY, Program, Rows, sparse_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.formulation.fleet_problem import FleetProblem
 
 
 # Hours that look alike: with the same load and limits, and the same ones before and after them.

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from planner.arrays import Floats
-    from planner.formulation.program import VariableLayout
+from planner.arrays import Floats
+from planner.formulation.program import VariableLayout
 
 
 def cost_objective(columns: VariableLayout) -> Floats:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from planner.arrays import Flags, Floats, Integers
 
 
 # A mixed-integer program as data: columns as arrays, rows as families of sparse arrays.

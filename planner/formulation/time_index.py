@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Integers
 from planner.formulation.program import INFINITY, Program, Rows, sparse_rows
 from planner.formulation.timetable_problem import (
+    Mode,
+    Period,
+    Timetable,
     is_tied,
     lateness_cost,
     lot_groups,
@@ -20,9 +24,6 @@ from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.arrays import Integers
-    from planner.formulation.timetable_problem import Mode, Period, Timetable
 
 
 # What modes cannot help holding and spending in a window of time: redundant rows that tighten the relaxation.

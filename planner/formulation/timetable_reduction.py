@@ -18,15 +18,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.formulation.time_index import start_range
-from planner.formulation.timetable_problem import Schedule, is_tied, lateness_cost, objective_value, time_bounds
+from planner.formulation.time_index import Column, start_range
+from planner.formulation.timetable_problem import (
+    Mode,
+    Schedule,
+    Timetable,
+    is_tied,
+    lateness_cost,
+    objective_value,
+    time_bounds,
+)
 from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.formulation.time_index import Column
-    from planner.formulation.timetable_problem import Mode, Timetable
 
 
 @record(frozen=True)

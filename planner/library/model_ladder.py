@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.documents.files import data_folder
 from planner.documents.quantities import format_value
 from planner.documents.strict_yaml import read_shipped
 from planner.library.decoder_families import NotCovered
-from planner.library.engines import read_engines
+from planner.library.engines import Engine, read_engines
 from planner.library.schema import Architecture
 from planner.units import GIB
-
-if TYPE_CHECKING:
-    from planner.library.engines import Engine
-
 
 # Shapes that follow the rules of a family, and the models of a family between two sizes.
 #

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, LibraryError
 from planner.library.reading import CardNames
+from planner.library.schema import Architecture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.library.schema import Architecture
 
 
 def find_cards(

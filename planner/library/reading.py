@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from planner.documents.files import data_folder
 from planner.documents.overrides import Source
 from planner.documents.strict_yaml import Document, read_document, read_shipped
+from planner.documents.tables import JsonDocument
 from planner.documents.validation import fold, name_fix, suggest_names, validation_complaints
 from planner.errors import Fault, InputError, LibraryError, collect_faults, raise_faults
 from planner.library.engines import read_engines
@@ -32,8 +33,6 @@ from planner.library.schema import Architecture, Calibration, Card, GpuSpec, Lib
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-
-    from planner.documents.tables import JsonDocument
 
 _Card = TypeVar("_Card", bound=Card)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError, ValidationError
 
-from planner.documents.overrides import replace_value
+from planner.documents.overrides import Source, replace_value
 from planner.documents.quantities import (
     at_clock,
     clock_changes,
@@ -22,16 +22,14 @@ from planner.documents.quantities import (
     written_zone,
     zone_of,
 )
+from planner.documents.strict_yaml import KeyPath
+from planner.errors import Fault
+from planner.scenario.offer import Offer
+from planner.scenario.schedule import ClockChange
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from planner.documents.overrides import Source
-    from planner.documents.strict_yaml import KeyPath
-    from planner.errors import Fault
-    from planner.scenario.offer import Offer
-    from planner.scenario.schedule import ClockChange
 
 MOMENTS = (
     ("jobs", "*", "deadline"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import PydanticCustomError
 
-from planner.documents.overrides import replace_value
+from planner.documents.overrides import Source, replace_value
 from planner.documents.quantities import parse_count
 from planner.documents.strict_yaml import KeyPath, read_document, read_shipped
 from planner.documents.validation import suggest_names
@@ -30,8 +30,6 @@ from planner.scenario.service_load import DAY, FLAT, WEEK
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from planner.documents.overrides import Source
 
 
 def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[Fault]) -> Any:

@@ -15,14 +15,12 @@ from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_docume
 from planner.errors import Fault, InputError, LibraryError, ScenarioError, raise_faults
 from planner.library.reading import CardNames, is_config_path, read_library
 from planner.library.schema import Architecture, GpuSpec, Library
-from planner.loading.scenario_file import default_name, load_document
+from planner.loading.scenario_file import LoadedScenario, default_name, load_document
 from planner.records import record
 from planner.scenario.offer import Offer, offer_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.loading.scenario_file import LoadedScenario
 
 
 # Names that a function or command received, resolved in the library.

@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from planner.report import format as words
 from planner.report.format import line_room
+from planner.results.market_results import (
+    EndsByAge,
+    FittedDuration,
+    ImportSummary,
+    MarketFit,
+    PriceChanges,
+    PriceMove,
+    PriceUpdate,
+    TraceReport,
+)
+from planner.results.plan_parts import Spread
+from planner.scenario.offer import Offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from planner.results.market_results import (
-        EndsByAge,
-        FittedDuration,
-        ImportSummary,
-        MarketFit,
-        PriceChanges,
-        PriceMove,
-        PriceUpdate,
-        TraceReport,
-    )
-    from planner.results.plan_parts import Spread
-    from planner.scenario.offer import Offer
 
 
 # Tables of architectures, GPUs and offers.

@@ -8,11 +8,10 @@ from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.format import LABEL, WIDTH, line_room
 from planner.results.differences import device_noun
+from planner.results.estimate import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from planner.results.estimate import Estimate
 
 PART_COLUMNS, FIGURE_COLUMNS = 22, 7
 """Columns of the name and of the figure before a bar."""

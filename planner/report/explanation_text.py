@@ -9,11 +9,10 @@ from planner.report.format import line_room
 from planner.report.infeasible_text import format_relaxation, limit_name, limit_value, render_relaxations, settings
 from planner.report.plan_sections import cut_lines
 from planner.results.differences import device_noun
+from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, PastCost, WhyNot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, PastCost, WhyNot
 
 MAX_ROWS, MAX_ROWS_OF_SEVERAL = 6, 3
 """Rows of a table of alternatives, for one job and for each of several."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from planner.report import format as words
 from planner.report.format import line_room
@@ -11,12 +10,9 @@ from planner.report.generation_text import HOSTS, MOST_SERVICES, engine_name, se
 from planner.report.infeasible_text import limit_name
 from planner.report.plan_sections import old_prices, product, render_notes
 from planner.results.differences import BINDING_WORDS, replicas_text, seconds_text, services_usd, sharing_of
+from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
+from planner.results.plan import Plan
 from planner.units import figure_text
-
-if TYPE_CHECKING:
-    from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
-    from planner.results.plan import Plan
-
 
 # Load, use, replicas and those on spot by the hour, as a strip of characters.
 

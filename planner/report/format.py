@@ -10,14 +10,12 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from planner.errors import printable
-from planner.results.plan_parts import describe_machines
+from planner.results.plan_parts import Hours, describe_machines
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from planner.results.plan_parts import Hours
 
 WIDTH, MOST_WIDTH = 80, 120
 """Columns of the text output: where nothing else is known, and at most."""

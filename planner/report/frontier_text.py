@@ -9,13 +9,18 @@ from planner.report import format as words
 from planner.report.fleet_text import proven_in_short
 from planner.report.infeasible_text import render_infeasible, render_relaxations
 from planner.report.plan_sections import cut_lines
-from planner.results.differences import BINDING_WORDS, describe_job_differences, seconds_text, span
+from planner.results.differences import (
+    BINDING_WORDS,
+    ServiceFrontier,
+    ServicePoint,
+    describe_job_differences,
+    seconds_text,
+    span,
+)
 from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, describe_assignment, select_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.results.differences import ServiceFrontier, ServicePoint
 
 
 MAX_BREAKPOINTS = 16

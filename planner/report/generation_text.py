@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from planner.library.engines import read_engines
 from planner.report import format as words
 from planner.report.format import line_room
 from planner.results.differences import MILLISECONDS
+from planner.results.fleet import ApiPrice, BulkGeneration
 from planner.units import figure_text
-
-if TYPE_CHECKING:
-    from planner.results.fleet import ApiPrice, BulkGeneration
 
 SHARE_SHOWN = 0.05
 """Least share of the time that is named."""

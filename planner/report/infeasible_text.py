@@ -8,13 +8,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from planner.report import format as words
-from planner.results.plan_parts import Infeasible
+from planner.results.plan import Plan
+from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.results.plan import Plan
-    from planner.results.plan_parts import NearMiss, Relaxation
 
 
 def render_infeasible(plan: Plan) -> list[str]:

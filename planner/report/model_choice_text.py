@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from planner.report import format as words
 from planner.report.format import line_room
-
-if TYPE_CHECKING:
-    from planner.results.chosen_model import BatchChoice, LossFrontier, ModelChoice, ModelOption
+from planner.results.chosen_model import BatchChoice, LossFrontier, ModelChoice, ModelOption
 
 _UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from planner.report import format as words
 from planner.report.format import line_room
-
-if TYPE_CHECKING:
-    from planner.results.plan import Assignment, Plan
-    from planner.results.plan_parts import Fallback, Option
+from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import Fallback, Option
 
 
 def methods(job: Assignment) -> list[str]:

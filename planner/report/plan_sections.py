@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner.library.technique_tables import read_techniques
@@ -12,30 +13,23 @@ from planner.report import format as words
 from planner.report import generation_text as generation
 from planner.report.format import line_room
 from planner.results.differences import device_noun
+from planner.results.estimate import Estimate
+from planner.results.explanation import TechniqueAnswer
+from planner.results.fleet import BulkGeneration
 from planner.results.odds import FIXED_SHARE
-from planner.results.plan import Assignment, Plan
+from planner.results.plan import Assignment, DataPath, Plan
+from planner.results.plan_parts import BillItem, CutSamples, HostMemory, SpotPlan
 from planner.units import MEGA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.results.explanation import TechniqueAnswer
-    from planner.results.plan import DataPath
-    from planner.results.plan_parts import BillItem
-
 
 # Sections of the text of a plan, one function per section.
 
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from planner.results.estimate import Estimate
-    from planner.results.fleet import BulkGeneration
-    from planner.results.plan_parts import CutSamples, HostMemory, SpotPlan
-
-    Run = Assignment | Estimate
-    """A type with techniques, a batch, machines and a speed."""
+Run = Assignment | Estimate
+"""A type with techniques, a batch, machines and a speed."""
 
 
 def generation_of(job: Run) -> BulkGeneration | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from planner.documents.quantities import moment_after
 from planner.report import format as words
@@ -26,11 +25,8 @@ from planner.report.plan_sections import (
     render_notes,
 )
 from planner.results.odds import FIXED_SHARE
-
-if TYPE_CHECKING:
-    from planner.results.plan import Assignment, Plan
-    from planner.results.plan_parts import Reservation
-
+from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import Reservation
 
 # A timetable as text: which job on what, from when to when, what is reserved, what a simple rule would cost.
 

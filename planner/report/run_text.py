@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from planner.report import format as words
 from planner.report.format import line_room
-
-if TYPE_CHECKING:
-    from planner.results.run_results import (
-        CalibrationResult,
-        Choice,
-        Comparison,
-        GenerationComparison,
-        PlanSummary,
-        StepTimes,
-        Tracking,
-    )
-
+from planner.results.run_results import (
+    CalibrationResult,
+    Choice,
+    Comparison,
+    GenerationComparison,
+    PlanSummary,
+    StepTimes,
+    Tracking,
+)
 
 # The result of `calibrate` as text: observed and predicted figures, and their effect on a plan.
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from planner.report import format as words
 from planner.report.fleet_text import both_headline, headline, proven
 from planner.report.infeasible_text import render_infeasible
 from planner.report.sweep_text import describe_setting, format_difference, shown_difference
-from planner.results.differences import FLEET_FEATURES
-
-if TYPE_CHECKING:
-    from planner.results.differences import ServiceDelta
-    from planner.results.fleet import Service
-    from planner.results.plan import Plan
-    from planner.results.what_if import WhatIf
+from planner.results.differences import FLEET_FEATURES, ServiceDelta
+from planner.results.fleet import Service
+from planner.results.plan import Plan
+from planner.results.what_if import WhatIf
 
 SIDE_LABEL, LEFT_SIDE, RIGHT_SIDE = 12, 33, 35
 """Columns of the label and of either side; together 80."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from planner.report import format as words
 from planner.report.fleet_text import proven
 from planner.report.format import line_room
 from planner.report.generation_text import engine_name
 from planner.report.infeasible_text import limit_name, limit_value, settings
 from planner.results.differences import BINDING_WORDS
+from planner.results.explanation import Alternative, Explanation, LimitSensitivity, ServiceReasons, WhyNot
 from planner.units import MONTH_HOURS
-
-if TYPE_CHECKING:
-    from planner.results.explanation import Alternative, Explanation, LimitSensitivity, ServiceReasons, WhyNot
 
 MOST_EXPLAINED_KINDS = 8
 """Kinds that are listed."""

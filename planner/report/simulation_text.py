@@ -10,22 +10,22 @@ from planner.report.fleet_text import DAYS, LIMIT_HEADS, LIMIT_WORDS, MOST_KINDS
 from planner.report.format import line_room
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines
-from planner.results.differences import MILLISECONDS, seconds_text, spot_percent
-from planner.results.simulation import OPTIMUM
+from planner.results.differences import (
+    MILLISECONDS,
+    ServiceReplay,
+    ServiceSimulation,
+    SimulatedLatency,
+    SimulatedLimit,
+    SimulatedStream,
+    seconds_text,
+    spot_percent,
+)
+from planner.results.fleet import InferenceEstimate
+from planner.results.plan_parts import Spread
+from planner.results.simulation import OPTIMUM, Histogram, JobReplays, PolicyFigures, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from planner.results.differences import (
-        ServiceReplay,
-        ServiceSimulation,
-        SimulatedLatency,
-        SimulatedLimit,
-        SimulatedStream,
-    )
-    from planner.results.fleet import InferenceEstimate
-    from planner.results.plan_parts import Spread
-    from planner.results.simulation import Histogram, JobReplays, PolicyFigures, Simulation
 
 
 # A simulation of services as text: each limit with its shares, predicted and simulated latency, what is refused.

@@ -9,13 +9,11 @@ from planner.report import plan_sections as parts
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import variant_cut_lines
 from planner.results.differences import span
-from planner.results.what_if import most_cut
+from planner.results.what_if import Cell, ManyVariants, Sweep, Variant, WhatIf, most_cut
 from planner.units import figure_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from planner.results.what_if import Cell, ManyVariants, Sweep, Variant, WhatIf
 
 
 # Differences between two plans as text, the settings that cause them, and the candidates these rule out or open.

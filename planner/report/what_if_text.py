@@ -19,14 +19,13 @@ from planner.report.sweep_text import (
     shown_hours_difference,
 )
 from planner.results.differences import describe_differences, jobs_alone, services_usd
+from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import Hours
+from planner.results.what_if import Bar, BillDelta, Endpoint, JobDelta, Tornado, WhatIf
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.results.plan import Assignment, Plan
-    from planner.results.plan_parts import Hours
-    from planner.results.what_if import Bar, BillDelta, Endpoint, JobDelta, Tornado, WhatIf
 
 
 ROW_LABEL, BEFORE, AFTER = 20, 29, 31

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from planner.results.fleet import ServingMemory
+from planner.results.fleet import Fleet, FleetKind, Service, ServingMemory
 from planner.results.plan import Assignment, Plan, Status
 from planner.results.plan_parts import Hours, Infeasible, Part, Spread, Techniques, html_table
-
-if TYPE_CHECKING:
-    from planner.results.fleet import Fleet, FleetKind, Service
-
 
 # Differences between two configurations of one job, most important first.
 

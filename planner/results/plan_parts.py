@@ -6,14 +6,12 @@ Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, un
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from planner.drawing.sketch import Placed
 from planner.errors import escaped
-
-if TYPE_CHECKING:
-    from planner.drawing.sketch import Placed
 
 
 def describe_machines(gpus: int, gpu: str, runs_at_once: int = 1) -> str:

@@ -25,13 +25,12 @@ from planner.documents.quantities import (
 from planner.documents.validation import find_name, name_fix
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job, Sure
 from planner.scenario.offer import STOCK_STATUSES, TIERS, Offer
+from planner.scenario.own_machines import Horizon
 from planner.scenario.schedule import PeriodBudget
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.scenario.own_machines import Horizon
 
 
 UNLIMITED_HOURS = 1e6

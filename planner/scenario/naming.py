@@ -15,11 +15,10 @@ from pydantic import BaseModel
 from planner.documents.validation import fold, name_fix
 from planner.library.known_machines import countries_in, country_of, is_known_provider, provider_name
 from planner.library.reading import CardNames
+from planner.scenario.offer import Offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from planner.scenario.offer import Offer
 
 Kind = Literal["gpu", "provider", "region", "instance"]
 Place = tuple[str | int, ...]

@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from planner.library.schema import GpuSpec, Library
+from planner.scenario.limits import Limits
+from planner.scenario.offer import Offer
 from planner.scenario.own_machines import WATTS_PER_KILOWATT, default_power_watts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-    from planner.library.schema import GpuSpec, Library
-    from planner.scenario.limits import Limits
-    from planner.scenario.offer import Offer
 
 PEAK_TOLERANCE = 1e-9
 """Relative, by which sums of what is used may differ by rounding."""

@@ -12,15 +12,13 @@ import math
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from planner.scenario.offer import Offer, apply_adjustments, offer_labels
+from planner.scenario.limits import Limits
+from planner.scenario.offer import Adjust, Offer, apply_adjustments, offer_labels
+from planner.scenario.own_machines import Horizon
 from planner.scenario.spot_statistics import moves_between_regions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from planner.scenario.limits import Limits
-    from planner.scenario.offer import Adjust
-    from planner.scenario.own_machines import Horizon
 
 
 MOST_ZONES = 8

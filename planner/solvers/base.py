@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from enum import Enum
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from planner.arrays import Flags, Floats
 from planner.errors import NoPlanError
+from planner.formulation.program import Program, Rows
 from planner.records import record
-
-if TYPE_CHECKING:
-    from planner.arrays import Flags, Floats
-    from planner.formulation.program import Program, Rows
-
 
 # What every solver returns: why it stopped, its solution and its bound.
 

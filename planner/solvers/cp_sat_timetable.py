@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import SolverError
 from planner.formulation.time_index import consecutive_periods, energy_rows, periods_together, start_range
-from planner.formulation.timetable_problem import Schedule, lot_groups, time_bounds
+from planner.formulation.timetable_problem import Mode, Period, Schedule, Timetable, lot_groups, time_bounds
 from planner.records import record
 from planner.solvers.base import Termination
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-
-    from planner.formulation.timetable_problem import Mode, Period, Timetable
 
 
 # Timetables as a model of CP-SAT: optional intervals, cumulative resources, lots that are bought, energy rows.

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.errors import SolverError
+from planner.formulation.program import Program
 from planner.solvers.base import Limit, SolveResult, Termination, build_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.formulation.program import Program
 
 SOLVER_TYPES = {"highs": "SOLVER_TYPE_HIGHS", "scip": "SOLVER_TYPE_GSCIP", "cp-sat": "SOLVER_TYPE_CP_SAT"}
 

@@ -11,15 +11,13 @@ import re
 import warnings
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from planner.errors import SolverError
+from planner.formulation.program import Program
 from planner.solvers.base import Limit, SolveResult, Termination, build_result
-
-if TYPE_CHECKING:
-    from planner.formulation.program import Program
 
 LOG_ROUNDING = 5e-4
 """CBC prints its bound with three decimals."""

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.errors import SolverError
+from planner.formulation.program import Program
 from planner.solvers.base import ROW_TOLERANCE, Solver, SolveResult, Termination
 from planner.solvers.mathopt import MathOptSolver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from planner.formulation.program import Program
 
 
 def _cbc() -> Solver:

@@ -8,35 +8,31 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import max_spot_share
-from planner.candidates.market import MANAGED
+from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.market import MANAGED, Market
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST_OF_METHODS, MAX_RUNNERS_UP, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.decode.chosen import build_inputs, describe_break_even
 from planner.errors import ScenarioError
+from planner.library.schema import Library
 from planner.records import record
-from planner.results.plan import Plan
+from planner.results.explanation import Alternative
+from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import FurtherWay, Infeasible, Option, Relaxation, describe_machines
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.peak_limits import PEAK_TOLERANCE
+from planner.scenario.scenario import Scenario
 from planner.solvers.mathopt import solver_versions
 from planner.solving.optimise_choice import COST, LAST
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare, shared_peaks
-from planner.solving.resolve import describe_candidate, describe_method, recipe_of, why_excluded
+from planner.solving.resolve import ResolvedPlan, describe_candidate, describe_method, recipe_of, why_excluded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.candidates.market import Market
-    from planner.library.schema import Library
-    from planner.results.explanation import Alternative
-    from planner.results.plan import Assignment
-    from planner.scenario.scenario import Scenario
-    from planner.solving.resolve import ResolvedPlan
 
 
 # The best alternatives of a plan by method, GPU and provider, and whether they really differ from it.

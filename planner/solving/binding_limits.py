@@ -8,26 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats, Integers
+from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST, LEAST_DOLLARS
 from planner.configurations.recipe import is_allowed
 from planner.records import record
+from planner.results.explanation import Binding
 from planner.results.plan_parts import describe_machines
 from planner.scenario.limits import UNLIMITED_HOURS, Limits, latest_finish_hours, max_run_hours
+from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
-from planner.solving.prepare import CandidateObjective, prepare
-from planner.solving.resolve import try_solve
+from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
+from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.arrays import Floats, Integers
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.results.explanation import Binding
-    from planner.scenario.scenario import Scenario
-    from planner.solving.prepare import PreparedScenario
-    from planner.solving.resolve import ResolvedPlan
 
 
 # The limits without which a plan would be better, each lifted alone.

@@ -8,28 +8,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.frameworks import candidates_of_frameworks
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import BEST, BEST_OF_FRAMEWORKS
-from planner.configurations.recipe import frameworks_of, unnamed_frameworks
+from planner.configurations.recipe import Recipe, frameworks_of, unnamed_frameworks
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.library.model_ladder import held_quant
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
 from planner.results.plan_parts import LossyChoice, Option
 from planner.scenario.inference_job import InferenceJob, InferenceWork, ServedAdapter
+from planner.scenario.job import Job
 from planner.scenario.job_stages import Trials
 from planner.solving.alternatives import figures_of, with_excluded_methods
 from planner.solving.infeasibility.relaxations import setting_path
-from planner.solving.prepare import CandidateObjective
+from planner.solving.prepare import CandidateObjective, PreparedScenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from planner.candidate_table import CandidateTable
-    from planner.configurations.recipe import Recipe
-    from planner.scenario.job import Job
-    from planner.solving.prepare import PreparedScenario
 
 
 LEAST_SURE = 0.7

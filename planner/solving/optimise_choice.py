@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
@@ -33,20 +34,16 @@ from planner.formulation.objective import (
     preference_objective,
     time_objective,
 )
-from planner.formulation.program import Program, VariableLayout, single_row
+from planner.formulation.program import Program, SharedLimits, VariableLayout, single_row
 from planner.records import record
 from planner.scenario.peak_limits import PEAK_TOLERANCE
-from planner.solvers.base import solve_single_choice
+from planner.scenario.scenario import Scenario, SolveOptions
+from planner.solvers.base import SolveResult, solve_single_choice
 from planner.solvers.registry import DEFAULT_GAP, DEFAULT_SOLVER, check_numbers, run
 from planner.solving.prepare import PreparedScenario, build_shared_limits, starts_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Floats, Integers
-    from planner.formulation.program import SharedLimits
-    from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.solvers.base import SolveResult
 
 
 Ties = Callable[[float], float]

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates import market as markets
 from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_job
 from planner.candidates.export_placement import export_fault
+from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market, build_market, has_comparable_prices, needs_separate_machines
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
 from planner.candidates.stage_hours import no_machine_fault
@@ -24,23 +26,19 @@ from planner.errors import Fault, LibraryError, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import Peak, SharedLimits
 from planner.library.reading import read_library
+from planner.library.schema import Library
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob
+from planner.scenario.job import Job
+from planner.scenario.limits import Limits
 from planner.scenario.open_job import OpenJob
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import MAX_OFFERS
+from planner.scenario.scenario import MAX_OFFERS, Scenario
 from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import limits_read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Floats
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.library.schema import Library
-    from planner.scenario.job import Job
-    from planner.scenario.limits import Limits
-    from planner.scenario.scenario import Scenario
 
 
 # The objective of a scenario for single candidates: dollars with penalties and the value of time, or hours.

@@ -6,24 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.configurations.recipe import is_allowed
+from planner.candidate_table import CandidateTable
+from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.market import Market
+from planner.configurations.recipe import Recipe, is_allowed
 from planner.errors import NoPlanError
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.plan_parts import describe_machines
+from planner.scenario.job import Job
 from planner.scenario.scenario import SolveOptions
-from planner.solving.optimise_choice import optimise
+from planner.solving.optimise_choice import OptimisedChoice, optimise
 from planner.solving.prepare import PreparedScenario, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.candidate_table import CandidateTable
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.candidates.market import Market
-    from planner.configurations.recipe import Recipe
-    from planner.scenario.job import Job
-    from planner.solving.optimise_choice import OptimisedChoice
 
 RESOLVE_TIME_LIMIT_SECONDS = 10.0
 

@@ -7,17 +7,19 @@ import math
 from collections import Counter
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from planner.audit.audit import audit
+from planner.configurations.recipe import Recipe
 from planner.decode.assignment import build_assignment, compare_purchase
 from planner.decode.chosen import ChosenCandidate, build_inputs
 from planner.decode.notes import budget_probability, budget_warnings, cut_samples
 from planner.errors import AuditError
 from planner.library.quality import facts_on
 from planner.library.reading import read_library
+from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, QualityNote
@@ -38,11 +40,7 @@ from planner.solving.binding_limits import describe_binding_limits, describe_out
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
 from planner.solving.optimise_choice import OptimisedChoice, best_side_by_side, may_take_turns, optimise
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
-
-if TYPE_CHECKING:
-    from planner.configurations.recipe import Recipe
-    from planner.library.schema import Library
-    from planner.solving.timetable.modes import BuiltTimetable
+from planner.solving.timetable.modes import BuiltTimetable
 
 CHANGED_DEFAULTS_NOTE = (
     "defaults of schema 2 hold (framework: hf, solve.ties: 0, limits.max_price_age: null, limits.vram_headroom: 0.05, "

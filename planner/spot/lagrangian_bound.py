@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from planner.arrays import Flags, Floats
 from planner.records import record
-from planner.spot.policy.run import progress_on_spot
+from planner.spot.policy.run import SpotRun, progress_on_spot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
-
-    from planner.arrays import Flags, Floats
-    from planner.spot.policy.run import SpotRun
 
 
 MAX_ROUNDS: Final = 40

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.records import record
 from planner.spot.policy.run import ROUNDING_HOURS, Action, DeadlineGuard, Policy, SpotRun
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-    from planner.arrays import Flags, Floats, Integers
 
 
 # Replays of a policy on known paths of a market: what it costs and when the run ends.

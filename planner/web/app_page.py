@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.drawing.scene import Dot, Line, Rect, Scene, Shape
 from planner.errors import Fault, InputError
 from planner.library.reading import architecture_names
 from planner.report import format as words
+from planner.report.figures.plan_figures import Figure, Table
 from planner.report.html.report_page import json_block, least_cost_script, page_style
-
-if TYPE_CHECKING:
-    from planner.report.figures.plan_figures import Figure, Table
-    from planner.web.job_fields import Control
-    from planner.web.kept_files import OpenedScenario
-
+from planner.web.job_fields import Control
+from planner.web.kept_files import OpenedScenario
 
 _FOLDER = Path(__file__).parent
 SCRIPTS = ("draw.js", "curve.js", "steps.js", "fields.js", "app.js")

@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
+from planner.errors import Fault
 from planner.library.engines import read_engines, read_load_profiles
 from planner.library.technique_tables import read_techniques
 from planner.records import record
@@ -17,8 +18,6 @@ from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.errors import Fault
 
 
 # A field of the page, and how a value of a scenario is written in it.

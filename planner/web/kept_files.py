@@ -25,17 +25,15 @@ from planner.loading.scenario_file import fill_names
 from planner.records import record
 from planner.report.html.report_page import render_page
 from planner.results.differences import jobs_alone, services_usd
+from planner.results.plan import Plan
 from planner.scenario.open_job import OpenJob
-from planner.scenario.scenario import without_services
+from planner.scenario.scenario import Scenario, SolveOptions, without_services
 from planner.scenario.service_load import ServeJob
+from planner.web.job_fields import Control
 from planner.web.setting_fields import controls_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.results.plan import Plan
-    from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.web.job_fields import Control
 
 
 # Files to download: the scenario with its changes, the plan, the report, the files that run the plan.

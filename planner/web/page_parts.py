@@ -18,17 +18,15 @@ from planner.report.sweep_text import (
     shown_hours_difference,
 )
 from planner.report.what_if_text import describe_changes
-from planner.results.differences import jobs_alone
+from planner.results.differences import KindBasis, jobs_alone
 from planner.results.estimate import Overview
+from planner.results.plan import Assignment, Plan
+from planner.results.what_if import JobDelta, WhatIf
 from planner.web.app_page import drawn
 from planner.web.service_parts import service_compared, service_rows, service_summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.results.differences import KindBasis
-    from planner.results.plan import Assignment, Plan
-    from planner.results.what_if import JobDelta, WhatIf
 
 Row = tuple[str, ...]
 """A label, before, after, and the difference."""

@@ -24,17 +24,16 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from planner.errors import Fault, InputError
+from planner.scenario.scenario import SolveOptions
 from planner.web.app_page import render_app
 from planner.web.job_fields import locate
+from planner.web.kept_files import OpenedScenario
 from planner.web.setting_fields import CONFIG_MARK, Refusal, settings_of
 from planner.web.workers import Broken, Busy, Sessions, Superseded, TooLong
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from types import FrameType
-
-    from planner.scenario.scenario import SolveOptions
-    from planner.web.kept_files import OpenedScenario
 
 
 # The server of the page: four requests, each guarded against other sites, other hosts, size and time.

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.report import format as words
 from planner.report.figures.service_figures import service_frontier_figure
 from planner.report.fleet_text import proven
 from planner.report.service_comparison_text import summary
 from planner.report.sweep_text import format_difference, shown_difference
-from planner.results.differences import FLEET_FEATURES, MILLISECONDS, replicas_text
+from planner.results.differences import FLEET_FEATURES, MILLISECONDS, ServiceFrontier, ServicePoint, replicas_text
+from planner.results.fleet import Service
+from planner.results.plan import Plan
+from planner.results.what_if import WhatIf
 from planner.web.app_page import figure_data, scene_data
-
-if TYPE_CHECKING:
-    from planner.results.differences import ServiceFrontier, ServicePoint
-    from planner.results.fleet import Service
-    from planner.results.plan import Plan
-    from planner.results.what_if import WhatIf
 
 Row = tuple[str, ...]
 """A label, before, after, and the difference."""

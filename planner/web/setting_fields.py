@@ -7,13 +7,12 @@ import re
 from typing import TYPE_CHECKING
 
 from planner.library.reading import is_config_path
+from planner.scenario.limits import AllowForbid
+from planner.scenario.scenario import Scenario
 from planner.web.job_fields import Control, job_controls, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from planner.scenario.limits import AllowForbid
-    from planner.scenario.scenario import Scenario
 
 
 MOST_VALUE = 4_000

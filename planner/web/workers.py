@@ -19,11 +19,16 @@ from planner.analysis.service_simulation import kind_bases
 from planner.analysis.what_if_question import compare_solved
 from planner.analysis.what_if_sweep import compare_services_solved, difference, library_of
 from planner.errors import InputError, NoPlanError, PlannerError
+from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
+from planner.results.differences import ServiceFrontier
+from planner.results.plan import Plan
+from planner.results.what_if import WhatIf
 from planner.scenario.open_job import OpenJob
-from planner.scenario.scenario import services_alone
+from planner.scenario.scenario import Scenario, SolveOptions, services_alone
 from planner.scenario.service_load import ServeJob
+from planner.solving.fleet.fleet_refusals import ServiceTrial
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.web.app_page import figure_data, scene_data
@@ -33,13 +38,6 @@ from planner.web.service_parts import steps_data
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
-
-    from planner.library.schema import Library
-    from planner.results.differences import ServiceFrontier
-    from planner.results.plan import Plan
-    from planner.results.what_if import WhatIf
-    from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.solving.fleet.fleet_refusals import ServiceTrial
 
 
 # What the page shows, computed: plans, comparisons, frontiers and files; runs in a process of its own.

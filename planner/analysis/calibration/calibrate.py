@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from planner.analysis.calibration.csv_logs import RunLog, compute_pace, fault
-from planner.analysis.calibration.generation_logs import read_measurements
+from planner.analysis.calibration.generation_logs import Measurement, read_measurements
 from planner.analysis.calibration.trainer_state import read_log
 from planner.configurations.compared_runs import Correction, learn_correction, real_units
 from planner.configurations.grid import shape_of
@@ -19,34 +19,26 @@ from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, ScenarioError
 from planner.estimates.uncertainty import is_implausible_speed
 from planner.library.reading import CardNames, read_library
+from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
+from planner.results.plan import Plan
 from planner.results.run_results import CalibrationResult, Comparison, GenerationComparison, PlanSummary, SettingValue
 from planner.scenario.inference_job import InferenceJob
+from planner.scenario.job import Job
 from planner.scenario.observed_run import Measured, ServedRun
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.prepare import check_is_definite, prepare
 from planner.solving.solve import solve_prepared
 from planner.units import round_digits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from planner.library.schema import Library
-    from planner.results.plan import Plan
-    from planner.scenario.job import Job
-    from planner.scenario.scenario import Scenario, SolveOptions
+    from collections.abc import Callable, Mapping, Sequence
 
 
 # The `measured` entry of a job of generation from a measurement, and what the entry changes in a plan.
 
 
 CALIBRATE_COMMAND = "planner calibrate"
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from planner.analysis.calibration.generation_logs import Measurement
-    from planner.scenario.job import Job
-    from planner.scenario.scenario import Scenario
 
 
 def generation_entry(

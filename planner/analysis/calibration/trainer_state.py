@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.analysis.calibration.csv_logs import (
     MIN_TIMED_STEPS,
@@ -31,13 +31,9 @@ from planner.analysis.calibration.line_logs import (
     split_attempts,
 )
 from planner.documents.files import file_name, read_text
-from planner.documents.tables import parse_json
+from planner.documents.tables import JsonDocument, parse_json
 from planner.errors import InputError
 from planner.units import GIB
-
-if TYPE_CHECKING:
-    from planner.documents.tables import JsonDocument
-
 
 TRAINER_STATE = "trainer_state.json"
 PEAK_KEY = "train_mem_gpu_peaked_delta"

@@ -12,11 +12,13 @@ import numpy as np
 
 from planner.analysis.explain.why_not import answer_query
 from planner.analysis.explain.why_not_query import parse_query
+from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND
 from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.formulation.objective import cost_objective
 from planner.library.quality import published_techniques
+from planner.library.schema import Library
 from planner.loading.price_files import read_earlier_day
 from planner.records import record
 from planner.results.explanation import Binding, Explanation, Finding, LimitSensitivity, PastCost, TechniqueAnswer
@@ -30,7 +32,7 @@ from planner.solving.binding_limits import find_binding_limits, lift_limits
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.infeasibility.elastic_program import HOURS_LEFT_OF, STOCK_OF, ElasticProgram, indicator_row
 from planner.solving.infeasibility.relaxations import HOURS_STEP, build_changes, limit_key, round_up, verify_relaxation
-from planner.solving.infeasibility.relaxed_candidates import WITHOUT_LIST, relax_candidates
+from planner.solving.infeasibility.relaxed_candidates import WITHOUT_LIST, RelaxedCandidates, relax_candidates
 from planner.solving.optimise_choice import takes_turns
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
@@ -39,10 +41,6 @@ from planner.solving.timetable.timetable_plan import ReportedPlan, as_solved, ma
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.arrays import Floats
-    from planner.library.schema import Library
-    from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
 
 
 # The smallest relaxation of each limit at which another plan is better.

@@ -9,27 +9,23 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.explain.why_not_query import OFFER_KEYS, SERVED_KEYS, parse_query
+from planner.analysis.explain.why_not_query import OFFER_KEYS, SERVED_KEYS, WhyNotQuery, parse_query
 from planner.errors import ScenarioError
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
+from planner.library.schema import Library
 from planner.results.differences import BINDING_WORDS, replicas_text
 from planner.results.explanation import Alternative, Explanation, KindLimit, ServiceReasons, WhyNot
 from planner.results.plan_parts import Relaxation
 from planner.scenario.limits import AllowForbid
 from planner.scenario.offer import offer_labels
-from planner.scenario.scenario import SolveOptions
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solving.fleet.fleet_optimise import FLEET_GAP
-from planner.solving.fleet.fleet_refusals import relaxations_of, service_of, try_service
+from planner.solving.fleet.fleet_refusals import ServiceTrial, relaxations_of, service_of, try_service
 from planner.solving.solve import solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from planner.analysis.explain.why_not_query import WhyNotQuery
-    from planner.library.schema import Library
-    from planner.scenario.scenario import Scenario
-    from planner.solving.fleet.fleet_refusals import ServiceTrial
 
 MOST_FLEETS = 4
 """GPUs, and providers, whose fleet alone is solved."""

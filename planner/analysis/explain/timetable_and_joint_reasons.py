@@ -9,21 +9,25 @@ from typing import TYPE_CHECKING
 
 from planner.analysis.explain.service_reasons import explain_service
 from planner.analysis.explain.why_not import in_market, match_rows
-from planner.analysis.explain.why_not_query import named_offers
+from planner.analysis.explain.why_not_query import WhyNotQuery, named_offers
 from planner.analysis.what_if_sweep import difference
+from planner.candidates.screening import ScreenedCandidates
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, NoPlanError, ScenarioError
-from planner.formulation.timetable_problem import UNITS_PER_USD, time_bounds
+from planner.formulation.timetable_problem import UNITS_PER_USD, Timetable, time_bounds
 from planner.library.reading import read_library
+from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.results.differences import describe_kinds, services_usd
 from planner.results.explanation import Binding, Explanation, LimitSensitivity, WhyNot
+from planner.results.plan import Plan
 from planner.results.plan_parts import describe_machines
-from planner.scenario.scenario import SolveOptions, services_alone, without_services
+from planner.scenario.open_job import AnyJob
+from planner.scenario.scenario import Scenario, SolveOptions, services_alone, without_services
 from planner.scenario.service_load import ServeJob
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.infeasibility.relaxations import BUDGET
-from planner.solving.prepare import CandidateObjective
+from planner.solving.prepare import CandidateObjective, PreparedScenario
 from planner.solving.solve import solve, solve_built
 from planner.solving.timetable.modes import build_timetable
 from planner.solving.timetable.shared_over_time import minutes_down
@@ -31,15 +35,6 @@ from planner.solving.timetable.timetable_relaxations import MIN_SAVING_USD, expl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from planner.analysis.explain.why_not_query import WhyNotQuery
-    from planner.candidates.screening import ScreenedCandidates
-    from planner.formulation.timetable_problem import Timetable
-    from planner.library.schema import Library
-    from planner.results.plan import Plan
-    from planner.scenario.open_job import AnyJob
-    from planner.scenario.scenario import Scenario
-    from planner.solving.prepare import PreparedScenario
 
 
 # Explain a timetable: what each shared limit, deadline or precedence costs, and what another choice would cost.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,24 +17,22 @@ from planner.analysis.explain.why_not_query import (
     named_offers,
     pin_techniques,
 )
+from planner.arrays import Flags
+from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
+from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.decode.chosen import describe_break_even
 from planner.results.explanation import WhyNot
 from planner.scenario.limits import AllowForbid
 from planner.scenario.peak_limits import PEAK_LIMITS
+from planner.scenario.scenario import Scenario
 from planner.solving.binding_limits import with_job
 from planner.solving.infeasibility.diagnosis import verified_relaxations
 from planner.solving.infeasibility.relaxations import LimitChange, build_relaxations, limit_key
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, margin_of, relax_candidates
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve
-
-if TYPE_CHECKING:
-    from planner.arrays import Flags
-    from planner.candidate_table import CandidateTable
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.scenario.scenario import Scenario
 
 MIN_FACTOR = 1.03
 """Factor from which on a difference is a reason."""

@@ -11,19 +11,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.analysis.estimate_question import memory_saving_changes
+from planner.arrays import Flags
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS, enumerate_configurations
+from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
 from planner.configurations.recipe import GpuClass, Recipe, enumerate_recipes, find_incompatibility, frameworks_of
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.documents.quantities import MAX_INTEGER, format_value, parse_hours
 from planner.documents.validation import find_name, name_fix, suggest_names
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.engines import read_engines
+from planner.library.schema import Library
 from planner.library.technique_tables import TECHNIQUE_FIELDS
 from planner.loading.question import suggest_gpus, suggest_offers
 from planner.records import record
 from planner.results.explanation import Remedy
 from planner.results.plan_parts import Vram
+from planner.scenario.job import Job
 from planner.scenario.naming import MATCHED, OfferedNames
+from planner.scenario.offer import Offer
+from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import ServeJob
 from planner.solving.infeasibility.near_misses import describe_small_host, longest_fitting_sequence
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
@@ -32,13 +38,6 @@ from planner.solving.resolve import ResolvedPlan, describe_method, with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags
-    from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
-    from planner.library.schema import Library
-    from planner.scenario.job import Job
-    from planner.scenario.offer import Offer
-    from planner.scenario.scenario import Scenario
 
 
 # The query of `--why-not`, such as `gpu=RTX4090,method=full`, checked; every fault names the nearest valid value.

@@ -14,14 +14,18 @@ import numpy as np
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.service_curve import SERVICE_POINTS, service_frontier
 from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
+from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import LEAST_DOLLARS, SearchScope
 from planner.configurations.recipe import is_allowed
 from planner.errors import Fault, ScenarioError
 from planner.library.reading import read_library
+from planner.library.schema import Library
 from planner.results.chosen_model import LossFrontier, LossPoint
-from planner.results.differences import jobs_alone, services_usd
+from planner.results.differences import ServiceFrontier, jobs_alone, services_usd
 from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit, describe_assignment
+from planner.results.plan import Status
+from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.open_job import OwnLaw
 from planner.scenario.scenario import (
@@ -43,12 +47,6 @@ from planner.solving.solve import count_candidates, find_cut_samples, lack_of_wa
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.library.schema import Library
-    from planner.results.differences import ServiceFrontier
-    from planner.results.plan import Status
-    from planner.results.plan_parts import Infeasible
 
 
 # Frontiers of a scenario with jobs and a service: that of its jobs, and that of its service.

@@ -29,17 +29,16 @@ from planner.analysis.frontier.lower_envelope import (
     clip_to_caps,
     evaluate_envelope,
 )
+from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.dominance import find_undominated
+from planner.formulation.program import SharedLimits
+from planner.scenario.scenario import SolveOptions
 from planner.solvers.registry import DEFAULT_GAP, run
 from planner.solving.optimise_choice import NEGLIGIBLE_SHARE, solve_lexicographic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.formulation.program import SharedLimits
-    from planner.scenario.scenario import SolveOptions
 
 TIE_USD = 0.005
 """Dollars that the lexicographic passes may lose to break ties: closer points cost the same."""

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
+from planner.candidate_table import CandidateTable
 from planner.records import record
+from planner.results.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.candidate_table import CandidateTable
-    from planner.results.plan import Plan
 
 
 # The lower-left envelope of line segments in (hours, $): the exact least cost for every time, without sampling.

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.analysis.frontier.joint_frontier import ROUNDING_USD, TIE_USD, CommonDeadlines, SolverLimitError
-from planner.analysis.frontier.lower_envelope import Breakpoint, evaluate_envelope
+from planner.analysis.frontier.lower_envelope import Breakpoint, EnvelopePiece, evaluate_envelope
 from planner.candidates.market import build_market
 from planner.configurations.replica_traffic import latency_at_use
 from planner.errors import Fault, ScenarioError
 from planner.library.reading import read_library
+from planner.library.schema import Library
 from planner.results.differences import ServiceFrontier, ServicePoint
-from planner.scenario.scenario import SolveOptions, SolveSettings
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario, SolveOptions, SolveSettings
+from planner.scenario.service_load import ServeJob
 from planner.solving.fleet.fleet_refusals import (
     ROOM,
     ServiceTrial,
@@ -27,20 +30,13 @@ from planner.solving.fleet.fleet_refusals import (
     try_service,
     with_latency,
 )
-from planner.solving.prepare import prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.solving.timetable.shared_over_time import minutes_up
 from planner.solving.timetable.timetable_plan import TIMETABLE_NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.analysis.frontier.lower_envelope import EnvelopePiece
-    from planner.library.schema import Library
-    from planner.results.plan import Plan
-    from planner.scenario.scenario import Scenario
-    from planner.scenario.service_load import ServeJob
-    from planner.solving.prepare import PreparedScenario
 
 
 # Dollars of a month against the time per token of a service, solved where it pays most to know.

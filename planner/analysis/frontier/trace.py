@@ -12,6 +12,7 @@ import numpy as np
 from planner.analysis.frontier.joint_frontier import CommonDeadlines, JointProgram, SolverLimitError, satisfies_limits
 from planner.analysis.frontier.lower_envelope import (
     Breakpoint,
+    EnvelopePiece,
     LinearPiece,
     RowChoice,
     build_segments,
@@ -19,26 +20,24 @@ from planner.analysis.frontier.lower_envelope import (
     lower_envelope,
     sum_envelopes,
 )
+from planner.candidate_table import CandidateTable
+from planner.candidates.screening import ScreenedCandidates
+from planner.candidates.spot_candidates import SpotChoice
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.notes import budget_probability
 from planner.records import record
 from planner.results.differences import describe_job_differences
 from planner.results.frontier import Point, Segment, SegmentJob
+from planner.results.plan import Assignment, Status
+from planner.scenario.scenario import SolveOptions
 from planner.solving.optimise_choice import may_take_turns
 from planner.solving.prepare import PreparedScenario, build_shared_limits
+from planner.spot.policy.policy_cache import Key
 from planner.spot.policy.policy_odds import draw_dollars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from planner.analysis.frontier.lower_envelope import EnvelopePiece
-    from planner.candidate_table import CandidateTable
-    from planner.candidates.screening import ScreenedCandidates
-    from planner.candidates.spot_candidates import SpotChoice
-    from planner.results.plan import Assignment, Status
-    from planner.scenario.scenario import SolveOptions
-    from planner.spot.policy.policy_cache import Key
 
 ROUNDING_SHARE = 1e-6
 """Relative: dollars that rounding may add to a plan at its budget."""

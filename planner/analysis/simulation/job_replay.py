@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.analysis.simulation.job_runs import JobRun, RunKind
+from planner.analysis.simulation.market_paths import PathSource
+from planner.arrays import Flags, Floats, Integers
 from planner.records import record
 from planner.results.simulation import GREEDY, ON_DEMAND_ONLY, PLANNED, UNIFORM, Timeline, TimelineSegment, ZoneTimes
 from planner.spot.lagrangian_bound import optimum_of_zones_usd, optimum_usd
 from planner.spot.market.sampling import Paths
-from planner.spot.policy.run import Action, Policy
+from planner.spot.policy.run import Action, Policy, SpotRun
 from planner.spot.policy.switching_policy import SwitchingPolicy
 from planner.spot.replayed_runs import (
     RUNS_PER_BLOCK,
@@ -28,10 +30,6 @@ from planner.spot.replayed_runs import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from planner.analysis.simulation.market_paths import PathSource
-    from planner.arrays import Flags, Floats, Integers
-    from planner.spot.policy.run import SpotRun
 
 
 # The timeline of one replay: the market, what ran, and the progress of the work.

@@ -10,17 +10,24 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from planner.analysis.simulation.market_paths import choose_tick_hours
-from planner.candidates.spot_candidates import SpotCandidates
+from planner.arrays import Floats
+from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.spot_candidates import SpotCandidates, SpotChoice
 from planner.candidates.spot_rows import SearchTarget
 from planner.errors import Fault, ScenarioError
 from planner.estimates.billing import round_up_hours
 from planner.evaluation.evaluated_physics import techniques_of
+from planner.library.schema import Library
 from planner.records import record
+from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import SpotPlan
 from planner.scenario.limits import latest_finish_hours
+from planner.scenario.offer import Offer
+from planner.scenario.scenario import Scenario
 from planner.solving.optimise_choice import may_take_turns
-from planner.solving.prepare import CandidateObjective, prepare
+from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.timetable.modes import screens_of_job
-from planner.spot.market.states import Ages
+from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zones import expected_rest
 from planner.spot.policy.policy_cache import advice, to_table
 from planner.spot.policy.run import SpotRun
@@ -29,17 +36,6 @@ from planner.units import HOUR, MINUTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.arrays import Floats
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.candidates.spot_candidates import SpotChoice
-    from planner.library.schema import Library
-    from planner.results.plan import Assignment, Plan
-    from planner.results.plan_parts import SpotPlan
-    from planner.scenario.offer import Offer
-    from planner.scenario.scenario import Scenario
-    from planner.solving.prepare import PreparedScenario
-    from planner.spot.market.states import SpotStates
 
 
 # Which zone of a group a run takes: the one with the longest expected rest of its up-time per dollar.

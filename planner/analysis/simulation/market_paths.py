@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from planner.analysis.market_fit_question import read_traces_of
+from planner.arrays import Integers
 from planner.errors import Fault, InputError, ScenarioError
 from planner.records import record
 from planner.spot.market.hazard_fit import fit_stays
 from planner.spot.market.sampling import Paths, sample_states
-from planner.spot.market.zones import ZoneGroup, ages_on, follow, group_zones, hours_unchanged, worth_of
+from planner.spot.market.states import SpotStates
+from planner.spot.market.zones import Trace, ZoneGroup, ages_on, follow, group_zones, hours_unchanged, worth_of
+from planner.spot.policy.run import SpotRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.random import Generator
-
-    from planner.arrays import Integers
-    from planner.spot.market.states import SpotStates
-    from planner.spot.market.zones import Trace
-    from planner.spot.policy.run import SpotRun
 
 
 # Sources of market paths for replays: drawn from the states of a market, or windows of recorded ones.

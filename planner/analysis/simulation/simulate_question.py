@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -34,23 +34,20 @@ from planner.analysis.simulation.statistics import (
     summarise_outcome,
 )
 from planner.analysis.simulation.timetable_runs import ShiftedJob, shift_timetable
+from planner.arrays import Floats
 from planner.audit.audit import audit
 from planner.decode.notes import SPOT_ONLY_NOTE
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
+from planner.library.schema import Library
 from planner.results.differences import jobs_alone, services_usd
+from planner.results.plan import Plan
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
 from planner.scenario.scenario import Scenario, SolveOptions, without_services
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.spot.policy.luck import SPEED_RANK_BOUNDS
-
-if TYPE_CHECKING:
-    from planner.arrays import Floats
-    from planner.library.schema import Library
-    from planner.results.plan import Plan
-
 
 # Simulation of a plan with jobs and a service: the jobs on many markets, the service request by request.
 

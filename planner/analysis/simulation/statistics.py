@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.analysis.simulation.job_replay import JobOutcome, ReplayedJob
+from planner.analysis.simulation.job_runs import JobRun
+from planner.arrays import Flags, Floats
 from planner.records import record
+from planner.results.plan import Assignment
 from planner.results.simulation import OPTIMUM, PLANNED, Distribution, Histogram, PlanPrediction, PolicyFigures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.analysis.simulation.job_runs import JobRun
-    from planner.arrays import Flags, Floats
-    from planner.results.plan import Assignment
 
 HISTOGRAM_BINS = 60
 HISTOGRAM_TAIL_PERCENT = 0.5

@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.analysis.simulation.job_replay import JobOutcome
+from planner.arrays import Flags, Floats
 from planner.audit.peak_amounts import amount_of, gpus_of, held_by, machines_of
+from planner.library.schema import Library
 from planner.records import record
+from planner.results.plan import Assignment, Plan
 from planner.scenario.offer import offer_labels
-from planner.scenario.peak_limits import given_peaks
+from planner.scenario.peak_limits import PeakLimit, given_peaks
+from planner.scenario.scenario import Scenario
 from planner.solving.timetable.shared_over_time import minutes_up, open_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from planner.analysis.simulation.job_replay import JobOutcome
-    from planner.arrays import Flags, Floats
-    from planner.library.schema import Library
-    from planner.results.plan import Assignment, Plan
-    from planner.scenario.peak_limits import PeakLimit
-    from planner.scenario.scenario import Scenario
 
 MAX_UNITS = 512
 """Most units of a shared thing that are followed one by one.

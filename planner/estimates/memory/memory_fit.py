@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.estimates.inputs import Numbers, Setup, Stack
+from planner.arrays import Floats
+from planner.estimates.inputs import Numbers, Setup, Stack, TimedSetup
 from planner.estimates.memory.activations import ActivationTerms, activation_terms
 from planner.estimates.memory.memory_states import MemoryCoefficients, StaticTerms, static_terms
 from planner.records import record
@@ -19,9 +20,6 @@ from planner.units import GIB
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from planner.arrays import Floats
-    from planner.estimates.inputs import TimedSetup
 
 
 # The fit rule: the memory need of a configuration as lines in the micro-batch, with a margin.

@@ -7,16 +7,11 @@ One GPU of the fullest pipeline stage; the symbols in comments are those of the 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.estimates.inputs import Coefficients, Layout, Network, Numbers, States
+from planner.estimates.inputs import Coefficients, Layout, Network, Numbers, States, TimedSetup
 from planner.records import record
-
-if TYPE_CHECKING:
-    from planner.estimates.inputs import TimedSetup
-
 
 REDUCE_BUCKET_ELEMENTS = 5e8
 """Gradients in DeepSpeed's bucket, `reduce_bucket_size` by default, of 2 bytes where the network computes in 16 bit.

@@ -6,16 +6,12 @@ A group that crosses nodes runs at the slower of its two links, less a loss per 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.estimates.time.device import micro_batch_tokens, recompute_shares
-
-if TYPE_CHECKING:
-    from planner.estimates.inputs import Hardware, Layout, Network, States, TimedSetup
-    from planner.estimates.time.device import TimeCoefficients
-
+from planner.estimates.inputs import Hardware, Layout, Network, States, TimedSetup
+from planner.estimates.time.device import TimeCoefficients, micro_batch_tokens, recompute_shares
 
 _ACTIVATION_BYTES = 2.0  # between pipeline stages
 

@@ -6,16 +6,13 @@ Shapes: every argument is a scalar or an array; results broadcast.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from planner.estimates.inputs import Coefficients
+from planner.estimates.inputs import Coefficients, Network, Numbers
 from planner.estimates.time.stage_seconds import merge_seconds
 from planner.records import record
-
-if TYPE_CHECKING:
-    from planner.estimates.inputs import Network, Numbers
 
 HALF_BYTES = 2.0
 """Bytes of a 16-bit weight."""

@@ -8,17 +8,14 @@ the cube root of summed cubes is a smooth maximum of both.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from planner.estimates.inputs import Hardware, Kernels, Layout, States, TimedSetup
 from planner.estimates.time import communication
-from planner.estimates.time.device import DeviceTime, device_time, hook_seconds, launch_seconds
+from planner.estimates.time.device import DeviceTime, TimeCoefficients, device_time, hook_seconds, launch_seconds
 from planner.records import record
-
-if TYPE_CHECKING:
-    from planner.estimates.inputs import Hardware, Kernels, Layout, States, TimedSetup
-    from planner.estimates.time.device import TimeCoefficients
 
 # Per parameter updated in host memory: a 16-bit weight up once a step; in every micro-step a 16-bit gradient down,
 # which is written and read there (4) and added to an fp32 sum (8).

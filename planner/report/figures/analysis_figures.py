@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from planner.drawing.bars import Ranged, Swing, ranged, swings
 from planner.drawing.scene import Caption
 from planner.report import format as words
 from planner.report.figures.plan_figures import Figure, Table
 from planner.report.what_if_text import effect_of, is_visible
-
-if TYPE_CHECKING:
-    from planner.results.estimate import PriceHistory
-    from planner.results.explanation import Explanation
-    from planner.results.plan import Assignment, Plan
-    from planner.results.plan_parts import Option
-    from planner.results.what_if import Tornado
+from planner.results.estimate import PriceHistory
+from planner.results.explanation import Explanation
+from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import Option
+from planner.results.what_if import Tornado
 
 MOST_BARS = 10
 """Most bars of one comparison; the table has all."""

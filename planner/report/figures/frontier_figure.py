@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING, Any
 from planner.drawing.axis import fit_axis, room_of_ticks
 from planner.drawing.curve import Branch, Breakpoint, Run, curve
 from planner.drawing.panel import Labels, Trace, panel
-from planner.drawing.scene import SERIES, Caption
+from planner.drawing.scene import SERIES, Caption, Scene
 from planner.report import format as words
 from planner.report.figures.plan_figures import NARROW, Figure, Table, item_name
 from planner.report.frontier_text import format_hours, format_notes, format_optimality, format_summary, knee
 from planner.report.model_choice_text import count, format_loss_ends
 from planner.report.plan_sections import batch, format_place, kernels, techniques
+from planner.results.chosen_model import LossFrontier
 from planner.results.differences import describe_job_differences, method_name
-from planner.results.frontier import describe_assignment, select_points
+from planner.results.frontier import Curve, Frontier, Point, Segment, SegmentJob, describe_assignment, select_points
+from planner.results.plan import Assignment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.drawing.scene import Scene
-    from planner.results.chosen_model import LossFrontier
-    from planner.results.frontier import Curve, Frontier, Point, Segment, SegmentJob
-    from planner.results.plan import Assignment
 
 MAX_NAMED, MAX_NAMED_NARROW = 10, 4
 """Most breakpoints with a name in a wide and in a narrow picture."""

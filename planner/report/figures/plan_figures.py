@@ -11,19 +11,17 @@ from planner.drawing.axis import Axis, room_of_ticks
 from planner.drawing.bars import Stack, stacked
 from planner.drawing.lanes import Lane, Moment, Stretch, lane_axis, lanes
 from planner.drawing.panel import Labels, Trace, panel
-from planner.drawing.scene import Caption, joined
+from planner.drawing.scene import Caption, Scene, joined
 from planner.records import record
 from planner.report import format as words
 from planner.report import plan_sections as bill
 from planner.report.plan_sections import format_market, format_place
 from planner.report.plan_text import end_hours
+from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import BillItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from planner.drawing.scene import Scene
-    from planner.results.plan import Assignment, Plan
-    from planner.results.plan_parts import BillItem
 
 
 # A figure of the report: its title, a sentence, a picture in any width, and the table behind it.

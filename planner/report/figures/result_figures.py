@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from planner.documents.files import write_bytes_atomically
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.image import check_drawable, draw_scene
-from planner.drawing.scene import Caption, framed, headed, joined, to_svg
+from planner.drawing.scene import Caption, Scene, framed, headed, joined, to_svg
 from planner.drawing.sketch import picture_id
 from planner.errors import Fault, NoPlanError, ScenarioError, escaped
 from planner.records import record
@@ -41,8 +41,6 @@ from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from planner.drawing.scene import Scene
 
 
 # Pictures of results as bars: memory, alternatives, observed and planned.

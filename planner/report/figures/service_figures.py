@@ -18,24 +18,28 @@ from planner.report.frontier_text import summary
 from planner.report.generation_text import HOSTS, engine_name
 from planner.report.service_explanation_text import month_usd, times_text
 from planner.report.simulation_text import busiest_hour, refused
-from planner.results.differences import MILLISECONDS, by_dollars, describe_kind, month_items, seconds_text, span
+from planner.results.differences import (
+    MILLISECONDS,
+    KindBasis,
+    ServiceFrontier,
+    ServiceReplay,
+    ServiceSimulation,
+    SimulatedLatency,
+    SimulatedLimit,
+    by_dollars,
+    describe_kind,
+    month_items,
+    seconds_text,
+    span,
+)
+from planner.results.explanation import Alternative, Explanation
+from planner.results.fleet import Fleet, Service
+from planner.results.plan import Plan
+from planner.results.simulation import Simulation
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.results.differences import (
-        KindBasis,
-        ServiceFrontier,
-        ServiceReplay,
-        ServiceSimulation,
-        SimulatedLatency,
-        SimulatedLimit,
-    )
-    from planner.results.explanation import Alternative, Explanation
-    from planner.results.fleet import Fleet, Service
-    from planner.results.plan import Plan
-    from planner.results.simulation import Simulation
 
 AXIS_ROOM, PANEL_HEIGHT = 52.0, 120.0
 """Pixels: room of the axis, height of a panel."""

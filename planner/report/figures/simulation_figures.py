@@ -13,12 +13,10 @@ from planner.drawing.scene import GAP, Caption, Scene, Text, headed, joined, wra
 from planner.report import format as words
 from planner.report.figures.plan_figures import Figure, Table
 from planner.report.simulation_text import POLICY_NAMES, format_frequency, format_summary
-from planner.results.simulation import PLANNED
+from planner.results.simulation import PLANNED, Distribution, Histogram, JobReplays, ReplayFigures, Simulation, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from planner.results.simulation import Distribution, Histogram, JobReplays, ReplayFigures, Simulation, Timeline
 
 RUN_ROLES = {"spot": "c2", "on demand": "c0"}
 """Colours of what runs, those of a timetable."""

@@ -12,12 +12,11 @@ from planner.report import plan_sections as parts
 from planner.report.explanation_text import binding_line, past_line, step_lines
 from planner.report.figures.plan_figures import Table
 from planner.report.infeasible_text import format_near_miss, format_relaxation
+from planner.results.explanation import Explanation
+from planner.results.plan import Assignment, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.results.explanation import Explanation
-    from planner.results.plan import Assignment, Plan
 
 Fact = tuple[str, str]
 """A label and its text."""

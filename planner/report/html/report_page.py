@@ -39,12 +39,11 @@ from planner.report.figures.simulation_figures import simulation_figures
 from planner.report.html import plan_words as facts
 from planner.report.html import service_words as services
 from planner.results.differences import jobs_alone
+from planner.results.estimate import Overview, Section
+from planner.results.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.results.estimate import Overview, Section
-    from planner.results.plan import Plan
 
 
 # The figures of a report under their headings, of jobs and of services.

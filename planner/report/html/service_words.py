@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 from planner.report import format as words
 from planner.report.figures.plan_figures import Table
 from planner.report.fleet_text import EQUAL_GAP, percent_up, proven, sections
+from planner.report.html.plan_words import Fact
 from planner.report.infeasible_text import limit_name
 from planner.report.service_explanation_text import month_usd, relaxed
-from planner.results.differences import BINDING_WORDS, seconds_text, span
+from planner.results.differences import BINDING_WORDS, KindBasis, seconds_text, span
+from planner.results.explanation import Explanation
+from planner.results.plan import Plan
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.report.html.plan_words import Fact
-    from planner.results.differences import KindBasis
-    from planner.results.explanation import Explanation
-    from planner.results.plan import Plan
 
 FIGURE_SECTIONS = ("Hours", "Simpler", "Service")
 """Sections of the text that are figures of the page."""

@@ -9,30 +9,26 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from planner.arrays import Floats, Integers
+from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
-from planner.candidates.screening import screen
+from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_candidates import policy_rows
 from planner.candidates.spot_search import SearchScope
 from planner.configurations.grid import shape_of
 from planner.configurations.lengths import sequence_of
 from planner.estimates import loss_laws
+from planner.library.schema import Architecture, Library
 from planner.records import record
-from planner.scenario.open_job import OwnLaw
-from planner.scenario.scenario import architectures_of, decide, decide_scenario
+from planner.scenario.job import Job
+from planner.scenario.open_job import OpenJob, OwnLaw
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario
 from planner.solving.optimise_choice import optimise
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Floats, Integers
-    from planner.candidate_table import CandidateTable
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.candidates.screening import ScreenedCandidates
-    from planner.library.schema import Architecture, Library
-    from planner.scenario.job import Job
-    from planner.scenario.open_job import OpenJob
-    from planner.scenario.scenario import Scenario, SolveOptions
 
 
 # How the least dollars of a model rise with its tokens: a bound from one number of tokens on.

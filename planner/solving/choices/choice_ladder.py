@@ -14,20 +14,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.candidate_table import concatenate
+from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
-from planner.formulation.program import VariableLayout
+from planner.formulation.program import SharedLimits, VariableLayout
 from planner.records import record
-from planner.solving.choices.choice_alternatives import LEAST_LATE, ONLY_DOLLARS, known_range, least_late_usd, tokens_at
+from planner.solving.choices.choice_alternatives import (
+    LEAST_LATE,
+    ONLY_DOLLARS,
+    Alternative,
+    known_range,
+    least_late_usd,
+    tokens_at,
+)
+from planner.solving.optimise_choice import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.candidate_table import CandidateTable
-    from planner.formulation.program import SharedLimits
-    from planner.solving.choices.choice_alternatives import Alternative
-    from planner.solving.optimise_choice import Run
 
 FIRST_STEPS = 347
 """Steps of the grid between the rungs of a first ladder: about twice the tokens."""

@@ -9,15 +9,20 @@ from planner.errors import Fault, ScenarioError
 from planner.estimates import loss_laws
 from planner.records import record
 from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
+from planner.scenario.job import Job
 from planner.scenario.open_job import OwnLaw
-from planner.solving.choices.choice_alternatives import best_of, known_range, tokens_at, tokens_for_loss
+from planner.scenario.scenario import SolveOptions
+from planner.solving.choices.choice_alternatives import (
+    Alternative,
+    Found,
+    best_of,
+    known_range,
+    tokens_at,
+    tokens_for_loss,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.scenario.job import Job
-    from planner.scenario.scenario import SolveOptions
-    from planner.solving.choices.choice_alternatives import Alternative, Found
 
 MORE_MONEY = 1.5
 """The budget whose least loss is shown next to that of the plan, over the budget."""

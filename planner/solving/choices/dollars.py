@@ -20,14 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.arrays import Floats, Integers
 from planner.records import record
-from planner.solving.choices.choice_alternatives import known_range, tokens_at
+from planner.solving.choices.choice_alternatives import Alternative, known_range, tokens_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.arrays import Floats, Integers
-    from planner.solving.choices.choice_alternatives import Alternative
 
 MOST_PRICES = 60
 """Prices of a dollar that are tried for one bound: each halves what is left of 20 powers of ten."""

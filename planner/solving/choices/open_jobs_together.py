@@ -7,11 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from planner.candidate_table import CandidateTable
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
 from planner.candidates.screening import screen
+from planner.formulation.program import SharedLimits
+from planner.library.schema import Library
 from planner.records import record
-from planner.results.chosen_model import MoreMoney
-from planner.scenario.scenario import architectures_of, decide, decide_scenario, open_jobs
+from planner.results.chosen_model import ModelOption, MoreMoney
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario, open_jobs
 from planner.solvers.registry import run
 from planner.solving.choices.choice_alternatives import (
     EQUAL_LOSS,
@@ -26,18 +29,11 @@ from planner.solving.choices.choice_alternatives import (
 from planner.solving.choices.choice_ladder import Ladder, Step, dollars_alone, least_sum, shares_machines
 from planner.solving.choices.decision import MORE_MONEY, Decision, by_model, least_start
 from planner.solving.choices.dollars import least_sum_of_losses
-from planner.solving.prepare import CandidateObjective, build_shared_limits, prepare
+from planner.solving.optimise_choice import Run
+from planner.solving.prepare import CandidateObjective, PreparedScenario, build_shared_limits, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from planner.candidate_table import CandidateTable
-    from planner.formulation.program import SharedLimits
-    from planner.library.schema import Library
-    from planner.results.chosen_model import ModelOption
-    from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.solving.optimise_choice import Run
-    from planner.solving.prepare import PreparedScenario
 
 SUM_TOLERANCE = 0.001
 """Nats by which the sum of losses may be above the least one: a fiftieth of what published laws differ by."""

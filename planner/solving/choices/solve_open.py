@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.audit.audit import audit
 from planner.errors import Fault, PlannerError, ScenarioError, raise_faults
 from planner.library.reading import read_library
+from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
-from planner.scenario.scenario import SolveOptions, architectures_of, decide_scenario, open_jobs, scenario_data
-from planner.solving.choices.choice_alternatives import known_range, list_alternatives, tokens_at, tokens_for_loss
-from planner.solving.choices.decision import decide_alone, given_tokens
+from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import Relaxation
+from planner.scenario.open_job import OpenJob
+from planner.scenario.scenario import (
+    Scenario,
+    SolveOptions,
+    architectures_of,
+    decide_scenario,
+    open_jobs,
+    scenario_data,
+)
+from planner.solving.choices.choice_alternatives import (
+    Alternative,
+    known_range,
+    list_alternatives,
+    tokens_at,
+    tokens_for_loss,
+)
+from planner.solving.choices.decision import Decision, decide_alone, given_tokens
 from planner.solving.choices.open_jobs_together import decide_together, least_sum_of, together
 from planner.solving.infeasibility.diagnosis import MAX_RELAXATIONS, asks_no_less, elastic_solutions
+from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.relaxations import (
     STEP_OF,
     LimitChange,
@@ -24,16 +43,11 @@ from planner.solving.infeasibility.relaxations import (
     verify_relaxation,
 )
 from planner.solving.infeasibility.relaxed_candidates import relax_candidates
-from planner.solving.prepare import prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import try_solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.results.plan_parts import Relaxation
-    from planner.solving.choices.choice_alternatives import Alternative
-    from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
-    from planner.solving.prepare import PreparedScenario
 
 
 # Why no model and no batch of an open job has a plan: the smallest changes that give any of them one.
@@ -153,19 +167,8 @@ def _size(change: LimitChange) -> float:
 # Solve a scenario that leaves its model, its tokens or its batch open: decide them, then solve what is left.
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from planner.library.schema import Library
-    from planner.results.plan import Assignment, Plan
-    from planner.scenario.open_job import OpenJob
-    from planner.scenario.scenario import Scenario
-    from planner.solving.choices.choice_alternatives import Alternative
-    from planner.solving.choices.decision import Decision
-    from planner.solving.prepare import PreparedScenario
-
-    Finish = Callable[[PreparedScenario, SolveOptions | None, float | None], Plan]
-    """Solves a definite scenario; its seconds count from the last argument."""
+Finish = Callable[[PreparedScenario, SolveOptions | None, float | None], Plan]
+"""Solves a definite scenario; its seconds count from the last argument."""
 
 
 MOST_SMALLER_BUDGETS = 2

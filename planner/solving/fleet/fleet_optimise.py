@@ -7,13 +7,15 @@ starts, and prices of hours that account for starts give a bound. How long this 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from planner.formulation.fleet_problem import first_rows, served_of, undominated_kinds
+from planner.arrays import Flags, Floats, Integers
+from planner.formulation.fleet_problem import FleetProblem, first_rows, served_of, undominated_kinds
 from planner.formulation.fleet_program import hour_classes, hour_prices
 from planner.records import record
+from planner.scenario.scenario import SolveOptions
 from planner.solving.fleet.fleet_refine import (
     central_multipliers,
     enriched,
@@ -21,12 +23,6 @@ from planner.solving.fleet.fleet_refine import (
     has_passed,
     latest_moment,
 )
-
-if TYPE_CHECKING:
-    from planner.arrays import Flags, Floats, Integers
-    from planner.formulation.fleet_problem import FleetProblem
-    from planner.scenario.scenario import SolveOptions
-
 
 # Simpler fleets for the same load: one kind for the peak, one kind by the hour, the mix of the peak always on.
 

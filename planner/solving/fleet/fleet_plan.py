@@ -8,32 +8,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats
+from planner.candidates.fleet_kinds import ReplicaKind, ServedKinds
+from planner.candidates.market import Market
 from planner.configurations.recipe import weights_to_make
 from planner.configurations.replica_traffic import ROUGH_BATCHES, latency_at_use, prior_parts
 from planner.decode.notes import age_in_days
 from planner.formulation.fleet_problem import FleetProblem, cycle_of, uses
 from planner.formulation.program import Peak
 from planner.library.names import hosted_name
+from planner.library.schema import Library
 from planner.results.differences import seconds_text
 from planner.results.fleet import ApiPrice, Fleet, FleetBaseline, FleetKind, LatencyLimit, Service
 from planner.results.plan_parts import BillItem
 from planner.scenario.fees import FEE_UNITS, fees_that_count
-from planner.scenario.peak_limits import given_peaks
-from planner.solving.fleet.fleet_optimise import served_on_average
+from planner.scenario.peak_limits import PeakLimit, given_peaks
+from planner.scenario.scenario import Scenario
+from planner.scenario.service_load import ServeJob
+from planner.solving.fleet.fleet_optimise import SimpleFleet, SolvedFleet, served_on_average
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
-
-    from planner.arrays import Floats
-    from planner.candidates.fleet_kinds import ReplicaKind, ServedKinds
-    from planner.candidates.market import Market
-    from planner.library.schema import Library
-    from planner.scenario.peak_limits import PeakLimit
-    from planner.scenario.scenario import Scenario
-    from planner.scenario.service_load import ServeJob
-    from planner.solving.fleet.fleet_optimise import SimpleFleet, SolvedFleet
 
 
 def build_service(

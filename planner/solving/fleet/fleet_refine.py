@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.formulation.fleet_problem import LOAD_TOLERANCE, broken_limits, first_rows, tightest_row, undominated_kinds
+from planner.arrays import Flags, Floats, Integers
+from planner.formulation.fleet_problem import (
+    LOAD_TOLERANCE,
+    FleetProblem,
+    broken_limits,
+    first_rows,
+    tightest_row,
+    undominated_kinds,
+)
 from planner.formulation.fleet_program import (
+    HourClasses,
     Part,
     fleet_program,
     hour_classes,
@@ -24,15 +33,11 @@ from planner.formulation.fleet_program import (
     price_program,
 )
 from planner.records import record
+from planner.scenario.scenario import SolveOptions
 from planner.solvers.registry import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.formulation.fleet_problem import FleetProblem
-    from planner.formulation.fleet_program import HourClasses
-    from planner.scenario.scenario import SolveOptions
 
 
 # The time limit of a user: without one no clock is read.

@@ -8,33 +8,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner.candidates.fleet_kinds import served_kinds
-from planner.candidates.market import build_market
+from planner.arrays import Floats
+from planner.candidates.fleet_kinds import ServedKinds, served_kinds
+from planner.candidates.market import Market, build_market
 from planner.configurations.replica_traffic import latency_at_use
 from planner.errors import Fault, ScenarioError
-from planner.formulation.fleet_problem import cycle_of, first_rows
+from planner.formulation.fleet_problem import FleetProblem, cycle_of, first_rows
+from planner.library.schema import Library
 from planner.records import record
 from planner.results.differences import span
 from planner.results.explanation import LimitSensitivity
 from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
-from planner.scenario.peak_limits import PEAK_LIMITS, given_peaks, peak_limit_at
+from planner.scenario.peak_limits import PEAK_LIMITS, PeakLimit, given_peaks, peak_limit_at
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.service_load import ServeJob
-from planner.solving.fleet.fleet_optimise import optimise_fleet
+from planner.solving.fleet.fleet_optimise import SolvedFleet, optimise_fleet
 from planner.solving.fleet.fleet_plan import fleet_problem
 from planner.solving.fleet.fleet_refine import fleets_at_prices
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.arrays import Floats
-    from planner.candidates.fleet_kinds import ServedKinds
-    from planner.candidates.market import Market
-    from planner.formulation.fleet_problem import FleetProblem
-    from planner.library.schema import Library
-    from planner.scenario.peak_limits import PeakLimit
-    from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.solving.fleet.fleet_optimise import SolvedFleet
 
 
 _MILLISECONDS = 1000.0

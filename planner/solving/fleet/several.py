@@ -15,22 +15,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.formulation.fleet_problem import broken_limits, most_used, with_room
+from planner.arrays import Floats
+from planner.candidates.market import Market
+from planner.formulation.fleet_problem import FleetProblem, broken_limits, most_used, with_room
 from planner.records import record
 from planner.results.differences import SHARING
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.peak_limits import peak_limit_at
+from planner.scenario.scenario import Scenario, SolveOptions
 from planner.scenario.service_load import ServeJob
 from planner.solving.fleet.fleet_optimise import FLEET_GAP, SolvedFleet, optimise_fleet
 from planner.solving.fleet.fleet_refine import has_passed, joint_hours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from planner.arrays import Floats
-    from planner.candidates.market import Market
-    from planner.formulation.fleet_problem import FleetProblem
-    from planner.scenario.scenario import Scenario, SolveOptions
 
 MOST_TURNS = 3
 """Times that each service is planned again with what the others leave."""

@@ -5,23 +5,34 @@ from __future__ import annotations
 import datetime
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from planner.candidates.fleet_kinds import served_kinds
-from planner.candidates.market import build_market
+from planner.candidates.fleet_kinds import ServedKinds, served_kinds
+from planner.candidates.market import Market, build_market
 from planner.configurations.serving_recipes import request_faults
 from planner.decode.chosen import build_joint_inputs, build_service_inputs
 from planner.errors import Fault, ScenarioError, raise_faults
-from planner.formulation.fleet_problem import cycle_of, in_least_room
+from planner.formulation.fleet_problem import FleetProblem, cycle_of, in_least_room
+from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
 from planner.results.differences import services_bound_usd
-from planner.results.plan import Plan
+from planner.results.fleet import Service
+from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import CandidateCounts, Hours, Infeasible, Relaxation, Spread
 from planner.scenario.peak_limits import given_peaks, peak_limit_at
-from planner.scenario.scenario import MAX_OFFERS, ends_before, service_alone, services_alone, without_services
+from planner.scenario.scenario import (
+    MAX_OFFERS,
+    Scenario,
+    SolveOptions,
+    ends_before,
+    service_alone,
+    services_alone,
+    without_services,
+)
 from planner.scenario.service_load import ServeJob
 from planner.solvers.mathopt import solver_versions
 from planner.solving.fleet.fleet_optimise import FLEET_GAP, optimise_fleet, simple_fleets
@@ -29,17 +40,10 @@ from planner.solving.fleet.fleet_plan import build_service, fleet_problem
 from planner.solving.fleet.fleet_refine import has_passed, latest_moment
 from planner.solving.fleet.fleet_refusals import ServiceTrial, explain_none, looser_latency
 from planner.solving.fleet.several import SharedFleets, explain_shared, optimise_fleets, sharing_notes
-from planner.solving.prepare import check_is_definite, prepare
+from planner.solving.prepare import PreparedScenario, check_is_definite, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.candidates.fleet_kinds import ServedKinds
-    from planner.candidates.market import Market
-    from planner.formulation.fleet_problem import FleetProblem
-    from planner.library.schema import Library
-    from planner.results.fleet import Service
-    from planner.scenario.scenario import Scenario, SolveOptions
 
 
 # Solve a scenario of services: each one's kinds, its fleet, and an audited plan.
@@ -278,15 +282,7 @@ def _share_faults(job: ServeJob, scenario: Scenario) -> list[Fault]:
 # not take of the budget is left to the jobs.
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from planner.library.schema import Library
-    from planner.results.plan import Assignment
-    from planner.scenario.scenario import Scenario, SolveOptions
-    from planner.solving.prepare import PreparedScenario
-
-    SolvePrepared = Callable[[PreparedScenario, SolveOptions | None, float | None], Plan]
+SolvePrepared = Callable[[PreparedScenario, SolveOptions | None, float | None], Plan]
 
 _SOLVED = ("optimal", "feasible")
 

@@ -12,6 +12,7 @@ from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.errors import InputError
 from planner.results.plan_parts import Infeasible
 from planner.scenario.peak_limits import peak_limit_at
+from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.near_misses import find_near_misses
 from planner.solving.infeasibility.relaxations import (
@@ -27,15 +28,12 @@ from planner.solving.infeasibility.relaxations import (
 )
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCandidates, relax_candidates
 from planner.solving.optimise_choice import may_take_turns
-from planner.solving.prepare import prepare
+from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve, with_settings
 from planner.solving.timetable.timetable_plan import MOST_JOBS, ReportedPlan, TimetablePlan, solve_as_asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.scenario.scenario import Scenario
-    from planner.solving.prepare import PreparedScenario
 
 
 # Relaxations of jobs that may take turns: reported with the plan of `solve`, no wider than that plan needs.

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.formulation.constraints import assignment_rows, spot_cap_rows, spot_floor_rows
 from planner.formulation.objective import cost_objective
 from planner.formulation.program import INFINITY, Program, Rows, SharedLimits, VariableLayout, single_row, sparse_rows
 from planner.records import record
 from planner.scenario.limits import SpotShare, max_run_hours
+from planner.scenario.scenario import Scenario
 from planner.solvers.registry import run
 from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates, undominated_candidates
 from planner.solving.prepare import limits_of_offers, shared_peaks
@@ -32,9 +34,6 @@ from planner.solving.resolve import describe_candidate, describe_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.scenario.scenario import Scenario
 
 
 # Limits as soft constraints: rows of the elastic program that a slack variable may exceed.

@@ -7,32 +7,29 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
 from planner.candidates.spot_candidates import spot_only_costs, spot_only_rows
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
-from planner.configurations.recipe import UNSHARDED, GpuClass, enumerate_recipes, incompatibilities, is_allowed
+from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
+from planner.configurations.recipe import UNSHARDED, GpuClass, Recipe, enumerate_recipes, incompatibilities, is_allowed
 from planner.decode.memory_breakdown import MemoryEvaluator
 from planner.evaluation.evaluated_hours import probability_within
 from planner.library.engines import read_engines
+from planner.library.schema import Library
 from planner.results.plan_parts import NearMiss
 from planner.scenario.inference_job import InferenceJob
-from planner.scenario.limits import latest_finish_hours
+from planner.scenario.job import Job
+from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.peak_limits import PEAK_LIMITS, PEAK_TOLERANCE, given_peaks
 from planner.solving.infeasibility.elastic_program import STOCK_OF, ElasticProgram
 from planner.solving.infeasibility.relaxations import build_changes, round_up
+from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
+from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import describe_candidate, try_solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
-    from planner.configurations.recipe import Recipe
-    from planner.library.schema import Library
-    from planner.scenario.job import Job
-    from planner.scenario.limits import Limits
-    from planner.solving.infeasibility.relaxed_candidates import RelaxedCandidates
-    from planner.solving.prepare import PreparedScenario
 
 STEP_TOKENS = 128
 """Sequence lengths are proposed in multiples of it, because kernels are faster there."""

@@ -8,21 +8,18 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from planner.errors import ScenarioError
 from planner.records import record
 from planner.results.plan_parts import Relaxation
 from planner.scenario.peak_limits import peak_limit_at
+from planner.scenario.scenario import Scenario
+from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution, SoftConstraint
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, MAX_PRICE_AGE, CandidateFilter, margin_of
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve, with_settings
+from planner.solving.timetable.timetable_plan import ReportedPlan
 from planner.units import DAY_HOURS
-
-if TYPE_CHECKING:
-    from planner.scenario.scenario import Scenario
-    from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution, SoftConstraint
-    from planner.solving.timetable.timetable_plan import ReportedPlan
 
 HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP, CONFIDENCE_STEP = 0.01, 0.01, 0.01, 0.001, 0.01
 """New limits are rounded away from the old ones to multiples of these: they can be typed and still suffice."""

@@ -12,31 +12,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.arrays import Flags, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
+from planner.candidates.job_candidates import JobCandidates
+from planner.candidates.market import Market
 from planner.candidates.screening import screen
 from planner.configurations.memory_margin import memory_margin
-from planner.configurations.recipe import frameworks_of
+from planner.configurations.recipe import Recipe, frameworks_of
 from planner.formulation.dominance import find_undominated
+from planner.formulation.program import SharedLimits
+from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob, InferenceTechniques
-from planner.scenario.limits import UNLIMITED_HOURS, Limits
+from planner.scenario.job import Job
+from planner.scenario.limits import UNLIMITED_HOURS, AllowForbid, Limits
+from planner.scenario.scenario import Scenario
 from planner.scenario.techniques import Techniques
+from planner.solving.prepare import PreparedScenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from planner.arrays import Flags, Integers
-    from planner.candidates.job_candidates import JobCandidates
-    from planner.candidates.market import Market
-    from planner.configurations.recipe import Recipe
-    from planner.formulation.program import SharedLimits
-    from planner.library.schema import Library
-    from planner.scenario.job import Job
-    from planner.scenario.limits import AllowForbid
-    from planner.scenario.scenario import Scenario
-    from planner.solving.prepare import PreparedScenario
 
 
 # Limits that admit a single candidate or not, and which candidates break them.

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.candidate_table import CandidateTable
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits
 from planner.formulation.timetable_problem import Mode, Task, Timetable
 from planner.records import record
+from planner.scenario.job import Job
 from planner.scenario.limits import max_run_hours
-from planner.solving.prepare import CandidateObjective, shared_peaks
+from planner.solving.prepare import CandidateObjective, PreparedScenario, shared_peaks
 from planner.solving.timetable.shared_over_time import (
     SharedThings,
     minutes_down,
@@ -31,10 +33,6 @@ from planner.solving.timetable.shared_over_time import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from planner.candidate_table import CandidateTable
-    from planner.scenario.job import Job
-    from planner.solving.prepare import PreparedScenario
 
 
 MOMENT_HOURS = 1e-6

@@ -7,21 +7,18 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from planner.formulation.timetable_problem import UNITS_PER_USD, Period, Pool, Resource
+from planner.candidates.market import Market
+from planner.candidates.screening import ScreenedCandidates
+from planner.formulation.timetable_problem import UNITS_PER_USD, Mode, Period, Pool, Resource
 from planner.records import record
 from planner.scenario.limits import may_pause
-from planner.scenario.peak_limits import given_peaks
+from planner.scenario.peak_limits import PeakLimit, given_peaks
+from planner.scenario.scenario import Scenario
+from planner.scenario.schedule import Window
+from planner.solving.prepare import PreparedScenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from planner.candidates.market import Market
-    from planner.candidates.screening import ScreenedCandidates
-    from planner.formulation.timetable_problem import Mode
-    from planner.scenario.peak_limits import PeakLimit
-    from planner.scenario.scenario import Scenario
-    from planner.scenario.schedule import Window
-    from planner.solving.prepare import PreparedScenario
 
 
 # Hours as whole minutes, windows of machines, and how far ahead a timetable looks.

@@ -6,7 +6,7 @@ import datetime
 import math
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
@@ -17,21 +17,16 @@ from planner.records import record
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation
 from planner.scenario.peak_limits import limits_spending
-from planner.scenario.scenario import MOST_ABOVE_LEAST, SolveOptions
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.base import Termination
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solvers.mathopt import solver_versions
 from planner.solving.optimise_choice import best_side_by_side, may_take_turns
+from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
-from planner.solving.timetable.modes import ending_by
+from planner.solving.timetable.modes import BuiltTimetable, ending_by
 from planner.solving.timetable.shared_over_time import minutes_up, open_times
 from planner.solving.timetable.timetable_search import TimetableSearch, baseline, best_greedy
-
-if TYPE_CHECKING:
-    from planner.scenario.scenario import Scenario
-    from planner.solving.prepare import PreparedScenario
-    from planner.solving.timetable.modes import BuiltTimetable
-
 
 # The best timetable: a greedy one as hint and baseline, the search, and a pass for the earliest ends.
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from planner.formulation.time_index import bound_program
+from planner.arrays import Floats
+from planner.formulation.time_index import BoundProgram, Column, bound_program
 from planner.formulation.timetable_problem import (
     Mode,
     Period,
@@ -34,9 +35,6 @@ from planner.solvers.registry import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from planner.arrays import Floats
-    from planner.formulation.time_index import BoundProgram, Column
 
 
 # A timetable without search: one task after the other, in the cheapest mode that makes its deadline.

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.spot.market.states import Ages
+from planner.spot.market.zones import ZoneGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.spot.market.zones import ZoneGroup
 
 
 MIN_ENDS = 5

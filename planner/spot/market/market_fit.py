@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.errors import Fault, InputError
 from planner.hazards import mean_hours
 from planner.records import record
@@ -27,8 +28,6 @@ from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Floats, Integers
 
 
 MIN_ENDS_TO_FIT = 5

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.random import Generator
 
 from planner.arrays import Flags, Floats, Integers
 from planner.records import record
-
-if TYPE_CHECKING:
-    from planner.spot.market.states import Ages, SpotStates
+from planner.spot.market.states import Ages, SpotStates
 
 Draw = Callable[[Generator, int], Floats]
 """`draw(rng, n)`: n durations in hours, of any distribution."""

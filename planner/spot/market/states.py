@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.hazards import mean_hours
 from planner.records import record
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import ArrayLike
-
-    from planner.arrays import Floats
 
 
 @dataclass(frozen=True)  # a key that is looked up thousands of times

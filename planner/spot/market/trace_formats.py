@@ -13,19 +13,16 @@ import re
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.documents.files import MAX_BYTES, note_read, read_text
 from planner.documents.tables import parse_json
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.spot.market.zones import Trace
 from planner.units import DAY_HOURS, HOUR, MINUTE
-
-if TYPE_CHECKING:
-    from planner.arrays import Floats
-
 
 MIN_TRACE_HOURS, MIN_TRACE_STEPS = 1.0, 10
 """A shorter trace shows nothing about machines that stay for hours."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.errors import Fault, raise_faults
 from planner.records import record
 from planner.spot.market.states import Ages, SpotStates
@@ -18,8 +19,6 @@ from planner.units import DAY_HOURS, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Floats, Integers
 
 
 # Recorded spot markets: counts of available machines at even steps, and the up-times and outages between them.

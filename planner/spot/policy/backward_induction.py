@@ -13,16 +13,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.spot.policy.markov_chain import ALL_COUNTS, COUNTS, MEANS, USD, VARIANCES, Interpolation, MarkovChain
 from planner.spot.policy.run import Action
-
-if TYPE_CHECKING:
-    from planner.arrays import Flags, Floats, Integers
-
 
 # Stretches of a backward pass: few points of slack matter shortly before the end, more and more before that.
 #

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.records import record
+from planner.spot.market.states import SpotStates
 from planner.spot.policy.markov_chain import MarkovChain, build_markov_chain, fastest_rate
+from planner.spot.policy.run import SpotRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Floats
-    from planner.spot.market.states import SpotStates
-    from planner.spot.policy.run import SpotRun
 
 MAX_TICKS = 1600
 """Bound on the ticks of one pass; longer runs are computed as several shorter ones."""

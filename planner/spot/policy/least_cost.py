@@ -25,20 +25,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats, Integers
 from planner.records import record
+from planner.spot.market.states import SpotStates
 from planner.spot.policy.backward_induction import Between, StretchedPass
-from planner.spot.policy.discretisation import build_chain_for, slack_axis
-from planner.spot.policy.markov_chain import DOLLARS, USD, mean_lost_work, transition_probabilities
-from planner.spot.policy.run import ROUNDING_HOURS, max_lost_hours, progress_on_spot, required_slack
+from planner.spot.policy.discretisation import CurveRequest, Grid, build_chain_for, slack_axis
+from planner.spot.policy.markov_chain import DOLLARS, USD, MarkovChain, mean_lost_work, transition_probabilities
+from planner.spot.policy.run import ROUNDING_HOURS, SpotRun, max_lost_hours, progress_on_spot, required_slack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Floats, Integers
-    from planner.spot.market.states import SpotStates
-    from planner.spot.policy.discretisation import CurveRequest, Grid
-    from planner.spot.policy.markov_chain import MarkovChain
-    from planner.spot.policy.run import SpotRun
 
 
 # What a run costs from its start: one backward pass answers every guaranteed time up to its horizon.

@@ -17,15 +17,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.records import record
-from planner.spot.policy.run import ROUNDING_HOURS, max_lost_hours, mean_lost_hours, progress_on_spot, required_slack
+from planner.spot.market.states import Ages, SpotStates
+from planner.spot.policy.run import (
+    ROUNDING_HOURS,
+    SpotRun,
+    max_lost_hours,
+    mean_lost_hours,
+    progress_on_spot,
+    required_slack,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.spot.market.states import Ages, SpotStates
-    from planner.spot.policy.run import SpotRun
 
 USD, FINISH, SPOT_HOURS, DEMAND_HOURS, DEMAND_STARTS, USD_VARIANCE, FINISH_VARIANCE, INTERRUPTIONS = range(8)
 """Counts from a moment to the end of the run; all but the variances are means."""

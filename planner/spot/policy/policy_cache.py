@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.records import record
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.backward_induction import TIE_FACTOR, BackwardInduction
@@ -44,8 +45,6 @@ from planner.spot.policy.switching_policy import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
-
-    from planner.arrays import Floats
 
 
 # Best policies that were computed once, on one grid, so that every request for a run and a time gets the same.

@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.arrays import Floats
 from planner.estimates.uncertainty import confidence_factor
 from planner.hazards import LUCKS, SPEEDS
 from planner.records import record
-from planner.spot.policy.luck import RUNS, LuckRequest, draw_lucks, quantile, speed_ranks
+from planner.spot.market.states import SpotStates
+from planner.spot.policy.luck import RUNS, Luck, LuckRequest, draw_lucks, quantile, speed_ranks
+from planner.spot.policy.run import SpotRun
 from planner.spot.policy.spot_only import spot_only_hours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Floats
-    from planner.spot.market.states import SpotStates
-    from planner.spot.policy.luck import Luck
-    from planner.spot.policy.run import SpotRun
 
 
 MOST_KNOWN = 1024

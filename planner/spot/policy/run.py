@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
+from planner.estimates.inputs import Numbers
 from planner.estimates.preemption import young_interval
 from planner.records import record
+from planner.spot.market.states import SpotStates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.estimates.inputs import Numbers
-    from planner.spot.market.states import SpotStates
 
 
 # A run on spot or on-demand machines, and what a policy may do with it at any moment.

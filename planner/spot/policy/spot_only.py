@@ -12,20 +12,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from planner.arrays import Floats, Integers
 from planner.spot.market.sampling import durations
+from planner.spot.market.states import SpotStates
 from planner.spot.policy.luck import LOOKED_AT_EVERY_HOURS, RUNS, age_in_band, even_numbers
-from planner.spot.policy.run import ROUNDING_HOURS, work_in
-
-if TYPE_CHECKING:
-    from planner.arrays import Floats, Integers
-    from planner.spot.market.states import SpotStates
-    from planner.spot.policy.policy_cache import CurvePoint, PolicyCache
-    from planner.spot.policy.run import SpotRun
-
+from planner.spot.policy.policy_cache import CurvePoint, PolicyCache
+from planner.spot.policy.run import ROUNDING_HOURS, SpotRun, work_in
 
 FIRST_CYCLES, MOST_CYCLES = 16, 4096
 """Up-times that are drawn for each run: four times as many until all runs end, up to the most."""

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner.arrays import Flags, Floats, Integers
 from planner.records import record
+from planner.spot.market.states import SpotStates
 from planner.spot.policy.backward_induction import BackwardInduction, FollowedInduction, TimeSlice
 from planner.spot.policy.discretisation import CurveRequest, Fineness, Grid, build_chain_for, check_run, grid_of
-from planner.spot.policy.markov_chain import DOLLARS
+from planner.spot.policy.least_cost import StartTable
+from planner.spot.policy.markov_chain import DOLLARS, MarkovChain
 from planner.spot.policy.run import ROUNDING_HOURS, Action, DeadlineGuard, SpotRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from planner.arrays import Flags, Floats, Integers
-    from planner.spot.market.states import SpotStates
-    from planner.spot.policy.least_cost import StartTable
-    from planner.spot.policy.markov_chain import MarkovChain
 
 
 POLICY_TICKS = 200
