@@ -96,12 +96,12 @@ class CandidateTable:
         return self.fixed_usd + _mix_markets(self.late_usd, spot_share)
 
 
-_COLUMNS = tuple(one.name for one in fields(CandidateTable) if one.name not in ("jobs", "offers", "providers"))
+_COLUMNS = tuple(field.name for field in fields(CandidateTable) if field.name not in ("jobs", "offers", "providers"))
 
 
 def concatenate(tables: Sequence[CandidateTable]) -> CandidateTable:
     """Return one table of several that have the same `jobs`, `offers` and `providers`."""
-    joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in tables]) for name in _COLUMNS}
+    joined: dict[str, Any] = {name: np.concatenate([getattr(table, name) for table in tables]) for name in _COLUMNS}
     return replace(tables[0], **joined)
 
 

@@ -120,7 +120,7 @@ def _framework_of(asked: Configuration, card: GpuSpec, library: Library) -> str:
     profiles = library.techniques.frameworks
     if "framework" in asked.model_fields_set or card.vendor in profiles[asked.framework].vendors:
         return asked.framework
-    return next(name for name, one in profiles.items() if card.vendor in one.vendors)
+    return next(name for name, profile in profiles.items() if card.vendor in profile.vendors)
 
 
 def _method_of(card: GpuSpec, usual: str) -> str:

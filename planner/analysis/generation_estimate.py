@@ -139,7 +139,11 @@ def _division(
     if machines > 1:
         what = f"{asked.gpus} GPUs are {machines} machines, and a replica stays within one"
         most = max(1, asked.gpus // machines)
-        each = max((one for one in divisions(architecture) if one <= most), default=1) if engine.tensor else most
+        each = (
+            max((division for division in divisions(architecture) if division <= most), default=1)
+            if engine.tensor
+            else most
+        )
         fix = f"estimate one of {each} GPU{'s' * (each != 1)}"
         if not engine.tensor or architecture.split_fault(asked.gpus) is None:
             fix += f", or give --instances 1 for a machine that has {asked.gpus}"

@@ -73,9 +73,9 @@ def market_fit(
     zones = fit_zones(group_zones(read, instances)) if together else None
     fitted = replace(zones.as_market(), instances=instances) if zones else _fit(read, instances)
     another = round_digits(fitted.instant)
-    hours, test = sum(one.hours for one in fitted.traces), fitted.held_out
-    losses = sum(one.interruptions for one in fitted.traces)
-    up_hours = sum(one.availability * one.hours for one in fitted.traces)
+    hours, test = sum(trace.hours for trace in fitted.traces), fitted.held_out
+    losses = sum(trace.interruptions for trace in fitted.traces)
+    up_hours = sum(trace.availability * trace.hours for trace in fitted.traces)
     if zones is not None:
         hours, losses = read[0].hours, zones.losses
         up_hours = float(zones.group.up.any(axis=0).mean()) * hours
@@ -100,9 +100,9 @@ def market_fit(
             instances=instances,
         ),
         held_out=HoldoutComparison(likelier_by=exp(test.gain_per_end), ends=test.ends) if test else None,
-        traces=tuple(TraceReport(**asdict(one)) for one in fitted.traces),
+        traces=tuple(TraceReport(**asdict(trace)) for trace in fitted.traces),
         notes=(
-            *rarely_available([(one.name, one.availability) for one in fitted.traces]),
+            *rarely_available([(trace.name, trace.availability) for trace in fitted.traces]),
             *(_notes(fitted, read) if zones is None else _zone_notes(zones, fitted)),
         ),
     )
@@ -249,7 +249,7 @@ def _zone_notes(zones: ZoneFit, fitted: Fitted) -> list[str]:
 def _find_step_warnings(fitted: Fitted) -> list[str]:
     """Return notes on implausible or coarse steps."""
     notes = []
-    shortest, longest = (pick(one.gap_seconds for one in fitted.traces) for pick in (min, max))
+    shortest, longest = (pick(trace.gap_seconds for trace in fitted.traces) for pick in (min, max))
     if shortest < HASTY_GAP_SECONDS:
         notes.append(
             f"a count every {shortest:g} s is unusual: if minutes were meant, all durations are 60 times as long"

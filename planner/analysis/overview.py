@@ -32,7 +32,10 @@ def price_series(scenario: Scenario, plan: Plan) -> tuple[PriceHistory, ...]:
     damaged.
     """
     found: dict[str, PriceHistory] = {}
-    rented: list[Assignment | FleetKind] = [*plan.jobs, *(kind for one in plan.services for kind in one.fleet.kinds)]
+    rented: list[Assignment | FleetKind] = [
+        *plan.jobs,
+        *(kind for service in plan.services for kind in service.fleet.kinds),
+    ]
     for one in rented:
         offer = next((offer for offer in scenario.offers if _is_of(offer, one)), None)
         if offer is not None and offer.rents_gpus and one.offer not in found:
@@ -124,7 +127,7 @@ def overview(
         if wanted is not None and name not in wanted:
             skipped[name] = "not asked for"
             continue
-        if name == "tornado" and any(_choices(one) > MOST_SERVICE_CHOICES for one in plan.services):
+        if name == "tornado" and any(_choices(service) > MOST_SERVICE_CHOICES for service in plan.services):
             skipped[name] = "takes a minute or more for so many kinds of machines: planner what-if --tornado"
             continue
         if name == "tornado" and plan.is_timetable and plan.candidates.made > MOST_CANDIDATES_IN_TURN:

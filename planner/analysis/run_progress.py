@@ -90,7 +90,7 @@ def join_logs(histories: Sequence[LogHistory]) -> LogHistory:
 
     `InputError` where none has a step.
     """
-    stepped = [one for one in histories if one.points]
+    stepped = [history for history in histories if history.points]
     if not stepped:
         first = histories[0]
         raise fault(first.file, 1, "says nothing of steps", "add the log of the run itself")
@@ -138,9 +138,9 @@ def read_progress(log: LogHistory) -> Progress:
         for before, after in pairwise(attempts)
         if after.points[0].clock is not None and before.points[-1].clock is not None
     ]
-    standing = math.fsum(max(0.0, one) for one in gaps)
-    standing += math.fsum(one.seconds - one.steps * pace.seconds for at in attempts for one in at.stalls if pace)
-    standing += math.fsum(_unexplained(one) for one in attempts)
+    standing = math.fsum(max(0.0, gap) for gap in gaps)
+    standing += math.fsum(stall.seconds - stall.steps * pace.seconds for at in attempts for stall in at.stalls if pace)
+    standing += math.fsum(_unexplained(attempt) for attempt in attempts)
     return Progress(
         steps=last.last_step,
         attempts=len(attempts),
@@ -178,13 +178,13 @@ def _pace(attempts: Sequence[Attempt]) -> Pace | None:
     """Return the mean pace of all attempts, each without its warm-up; None with too few timed steps."""
     kept: list[Interval] = []
     warm = 0
-    for one in attempts:
-        count = count_warm_up_steps([each.pace for each in one.intervals]) if len(one.intervals) > 1 else 0
-        warm += sum(each.steps for each in one.intervals[:count])
-        kept += one.intervals[count:]
+    for attempt in attempts:
+        count = count_warm_up_steps([each.pace for each in attempt.intervals]) if len(attempt.intervals) > 1 else 0
+        warm += sum(each.steps for each in attempt.intervals[:count])
+        kept += attempt.intervals[count:]
     steps = sum(one.steps for one in kept)
     if len(kept) < MIN_TIMED_STEPS:
-        every = [each for one in attempts for each in one.intervals]
+        every = [each for attempt in attempts for each in attempt.intervals]
         steps = sum(one.steps for one in every)
         if steps < MIN_TIMED_STEPS:
             return None
@@ -195,7 +195,7 @@ def _pace(attempts: Sequence[Attempt]) -> Pace | None:
     return Pace(
         seconds=seconds,
         spread=stdev(math.log(one.pace) for one in kept),
-        batch_spread=stdev(math.log(one) for one in batches),
+        batch_spread=stdev(math.log(batch) for batch in batches),
         batches=len(batches),
         steps=steps,
         warm_up_steps=warm,
@@ -243,7 +243,7 @@ def _run_hours(
 
 
 def _diverged_at(points: Sequence[LogPoint]) -> int | None:
-    lost = [one for one in points if one.loss is not None]
+    lost = [point for point in points if point.loss is not None]
     if not lost or not lost[-1].is_diverged:
         return None
     first = lost[-1].step
@@ -256,10 +256,10 @@ def _diverged_at(points: Sequence[LogPoint]) -> int | None:
 
 def _remarks(attempts: Sequence[Attempt]) -> list[str]:
     found = []
-    jumps = sum(one.jumps_back for one in attempts)
+    jumps = sum(attempt.jumps_back for attempt in attempts)
     if jumps:
         found.append(f"the clock of the log goes back {jumps} times: those intervals are not timed")
-    stalls = sum(len(one.stalls) for one in attempts)
+    stalls = sum(len(attempt.stalls) for attempt in attempts)
     if stalls:
         found.append(f"{stalls} gaps of ten times the usual pace are not part of it: the run stood still")
     return found
@@ -375,7 +375,7 @@ def end_of(
     job: Assignment, found: Projection, elapsed_hours: float, spent_usd: float, confidence: float
 ) -> ProjectedEnd:
     """Return the end of a job that has run for some hours and cost some dollars."""
-    low, high = (float(one) for one in display_factors(found.sigma))
+    low, high = (float(display_factor) for display_factor in display_factors(found.sigma))
     hours = interval(found.left_hours, found.least_hours, (low, high), found.market_sd_hours)
     usd = interval(found.left_usd, 0.0, (low, high), found.market_sd_usd)
     return ProjectedEnd(

@@ -171,8 +171,8 @@ def count_cores() -> int:
 def solve_here(question: SweepQuestion, places: Sequence[Places]) -> Generator[list[Variant]]:
     """Yield the variants one by one, all in one chain."""
     chain = Chain(question)
-    for one in places:
-        yield [chain.solve(one)]
+    for place in places:
+        yield [chain.solve(place)]
 
 
 @contextmanager
@@ -347,7 +347,7 @@ class Journal:
     def add(self, rows: Sequence[Variant]) -> None:
         """Append rows; they are on the disk when this returns."""
         with open(self.path, "a", encoding="utf-8") as file:
-            file.write("".join(f"{_row(one)}\n" for one in rows))
+            file.write("".join(f"{_row(row)}\n" for row in rows))
             file.flush()
             os.fsync(file.fileno())
 
@@ -362,7 +362,7 @@ def _row(one: Variant) -> str:
 
 def write_results(path: str, paths: Sequence[str], rows: Iterable[Variant]) -> None:
     """Write all rows: a table, or a JSON object per line with the jobs of each variant."""
-    text = _table(paths, rows) if Path(path).suffix == ".csv" else "".join(_line(paths, one) for one in rows)
+    text = _table(paths, rows) if Path(path).suffix == ".csv" else "".join(_line(paths, row) for row in rows)
     write_text_atomically(path, text)
 
 
@@ -375,14 +375,14 @@ def _line(paths: Sequence[str], one: Variant) -> str:
 
 def _table(paths: Sequence[str], rows: Iterable[Variant]) -> str:
     table: list[list[object]] = [[*paths, *VARIANT_FIGURES]]
-    for one in rows:
+    for row in rows:
         machines = "; ".join(
-            [f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}" for job in one.jobs]
-            + [machines for service in one.services for machines in service.machines]
+            [f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}" for job in row.jobs]
+            + [machines for service in row.services for machines in service.machines]
         )
-        figures = (one.cost_usd, one.hours, one.hours_at_confidence)
-        cut = max((each.share for each in one.cut), default=0.0)
-        table.append([*one.values, one.status, *figures, machines, cut, one.error])
+        figures = (row.cost_usd, row.hours, row.hours_at_confidence)
+        cut = max((each.share for each in row.cut), default=0.0)
+        table.append([*row.values, row.status, *figures, machines, cut, row.error])
     return csv_text([[printable(cell) if isinstance(cell, str) else cell for cell in row] for row in table])
 
 
@@ -434,7 +434,7 @@ def run_sweep(
     journal = Journal(path, fingerprint(question, (options.as_of or datetime.date.today()).isoformat(), __version__))
     known = {} if restart else journal.rows()
     places = chained_places(question.ranges)
-    missing = [one for one in places if question.values(one) not in known]
+    missing = [place for place in places if question.values(place) not in known]
     rows, crew = dict(known), _crew(question, missing, workers)
     journal.begin(known.values())
     with closing(crew.solved) as solved:
@@ -481,8 +481,8 @@ def _crew(question: SweepQuestion, missing: Sequence[Places], workers: int | str
 
 
 def _summary(question: SweepQuestion, rows: Sequence[Variant], resumed: int) -> ManyVariants:
-    planned = [one for one in rows if one.cost_usd is not None]
-    counts = Counter(one.status for one in rows)
+    planned = [row for row in rows if row.cost_usd is not None]
+    counts = Counter(row.status for row in rows)
     cut, cutting = most_cut(rows)
     return ManyVariants(
         scenario=question.scenario.name,
@@ -494,7 +494,7 @@ def _summary(question: SweepQuestion, rows: Sequence[Variant], resumed: int) -> 
         fastest=min(planned, key=lambda one: math.inf if one.hours is None else one.hours, default=None),
         cut=cut,
         cutting=cutting,
-        errors=tuple(one for one in rows if one.status == "error")[:ERRORS_SHOWN],
+        errors=tuple(row for row in rows if row.status == "error")[:ERRORS_SHOWN],
         seconds=0.0,
         workers=1,
     )

@@ -79,9 +79,9 @@ def fleet_states(kinds: Sequence[SpotKind]) -> list[FleetState]:
     A stay of mean M lasts at least c hours more with exp(-c / M), so that a kind that takes c hours to start answers
     a * exp(-c / M) of the time. Example: a = 0.9, M = 10 h, c = 0.1 h: 89.1 %.
     """
-    groups = list(dict.fromkeys(one.group for one in kinds if one.group))
+    groups = list(dict.fromkeys(kind.group for kind in kinds if kind.group))
     found = []
-    for levels in itertools.product(*(_levels([one for one in kinds if one.group == group]) for group in groups)):
+    for levels in itertools.product(*(_levels([kind for kind in kinds if kind.group == group]) for group in groups)):
         started = dict(zip(groups, (level for level, _ in levels), strict=True))
         share = math.prod(share for _, share in levels)
         found.append(FleetState(tuple(not k.group or k.start_hours <= started[k.group] for k in kinds), share))
@@ -93,9 +93,9 @@ def fleet_states(kinds: Sequence[SpotKind]) -> list[FleetState]:
 
 def _levels(members: Sequence[SpotKind]) -> list[tuple[float, float]]:
     """Return the hours since a group came back, up to the next that lets a kind answer, with their shares."""
-    share, up = min(one.availability for one in members), min(one.mean_up_hours for one in members)
-    starts = sorted({one.start_hours for one in members})
-    reached = [share * math.exp(-one / up) for one in starts]
+    share, up = min(member.availability for member in members), min(member.mean_up_hours for member in members)
+    starts = sorted({member.start_hours for member in members})
+    reached = [share * math.exp(-start / up) for start in starts]
     levels = [(-1.0, 1.0 - reached[0])]
     return levels + [
         (start, now - after) for start, now, after in zip(starts, reached, [*reached[1:], 0.0], strict=True)
@@ -128,7 +128,7 @@ class SimulatedFleet:
     def replicas(self) -> Floats:
         """Replicas (hours, kinds)."""
         kinds = self.service.fleet.kinds
-        return np.asarray([np.multiply(one.by_hour, one.replicas) for one in kinds], dtype=float).T
+        return np.asarray([np.multiply(kind.by_hour, kind.replicas) for kind in kinds], dtype=float).T
 
 
 def simulated_fleet(
@@ -138,21 +138,21 @@ def simulated_fleet(
     offers = dict(scenario.labelled_offers())
     kinds = service.fleet.kinds
     which = []
-    for one in kinds:
-        tensor = one.gpus_per_replica // one.pipeline_parallel
-        recipe = serving_recipe(one.engine, one.weight_format, one.kv_bits, tensor, one.pipeline_parallel)
-        which.append(ServedGpu(library.gpu(offers[one.offer].card).name, recipe))
+    for kind in kinds:
+        tensor = kind.gpus_per_replica // kind.pipeline_parallel
+        recipe = serving_recipe(kind.engine, kind.weight_format, kind.kv_bits, tensor, kind.pipeline_parallel)
+        which.append(ServedGpu(library.gpu(offers[kind.offer].card).name, recipe))
     architecture = library.architecture(job.architecture)
     speeds = replica_speeds(job, architecture, which, library, scenario.limits.vram_headroom)
-    named = [offers[one.offer] for one in kinds]
+    named = [offers[kind.offer] for kind in kinds]
     spot = tuple(
         SpotKind(
-            f"{offer.provider}/{offer.card}", one.availability, market.mean_up_hours,
-            one.start_hours,
+            f"{offer.provider}/{offer.card}", kind.availability, market.mean_up_hours,
+            kind.start_hours,
         )
-        if one.market == "spot"
-        else SpotKind("", 1.0, float("inf"), one.start_hours)
-        for one, offer, market in zip(kinds, named, spot_markets(named, library), strict=True)
+        if kind.market == "spot"
+        else SpotKind("", 1.0, float("inf"), kind.start_hours)
+        for kind, offer, market in zip(kinds, named, spot_markets(named, library), strict=True)
     )  # fmt: skip
     return SimulatedFleet(job, service, speeds, replica_capacities(job, speeds, library), spot, exact)
 
@@ -226,10 +226,10 @@ def _in_state(number: int, answers: Integers, there: Floats, each: Floats, wante
     use = min(1.0, wanted / able) if able > 0 else 0.0
     return [
         Stretch(
-            kind=int(one), rate=use * float(each[one]), use=use, routed=float(each[one]) / able,
-            share=use * float(each[one] * there[one]) / wanted, weight=0.0, hour=number, whole=True,
+            kind=int(answer), rate=use * float(each[answer]), use=use, routed=float(each[answer]) / able,
+            share=use * float(each[answer] * there[answer]) / wanted, weight=0.0, hour=number, whole=True,
         )
-        for one in answers.tolist()
+        for answer in answers.tolist()
         if use > 0
     ]  # fmt: skip
 
@@ -313,8 +313,10 @@ class Predicted:
 def predicted_latencies(fleet: SimulatedFleet, load: FleetLoad) -> Predicted:
     """Return what the formulas of the plan say of every stretch."""
     stretches, asked = load.stretches, fleet.job.latency.share
-    rough = [(one.kind, round(one.use * USE_STEPS)) if not load.is_busiest(one) else (one.kind, one.use)
-             for one in stretches]  # fmt: skip
+    rough = [
+        (stretch.kind, stretch.use if load.is_busiest(stretch) else round(stretch.use * USE_STEPS))
+        for stretch in stretches
+    ]
     number = {key: place for place, key in enumerate(dict.fromkeys(rough))}
     which = np.asarray([number[key] for key in rough])
     first = [rough.index(key) for key in number]
@@ -350,7 +352,7 @@ def summarise(
     met: Sequence[Met],
 ) -> SimulatedStream:
     """Return the figures of one stream of requests."""
-    busiest = [place for place, one in enumerate(load.stretches) if load.is_busiest(one)]
+    busiest = [place for place, stretch in enumerate(load.stretches) if load.is_busiest(stretch)]
     everything = list(range(len(load.stretches)))
     asked, latency = fleet.job.latency.share, fleet.job.latency
 
@@ -366,7 +368,7 @@ def summarise(
             limit_seconds=latency.ttft_seconds if what == "ttft" else latency.tpot_seconds,
             asked_share=asked,
             busiest=side(busiest, what, [load.stretches[one].share for one in busiest]),
-            cycle=side(everything, what, [one.weight for one in load.stretches]),
+            cycle=side(everything, what, [stretch.weight for stretch in load.stretches]),
         )
 
     def kind(place: int, one: Stretch) -> SimulatedKind:
@@ -483,7 +485,7 @@ def simulate_service(
         "infeasible": plan.infeasible,
         "plan": plan,
     }
-    services = tuple(_replay(one, jobs[one.name], scenario, library, settings) for one in plan.services)
+    services = tuple(_replay(service, jobs[service.name], scenario, library, settings) for service in plan.services)
     return ServiceSimulation(
         **facts, services=services, seconds=perf_counter() - started, notes=_notes(services, settings)
     )
@@ -516,8 +518,8 @@ def _replay(
         for (name, shape), seed in zip(STREAMS.items(), seeds, strict=True)
     }
     cut = [
-        one.weight * run.flight / run.rate / HOUR / fleet.spot[one.kind].mean_up_hours
-        for one, run in zip(load.stretches, runs, strict=True)
+        stretch.weight * run.flight / run.rate / HOUR / fleet.spot[stretch.kind].mean_up_hours
+        for stretch, run in zip(load.stretches, runs, strict=True)
     ]
     return ServiceReplay(
         name=service.name,
@@ -525,7 +527,7 @@ def _replay(
         distinct_hours=load.hours,
         requests=sum(len(one.first) for several in met.values() for one in several),
         busiest_hour=load.busiest,
-        busiest_use=max((one.use for one in load.stretches if load.is_busiest(one)), default=0.0),
+        busiest_use=max((stretch.use for stretch in load.stretches if load.is_busiest(stretch)), default=0.0),
         refused_share=load.refused / load.offered,
         predicted_refused_share=max(0.0, 1.0 - service.fleet.served_share),
         cut_share=sum(cut) / load.offered,
@@ -536,12 +538,14 @@ def _replay(
 def _runs(load: FleetLoad, predicted: Predicted, requests: int) -> list[Run]:
     """Return the streams of requests: each distinct hour gets `requests`, its busiest one as many with all there."""
     of_hour = np.zeros(load.hours)
-    for one in load.stretches:
-        of_hour[one.hour] += one.weight
+    for stretch in load.stretches:
+        of_hour[stretch.hour] += stretch.weight
     found = []
-    for one, flight in zip(load.stretches, predicted.flight.tolist(), strict=True):
-        share = one.share if load.is_busiest(one) else one.weight / max(of_hour[one.hour], 1e-300)
-        found.append(Run(one.kind, one.rate, one.routed, flight, max(LEAST_OF_STATE, round(requests * share))))
+    for stretch, flight in zip(load.stretches, predicted.flight.tolist(), strict=True):
+        share = stretch.share if load.is_busiest(stretch) else stretch.weight / max(of_hour[stretch.hour], 1e-300)
+        found.append(
+            Run(stretch.kind, stretch.rate, stretch.routed, flight, max(LEAST_OF_STATE, round(requests * share)))
+        )
     return found
 
 
@@ -549,6 +553,6 @@ def _notes(services: tuple[ServiceReplay, ...], settings: SimulationSettings) ->
     """Return what the figures rest on."""
     speed = "as fast as expected" if settings.exact_speed else "as slow as the plan takes it at its confidence"
     notes = [f"every replica is {speed}; a router spreads requests by capacity and knows neither queues nor lengths"]
-    if any(one.refused_share or one.predicted_refused_share for one in services):
+    if any(service.refused_share or service.predicted_refused_share for service in services):
         notes.append("spot groups are lost independently of one another, as in the plan")
     return tuple(notes) if services else ()

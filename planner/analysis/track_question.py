@@ -343,7 +343,7 @@ def _since(log: LogHistory, before: int) -> LogHistory:
     """Return the log of the steps after those that were done before the plan, counted from there."""
     if not before:
         return log
-    points = tuple(replace(one, step=one.step - before) for one in log.points if one.step > before)
+    points = tuple(replace(point, step=point.step - before) for point in log.points if point.step > before)
     if not points:
         what = f"ends at step {log.points[-1].step:,}, but the plan begins after step {before:,}"
         raise InputError([Fault(log.file, log.points[-1].line, "", what, "give the log of the run that went on")])
@@ -420,9 +420,9 @@ def _observed(
     job: Assignment, progress: Progress, logs: Sequence[LogHistory], elapsed: float, spent: float
 ) -> ObservedProgress:
     pace, seconds = progress.pace, observed_step_seconds(job, progress)
-    peaks = [(one.peak_gib, one.peak_kind) for one in logs if one.peak_gib is not None]
+    peaks = [(log.peak_gib, log.peak_kind) for log in logs if log.peak_gib is not None]
     peak, kind = max(peaks, default=(None, None))
-    busy = [one.utilisation for one in logs if one.utilisation is not None]
+    busy = [log.utilisation for log in logs if log.utilisation is not None]
     return ObservedProgress(
         steps=progress.steps,
         share_done=progress.steps / job.steps,

@@ -78,7 +78,7 @@ def _with_jobs(answer: WhatIf, scenario: Scenario, changed: Scenario, library: L
     answer = answer.model_copy(update={"jobs": _jobs(base, other, before, after)})
     if not answer.unchanged:
         return answer
-    own = [one for one in answer.settings if not one.startswith(ALSO_OF_SERVICES)]
+    own = [setting for setting in answer.settings if not setting.startswith(ALSO_OF_SERVICES)]
     return answer.model_copy(update={"it_would_take": _thresholds(before, own, base)})
 
 

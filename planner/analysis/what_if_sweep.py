@@ -58,7 +58,9 @@ if TYPE_CHECKING:
 
 def library_of(scenarios: Sequence[Scenario]) -> Library:
     """Return one library for several scenarios, so that they can share prepared candidates."""
-    return read_library(dict.fromkeys(name for one in scenarios for job in one.jobs for name in architectures_of(job)))
+    return read_library(
+        dict.fromkeys(name for scenario in scenarios for job in scenario.jobs for name in architectures_of(job))
+    )
 
 
 def difference(before: Plan, after: Plan) -> Delta:
@@ -110,8 +112,8 @@ def rest_of(delta: Delta, effects: tuple[Effect, ...]) -> Delta:
         return None if whole is None or not shares or len(known) < len(shares) else whole - math.fsum(known)
 
     return Delta(
-        cost_usd=left(delta.cost_usd, [one.share.cost_usd for one in effects]),
-        hours=left(delta.hours, [one.share.hours for one in effects]),
+        cost_usd=left(delta.cost_usd, [effect.share.cost_usd for effect in effects]),
+        hours=left(delta.hours, [effect.share.hours for effect in effects]),
     )
 
 
@@ -166,16 +168,16 @@ def _effect(setting: str, before: Plan, alone: Plan, rest: Plan, after: Plan) ->
 
 def _services(before: Plan, after: Plan) -> tuple[ServiceDelta, ...]:
     """Return one entry for every service that both plans have."""
-    later = {one.name: one for one in after.services}
+    later = {service.name: service for service in after.services}
     return tuple(
         ServiceDelta(
-            name=one.name,
-            usd_per_month=later[one.name].fleet.usd_per_month - one.fleet.usd_per_month,
-            proven_usd_per_month=_proven(one.gap * one.fleet.usd_per_month, later[one.name]),
-            changes=compare_services(one, later[one.name]),
+            name=service.name,
+            usd_per_month=later[service.name].fleet.usd_per_month - service.fleet.usd_per_month,
+            proven_usd_per_month=_proven(service.gap * service.fleet.usd_per_month, later[service.name]),
+            changes=compare_services(service, later[service.name]),
         )
-        for one in before.services
-        if one.name in later
+        for service in before.services
+        if service.name in later
     )
 
 
@@ -311,7 +313,7 @@ def build_cell(values: tuple[str, ...], plan: Plan) -> Cell:
         hours=plan.hours.expected,
         hours_at_confidence=plan.hours.at_confidence,
         jobs=tuple(_job(job) for job in plan.jobs),
-        services=tuple(_service(one) for one in plan.services),
+        services=tuple(_service(service) for service in plan.services),
         cut=plan.cut,
     )
 
@@ -374,7 +376,7 @@ def tornado(
     parameters: tuple[Parameter, ...] = ()
     if plan.jobs or plan.services:
         parameters = (*_limits(scenario, by), *_prices(scenario, plan, by), *_estimates(scenario, by))
-    bars = [_bar(one, scenario, plan, solver) for one in parameters if one.down != one.up]
+    bars = [_bar(parameter, scenario, plan, solver) for parameter in parameters if parameter.down != parameter.up]
     better: Better = "sooner" if scenario.objective_kind == "time" else "cheaper"
     bars.sort(key=lambda bar: _rank(bar, plan, better))
     return Tornado(scenario=scenario.name, settings=tuple(settings), by=by, base=plan, bars=tuple(bars), better=better)
@@ -479,11 +481,16 @@ def _job_suffix(scenario: Scenario, job: str) -> str:
 def _prices(scenario: Scenario, plan: Plan, by: float) -> Iterator[Parameter]:
     """Yield prices of the plan's GPUs and providers, then of all offers, in each market that has a price."""
     path = f"adjust.{len(scenario.adjust)}"
-    rented = [*plan.jobs, *(kind for one in plan.services for kind in by_dollars(one.fleet)[:MOST_PRICED_KINDS])]
+    rented = [
+        *plan.jobs,
+        *(kind for service in plan.services for kind in by_dollars(service.fleet)[:MOST_PRICED_KINDS]),
+    ]
     gpus, providers = ([(key, getattr(job, key)) for job in rented] for key in ("gpu", "provider"))
     matches = [(name, {key: name}) for key, name in dict.fromkeys([*gpus, *providers])]
     for name, match in [*matches, ("all", {})]:
-        offers = [one for one in scenario.offers if all(getattr(one, key) == value for key, value in match.items())]
+        offers = [
+            offer for offer in scenario.offers if all(getattr(offer, key) == value for key, value in match.items())
+        ]
         for market, key in (("on demand", "usd_per_hour"), ("spot", "spot_usd_per_hour")):
             if any(getattr(offer, key) is not None for offer in offers):
                 rules = [{"match": match, f"{key}_factor": factor} for factor in (1 - by, 1 + by)]

@@ -164,7 +164,7 @@ def _objective(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Iterator
     else:
         hours = math.fsum(waited_hours(job, scenario) + job.hours.expected for job in plan.jobs)
         value = math.fsum(job.cost_usd + _penalty_usd(job, scenario) for job in plan.jobs)
-        value += math.fsum(one.usd for one in plan.reservations) + lateness_usd(plan, scenario)
+        value += math.fsum(reservation.usd for reservation in plan.reservations) + lateness_usd(plan, scenario)
         value += scenario.value_of_time_usd_per_hour * hours
     slack = tolerance.hours * max(1.0, abs(value))
     if plan.objective is None:

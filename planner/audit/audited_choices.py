@@ -61,7 +61,9 @@ def ways_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance, audit_job
 
 def _others(offers: Sequence[Offer], taken: Sequence[tuple[str, str]]) -> tuple[Offer, ...]:
     """Return the offers of other providers, or with other cards."""
-    return tuple(one for one in offers if (one.provider, "managed" if one.is_managed else one.card) not in taken)
+    return tuple(
+        offer for offer in offers if (offer.provider, "managed" if offer.is_managed else offer.card) not in taken
+    )
 
 
 def _way(
@@ -201,7 +203,7 @@ def _decided(plan: Plan, job: OpenJob, library: Library) -> tuple[Job | None, li
 
 def _together(plan: Plan, scenario: Scenario) -> list[Violation]:
     """Return where a plan of several jobs does not say, once for all, how far its losses may be above the least."""
-    stated = {one.model.above_least for one in plan.jobs if one.model is not None}
+    stated = {job.model.above_least for job in plan.jobs if job.model is not None}
     several = len(scenario.jobs) > 1
     wrong = [one for one in stated if (one is None) == several or (one is not None and one < 0)]
     if not wrong and len(stated) == 1:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def shared_hours(plan: Plan, scenario: Scenario, library: Library) -> list[Violation]:
     """Return the limits that the services of a plan break together in an hour; those of one alone are its own."""
     offers = dict(scenario.labelled_offers())
-    if len(plan.services) < 2 or not all(_is_sound(one, offers) for one in plan.services):
+    if len(plan.services) < 2 or not all(_is_sound(service, offers) for service in plan.services):
         return []
     hours = math.lcm(*(len(service.fleet.load) for service in plan.services))
     found: list[Violation] = []
@@ -57,7 +57,7 @@ def shared_hours(plan: Plan, scenario: Scenario, library: Library) -> list[Viola
 def _is_sound(service: Service, offers: dict[str, Offer]) -> bool:
     """Return whether each kind has an offer and all hours: where not, the service has a fault of its own."""
     hours = len(service.fleet.load)
-    return hours > 0 and all(one.offer in offers and len(one.by_hour) == hours for one in service.fleet.kinds)
+    return hours > 0 and all(kind.offer in offers and len(kind.by_hour) == hours for kind in service.fleet.kinds)
 
 
 def _held(kind: FleetKind, count: int, offer: Offer) -> Held:
@@ -96,7 +96,7 @@ def facts_of_service(service: Service, job: ServeJob, offers: Mapping[str, Offer
     work, fleet = job.work, service.fleet
     yield from equal("input_tokens", work.total_input_tokens / work.total_requests, service.input_tokens)
     yield from equal("output_tokens", work.total_output_tokens / work.total_requests, service.output_tokens)
-    used = [offers[one.offer] for one in fleet.kinds]
+    used = [offers[kind.offer] for kind in fleet.kinds]
     unit = "requests/s" if job.load.concurrent is None else "requests in flight"
     exact = (
         ("architecture", job.architecture, service.architecture),
@@ -109,8 +109,8 @@ def facts_of_service(service: Service, job: ServeJob, offers: Mapping[str, Offer
         if wanted != found:
             yield name, wanted, found
     different = {
-        (one.offer, one.market, one.engine, one.weight_format, one.gpus_per_replica, one.pipeline_parallel)
-        for one in fleet.kinds
+        (kind.offer, kind.market, kind.engine, kind.weight_format, kind.gpus_per_replica, kind.pipeline_parallel)
+        for kind in fleet.kinds
     }
     if len(different) < len(fleet.kinds):
         yield "fleet.kinds", "each kind once", len(fleet.kinds)
@@ -183,14 +183,14 @@ def totals_of_services(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> 
 def _age(service: Service, plan: Plan, offers: Mapping[str, Offer]) -> int | None:
     """Return the days of the oldest price of a service on the day of the plan."""
     day = datetime.date.fromisoformat(plan.as_of)
-    dates = [offers[one.offer].first_date for one in service.fleet.kinds if one.offer in offers]
-    return max(((day - one).days for one in dates if one), default=None)
+    dates = [offers[kind.offer].first_date for kind in service.fleet.kinds if kind.offer in offers]
+    return max(((day - date).days for date in dates if date), default=None)
 
 
 def _counts(plan: Plan, tolerance: Tolerance) -> list[Violation]:
     """Return counts of kinds that do not fit each other; how many there were is not counted again."""
     counts = plan.candidates
-    dominated = sum(max(0, one.kinds_made - one.kinds_left) for one in plan.services)
+    dominated = sum(max(0, service.kinds_made - service.kinds_left) for service in plan.services)
     figures = (
         ("candidates.rejected", sum(counts.reasons.values()), counts.rejected),
         ("candidates.dominated", dominated, counts.dominated),
@@ -221,7 +221,7 @@ def audit_services(plan: Plan, scenario: Scenario, library: Library, tolerance: 
 
 def _begins(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
     """Return where a service begins before a job that it waits for has ended."""
-    ends = {one.name: one.delay_hours + one.hours.at_confidence for one in plan.jobs}
+    ends = {job.name: job.delay_hours + job.hours.at_confidence for job in plan.jobs}
     found: list[Violation] = []
     for service in plan.services:
         after = next((job.after for job in scenario.jobs if job.name == service.name), ())
@@ -232,8 +232,8 @@ def _begins(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violat
 
 def _end(plan: Plan, tolerance: Tolerance) -> list[Violation]:
     """Return where a plan with jobs ends before its services; its dollars are checked with the jobs."""
-    ends = [one.delay_hours + one.hours.at_confidence for one in plan.jobs]
-    last = max([*ends, *(one.starts_at_hours + one.for_hours for one in plan.services)])
+    ends = [job.delay_hours + job.hours.at_confidence for job in plan.jobs]
+    last = max([*ends, *(service.starts_at_hours + service.for_hours for service in plan.services)])
     hours = plan.hours.at_confidence if plan.hours else None
     return compare("", "hours", last, hours, tolerance, "hours")
 
@@ -278,7 +278,7 @@ def _hour(
     yield from least("capacity", load, carried(machines))
     standing = sum(kind.named.replicas * count for kind, count in machines)
     yield from least("replicas", job.replicas.min, standing)
-    on_spot = [one for one in machines if one[0].named.market == "spot"]
+    on_spot = [machine for machine in machines if machine[0].named.market == "spot"]
     yield from least("served on average", job.latency.share * load, _served_in(kinds, hour, load) * load)
     yield from least(
         "on demand", (1.0 - limits.spot_share.max) * load, carried([m for m in machines if m not in on_spot])
@@ -423,11 +423,11 @@ def _latency(fleet: Fleet, kinds: list[AuditedKind], job: ServeJob) -> Iterator[
             slowest[name] = max(slowest[name], seconds)
             yield from equal(f"{place}.{name}_seconds", seconds, getattr(kind.named, f"{name}_seconds"), CAPACITY_ROOM)
     asked = {"ttft": job.latency.ttft_seconds, "tpot": job.latency.tpot_seconds}
-    if [one.name for one in fleet.limits] != list(asked):
-        yield "fleet.limits", ", ".join(asked), ", ".join(one.name for one in fleet.limits)
-    for one in fleet.limits:
-        if one.limit_seconds != asked[one.name]:
-            yield f"fleet.limits.{one.name}", asked[one.name], one.limit_seconds
-        yield from equal(f"fleet.limits.{one.name}", slowest[one.name], one.predicted_seconds, CAPACITY_ROOM)
-        room = CAPACITY_ROOM * slowest[one.name]
-        yield from at_most(f"fleet.limits.{one.name}", asked[one.name], slowest[one.name], room)
+    if [limit.name for limit in fleet.limits] != list(asked):
+        yield "fleet.limits", ", ".join(asked), ", ".join(limit.name for limit in fleet.limits)
+    for limit in fleet.limits:
+        if limit.limit_seconds != asked[limit.name]:
+            yield f"fleet.limits.{limit.name}", asked[limit.name], limit.limit_seconds
+        yield from equal(f"fleet.limits.{limit.name}", slowest[limit.name], limit.predicted_seconds, CAPACITY_ROOM)
+        room = CAPACITY_ROOM * slowest[limit.name]
+        yield from at_most(f"fleet.limits.{limit.name}", asked[limit.name], slowest[limit.name], room)

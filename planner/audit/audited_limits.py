@@ -111,7 +111,7 @@ def _techniques(context: RunContext) -> Iterator[Broken]:
     """Yield techniques that the job, its framework or its card do not leave open, and those that do not go together."""
     plan, job, recipe, library = context.named, context.job, context.recipe, context.library
     card = GpuClass.of(context.gpu)
-    allowed = [one for one in enumerate_recipes(job, card, plan.gpus > 1, library) if is_allowed(one, job)]
+    allowed = [recipe for recipe in enumerate_recipes(job, card, plan.gpus > 1, library) if is_allowed(recipe, job)]
     allowed += [*expand_parallel_degrees(job, allowed, card, library), *expand_paged(job, allowed, library)]
     for what in vars(recipe):
         values = dict.fromkeys(getattr(one, what) for one in allowed)
@@ -266,7 +266,9 @@ def limits_of_plan(
         left = offer.committed_hours
         yield from at_most(f"hours left of {label}", left, hours[label], tolerance.hours * (left or 0.0))
     # The limit is on what each job needs by itself; what they need together may be more, and is told.
-    added = math.fsum((*(job.cost_at_confidence for job in plan.jobs), *(one.usd for one in plan.reservations)))
+    added = math.fsum(
+        (*(job.cost_at_confidence for job in plan.jobs), *(reservation.usd for reservation in plan.reservations))
+    )
     late = min(added, plan.cost_at_confidence or 0.0)
     yield from at_most("limits.budget_usd", limits.budget_usd, late, tolerance.usd)
 
@@ -274,7 +276,7 @@ def limits_of_plan(
 def totals(plan: Plan, scenario: Scenario) -> dict[str, object]:
     """Return what follows from the jobs of a plan: sums of dollars, hours of the last job to end, the objective."""
     jobs, late = plan.jobs, math.fsum(job.cost_at_confidence for job in plan.jobs)
-    paid = math.fsum(one.usd for one in plan.reservations)
+    paid = math.fsum(reservation.usd for reservation in plan.reservations)
     late += paid
     cost = {name: paid + math.fsum(getattr(job.cost, name) for job in jobs) for name in Spread.model_fields}
     hours = {name: max(job.delay_hours + getattr(job.hours, name) for job in jobs) for name in Hours.model_fields}

@@ -48,12 +48,12 @@ class Prompts(NamedTuple):
     @property
     def mean(self) -> float:
         """Mean seconds."""
-        return math.fsum(share * one for share, one in zip(self.shares, self.seconds, strict=True))
+        return math.fsum(share * second for share, second in zip(self.shares, self.seconds, strict=True))
 
     @property
     def mean_square(self) -> float:
         """Mean of their squares."""
-        return math.fsum(share * one * one for share, one in zip(self.shares, self.seconds, strict=True))
+        return math.fsum(share * second * second for share, second in zip(self.shares, self.seconds, strict=True))
 
 
 class FirstTokens:
@@ -89,7 +89,7 @@ class FirstTokens:
 
         self.spread = spread
         self.waits = [passed(spread * one) for one in range(WAITS)]
-        self.own = [one + step * parts for one, parts in zip(prompts.seconds, prompts.parts, strict=True)]
+        self.own = [second + step * parts for second, parts in zip(prompts.seconds, prompts.parts, strict=True)]
         self.shares = np.asarray(prompts.shares)
 
     def within(self, seconds: float, places: Sequence[tuple[float, float]] = ((0.0, 1.0),)) -> float:
@@ -217,11 +217,11 @@ def present(holds: Sequence[float], rate: float) -> Present:
     for count, hold in enumerate(holds, start=1):
         chances.append(chances[-1] * rate * hold / count)
         if chances[-1] > 1e200:
-            chances = [one / 1e200 for one in chances]
+            chances = [chance / 1e200 for chance in chances]
     chances[-1] /= 1.0 - use
     whole = math.fsum(chances)
     mean, square, cube = (
-        math.fsum(one * count**power for count, one in enumerate(chances)) / whole for power in (1, 2, 3)
+        math.fsum(chance * count**power for count, chance in enumerate(chances)) / whole for power in (1, 2, 3)
     )
     return Present(chances[-1] / whole, use, mean, square / mean, max(cube / mean - (square / mean) ** 2, 0.0))
 
@@ -278,9 +278,9 @@ def lengths_of_job(job: ServeJob) -> list[Length]:
         before += one.count
     found = []
     for members in groups.values():
-        count = math.fsum(one.count for one in members)
-        prompt = math.fsum(one.count * one.input_tokens for one in members) / count
-        output = math.fsum(one.count * one.output_tokens for one in members) / count
+        count = math.fsum(member.count for member in members)
+        prompt = math.fsum(member.count * member.input_tokens for member in members) / count
+        output = math.fsum(member.count * member.output_tokens for member in members) / count
         found.append(Length(prompt, output, count / whole))
     return found
 
@@ -322,7 +322,7 @@ class ServiceReplica:
             fitted = read_engines().fitted_as(named.weight_format)
             keys = (f"spread.{named.engine}", f"memory.{self.gpu}", f"reading.{fitted}")
             entries = [known.coefficients.get(key) for key in keys]
-            doubtful = any(one is None or one.basis != "measured" for one in entries)
+            doubtful = any(entry is None or entry.basis != "measured" for entry in entries)
             doubtful |= self.job.adapter is not None and self.job.adapter.served is not None
             own = known.values.get(keys[0], known.values.get("spread", 0.4))
             tail = tail_of_68_percent(math.hypot(own, known.values.get("spread.prior", 0.2) if doubtful else 0.0))
@@ -330,7 +330,7 @@ class ServiceReplica:
 
     def mean(self, figure: Callable[[Length], float]) -> float:
         """Return the mean of a figure over the requests."""
-        return math.fsum(one.share * figure(one) for one in self.lengths)
+        return math.fsum(length.share * figure(length) for length in self.lengths)
 
     def of_places(self, figure: Callable[[Length], float]) -> float:
         """Return the mean of a figure over the places in flight: a request holds one as long as its answer."""
@@ -358,8 +358,8 @@ class ServiceReplica:
     def prompts(self) -> Prompts:
         """Prompts by length, and the seconds of them that fit into one step."""
         prefix = self.job.work.prefix_tokens
-        own = [max(one.prompt - prefix, 1.0) for one in self.lengths]
-        shares, seconds = [one.share for one in self.lengths], [self.taken_in(one) for one in self.lengths]
+        own = [max(length.prompt - prefix, 1.0) for length in self.lengths]
+        shares, seconds = [length.share for length in self.lengths], [self.taken_in(length) for length in self.lengths]
         mean = math.fsum(share * each for share, each in zip(shares, seconds, strict=True))
         tokens = math.fsum(share * each for share, each in zip(shares, own, strict=True))
         return Prompts(shares, seconds, [math.ceil(one / CHUNK_TOKENS) for one in own], mean / tokens * CHUNK_TOKENS)
@@ -421,7 +421,7 @@ class ServiceReplica:
 
     def tpot(self, rate: float) -> float:
         """Return the time per token that the asked share stays below; 0 where all answers have one token."""
-        answers = [one for one in self.lengths if one.output > 1]
+        answers = [length for length in self.lengths if length.output > 1]
         if not answers:
             return 0.0
         there, mean = self.present(rate), self.prompts.mean
@@ -434,12 +434,12 @@ class ServiceReplica:
         more = max(token - alone, 1e-12)
         fast = min(passes * mean, busy)
         gammas = []
-        for one in answers:
-            past = max((1.0 - busy) * one.output / stay, 1e-6)
+        for answer in answers:
+            past = max((1.0 - busy) * answer.output / stay, 1e-6)
             kept = 2.0 / past * (1.0 - (1.0 - math.exp(-past)) / past)
-            grows = fast + (busy - fast) * min(one.output / stay, 1.0)
-            passing = self.prompts.mean_square * passes * token / one.output / (1.0 - grows) ** 2
-            gammas.append((one.share, slope * slope * there.variance * kept + passing))
+            grows = fast + (busy - fast) * min(answer.output / stay, 1.0)
+            passing = self.prompts.mean_square * passes * token / answer.output / (1.0 - grows) ** 2
+            gammas.append((answer.share, slope * slope * there.variance * kept + passing))
         whole = math.fsum(share for share, _ in gammas)
         low, high = 0.0, max(gamma_quantile(_SUREST, more, variance) for _, variance in gammas)
         for _ in range(_ROUNDS):
@@ -457,7 +457,9 @@ class ServiceReplica:
     def waits(self, rate: float) -> list[tuple[float, float]]:
         """Return the waits for a place, and the share of the requests that wait so long."""
         token = (self.holds[-1] - self.prompts.mean) / self.output
-        seconds = [each + one.output * token for one, each in zip(self.lengths, self.prompts.seconds, strict=True)]
+        seconds = [
+            each + length.output * token for length, each in zip(self.lengths, self.prompts.seconds, strict=True)
+        ]
         return waits_for_a_place(self.present(rate), self.places, seconds, self.prompts.shares)
 
     def ttft(self, rate: float) -> float:

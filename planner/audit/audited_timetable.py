@@ -86,8 +86,8 @@ def _times_of_job(wanted: Job, job: Assignment, by_name: dict[str, Assignment]) 
 
 def _in_window(job: Assignment, offer: Offer) -> Iterator[Broken]:
     """Yield a job that runs outside the windows of its machine; between its pauses it is in one each time."""
-    begins = [job.start_at_hours, *(one.to_hours for one in job.pauses)]
-    ends = [*(one.from_hours for one in job.pauses), end_hours(job)]
+    begins = [job.start_at_hours, *(pause.to_hours for pause in job.pauses)]
+    ends = [*(pause.from_hours for pause in job.pauses), end_hours(job)]
     for start, end in zip(begins, ends, strict=True):
         yield from _stretch_in_window(job, offer, start, end)
 
@@ -182,12 +182,14 @@ def _spending(plan: Plan, scenario: Scenario, offers: dict[str, Offer], toleranc
                 / hours
                 for job, hours in zip(plan.jobs, given, strict=True)
             )
-            spent += math.fsum(one.usd for one in plan.reservations if start <= one.start_hours < end)
+            spent += math.fsum(
+                reservation.usd for reservation in plan.reservations if start <= reservation.start_hours < end
+            )
             what = f"limits.budgets.{number} from {start:g} to {end:g} h"
             yield from at_most(what, budget.usd, spent, tolerance.usd * len(plan.jobs))
     reserved = Counter[str]()
-    for one in plan.reservations:
-        reserved[one.offer] += one.count
+    for reservation in plan.reservations:
+        reserved[reservation.offer] += reservation.count
     for label, count in reserved.items():
         if label in offers:
             yield from at_most(f"reserved machines of {label}", offers[label].stock, count)

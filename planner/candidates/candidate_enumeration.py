@@ -131,8 +131,8 @@ def _market_usd(machines: MachineCandidates, hours: RowHours, run_h: Floats) -> 
     outside[:, 1] += np.nan_to_num(price[:, ON_DEMAND]) * hours.switch * hours.node_groups
     run = price * np.stack([hours.group_run, hours.spot_group_paid], axis=1)
     storage = columns.storage_usd_per_hour(machines.offer, hours.stored_gb)[:, None]
-    separate = machines.of_placement([one.total("usd") for one in machines.placements])[:, None]
-    late_separate = machines.of_placement([one.total("late_usd") for one in machines.placements])[:, None]
+    separate = machines.of_placement([placement.total("usd") for placement in machines.placements])[:, None]
+    late_separate = machines.of_placement([placement.total("late_usd") for placement in machines.placements])[:, None]
     return (
         outside + run + storage * (once + run_h) + separate,
         (outside + run * hours.stretch[:, None]) * late

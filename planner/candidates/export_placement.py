@@ -110,9 +110,9 @@ def export_columns(job: Job, offers: Sequence[Offer], disks: Floats, library: Li
     """
     seconds, lacks = np.zeros((2, len(offers))), np.zeros((2, len(offers)), dtype=bool)
     architecture = library.architecture(job.architecture)
-    cards = [library.gpu(one.card) if one.rents_gpus else None for one in offers]
+    cards = [library.gpu(offer.card) if offer.rents_gpus else None for offer in offers]
     peaks = np.asarray([card.matmul16_tflops * TERA if card else np.nan for card in cards], dtype=float)
-    ram_gb = np.asarray([np.nan if one.ram_gb is None else one.ram_gb for one in offers], dtype=float)
+    ram_gb = np.asarray([np.nan if offer.ram_gb is None else offer.ram_gb for offer in offers], dtype=float)
     for adapts in (False, True):
         work = ExportWork.of(job, architecture, library, adapts)
         if work is None:
@@ -139,7 +139,7 @@ def place_exports(
     if wanted is None or set(wanted.places) == {"machine"}:
         return tuple(earlier)
     found = list[Placement]()
-    for adapts in sorted({bool(one) for one in run_hours.adapts}):
+    for adapts in sorted({bool(adapt) for adapt in run_hours.adapts}):
         work = ExportWork.of(job, architecture, library, adapts)
         options: list[SeparateStage | None] = [None] if work is None or "machine" in wanted.places else []
         if work is not None:
@@ -161,7 +161,7 @@ def find_fitting(placements: Sequence[Placement], run_hours: RunHours, recipe: I
 def export_fault(job: Job, architecture: Architecture, library: Library) -> Fault:
     """Return the fault of a result that no machine has the memory to make."""
     works = (ExportWork.of(job, architecture, library, adapts) for adapts in (True, False))
-    needed = max((one.ram_gb for one in works if one is not None), default=0.0)
+    needed = max((work.ram_gb for work in works if work is not None), default=0.0)
     form, where = job.stages.export.form if job.stages.export else "", f"jobs.{job.name}.stages.export"
     what = f"merging needs {needed:.0f} GB of RAM" if needed else f"{form} needs a larger GPU"
     fix = "offer a machine with as much (ram_gb), allow another place (on), or format: adapters"

@@ -318,8 +318,8 @@ def _spreads(
 ) -> tuple[Floats, Floats]:
     """Return the 68 % spread and that of the tail (n,) of the seconds of every configuration."""
     ways = physics.ways
-    gpus_by_name, gpu = distinct_names([one.gpu for one in ways.machines])
-    of_gpu = [[_sigmas(job, one, name, library) for name in gpus_by_name] for one in recipes]
+    gpus_by_name, gpu = distinct_names([machine.gpu for machine in ways.machines])
+    of_gpu = [[_sigmas(job, recipe, name, library) for name in gpus_by_name] for recipe in recipes]
     shape = (len(recipes), len(gpus_by_name), 2)  # also where there is no machine at all
     spreads = np.asarray(of_gpu, dtype=float).reshape(shape)[ways.recipe, gpu[ways.machine]]
     return spreads[:, 0], spreads[:, 1]
@@ -338,15 +338,17 @@ def compute_replica_hours(
     spread = library.calibrations["uncertainty"].value("wall_spread")
     trials = trial_work(job.trials.count, job.trials.at_once, job.trials.halving)
     none = np.zeros(len(ways))
-    recipes = [one for one in ways.recipes if isinstance(one, ServingRecipe)]
+    recipes = [recipe for recipe in ways.recipes if isinstance(recipe, ServingRecipe)]
     step_seconds = ways.step_seconds / job.efficiency
     hours = physics.shape.steps * step_seconds / HOUR
     sigma, tail = _spreads(job, recipes, physics, library)
-    together = np.asarray([one.tensor_parallel * one.pipeline_parallel for one in recipes], dtype=float)
-    gpus = np.asarray([one.gpus for one in ways.machines], dtype=float)
+    together = np.asarray([recipe.tensor_parallel * recipe.pipeline_parallel for recipe in recipes], dtype=float)
+    gpus = np.asarray([machine.gpus for machine in ways.machines], dtype=float)
     replicas = gpus[ways.machine] / together[ways.recipe]
     rounds = np.maximum(1.0, np.ceil(physics.shape.steps / replicas) / np.maximum(ways.micro_batch, 1))
-    pcie = np.asarray([PCIE_BYTES_PER_SECOND[library.gpu(one.gpu).pcie_gen] for one in ways.machines], dtype=float)
+    pcie = np.asarray(
+        [PCIE_BYTES_PER_SECOND[library.gpu(machine.gpu).pcie_gen] for machine in ways.machines], dtype=float
+    )
     disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
     size = architecture.release_gb * GB
     loaded = load_seconds(size, together[ways.recipe], disk, pcie[ways.machine], stages, 0, 1)
@@ -390,7 +392,7 @@ def _evidence(
 ) -> Integers:
     """Return what the speed of every configuration (n,) rests on, as numbers of `Evidence`."""
     ways, coefficients = physics.ways, library.calibrations["inference"].coefficients
-    gpus, place = distinct_names([one.gpu for one in ways.machines])
+    gpus, place = distinct_names([machine.gpu for machine in ways.machines])
 
     def of(recipe: ServingRecipe, gpu: str) -> Evidence:
         if is_measured(job, recipe, gpu):

@@ -72,9 +72,11 @@ def _best_ways(
     """Return the configurations of one framework on one GPU that may be the best, and their hours."""
     physics, run_hours = candidates.physics, candidates.run_hours
     has_same_confidence = job.confidence_given == candidates.job.confidence_given
-    if has_same_confidence and any(one.framework == framework for one in physics.ways.recipes):
+    if has_same_confidence and any(recipe.framework == framework for recipe in physics.ways.recipes):
         burden = candidates.burden()
-        of = np.asarray([one.framework == framework for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
+        of = np.asarray([recipe.framework == framework for recipe in physics.ways.recipes], dtype=bool)[
+            physics.ways.recipe
+        ]
     else:
         architecture, headroom = candidates.architecture, candidates.headroom
         machines = tuple(machine for machine in market.distinct_machines if machine.gpu == gpu)
@@ -88,8 +90,8 @@ def _best_ways(
         physics, run_hours = candidates.kept[key]
         burden = burden_of(physics.ways, run_hours, technique_penalties(job, physics.ways))
         of = np.ones(len(physics.ways), dtype=bool)
-    is_used = np.asarray([is_allowed(one, job) for one in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
-    on_gpu = np.asarray([one.gpu == gpu for one in physics.ways.machines], dtype=bool)[physics.ways.machine]
+    is_used = np.asarray([is_allowed(recipe, job) for recipe in physics.ways.recipes], dtype=bool)[physics.ways.recipe]
+    on_gpu = np.asarray([machine.gpu == gpu for machine in physics.ways.machines], dtype=bool)[physics.ways.machine]
     which = of & is_used & on_gpu
     which[which] = undominated_on_machine(physics.ways.rows(which), burden[:, which])
     ways, recipes = physics.ways.rows(which).with_used_lists()
@@ -115,4 +117,4 @@ def _joined(parts: Sequence[RunHours]) -> RunHours:
             return np.concatenate(values)
         return tuple(one for several in values for one in several) if isinstance(values[0], tuple) else values[0]
 
-    return replace(parts[0], **{name: joined([getattr(one, name) for one in parts]) for name in vars(parts[0])})
+    return replace(parts[0], **{name: joined([getattr(part, name) for part in parts]) for name in vars(parts[0])})

@@ -197,7 +197,7 @@ class JobCandidates:
         wanted = self.job.stages.ingest
         if wanted is None:
             return np.zeros(len(self.table), dtype=bool)
-        here = np.asarray([one.ingest is None for one in self.placements], dtype=bool)[self.placement]
+        here = np.asarray([placement.ingest is None for placement in self.placements], dtype=bool)[self.placement]
         small = self.columns.ram_gb[self.table.offer] < wanted.ram_gb  # nan, which is unknown, is not
         return np.asarray(here & small & ~self.observed & ~self.is_managed_service, dtype=bool)
 
@@ -205,14 +205,14 @@ class JobCandidates:
         """Return the rows (n,) whose own machine is known to have too little memory to merge or quantise the result."""
         if not self.columns.lacks_export_memory.any():
             return np.zeros(len(self.table), dtype=bool)
-        here = np.asarray([one.export is None for one in self.placements], dtype=bool)[self.placement]
-        adapts = np.asarray([one.method == "lora" for one in self.recipes], dtype=np.int64)[self.table.recipe]
+        here = np.asarray([placement.export is None for placement in self.placements], dtype=bool)[self.placement]
+        adapts = np.asarray([recipe.method == "lora" for recipe in self.recipes], dtype=np.int64)[self.table.recipe]
         small = self.columns.lacks_export_memory[adapts, self.table.offer]
         return np.asarray(here & small & ~self.observed & ~self.is_managed_service, dtype=bool)
 
     def exports_nowhere(self) -> bool:
         """Return whether every row that the job's methods allow lacks the memory to export its result."""
-        allowed = np.asarray([is_allowed(one, self.job) for one in self.recipes], dtype=bool)[self.table.recipe]
+        allowed = np.asarray([is_allowed(recipe, self.job) for recipe in self.recipes], dtype=bool)[self.table.recipe]
         return bool(allowed.any() and self.lacks_export_memory()[allowed].all())
 
     def burden(self) -> Floats:
@@ -249,7 +249,7 @@ def burden_of(ways: Configurations, run: RunHours, penalty_usd: Floats) -> Float
         ~run.observed,
         run.evidence,
     )
-    begins_again = [not one.resumes for one in ways.recipes]  # after a loss, so that spot is no choice
+    begins_again = [not recipe.resumes for recipe in ways.recipes]  # after a loss, so that spot is no choice
     sizes = run.trained_gb, run.export_gb, run.kept_gb, run.adapts, run.latent_gb
     # What rounds never outdoes an equal configuration that does not.
     of_recipe = np.asarray([*sizes, begins_again, ways.lossiness])[:, ways.recipe]

@@ -66,12 +66,12 @@ class MachineCandidates:
     @property
     def instances(self) -> Integers:
         """Return the instances (n,) of one node group."""
-        return self._of_machine([one.instances for one in self.physics.ways.machines])
+        return self._of_machine([machine.instances for machine in self.physics.ways.machines])
 
     @property
     def gpus(self) -> Integers:
         """Return the GPUs (n,) of one node group."""
-        return self._of_machine([one.gpus for one in self.physics.ways.machines])
+        return self._of_machine([machine.gpus for machine in self.physics.ways.machines])
 
     def _of_machine(self, values: Sequence[int]) -> Integers:
         """Return the value (n,) of the machine of each row."""
@@ -87,8 +87,11 @@ class MachineCandidates:
 
         def timed(placements: Sequence[Placement]) -> list[tuple[object, ...]]:
             """Return what hours depend on of placements."""
-            stages = [[(each.stage, each.hours, each.late_hours) for each in one.separate_stages] for one in placements]
-            return [(one.adapts, *found) for one, found in zip(placements, stages, strict=True)]
+            stages = [
+                [(each.stage, each.hours, each.late_hours) for each in placement.separate_stages]
+                for placement in placements
+            ]
+            return [(placement.adapts, *found) for placement, found in zip(placements, stages, strict=True)]
 
         return (
             self.physics is other.physics
@@ -107,7 +110,7 @@ class MachineCandidates:
         data = self._data_amounts()
         restart = self._start_hours(data)
         start = np.where(observed, 0.0, restart)
-        evaluates = self.of_placement([float(one.evaluation is None) for one in self.placements])
+        evaluates = self.of_placement([float(placement.evaluation is None) for placement in self.placements])
         training = run_hours.training_hours[self.configuration]
         evaluation = evaluates * run_hours.evaluation_hours[self.configuration]
         checkpoints = run_hours.checkpoint_hours[self.configuration]
@@ -128,8 +131,8 @@ class MachineCandidates:
             export=export,
             sent_gb=sent,
             result_gb=result,
-            separate=self.of_placement([one.total("hours") for one in self.placements]),
-            late_separate=self.of_placement([one.total("late_hours") for one in self.placements]),
+            separate=self.of_placement([placement.total("hours") for placement in self.placements]),
+            late_separate=self.of_placement([placement.total("late_hours") for placement in self.placements]),
             training=training,
             evaluation=evaluation,
             checkpoints=checkpoints,
@@ -153,7 +156,9 @@ class MachineCandidates:
     def _data_amounts(self) -> DataAmounts:
         """Return the data that each candidate moves and stores."""
         job, ingest = self.job, self.job.stages.ingest
-        here = self.of_placement([float(ingest is not None and one.ingest is None) for one in self.placements])
+        here = self.of_placement(
+            [float(ingest is not None and placement.ingest is None) for placement in self.placements]
+        )
         # An observed run does not state where its data were prepared: on its own machine, if the job allows it.
         here = np.where(self.observed, float(ingest is not None and "machine" in ingest.on), here)
         raw = here * (ingest.raw_gb if ingest else 0.0)
@@ -228,7 +233,7 @@ class MachineCandidates:
         """
         wanted, run_hours, columns = self.job.stages.export, self.run_hours, self.columns
         result, trained = (np.asarray(gb)[self.recipe] for gb in (run_hours.export_gb, run_hours.trained_gb))
-        away = self.of_placement([float(one.export is not None) for one in self.placements]) > 0
+        away = self.of_placement([float(placement.export is not None) for placement in self.placements]) > 0
         sent = np.where(away, trained, result)
         if wanted is None:
             return np.zeros(len(self.offer)), sent, result

@@ -74,7 +74,7 @@ class ManagedServiceCandidates:
     @property
     def recipes(self) -> tuple[Recipe, ...]:
         """Return the recipes of the services, each once."""
-        return tuple(RECIPES[method] for method in dict.fromkeys(one.method for one in self.runs))
+        return tuple(RECIPES[method] for method in dict.fromkeys(run.method for run in self.runs))
 
     def run_at(self, offer: int) -> ServiceRun:
         """Return the run at the service of an offer, given by its place in the market."""
@@ -85,11 +85,11 @@ class ManagedServiceCandidates:
         job, count, recipes = self.job, len(self.runs), self.recipes
         zeros, no_gpus = np.zeros(count), np.zeros(count, dtype=np.int64)
         once = self._column("upload_hours") + self._column("export_hours")
-        uses = np.asarray([RECIPES[one.method].uses(False) for one in self.runs], dtype=bool)
+        uses = np.asarray([RECIPES[run.method].uses(False) for run in self.runs], dtype=bool)
         at_once = np.full(count, job.trials.at_once, dtype=np.int64)
         return CandidateTable(
             **market.identity_columns(jobs, job.name, self.offer),
-            recipe=np.asarray([first_recipe + recipes.index(RECIPES[one.method]) for one in self.runs], dtype=np.int64),
+            recipe=np.asarray([first_recipe + recipes.index(RECIPES[run.method]) for run in self.runs], dtype=np.int64),
             instances=at_once,
             gpus=no_gpus,
             node_groups=at_once,
@@ -115,7 +115,7 @@ class ManagedServiceCandidates:
         """Return the hours of the services by stage: upload, training, export; there is no spot market."""
         zeros, nans = np.zeros(len(self.runs)), np.full(len(self.runs), np.nan)
         hours, late = self._column("hours"), self._column("late")
-        columns: dict[str, Any] = {one.name: zeros for one in fields(RowHours)}
+        columns: dict[str, Any] = {field.name: zeros for field in fields(RowHours)}
         columns |= dict.fromkeys(("spot_paid", "spot_wall", "late_spot_wall", "budget_spot_wall"), nans)
         columns |= {
             "start": self._column("upload_hours"),
@@ -131,7 +131,7 @@ class ManagedServiceCandidates:
 
     def _column(self, name: str) -> Floats:
         """Return a field of the runs (m,)."""
-        return np.asarray([getattr(one, name) for one in self.runs], dtype=float)
+        return np.asarray([getattr(run, name) for run in self.runs], dtype=float)
 
     def _on_demand(self, name: str) -> Floats:
         """Return a field of the runs per market (m, 2): a service has no spot market."""

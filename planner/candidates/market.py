@@ -306,7 +306,7 @@ class Market:
 
     def without_stock(self) -> Market:
         """Return the same offers with unlimited stock."""
-        return replace(self, offers=tuple(one.model_copy(update={"stock": None}) for one in self.offers))
+        return replace(self, offers=tuple(offer.model_copy(update={"stock": None}) for offer in self.offers))
 
     def services(self, kind: str, architecture: str) -> list[int]:
         """Return the places of the managed services that take a model for a kind of job; adapters do not pretrain."""
@@ -459,7 +459,7 @@ def needs_separate_machines(job: Job) -> bool:
     stages = job.stages
     places = [one.on for one in (stages.ingest, stages.evaluation) if one is not None]
     places += [stages.export.places] if stages.export is not None else []
-    return any(set(one) != {"machine"} for one in places)
+    return any(set(place) != {"machine"} for place in places)
 
 
 def _separate_offers(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, ...]]:

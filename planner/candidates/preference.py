@@ -38,7 +38,8 @@ class Evidence(IntEnum):
 def offer_steps(offers: Sequence[Offer]) -> Integers:
     """Return the steps (offers, 3) that an offer decides: own, host, stock."""
     steps = [
-        (one.tier != "own", one.tier == "community", one.stock is None and one.stock_status is None) for one in offers
+        (offer.tier != "own", offer.tier == "community", offer.stock is None and offer.stock_status is None)
+        for offer in offers
     ]
     return np.asarray(steps, dtype=np.int64).reshape(len(offers), 3)
 

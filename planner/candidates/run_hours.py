@@ -166,18 +166,18 @@ class _RunTimes:
     @cached_property
     def nodes(self) -> Floats:
         """Return the instances of one node group."""
-        return self.of_machine([one.instances for one in self.physics.ways.machines])
+        return self.of_machine([machine.instances for machine in self.physics.ways.machines])
 
     @cached_property
     def gpus(self) -> Floats:
         """Return the GPUs of one node group."""
-        return self.of_machine([one.gpus for one in self.physics.ways.machines])
+        return self.of_machine([machine.gpus for machine in self.physics.ways.machines])
 
     @cached_property
     def pcie(self) -> Floats:
         """Return the bytes per second of the slot of a GPU."""
         machines = self.physics.ways.machines
-        return self.of_machine([PCIE_BYTES_PER_SECOND[self.library.gpu(one.gpu).pcie_gen] for one in machines])
+        return self.of_machine([PCIE_BYTES_PER_SECOND[self.library.gpu(machine.gpu).pcie_gen] for machine in machines])
 
     @cached_property
     def observed(self) -> Flags:
@@ -187,7 +187,7 @@ class _RunTimes:
     @cached_property
     def trained(self) -> Floats:
         """Return the trainable parameters."""
-        return self.of_recipe([float(one.states.trainable) for one in self.coefficients])
+        return self.of_recipe([float(coefficient.states.trainable) for coefficient in self.coefficients])
 
     @cached_property
     def step_seconds(self) -> Floats:
@@ -209,9 +209,9 @@ class _RunTimes:
         """Return the seconds to load the model from disk into the GPUs, compilation included."""
         job, stages, ways = self.job, self.stages, self.physics.ways
         parameters = self.physics.shape.network.parameters
-        quantised = self.of_recipe([float(parameters * (one.weight_bits < 16)) for one in ways.recipes])
-        profiles = [framework_of(self.library, one.framework) for one in ways.recipes]
-        compiled = self.of_recipe([compilations(one.compiles, stages) for one in profiles])
+        quantised = self.of_recipe([float(parameters * (recipe.weight_bits < 16)) for recipe in ways.recipes])
+        profiles = [framework_of(self.library, recipe.framework) for recipe in ways.recipes]
+        compiled = self.of_recipe([compilations(profile.compiles, stages) for profile in profiles])
         disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
         weights, pcie = self.architecture.download_gb * GB, self.pcie
         return np.asarray(load_seconds(weights, self.gpus, disk, pcie, stages, quantised, compiled), dtype=float)
@@ -230,8 +230,10 @@ class _RunTimes:
 
             generated = generation_hours(self.job, self.architecture, self.physics.ways.machines, self.library)
             return self.of_machine(generated) / self.job.early_stopping  # which leaves out no prompt
-        frozen = self.of_recipe([float(one.states.frozen) for one in self.coefficients])
-        recomputing = self.of_recipe([float(one.activations.checkpointing) for one in self.coefficients])
+        frozen = self.of_recipe([float(coefficient.states.frozen) for coefficient in self.coefficients])
+        recomputing = self.of_recipe(
+            [float(coefficient.activations.checkpointing) for coefficient in self.coefficients]
+        )
         rate, tokens = shape.tokens / (shape.steps * self.step_seconds), evaluated_tokens(self.job, shape)
         return np.asarray(evaluation_seconds(tokens, rate, frozen, recomputing, self.stages) / HOUR, dtype=float)
 
@@ -290,9 +292,9 @@ def compute_run_hours(
         trained_gb=tuple(trained_gb(*one, architecture) for one in each),
         export_gb=tuple(export_gb(*one, architecture, job, library) for one in each),
         latent_hours=np.where(observed, 0.0, encoding / HOUR),
-        latent_gb=tuple(latent_gb(one, job, architecture) for one in recipes),
+        latent_gb=tuple(latent_gb(recipe, job, architecture) for recipe in recipes),
         kept_gb=tuple(stage_bytes * (job.stages.checkpoints.keep if job.stages.checkpoints else 0.0) / GB),
-        adapts=tuple(one.method == "lora" for one in recipes),
+        adapts=tuple(recipe.method == "lora" for recipe in recipes),
         weights_gb=architecture.download_gb,
         stages=stages,
         node_group=NodeGroupCoefficients.of(values),

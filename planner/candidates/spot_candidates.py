@@ -169,7 +169,9 @@ class SpotCandidates(SpotRows):
         Those of `as_rows`, where an hour has no value and waiting no price.
         """
         h, rows = self.hours, self.table
-        late_separate = np.asarray([one.total("late_usd") for one in self.candidates.placements])[self.placement[which]]
+        late_separate = np.asarray([placement.total("late_usd") for placement in self.candidates.placements])[
+            self.placement[which]
+        ]
         outside = (self.on_demand[which] + self.storage[which]) * h.after_start[which]
         run = (values - (self.outside_usd + self.worth)[which]) * h.stretch[which]
         return np.asarray(rows.fixed_usd[which] + (outside + late_separate + run) * h.budget[which], dtype=float)
@@ -245,7 +247,7 @@ class SpotCandidates(SpotRows):
 
     def value_curves(self, which: Sequence[int], spans: Sequence[Sequence[Span]]) -> list[list[tuple[Floats, Floats]]]:
         """Return guaranteed hours, and the least value of a policy within them, in each span of each row."""
-        asked = [(*self.run_of(row), one) for row, one in zip(which, spans, strict=True)]
+        asked = [(*self.run_of(row), span) for row, span in zip(which, spans, strict=True)]
         outside = (self.outside_usd + self.worth)[list(which)].tolist()
         curves = self.candidates.policies.usd_curves(asked)
         return [[(hours, usd + more) for hours, usd in several] for several, more in zip(curves, outside, strict=True)]
@@ -262,7 +264,7 @@ class SpotCandidates(SpotRows):
     def allowed_ends(self, row: int, spans: Sequence[Span]) -> tuple[Floats, Floats]:
         """Return guaranteed hours and values (k,) of policies of a row with the least spot share, by rising hours."""
         pieces = self._allowed_pieces(*self.run_of(row), spans)
-        hours, usd = (np.asarray([end for one in pieces for end in one[axis]], dtype=float) for axis in range(2))
+        hours, usd = (np.asarray([end for piece in pieces for end in piece[axis]], dtype=float) for axis in range(2))
         return hours, usd + float(self.outside_usd[row] + self.worth[row])
 
     def _allowed_pieces(self, run: SpotRun, states: SpotStates, spans: Sequence[Span]) -> list[CurvePiece]:
@@ -318,11 +320,13 @@ class SpotCandidates(SpotRows):
     def as_rows(self, which: Integers, found: Sequence[SpotChoice | SpotPiece]) -> CandidateTable:
         """Return rows of the table for policies: at a point the figures of both markets are equal."""
         ends = [one.ends for one in found]
-        guaranteed, finish, usd, share = (np.asarray([one[column] for one in ends]) for column in range(4))
+        guaranteed, finish, usd, share = (np.asarray([end[column] for end in ends]) for column in range(4))
         h, rows = self.hours.rows(which), self.table.rows(which)
         storage, standing = self.storage[which], self.standing[which]
         compute = usd - standing[:, None] * finish
-        late_separate = np.asarray([one.total("late_usd") for one in self.candidates.placements])[self.placement[which]]
+        late_separate = np.asarray([placement.total("late_usd") for placement in self.candidates.placements])[
+            self.placement[which]
+        ]
         outside = (self.on_demand[which] + storage) * h.after_start
         run = (compute + storage[:, None] * finish) * h.stretch[:, None]
         late_usd = ((outside + late_separate)[:, None] + run) * h.budget[:, None]
@@ -439,7 +443,7 @@ def _costs_of_spot_only(
     table, columns = candidates.table.rows(which), candidates.columns
     rows = SpotRows(candidates, table, which, SearchTarget(np.inf, 0.0, 1.0, 0.0, 0.0), market, library)
     h, usd = rows.hours, columns.spot_usd[table.offer] * table.instances
-    late_separate = np.asarray([one.total("late_usd") for one in candidates.placements])[rows.placement]
+    late_separate = np.asarray([placement.total("late_usd") for placement in candidates.placements])[rows.placement]
     figures = np.stack(
         [
             candidates.run_hours.sigma_tail[rows.configuration],

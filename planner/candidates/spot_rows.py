@@ -169,7 +169,7 @@ class SpotRows:
         self.work = np.where(candidates.observed[rows], h.run - h.restart, h.run)
         self.outside_run = h.after_start + h.separate
         self.guarantee = policy_guarantee_hours(h, target.latest_hours)
-        separate_usd = np.asarray([one.total("usd") for one in candidates.placements])[self.placement]
+        separate_usd = np.asarray([placement.total("usd") for placement in candidates.placements])[self.placement]
         self.outside_usd = table.fixed_usd + (self.on_demand + self.storage) * h.after_start + separate_usd
         # Standing costs are those of every hour until the end; the work itself is no waiting.
         self.worth = (
@@ -230,7 +230,7 @@ class SpotRows:
             self.hours.budget,
             *self.moves.T,
         )
-        return np.stack([np.asarray(one, dtype=float) for one in columns], axis=1)
+        return np.stack([np.asarray(column, dtype=float) for column in columns], axis=1)
 
     def kind(self, row: int) -> tuple[object, ...]:
         """Return the kind of a row: rows of one kind rent the same machines at one provider on the same spot market."""
@@ -243,8 +243,8 @@ class SpotRows:
     @property
     def unlimited(self) -> Flags:
         """Return the offers (offers,) without stock, quota or prepaid hours that limit them."""
-        free = [one.stock is None and one.committed_hours is None for one in self.market.offers]
-        open_ = [one.provider not in self.target.quota for one in self.market.offers]
+        free = [offer.stock is None and offer.committed_hours is None for offer in self.market.offers]
+        open_ = [offer.provider not in self.target.quota for offer in self.market.offers]
         return np.asarray(np.asarray(free) & np.asarray(open_), dtype=bool)
 
     def places(self) -> tuple[Integers, int]:

@@ -136,7 +136,7 @@ class _Search:
         self.work = work
         by_framework = scope.best_of == "frameworks"
         self.names, code = distinct_names(
-            [one.framework if by_framework else one.method_label for one in work.candidates.recipes]
+            [recipe.framework if by_framework else recipe.method_label for recipe in work.candidates.recipes]
         )
         self.method: Integers = code[work.table.recipe]
         self.able = np.flatnonzero(able & (work.guarantee > work.work + work.hours.restart) & (work.work > MIN_HOURS))

@@ -157,13 +157,13 @@ class RowHours:
 
     def _columns(self) -> dict[str, Floats]:
         """Return the columns by name."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "node_group_ratios"}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "node_group_ratios"}
 
 
 def node_group_ratios(job: Job) -> tuple[float, ...]:
     """Return the rented hours of each node group over the mean of all; (1,) for one run."""
     shares = node_group_shares(job.trials.count, job.trials.at_once, job.trials.halving)
-    return tuple(one * len(shares) / sum(shares) for one in shares)
+    return tuple(share * len(shares) / sum(shares) for share in shares)
 
 
 # Stages on separate machines: preparing data on a CPU offer, evaluating on one GPU or on a CPU.

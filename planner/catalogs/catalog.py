@@ -188,7 +188,7 @@ def offers_text(offers: Sequence[Offer], path: str, command: str) -> str:
     """
     if path.casefold().endswith(".csv"):
         return offer_table_text(offers)
-    rows = (f"  - {{{_keys(one)}}}" for one in offers)
+    rows = (f"  - {{{_keys(offer)}}}" for offer in offers)
     text = "\n".join([f"# Written by {printable(command)}", "currency: USD", "offers:", *rows, ""])
     if (size := len(text.encode())) > MAX_BYTES:
         most = f"more than the {MAX_BYTES / 1e6:.0f} MB that are read"

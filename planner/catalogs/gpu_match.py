@@ -92,7 +92,7 @@ def _of_memory(family: Mapping[str, GpuSpec], named: str, memory_gib: tuple[floa
     """Return the cards of the first reading that fits: that of the named card, else of any card of its chip."""
     own = family[named].vram_gib
     readings = memory_gib or (own,)
-    ordered = [own] if any(_is_near(one, own) for one in readings) else list(readings)
+    ordered = [own] if any(_is_near(reading, own) for reading in readings) else list(readings)
     for wanted in ordered:
         near = {one: card for one, card in family.items() if _is_near(wanted, card.vram_gib)}
         if near:

@@ -292,7 +292,7 @@ def update_from_providers(
     if not wanted:
         fetched = [one for one in fetched if not one.why_not.endswith(_NO_KEY)]
     found = PriceUpdate(providers=tuple(_stored(one, stored, now, force) for one in fetched))
-    if all(one.why_not for one in found.providers):
+    if all(provider.why_not for provider in found.providers):
         raise InputError(_faults(found.providers))
     return found
 
@@ -334,7 +334,7 @@ def _stored(
             (changes,) = update_book(fetched.catalog.offers, source, now, force, fetched.version)
             return ProviderUpdate(provider=name, read=read, changes=changes)
         except InputError as error:
-            why_not = "; ".join(f"{one.what}; {one.fix}" for one in error.faults)
+            why_not = "; ".join(f"{fault.what}; {fault.fix}" for fault in error.faults)
     day = stored[name][0] if name in stored else None
     age = (now.date() - day).days if day else None
     return ProviderUpdate(provider=name, read=read, why_not=why_not, stands=day, age_days=age)

@@ -162,7 +162,9 @@ def _prune(folder: Path, meta: BookMeta, today: datetime.date) -> int:
 def prune_book(today: datetime.date) -> int:
     """Remove prices older than `KEPT_DAYS` but for the newest of each provider; return the number of files."""
     root = book_folder()
-    return sum(_prune(root / one, read_meta(root / one), today) for one in book_providers(root))
+    return sum(
+        _prune(root / book_provider, read_meta(root / book_provider), today) for book_provider in book_providers(root)
+    )
 
 
 def stored_prices(today: datetime.date) -> tuple[StoredPrices, ...]:

@@ -500,4 +500,7 @@ def _number(text: Any) -> str:
 
 def plain_flavors(machines: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the machines of huggingface_hub as plain data."""
-    return [{**vars(one), "accelerator": vars(one.accelerator) if one.accelerator else None} for one in machines]
+    return [
+        {**vars(machine), "accelerator": vars(machine.accelerator) if machine.accelerator else None}
+        for machine in machines
+    ]

@@ -107,7 +107,7 @@ def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tu
     from planner.exports.facts import Wishes
     from planner.exports.machine_names import slug
 
-    names = [*(one.name for one in plan.jobs), *(one.name for one in plan.services)]
+    names = [*(job.name for job in plan.jobs), *(service.name for service in plan.services)]
     ways = f"choose one with {' or '.join(f'--job {shlex.quote(name)}' for name in names)}"
     data_of_several = given.dataset if len(plan.jobs) > 1 else None
     unclear = [option for option, value in (("--model-id", given.model_id), ("--dataset", data_of_several)) if value]

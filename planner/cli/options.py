@@ -44,7 +44,7 @@ class NameOf(click.Choice):  # type: ignore[type-arg]
         """Return the name that is meant; what is none is a usage error."""
         from planner.documents.validation import find_name, name_fix
 
-        known = [str(one) for one in self.choices]
+        known = [str(choice) for choice in self.choices]
         if (name := find_name(value, known)) is None:
             self.fail(f"{value!r} is unknown; {name_fix(str(value), known)}", param, ctx)
         return super().convert(name, param, ctx)

@@ -48,7 +48,7 @@ def located_in(plan: Plan, path: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError([_located(one, plan, path) for one in error.faults]) from None
+        raise InputError([_located(fault, plan, path) for fault in error.faults]) from None
 
 
 def _located(fault: Fault, plan: Plan, path: str) -> Fault:
@@ -77,7 +77,7 @@ def meant_job(plan: Plan, name: str | None) -> str | None:
 
     if name is None or (not plan.jobs and not plan.services):
         return name
-    names = [*(one.name for one in plan.jobs), *(one.name for one in plan.services)]
+    names = [*(job.name for job in plan.jobs), *(service.name for service in plan.services)]
     return meant_name(name, names, "--job", f"the plan has no {'job' if plan.jobs else 'service'}")
 
 

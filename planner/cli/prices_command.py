@@ -89,7 +89,7 @@ def _update_from_file(
     changes = update_book(catalog.offers, source, datetime.datetime.now().astimezone(), force)
     result = BookUpdate(read=summary, changes=changes)
     write_either(as_json, result.model_dump(mode="json"), lambda _: changes_text(changes))
-    return [one.provider for one in changes]
+    return [change.provider for change in changes]
 
 
 def _update_from_providers(
@@ -110,11 +110,11 @@ def _update_from_providers(
         what = "--date is for --offline: what is fetched is of today"
         raise click.UsageError(what, click.get_current_context())
     result = update_from_providers(providers, datetime.datetime.now().astimezone(), force, timeout)
-    for one in result.providers:
-        if one.read is not None and not as_json:
-            show(import_text(one.read), err=True)
+    for provider in result.providers:
+        if provider.read is not None and not as_json:
+            show(import_text(provider.read), err=True)
     write_either(as_json, result.model_dump(mode="json"), lambda _: update_text(result))
-    return [one.provider for one in result.providers]
+    return [provider.provider for provider in result.providers]
 
 
 def _write_newest(path: str, providers: list[str]) -> None:

@@ -161,7 +161,7 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     from planner.exports.kubernetes import export_all_services
     from planner.exports.served_kinds import choose_service
 
-    names = [*(one.name for one in plan.jobs), *(one.name for one in plan.services)]
+    names = [*(job.name for job in plan.jobs), *(service.name for service in plan.services)]
     if not names:
         return {}, []
     files: dict[str, str] = {}

@@ -54,13 +54,13 @@ def generation_hours(
     disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
     known: dict[tuple[str, int], Generating | None] = {}
     found = []
-    for one in machines:
-        kind = one.gpu, one.gpus_per_instance
+    for machine in machines:
+        kind = machine.gpu, machine.gpus_per_instance
         if kind not in known:
             known[kind] = generating_on(job, architecture, *kind, library, only_16_bits=False)
         made = known[kind]
-        answering = made.seconds(one.instances) if made is not None else 0.0
-        pcie = PCIE_BYTES_PER_SECOND[library.gpu(one.gpu).pcie_gen]
+        answering = made.seconds(machine.instances) if made is not None else 0.0
+        pcie = PCIE_BYTES_PER_SECOND[library.gpu(machine.gpu).pcie_gen]
         loading = load_seconds(architecture.download_gb * GB, 1, disk, pcie, stages, 0, 1)
         found.append((answering + float(loading)) / HOUR)
     return found

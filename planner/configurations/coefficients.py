@@ -87,7 +87,7 @@ def latent_gb(recipe: Recipe, job: Job, architecture: Architecture) -> float:
 def cached_bytes(job: Job, architecture: Architecture, recipes: Sequence[Recipe]) -> list[float]:
     """Return of each recipe the bytes of one image whose latents are cached; 0 where they are not."""
     cache = latent_cache(job, architecture)
-    return [cache.each_bytes if cache and one.caches_latents else 0.0 for one in recipes]
+    return [cache.each_bytes if cache and recipe.caches_latents else 0.0 for recipe in recipes]
 
 
 def latent_seconds(

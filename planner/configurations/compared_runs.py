@@ -285,8 +285,8 @@ class Correction:
             return general
         factors = np.full(len(ways), general)
         for seen in self.timed:
-            own = np.asarray([one == seen.recipe for one in ways.recipes], dtype=bool)[ways.recipe]
-            own &= np.asarray([seen.is_on(one) for one in ways.machines], dtype=bool)[ways.machine]
+            own = np.asarray([recipe == seen.recipe for recipe in ways.recipes], dtype=bool)[ways.recipe]
+            own &= np.asarray([seen.is_on(machine) for machine in ways.machines], dtype=bool)[ways.machine]
             own &= (ways.micro_batch == seen.micro_batch) & (ways.accumulation == seen.accumulation)
             own &= sequence == seen.sequence
             batch = (seen.micro_batch, seen.accumulation)

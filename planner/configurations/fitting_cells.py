@@ -230,7 +230,9 @@ class Grid:
         allowed = np.asarray([is_allowed(recipe, job) for recipe in found.recipes], dtype=bool)
         left = _without(seen, found.rows(allowed[found.recipe]))
         unlimited = replace(self, headroom=None, learned=NO_CORRECTION, rejected=Counter(), small_hosts=[])
-        return unlimited.evaluate([one for one in recipes if is_allowed(one, job)], left, choose_smallest_batches)[0]
+        return unlimited.evaluate(
+            [recipe for recipe in recipes if is_allowed(recipe, job)], left, choose_smallest_batches
+        )[0]
 
 
 def _lines(inputs: TimedSetup, accumulation: Any, memory: MemoryCoefficients) -> MemoryLines:

@@ -173,7 +173,11 @@ def grid_inputs(
     recipes share, by the facts on which they depend.
     """
     known, shared = {} if known is None else known, {} if shared is None else shared
-    known |= {one: recipe_coefficients(one, job, shape.network, library, shared) for one in recipes if one not in known}
+    known |= {
+        recipe: recipe_coefficients(recipe, job, shape.network, library, shared)
+        for recipe in recipes
+        if recipe not in known
+    }
     setups = [known[recipe] for recipe in recipes]
 
     def column(values: Sequence[float]) -> Any:
@@ -349,7 +353,7 @@ def technique_uses(ways: Configurations, which: Integers) -> Flags:
     """Return the techniques (k, T) that some configurations (k,) use."""
     names = read_techniques().values.names
     recipes, of = distinct(ways.recipe[which])
-    by_recipe = np.asarray([_uses(ways.recipes[one], names) for one in recipes.tolist()], dtype=bool)
+    by_recipe = np.asarray([_uses(ways.recipes[recipe], names) for recipe in recipes.tolist()], dtype=bool)
     return by_recipe.reshape(-1, 2, len(names))[of, (ways.accumulation[which] > 1).astype(np.int64)]
 
 

@@ -135,14 +135,14 @@ def frameworks_of(job: Job, library: Library) -> tuple[str, ...]:
     if job.framework is not None:
         return job.framework
     family, profiles = library.architecture(job.architecture).family, library.techniques.frameworks
-    return tuple(name for name, one in profiles.items() if one.takes_part and one.trains(job.kind, family))
+    return tuple(name for name, profile in profiles.items() if profile.takes_part and profile.trains(job.kind, family))
 
 
 def unnamed_frameworks(job: Job, library: Library) -> tuple[str, ...]:
     """Return the maintained frameworks that train such a job and that it does not use: their estimates are priors."""
     family, used = library.architecture(job.architecture).family, frameworks_of(job, library)
-    profiles = {name: one for name, one in library.techniques.frameworks.items() if name not in used}
-    return tuple(name for name, one in profiles.items() if one.maintained and one.trains(job.kind, family))
+    profiles = {name: framework for name, framework in library.techniques.frameworks.items() if name not in used}
+    return tuple(name for name, profile in profiles.items() if profile.maintained and profile.trains(job.kind, family))
 
 
 def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Library) -> list[Recipe]:
@@ -254,10 +254,12 @@ def lossiness_of(recipes: Sequence[Recipe]) -> Integers:
 
     What the techniques round comes first; among equals of it, the fewer ranks are higher.
     """
-    ranks = {one.lora_rank for one in recipes if one.lora_rank is not None}
+    ranks = {recipe.lora_rank for recipe in recipes if recipe.lora_rank is not None}
     higher = {rank: sum(other > rank for other in ranks) for rank in ranks}
     steps = max(1, len(ranks))  # more than any number of higher ranks
-    sums = [_lossiness(one) * steps + (0 if one.lora_rank is None else higher[one.lora_rank]) for one in recipes]
+    sums = [
+        _lossiness(recipe) * steps + (0 if recipe.lora_rank is None else higher[recipe.lora_rank]) for recipe in recipes
+    ]
     return np.asarray(sums, dtype=np.int64)
 
 
@@ -300,7 +302,9 @@ def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], card: GpuClass,
     architecture = library.architecture(job.architecture)
     if job.techniques.tensor_parallel or job.techniques.pipeline_parallel:
         return found
-    parallel = [one for one in recipes if framework_of(library, one.framework).parallel and not one.is_hybrid]
+    parallel = [
+        recipe for recipe in recipes if framework_of(library, recipe.framework).parallel and not recipe.is_hybrid
+    ]
     return found + [
         with_parallel_degrees(recipe, tensor, pipeline)
         for recipe in parallel

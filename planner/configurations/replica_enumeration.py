@@ -316,8 +316,8 @@ def enumerate_replicas(
 
 def _with_each_recipe_once(ways: Configurations) -> Configurations:
     """Return the same configurations, whose kinds of machines share their recipes."""
-    number = {one: index for index, one in enumerate(dict.fromkeys(ways.recipes))}
-    renamed = np.asarray([number[one] for one in ways.recipes], dtype=np.int64)
+    number = {recipe: index for index, recipe in enumerate(dict.fromkeys(ways.recipes))}
+    renamed = np.asarray([number[recipe] for recipe in ways.recipes], dtype=np.int64)
     return replace(ways, recipes=tuple(number), recipe=renamed[ways.recipe])
 
 
@@ -329,11 +329,11 @@ def _fits(speeds: ReplicaSpeeds, index: int, job: InferenceJob, headroom: float 
 def _rows_of_kind(speeds: ReplicaSpeeds, fitting: Sequence[int], machines: Sequence[Machine]) -> Configurations:
     """Return the configurations of one kind of machine: for each number of them the best division of each recipe."""
     recipes = [speeds.which[index].recipe for index in fitting]
-    together = np.asarray([one.tensor_parallel * one.pipeline_parallel for one in recipes], dtype=float)
-    gpus = np.asarray([one.gpus for one in machines], dtype=float)
+    together = np.asarray([recipe.tensor_parallel * recipe.pipeline_parallel for recipe in recipes], dtype=float)
+    gpus = np.asarray([machine.gpus for machine in machines], dtype=float)
     seconds, flight = speeds.run_seconds(fitting, gpus[None, :] / together[:, None])
-    labels = np.asarray([one.method_label for one in recipes])
-    instances = np.asarray([one.instances for one in machines])
+    labels = np.asarray([recipe.method_label for recipe in recipes])
+    instances = np.asarray([machine.instances for machine in machines])
     keep = np.zeros(seconds.shape, dtype=bool)
     for label in dict.fromkeys(labels):
         members = np.flatnonzero(labels == label)

@@ -280,7 +280,9 @@ def mixture_rates(job: ServeJob, speeds: ReplicaSpeeds, library: Library, mixtur
     """
     lengths, slow = grouped_lengths(lengths_of(job)), slow_factor(job, speeds, library)
     prompt, output = np.asarray(lengths.prompt, dtype=float), np.asarray(lengths.output, dtype=float)
-    each = [Lengths(prompt[one > 0], output[one > 0], one[one > 0], lengths.prefix) for one in mixtures]
+    each = [
+        Lengths(prompt[mixture > 0], output[mixture > 0], mixture[mixture > 0], lengths.prefix) for mixture in mixtures
+    ]
     return np.stack([_capacities(Traffic.of(job, speeds, slow, one)).rate for one in each])
 
 

@@ -416,7 +416,10 @@ def serving_recipes(
                 yield f"{engine.label} has no cache of {kv_bits} bits"
             elif weights is None:
                 if bits in job.techniques.weight_bits:
-                    known = any(table.formats[one].bits == bits for one in servable_formats(engine, architecture))
+                    known = any(
+                        table.formats[servable_format].bits == bits
+                        for servable_format in servable_formats(engine, architecture)
+                    )
                     there = "" if known or is_16_bit(architecture) else f": {describe_published(architecture)}"
                     yield f"{engine.label} has no {bits}-bit weights for the GPU{there}"
             else:
@@ -508,9 +511,9 @@ def _engine_faults(
 ) -> Iterator[Fault]:
     table, asked = read_engines(), job.techniques
     engines = {name: table.engines[name] for name in engines_of(job)}
-    labels = ", ".join(one.label for one in engines.values())
-    if not any(set(asked.kv_bits) & set(one.kv_bits) for one in engines.values()):
-        have = sorted({bits for one in engines.values() for bits in one.kv_bits}, reverse=True)
+    labels = ", ".join(engine.label for engine in engines.values())
+    if not any(set(asked.kv_bits) & set(engine.kv_bits) for engine in engines.values()):
+        have = sorted({bits for engine in engines.values() for bits in engine.kv_bits}, reverse=True)
         what = f"{labels} has no cache of {' or '.join(map(str, asked.kv_bits))} bits"
         yield Fault(job.name, 0, f"{place}.techniques.kv_bits", what, f"choose {' or '.join(map(str, have))}")
     formats, fault = _usable_formats(job, architecture, engines, f"{place}.techniques")
@@ -521,9 +524,9 @@ def _engine_faults(
     if served and not any(name in SERVE_ADAPTERS for name in engines):
         fix = f"merge them, or choose {', '.join(SERVE_ADAPTERS)}"
         yield Fault(job.name, 0, f"{place}.adapter.served", f"{labels} serves no adapters next to the weights", fix)
-    names = ", ".join(dict.fromkeys(one.name for one in gpus))
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
     if gpus and not any(supports(engine, gpu) for engine in engines.values() for gpu in gpus):
-        need = min(one.capability for one in engines.values())
+        need = min(engine.capability for engine in engines.values())
         what = f"{labels} does not support {names}"
         yield Fault(
             job.name, 0, f"{place}.techniques.engine", what, f"offer a GPU of compute capability {need} or newer"
@@ -535,10 +538,12 @@ def _engine_faults(
         yield Fault(job.name, 0, f"{place}.techniques.weight_bits", what, fix)
     for degree in asked.tensor_parallel or ():
         where = f"{place}.techniques.tensor_parallel"
-        if not any(one.tensor for one in engines.values()) and degree > 1:
+        if not any(engine.tensor for engine in engines.values()) and degree > 1:
             what = f"{labels} does not split layers among GPUs"
             yield Fault(job.name, 0, where, what, "choose 1, or vllm, sglang, trt-llm")
-        elif (why := architecture.split_fault(degree)) is not None and any(one.tensor for one in engines.values()):
+        elif (why := architecture.split_fault(degree)) is not None and any(
+            engine.tensor for engine in engines.values()
+        ):
             yield Fault(job.name, 0, where, why, f"such as {', '.join(map(str, divisions(architecture)))}")
 
 
@@ -555,8 +560,8 @@ def _usable_formats(
     What the job says may ask for a format that the model is not published in, or that its engines do not load.
     """
     table, asked, bits = read_engines(), job.techniques.weight_format, job.techniques.weight_bits
-    loaded = {name: table.formats[name] for one in engines.values() for name in one.formats}
-    there = {name for one in engines.values() for name in servable_formats(one, architecture)}
+    loaded = {name: table.formats[name] for engine in engines.values() for name in engine.formats}
+    there = {name for engine in engines.values() for name in servable_formats(engine, architecture)}
     found = {
         name: form
         for name, form in loaded.items()
@@ -565,7 +570,7 @@ def _usable_formats(
     if found:
         return found, None
     where = f"{place}.{'weight_format' if asked else 'weight_bits'}"
-    labels, wanted = ", ".join(one.label for one in engines.values()), " or ".join(map(str, asked or bits))
+    labels, wanted = ", ".join(engine.label for engine in engines.values()), " or ".join(map(str, asked or bits))
     if not there:
         what = f"{labels} loads no {' or '.join(architecture.published)} weights, in which {architecture.name} exists"
         fix = "name another engine, or the release that the weights were made from"

@@ -84,12 +84,14 @@ def _chip_sigmas(physics: JobConfigurations, library: Library) -> Floats | float
     cards = [library.gpu(one.gpu) for one in ways.machines]
     if all(card.chip is None for card in cards):
         return 0.0
-    kinds = list(dict.fromkeys((one.method, one.precision) for one in ways.recipes))  # few, of hundreds of recipes
+    kinds = list(
+        dict.fromkeys((recipe.method, recipe.precision) for recipe in ways.recipes)
+    )  # few, of hundreds of recipes
     each = np.zeros((len(cards), len(kinds)))
     for place, (card, machine) in enumerate(zip(cards, ways.machines, strict=True)):
         if card.chip is not None:
             each[place] = [chip_sigma(card, *kind, machine.gpus, values) for kind in kinds]
-    kind_of = np.asarray([kinds.index((one.method, one.precision)) for one in ways.recipes])
+    kind_of = np.asarray([kinds.index((recipe.method, recipe.precision)) for recipe in ways.recipes])
     return np.asarray(each[ways.machine, kind_of[ways.recipe]], dtype=float)
 
 

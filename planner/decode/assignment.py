@@ -63,7 +63,10 @@ def name_run(chosen: ChosenCandidate, limits: Limits) -> NamedRun:
         gpus_per_instance=machine.gpus_per_instance if machine else 0,
         techniques=techniques_of(recipe, chosen.job, *candidates.batch(row)),
         spot_share=chosen.share,
-        beside=tuple(NamedStage(one.stage, one.label) for one in candidates.placement_of(row).separate_stages),
+        beside=tuple(
+            NamedStage(separate_stage.stage, separate_stage.label)
+            for separate_stage in candidates.placement_of(row).separate_stages
+        ),
         policy=NamedPolicy(chosen.spot.point.hours, waiting) if chosen.spot else None,
         kv_bits=recipe.kv_bits if isinstance(recipe, ServingRecipe) else None,
         start_at_hours=chosen.lead_hours if chosen.start_at_hours is None else chosen.start_at_hours,

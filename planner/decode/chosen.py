@@ -176,10 +176,10 @@ def _of_jobs(jobs: Sequence[Assignment]) -> tuple[set[tuple[str, str]], set[str]
     """Return providers with their GPUs, and the labels of offers, that jobs name."""
     named = {(job.provider, job.gpu) for job in jobs}
     named |= {(one.provider, one.gpu) for job in jobs for one in job.runner_up}
-    named |= {(one.provider, one.gpu) for job in jobs for one in job.fallbacks}
+    named |= {(fallback.provider, fallback.gpu) for job in jobs for fallback in job.fallbacks}
     rented = {job.offer for job in jobs} | {one.offer for job in jobs for one in job.beside}
     rented |= {one.offer for job in jobs if job.inference for one in job.inference.api}
-    for way in (way for job in jobs for one in job.fallbacks for way in one.jobs):
+    for way in (way for job in jobs for fallback in job.fallbacks for way in fallback.jobs):
         others = [*way.get("beside", ()), *(way.get("inference") or {}).get("api", ())]
         rented |= {str(one["offer"]) for one in (way, *others)}
     return named, rented

@@ -299,7 +299,9 @@ def _on_whole_runs(chosen: ChosenCandidate, observed: bool) -> list[str]:
     elif runs:
         notes.append(f"no run on {here.gpus} x {here.gpu} was observed: its hours are estimated")
     used = {physics.ways.machines[m] for m in physics.ways.machine[chosen.candidates.run_hours.observed].tolist()}
-    used_gpus, offered = ({(one.gpu, one.gpus) for one in machines} for machines in (used, physics.machines))
+    used_gpus, offered = (
+        {(machine.gpu, machine.gpus) for machine in machines} for machines in (used, physics.machines)
+    )
     for run in runs:
         if (run.gpu, run.gpus) not in used_gpus:
             is_offered = (run.gpu, run.gpus) in offered

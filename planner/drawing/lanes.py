@@ -67,17 +67,17 @@ def lanes(
         for one in row.behind:
             start, wide = _span(axis, one)
             shapes.append(Rect(start, upper - 4, wide, STRETCH + 8, one.role, one.words))
-        for one in row.stretches:
-            start, wide = _span(axis, one)
-            shapes.append(Rect(start, upper, wide, STRETCH, one.role, one.words))
-            name = clip(one.name, wide - 8)
-            if name and (name == one.name or len(name) > LEAST_LETTERS) and one.role != "soft":
-                shapes.append(Text(start + wide / 2, upper + 14, name, letters_on(one.role), "middle"))
+        for stretch in row.stretches:
+            start, wide = _span(axis, stretch)
+            shapes.append(Rect(start, upper, wide, STRETCH, stretch.role, stretch.words))
+            name = clip(stretch.name, wide - 8)
+            if name and (name == stretch.name or len(name) > LEAST_LETTERS) and stretch.role != "soft":
+                shapes.append(Text(start + wide / 2, upper + 14, name, letters_on(stretch.role), "middle"))
         for hours in row.due:
             if hours <= axis.high:
                 at = axis.at(hours)
                 shapes.append(Line(((at, upper - 4), (at, upper + STRETCH + 4)), "accent", 2.0))
-    shapes += draw_moments([(one.hours, one.name, one.role) for one in moments], axis, bottom, width)
+    shapes += draw_moments([(moment.hours, moment.name, moment.role) for moment in moments], axis, bottom, width)
     names, below = draw_legend(
         [(name, role, "") for name, role in legend], bottom + (42.0 if caption.axis else 22.0), width
     )

@@ -248,9 +248,9 @@ def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] 
     if rank < 1:
         raise ValueError(f"LoRA rank {rank} is not a positive whole number")
     linears = network.linears or linears_of(_plain(network), SEPARATE)
-    chosen = [one for one in linears if is_chosen(one.path, one.letters, targets)]
+    chosen = [linear for linear in linears if is_chosen(linear.path, linear.letters, targets)]
     if not chosen:
-        known = ", ".join(dict.fromkeys(one.path.rpartition(".")[2] for one in linears))
+        known = ", ".join(dict.fromkeys(linear.path.rpartition(".")[2] for linear in linears))
         words = targets if isinstance(targets, str) else ", ".join(targets)
         raise ValueError(f"LoRA targets {words or 'none'} match no linear layer of this architecture; it has {known}")
     return LoraCount(

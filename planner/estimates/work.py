@@ -59,7 +59,7 @@ def kept_length(mean_length: float, sequence: float, lengths: Lengths) -> float:
     """Return the mean tokens of a sample that a sequence holds: of each one of the table, or of the mean."""
     if not lengths:
         return min(mean_length, sequence)
-    return math.fsum(min(tokens, sequence) * count for tokens, count in lengths) / sum(one[1] for one in lengths)
+    return math.fsum(min(tokens, sequence) * count for tokens, count in lengths) / sum(length[1] for length in lengths)
 
 
 _LEAST_SIGMA = 1e-9

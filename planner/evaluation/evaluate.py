@@ -276,7 +276,7 @@ def _region(context: RunContext) -> str:
     near = [offer for offer in context.offers.values() if (offer.provider, offer.instance, offer.gpu) == kind]
     near = [offer for offer in near if is_outdated(offer) == is_outdated(mine)]
     regions = {offer.region for offer in near if offer.model_dump(exclude=apart_from) == what}
-    lists, sources = context.scenario.limits.regions, (one.stages.transfer for one in context.scenario.jobs)
+    lists, sources = context.scenario.limits.regions, (job.stages.transfer for job in context.scenario.jobs)
     matters = any(source and source.region for source in sources) or lists.allow is not None or lists.forbid
     return mine.region if matters or len(regions) == 1 else f"any of {len(regions)}"
 

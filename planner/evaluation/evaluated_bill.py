@@ -133,7 +133,10 @@ def _uses_of_shares(context: RunContext, stages: JobStages, hours: EvaluatedHour
         "wait for trials": stages.waiting * longer,
         "export": k * stages.export,
     }
-    uses = {item: ((1 - share) * one * n * every, share * one * n * every) for item, one in group_hours.items()}
+    uses = {
+        item: ((1 - share) * group_hour * n * every, share * group_hour * n * every)
+        for item, group_hour in group_hours.items()
+    }
     paid = hours.paid_spot / stages.run if share > 0 else 0.0  # interruptions cost all runs alike
     if share > 0:
         uses["lost on spot"] = (0.0, share * stages.all_groups_hours * (paid - 1.0) * longer * n * every)

@@ -300,7 +300,7 @@ def _states(context: RunContext) -> SpotStates:
 def moved_to_other_regions(context: RunContext, physics: Physics) -> tuple[float, float]:
     """Return the GB that all machines copy for each loss of one of them, on average, and the hours of one copy."""
     regions = [name.partition("/")[0] for name, _ in context.offer.zones]
-    pairs = [(one, other) for at, one in enumerate(regions) for other in regions[:at]]
+    pairs = [(region, other) for at, region in enumerate(regions) for other in regions[:at]]
     share = sum(one != other for one, other in pairs) / len(pairs) if pairs else 0.0
     saved = 0.0  # a replica has no state to keep
     if isinstance(physics, EvaluatedPhysics):

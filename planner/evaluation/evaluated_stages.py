@@ -240,7 +240,7 @@ def evaluate_stages(context: RunContext, physics: EvaluatedPhysics) -> JobStages
         once = steps * float(stages.goodput_factor(steps, context.machine.instances, 0, context.stages))
         evaluation = 0.0 if "evaluation" in there else _evaluation_hours(context, physics)
         parts = (once, evaluation, _checkpoint_hours(context, physics, once))
-    training, evaluation, checkpoints = (one * trials.wall * early for one in parts)
+    training, evaluation, checkpoints = (part * trials.wall * early for part in parts)
     once_again, start = training + evaluation + checkpoints, restart * live
     uncut = evaluation * job.stages.answers_prompts
     cached_hours, cached = cached_latents(context, physics)

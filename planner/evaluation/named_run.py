@@ -108,7 +108,7 @@ class NamedRun:
     @property
     def standstill_hours(self) -> float:
         """Hours of closed windows in which the run stands still."""
-        return math.fsum(one.to_hours - one.from_hours for one in self.pauses)
+        return math.fsum(pause.to_hours - pause.from_hours for pause in self.pauses)
 
     def delay_hours(self, resume_hours: float) -> float:
         """Return what the calendar adds to the hours of the run, where each pause costs `resume_hours`."""

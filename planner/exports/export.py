@@ -58,7 +58,7 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
     if not chosen[0].gpus:
         what = "a managed service trains this job itself: there is nothing to launch"
         raise InputError([Fault(file, 0, f"jobs.{chosen[0].name}", what, "forbid the service in limits.providers")])
-    if all(one.name != chosen[0].name for one in scenario.jobs):
+    if all(job.name != chosen[0].name for job in scenario.jobs):
         raise InputError([Fault(file, 0, "inputs", f"the scenario has no job {chosen[0].name}", "solve it again")])
     return Given(plan, scenario, chosen[0])
 
@@ -91,7 +91,7 @@ def export(
         fix = "planner check lists every edited figure; re-solve the scenario"
         raise InputError([Fault(file, 0, where, f"unknown: {', '.join(unknown)}", fix)])
     trainers = [maps[name] for name in targets if name in maps]
-    launched = next((one for one in trainers if one.launch), maps[_FIRST_TRAINER])
+    launched = next((trainer for trainer in trainers if trainer.launch), maps[_FIRST_TRAINER])
     on_task = on_task or any(name in launchers for name in targets)
     facts = job_facts(given, wishes, on_task)
     faults: list[Fault] = []
@@ -157,5 +157,5 @@ def _able(technique: str, facts: Facts) -> str:
     """Return the trainers that have the value of a technique."""
     others = field_maps().values()
     if technique == "framework":
-        return ", ".join(one.target for one in others if one.launch and facts["framework"] in one.frameworks)
-    return ", ".join(one.target for one in others if str(facts[technique]) in one.techniques.get(technique, ()))
+        return ", ".join(other.target for other in others if other.launch and facts["framework"] in other.frameworks)
+    return ", ".join(other.target for other in others if str(facts[technique]) in other.techniques.get(technique, ()))

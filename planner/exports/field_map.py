@@ -152,12 +152,12 @@ class FieldMap(Tool):
 
     def packages_of(self, facts: Facts) -> tuple[str, ...]:
         """Return the packages that a run needs, with the releases that were checked."""
-        added = (one for row in self.rows if holds(row.when, facts) for one in row.packages)
+        added = (package for row in self.rows if holds(row.when, facts) for package in row.packages)
         return tuple(dict.fromkeys((*self.packages, *added)))
 
     def files_of(self, facts: Facts) -> dict[str, str]:
         """Return the text of each file that a run needs in addition to its settings, by its name."""
-        names = (one for row in self.rows if holds(row.when, facts) for one in row.files)
+        names = (file for row in self.rows if holds(row.when, facts) for file in row.files)
         return {name: (data_folder("models") / "exports" / name).read_text(encoding="utf-8") for name in names}
 
     def refusals(self, facts: Facts) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -171,7 +171,7 @@ class FieldMap(Tool):
 
     def remarks(self, facts: Facts) -> Iterator[str]:
         """Yield what a reader of the file must know, each `$name` replaced by the fact."""
-        yield from (Template(one.text).substitute(facts) for one in self.notes if holds(one.when, facts))
+        yield from (Template(note.text).substitute(facts) for note in self.notes if holds(note.when, facts))
 
 
 class Provider(Row):

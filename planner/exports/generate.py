@@ -55,7 +55,7 @@ def write_whole(path: Path, text: str) -> None:
 
 def fail(*messages: str) -> NoReturn:
     """Print messages and end with exit code 2."""
-    print(*(f"generate.py: {one}" for one in messages), sep="\n", file=sys.stderr)
+    print(*(f"generate.py: {message}" for message in messages), sep="\n", file=sys.stderr)
     sys.exit(2)
 
 
@@ -231,10 +231,10 @@ def answer_all(engines: list[Engine], parts: Any, concurrency: int, total: int) 
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=(one,), daemon=True) for one in engines for _ in range(concurrency)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     if failed:
         raise RuntimeError(str(failed[0]))
     say(counts, total, time.monotonic() - begun)
@@ -282,8 +282,8 @@ def main() -> None:
         own = [""] * (1 if given.measure else settings["replicas_per_machine"])
         for number, address in enumerate(given.endpoint or own):
             engines.append(Engine(settings, number, address))
-        for one in engines:
-            one.wait()
+        for engine in engines:
+            engine.wait()
         if given.measure:
             command = engines[0].fill(settings["measure"])
             subprocess.run([word.replace("{out}", given.measure) for word in command], check=True)
@@ -292,8 +292,8 @@ def main() -> None:
     except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"generate.py: {error}")
     finally:
-        for one in engines:
-            one.stop()
+        for engine in engines:
+            engine.stop()
 
 
 if __name__ == "__main__":

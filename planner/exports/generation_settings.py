@@ -73,7 +73,7 @@ def generation_of(given: Given) -> BulkGeneration:
 
 def asked_of(given: Given) -> InferenceJob:
     """Return the job as the scenario states it."""
-    (asked,) = (one for one in given.scenario.jobs if one.name == given.job.name)
+    (asked,) = (job for job in given.scenario.jobs if job.name == given.job.name)
     assert isinstance(asked, InferenceJob)
     return asked
 
@@ -331,7 +331,7 @@ def export_all_generation(given: Given, wishes: Wishes, file: str) -> tuple[dict
         except InputError as error:
             left_out.append(f"{launch_maps()[name].file} is left out: {error.faults[0].what}")
     engine = engine_of(given, file)
-    found["requirements.txt"] = "".join(f"{one}\n" for one in engine.packages)
+    found["requirements.txt"] = "".join(f"{package}\n" for package in engine.packages)
     found["README.md"] = _readme(given, sorted(found), starts)
     return found, left_out
 
@@ -339,7 +339,7 @@ def export_all_generation(given: Given, wishes: Wishes, file: str) -> tuple[dict
 def _readme(given: Given, files: Sequence[str], starts: Sequence[str]) -> str:
     """Return what the folder is, how to launch it, and how to measure before."""
     job = given.job
-    launch = "".join(f"    {one}\n" for one in starts)
+    launch = "".join(f"    {start}\n" for start in starts)
     of_machine = f"    {RUN}" + (f" --shard NUMBER --shards {job.instances}" if job.instances > 1 else "") + "\n"
     return document(
         f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.\n\n"

@@ -46,10 +46,10 @@ def kubernetes_services(given: GivenService, kinds: list[ServedKind], tool: Laun
 
     A pod is one replica. Its hours are carried out by CronJobs that scale the Deployment.
     """
-    found = {f"kubernetes-{one.file}.yaml": _kind(given, one, len(kinds), tool) for one in kinds}
+    found = {f"kubernetes-{kind.file}.yaml": _kind(given, kind, len(kinds), tool) for kind in kinds}
     name = kinds[0].service
     about = [f"Of service {given.service.name}, plan {given.plan.scenario}.", written_by(given.plan)]
-    if any(cron_changes(one.made.by_hour, one.made.start_hours) for one in kinds):
+    if any(cron_changes(kind.made.by_hour, kind.made.start_hours) for kind in kinds):
         text = "What the CronJobs of the other files need to scale Deployments."
         found[SCALER] = _joined([text, *about], _scaler(name))
     if len(kinds) > 1:
@@ -140,15 +140,20 @@ def _service(kind: ServedKind, headless: bool) -> dict[str, Any]:
 def _cron_jobs(kind: ServedKind) -> list[dict[str, Any]]:
     """Return a CronJob for all changes to one number at the same minutes."""
     found = []
-    for number, one in enumerate(cron_changes(kind.made.by_hour, kind.made.start_hours), 1):
-        command = ["kubectl", "scale", f"deployment/{kind.name}", f"--replicas={one.machines * kind.made.replicas}"]
+    for number, cron_change in enumerate(cron_changes(kind.made.by_hour, kind.made.start_hours), 1):
+        command = [
+            "kubectl",
+            "scale",
+            f"deployment/{kind.name}",
+            f"--replicas={cron_change.machines * kind.made.replicas}",
+        ]
         pod = {
             "serviceAccountName": f"{kind.service}-hours",
             "restartPolicy": "OnFailure",
             "containers": [{"name": "kubectl", "image": KUBECTL_IMAGE, "command": command}],
         }
         spec = {
-            "schedule": one.cron,
+            "schedule": cron_change.cron,
             "timeZone": TIME_ZONE,
             "startingDeadlineSeconds": LATE_SECONDS,
             "concurrencyPolicy": "Forbid",
@@ -183,10 +188,10 @@ def _scaler(service: str) -> list[dict[str, Any]]:
 def balancer_config(given: GivenService, kinds: list[ServedKind]) -> str:
     """Return the configuration of HAProxy: least connections, weighted by what a pod can have in flight."""
     servers = "".join(
-        f'  server-template kind{one.number}- {max(one.made.by_hour) * one.made.replicas} '
-        f'"{one.name}.${{NAMESPACE}}.svc.cluster.local:{PORT}" check weight {weight(given, one)} resolvers cluster '
+        f'  server-template kind{kind.number}- {max(kind.made.by_hour) * kind.made.replicas} '
+        f'"{kind.name}.${{NAMESPACE}}.svc.cluster.local:{PORT}" check weight {weight(given, kind)} resolvers cluster '
         "init-addr none\n"
-        for one in kinds
+        for kind in kinds
     )  # fmt: skip
     return (
         "defaults\n  mode http\n  timeout connect 5s\n  timeout client 10m\n  timeout server 10m\n"
@@ -237,7 +242,7 @@ def export_service(given: GivenService, targets: Sequence[str], wishes: Wishes, 
     """
     kinds, maps = served_kinds(given, wishes, file), launch_maps()
     faults: list[Fault] = []
-    found = {} if targets else {f"serve-{one.file}.sh": command_script(given, one, len(kinds)) for one in kinds}
+    found = {} if targets else {f"serve-{kind.file}.sh": command_script(given, kind, len(kinds)) for kind in kinds}
     for name in targets:
         if name not in _TARGETS:
             label = (maps | field_maps())[name].label
@@ -272,12 +277,12 @@ def _readme(given: GivenService, kinds: list[ServedKind], files: Sequence[str]) 
         f"{service.architecture}, {count}, ${fleet.usd_per_month:,.2f} a month planned.\n\n"
         f"Files: {', '.join(files)}.\n\n"
     ]
-    if any(one.startswith("skypilot") for one in files):
-        starts = "".join(f"    {start_command(one)}\n" for one in kinds)
+    if any(file.startswith("skypilot") for file in files):
+        starts = "".join(f"    {start_command(kind)}\n" for kind in kinds)
         hours = f"{CRON_FILE} changes the machines by the hour.\n\n" if CRON_FILE in files else ""
         parts.append(f"SkyPilot:\n\n{starts}\n{hours}")
-    if any(one.startswith("kubernetes") for one in files):
-        providers = sorted({one.provider for one in kinds})
+    if any(file.startswith("kubernetes") for file in files):
+        providers = sorted({kind.provider for kind in kinds})
         several = (
             f"The kinds are at {', '.join(providers)}: one cluster needs nodes of all of them, or each provider has a "
             "cluster of its own, with a balancer before them.\n\n"
@@ -288,5 +293,5 @@ def _readme(given: GivenService, kinds: list[ServedKind], files: Sequence[str]) 
             + (f", which {BALANCER} divides among the kinds.\n\n" if len(kinds) > 1 else ".\n\n")
             + (several if len(providers) > 1 else "")
         )
-    parts.append("On one machine:\n\n" + "".join(f"    bash serve-{one.file}.sh\n" for one in kinds) + "\n")
+    parts.append("On one machine:\n\n" + "".join(f"    bash serve-{kind.file}.sh\n" for kind in kinds) + "\n")
     return document("".join((*parts, hours_table(kinds))))

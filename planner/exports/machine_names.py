@@ -200,14 +200,14 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
     anywhere = job.region.startswith("any") and not any(one.region == job.region for one in same)
     offers = [one for one in same if one.region == job.region or (anywhere and not one.zones)]
     # Launchers know no zone identifiers.
-    places = {place.partition("/")[0] for one in offers for place in one.regions} or {job.region}
+    places = {place.partition("/")[0] for offer in offers for place in offer.regions} or {job.region}
     regions = sorted(places) if provider.regions else ["any"]
     return Machines(
         provider=provider.name,
-        regions=tuple("" if one == "any" else one for one in regions),
+        regions=tuple("" if region == "any" else region for region in regions),
         gpu=gpu,
-        usd_per_hour=_highest(one.usd_per_hour for one in offers),
-        spot_usd_per_hour=_highest(usd for one in offers for usd in _spot_prices(one)),
+        usd_per_hour=_highest(offer.usd_per_hour for offer in offers),
+        spot_usd_per_hour=_highest(usd for offer in offers for usd in _spot_prices(offer)),
         keeps=provider.keeps,
         note=provider.note,
     )
@@ -223,7 +223,7 @@ def _spot_prices(offer: Offer) -> list[float | None]:
 
 
 def _highest(prices: Iterable[float | None]) -> float | None:
-    return max((one for one in prices if one is not None), default=None)
+    return max((price for price in prices if price is not None), default=None)
 
 
 def task_name(job: Assignment) -> str:

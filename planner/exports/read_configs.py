@@ -122,7 +122,7 @@ def _guessed(data: Mapping[str, Any]) -> FieldMap | None:
 
 
 def _fields(tool: FieldMap) -> Iterator[str]:
-    parts = [tool.always, *(one for values in tool.techniques.values() for one in values.values())]
+    parts = [tool.always, *(value for values in tool.techniques.values() for value in values.values())]
     for part in (*parts, *(row.write for row in tool.rows), tool.defaults):
         yield from _flat(part)
 
@@ -244,7 +244,7 @@ class _Reader:
         return False
 
     def _templates(self) -> Iterator[tuple[str, str]]:
-        parts = [self.tool.always, *(one for values in self.tool.techniques.values() for one in values.values())]
+        parts = [self.tool.always, *(value for values in self.tool.techniques.values() for value in values.values())]
         for part in (*parts, *(row.write for row in self.tool.rows)):
             yield from ((key, text) for key, text in _flat(part).items() if isinstance(text, str) and text[:1] == "$")
 
@@ -257,8 +257,8 @@ class _Reader:
             constants = {name: one for name, one in _flat(fields).items() if str(one)[:1] != "$"}
             equal = {
                 name
-                for name, one in constants.items()
-                if _plain(self.values.get(name, read.absent.get(name))) == _plain(one)
+                for name, constant in constants.items()
+                if _plain(self.values.get(name, read.absent.get(name))) == _plain(constant)
             }
             stated = equal & self.values.keys()
             if constants.keys() - equal <= set(read.details) and len(stated) >= most:

@@ -117,9 +117,9 @@ def image_of(gpu: str) -> Image:
     """
     card = read_library([]).gpu(gpu)
     capability = float(card.compute_capability) if card.vendor == "NVIDIA" else 0.0
-    for one in _images():
-        if one.vendor == card.vendor and (not one.below or one.least <= capability < one.below):
-            return one
+    for image in _images():
+        if image.vendor == card.vendor and (not image.below or image.least <= capability < image.below):
+            return image
     what = f"no image has code for {gpu} (compute capability {card.compute_capability})"
     raise InputError([Fault("plan", 0, "", what, f"plan with limits.gpus.forbid=[{gpu}]")])
 
@@ -144,7 +144,7 @@ def requirements(trainer: FieldMap, facts: Facts, gpu: str) -> str:
     """Return the file of packages, with the releases that the field maps were checked with, for the CUDA of the GPU."""
     about = comment([environment_remark(gpu)]).rstrip()
     lines = [about, *_index(image_of(gpu)), *_torch(gpu), *split_packages(trainer, facts)[0]]
-    return "".join(f"{one}\n" for one in lines)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def setup_script(trainer: FieldMap, facts: Facts, gpu: str) -> str:
@@ -157,7 +157,7 @@ def setup_script(trainer: FieldMap, facts: Facts, gpu: str) -> str:
 def split_packages(trainer: FieldMap, facts: Facts) -> tuple[list[str], list[str]]:
     """Return the packages that are installed together, and those that need options of pip."""
     packages = trainer.packages_of(facts)
-    return [one for one in packages if " " not in one], [one for one in packages if " " in one]
+    return [package for package in packages if " " not in package], [package for package in packages if " " in package]
 
 
 def _index(image: Image) -> list[str]:

@@ -88,11 +88,11 @@ def cron_changes(by_hour: Sequence[int], start_hours: float) -> list[Change]:
 def _ranges(numbers: Sequence[int]) -> str:
     """Return sorted numbers as cron has them: 1-5,7; Sunday is 0, which every cron knows."""
     parts: list[list[int]] = []
-    for one in sorted(numbers):
-        if parts and one == parts[-1][1] + 1 and one != 7:
-            parts[-1][1] = one
+    for number in sorted(numbers):
+        if parts and number == parts[-1][1] + 1 and number != 7:
+            parts[-1][1] = number
         else:
-            parts.append([one, one])
+            parts.append([number, number])
     return ",".join(str(first % 7) if first == last else f"{first}-{last}" for first, last in parts)
 
 
@@ -119,7 +119,7 @@ class GivenService:
     @property
     def asked(self) -> ServeJob:
         """The service as the scenario states it."""
-        (found,) = (one for one in self.scenario.jobs if one.name == self.service.name)
+        (found,) = (job for job in self.scenario.jobs if job.name == self.service.name)
         assert isinstance(found, ServeJob)
         return found
 
@@ -216,9 +216,9 @@ def choose_service(plan: Plan, scenario: Scenario, file: str, name: str | None) 
     """Return the service of a plan; `InputError` where it has none of that name, or its scenario does not."""
     if name is not None:
         what = f"the plan has no {'job' if plan.jobs else 'service'}"
-        name = meant_name(name, [*(one.name for one in plan.services)], "--job", what)
-    chosen = [one for one in plan.services if name in (None, one.name)]
-    if not any(isinstance(one, ServeJob) and one.name == chosen[0].name for one in scenario.jobs):
+        name = meant_name(name, [*(service.name for service in plan.services)], "--job", what)
+    chosen = [service for service in plan.services if name in (None, service.name)]
+    if not any(isinstance(job, ServeJob) and job.name == chosen[0].name for job in scenario.jobs):
         what = f"the scenario has no service {chosen[0].name}"
         raise InputError([Fault(file, 0, "inputs", what, "solve it again")])
     return GivenService(plan, scenario, chosen[0])
@@ -230,7 +230,7 @@ def served_kinds(given: GivenService, wishes: Wishes, file: str) -> list[ServedK
     `InputError` with every one that no engine can serve, else with every wish that none of them takes up.
     """
     weights, faults, found = _named_weights(wishes), [], []
-    for number, made in enumerate((one for one in given.fleet.kinds if any(one.by_hour)), 1):
+    for number, made in enumerate((kind for kind in given.fleet.kinds if any(kind.by_hour)), 1):
         tool, where = engine_maps().get(made.engine), f"jobs.{given.service.name}"
         wrong = _refusals(given, made, tool)
         faults += [Fault(file, 0, where, f"kind {number}: {what}", fix) for what, fix in wrong]
@@ -249,13 +249,13 @@ def served_kinds(given: GivenService, wishes: Wishes, file: str) -> list[ServedK
 def _unused(wishes: Wishes, weights: dict[str, str], kinds: list[ServedKind]) -> list[Fault]:
     """Return a fault for each wish that no kind takes up: weights in a format that the plan lacks, and data."""
     found, table = [], read_engines()
-    formats = list(dict.fromkeys(one.made.weight_format for one in kinds))
+    formats = list(dict.fromkeys(kind.made.weight_format for kind in kinds))
     for form, name in weights.items():
         if form and form not in formats:
             ways = ",".join("OWNER/NAME" if table.is_16_bit(one) else f"{one}=OWNER/NAME" for one in formats)
             what = f"the plan has no weights in {form}"
             found.append(Fault(f"--model-id {form}={name}", 0, "", what, f"give {ways}"))
-        elif not form and all(one.model is None or one.made.weight_format in weights for one in kinds):
+        elif not form and all(kind.model is None or kind.made.weight_format in weights for kind in kinds):
             what = f"names 16-bit weights, and the plan has {' and '.join(formats)} alone"
             unnamed = ",".join(f"{one}={name}" for one in formats if one not in weights)
             found.append(Fault(f"--model-id {name}", 0, "", what, f"give {unnamed}" if unnamed else "leave it out"))
@@ -346,7 +346,7 @@ def _weights(given: GivenService, made: FleetKind, tool: EngineMap, named: dict[
     (card,) = read_library([given.service.architecture]).architectures.values()
     adapter = given.asked.adapter
     is_own = adapter is not None and not adapter.served  # merged weights have no name but the user's
-    base = named.get("") or (None if is_own else next((one for one in card.aliases if "/" in one), None))
+    base = named.get("") or (None if is_own else next((alias for alias in card.aliases if "/" in alias), None))
     if made.weight_format == card.published[0] or read_engines().is_16_bit(made.weight_format):
         return base, False
     room = WEIGHTS_SHARE * read_library([]).gpu(made.gpu).usable_gib * made.gpus_per_replica

@@ -41,11 +41,11 @@ def server_body(kind: ServedKind, together: bool = True) -> str:
     """
     what = shell_inside(kind.model or _unnamed(kind))
     named = f'MODEL="${{MODEL:-{what}}}"\n' if kind.model else f': "${{MODEL:?{what}}}"\n'
-    words = [_quoted(one) for one in kind.words(together)]
+    words = [_quoted(word) for word in kind.words(together)]
     adapters = bool(kind.settings["adapters_served"])
     if adapters:
         words[-1] += ' "${MODULES[@]}"'
-    first = next(at for at, one in enumerate(words) if one.startswith("--"))  # the program with what it runs
+    first = next(at for at, word in enumerate(words) if word.startswith("--"))  # the program with what it runs
     command = " \\\n  ".join((" ".join(words[:first]), *words[first:]))
     return f"set -euo pipefail\n{named}{_ADAPTERS if adapters else ''}exec {command}\n"
 
@@ -158,7 +158,10 @@ def hours_table(kinds: list[ServedKind]) -> str:
         lines.append(f"\n{kind.file} ({made.gpus} x {made.gpu} at {made.provider}, {made.market}):\n\n")
         days = range(0, len(made.by_hour), DAY)
         lines += [f"    {' '.join(map(str, made.by_hour[first : first + DAY]))}\n" for first in days]
-        lines += [f"    cron {one.cron}: {one.machines}\n" for one in cron_changes(made.by_hour, made.start_hours)]
+        lines += [
+            f"    cron {cron_change.cron}: {cron_change.machines}\n"
+            for cron_change in cron_changes(made.by_hour, made.start_hours)
+        ]
     return "".join(lines)
 
 
@@ -189,7 +192,7 @@ def skypilot_services(given: GivenService, kinds: list[ServedKind], tool: Launch
 
     `InputError` where SkyPilot does not have a provider or a GPU, or would reach one of several replicas alone.
     """
-    found = {f"skypilot-{one.file}.yaml": _service(given, one, len(kinds), tool) for one in kinds}
+    found = {f"skypilot-{kind.file}.yaml": _service(given, kind, len(kinds), tool) for kind in kinds}
     lines = _cron_lines(kinds)
     if lines:
         remarks = [
@@ -199,7 +202,7 @@ def skypilot_services(given: GivenService, kinds: list[ServedKind], tool: Launch
             "Run: crontab skypilot-hours.cron, in the time zone that the load is counted in; replaces your crontab. "
             "Set the names at the top first, and start each service once with sky serve up.",
         ]
-        names = [f"MODEL_{one.number}=OWNER/NAME\n" for one in kinds if one.model is None]
+        names = [f"MODEL_{kind.number}=OWNER/NAME\n" for kind in kinds if kind.model is None]
         found[CRON_FILE] = commented(wrapped(remarks)) + "".join(("DIR=/path/to/this/folder\n", *names, *lines))
     return found
 
@@ -329,10 +332,12 @@ def _cron_lines(kinds: list[ServedKind]) -> list[str]:
     """Return a line for each time at which the number of a kind changes: bounds of the service, then an update."""
     found = []
     for kind in kinds:
-        for one in cron_changes(kind.made.by_hour, kind.made.start_hours):
+        for cron_change in cron_changes(kind.made.by_hour, kind.made.start_hours):
             now = f"now-{kind.file}.yaml"
-            bounds = f"-e 's/\\(min\\|max\\)_replicas: .*/\\1_replicas: {one.machines}/' -e '/target_qps/d'"
+            bounds = f"-e 's/\\(min\\|max\\)_replicas: .*/\\1_replicas: {cron_change.machines}/' -e '/target_qps/d'"
             model = "" if kind.model else f' --env MODEL="$MODEL_{kind.number}"'
             update = f"sky serve update -y{model} {kind.name} {now}"
-            found.append(f'{one.cron} cd "$DIR" && sed {bounds} skypilot-{kind.file}.yaml > {now} && {update}\n')
+            found.append(
+                f'{cron_change.cron} cd "$DIR" && sed {bounds} skypilot-{kind.file}.yaml > {now} && {update}\n'
+            )
     return found

@@ -91,7 +91,7 @@ def peak_rows(columns: VariableLayout) -> tuple[Rows, ...]:
     `use` is what one machine of the offer of c uses: of `gpus` its GPUs, and `most` is `max_gpus`.
     """
     peaks = columns.shared.peaks
-    return tuple(single_row(one.name, columns.vector(one.used(columns.table)), upper=one.most) for one in peaks)
+    return tuple(single_row(peak.name, columns.vector(peak.used(columns.table)), upper=peak.most) for peak in peaks)
 
 
 def quota_rows(columns: VariableLayout) -> tuple[Rows, ...]:

@@ -91,7 +91,7 @@ def _values(table: CandidateTable, shared: SharedLimits) -> Floats:
             columns.append(np.where(unused[market] | np.isnan(total), np.inf, total))
     columns += [table.gpus.astype(float), table.share_low, -table.share_high]
     gpus = columns[-3]
-    columns += [used for one in shared.peaks if not np.array_equal(used := one.used(table), gpus)]
+    columns += [used for peak in shared.peaks if not np.array_equal(used := peak.used(table), gpus)]
     if shared.committed:
         limited = np.array([name in shared.committed for name in table.offers], dtype=bool)
         columns.append(np.where(limited[table.offer], table.rented_h, 0.0))

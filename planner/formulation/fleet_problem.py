@@ -200,7 +200,7 @@ class FleetProblem:
         """Return the problem with some of the kinds."""
         columns = ("capacity", "usd", "start_usd", "gpus", "replicas", "committed", "offer", "provider", "group")
         picked: dict[str, Any] = {name: getattr(self, name)[keep] for name in columns}
-        peaks = tuple(replace(one, each=one.each[keep]) for one in self.peaks)
+        peaks = tuple(replace(peak, each=peak.each[keep]) for peak in self.peaks)
         return replace(self, **picked, peaks=peaks)
 
     def in_hour(self, hour: int) -> FleetProblem:
@@ -212,11 +212,11 @@ class FleetProblem:
 
     def peaks_of(self, most: Sequence[float]) -> tuple[Peak, ...]:
         """Return what is limited at one time, with other values of the limits."""
-        return tuple(replace(one, most=value) for one, value in zip(self.peaks, most, strict=True))
+        return tuple(replace(peak, most=value) for peak, value in zip(self.peaks, most, strict=True))
 
     def without_peak(self, key: str) -> FleetProblem:
         """Return the problem without one limit on what is used at one time."""
-        return replace(self, peaks=tuple(one for one in self.peaks if one.key != key))
+        return replace(self, peaks=tuple(peak for peak in self.peaks if peak.key != key))
 
     def fits(self, fleets: Floats, hours: Integers) -> Flags:
         """Return which fleets (hours, f) some hours may have: they carry its load within its limits."""
@@ -268,8 +268,8 @@ class FleetProblem:
     def _is_allowed(self, fleets: Floats) -> Flags:
         """Return which fleets (f, kinds) keep the limits that do not depend on the load."""
         fine = fleets @ self.replicas >= self.min_replicas - LOAD_TOLERANCE
-        for one in self.peaks:
-            fine &= fleets @ one.each <= one.most + LOAD_TOLERANCE * max(1.0, one.most)
+        for peak in self.peaks:
+            fine &= fleets @ peak.each <= peak.most + LOAD_TOLERANCE * max(1.0, peak.most)
         for offer, most in self.stock.items():
             fine &= np.sum(fleets[:, self.offer == offer], axis=1) <= most + LOAD_TOLERANCE
         for provider, most in self.quota.items():
@@ -373,8 +373,8 @@ class _Rules:
             fine &= usd + start <= (problem.usd[b] + problem.start_usd[b]) * _ROOM
         if problem.quota:
             fine &= copies * problem.gpus[a] <= problem.gpus[b]
-        for one in problem.peaks:
-            fine &= copies * one.each[a] <= one.each[b] * _ROOM
+        for peak in problem.peaks:
+            fine &= copies * peak.each[a] <= peak.each[b] * _ROOM
         return np.asarray(fine)
 
 
@@ -422,13 +422,13 @@ def broken_limits(takers: Sequence[Taker]) -> dict[str, int]:
 def _limits(problem: FleetProblem) -> list[float]:
     """Return the limits in one order: stock, quotas, what is limited at one time."""
     found = [float(one) for one in (*problem.stock.values(), *problem.quota.values())]
-    return found + [one.most for one in problem.peaks]
+    return found + [peak.most for peak in problem.peaks]
 
 
 def _names(problem: FleetProblem) -> list[str]:
     """Return the names of the limits in the same order; an offer and a provider by their number."""
     found = [f"stock {one}" for one in problem.stock] + [f"quota {one}" for one in problem.quota]
-    return found + [one.key for one in problem.peaks]
+    return found + [peak.key for peak in problem.peaks]
 
 
 def _used(limited: FleetProblem, one: FleetProblem, fleets: Floats, hours: int) -> Floats:
@@ -456,9 +456,9 @@ def in_least_room(problem: FleetProblem) -> FleetProblem:
         return problem
     return replace(
         problem,
-        stock={offer: min(one.stock[offer] for one in problem.rooms) for offer in problem.stock},
-        quota={provider: min(one.quota[provider] for one in problem.rooms) for provider in problem.quota},
-        peaks=problem.peaks_of([min(values) for values in zip(*(one.most for one in problem.rooms), strict=True)]),
+        stock={offer: min(room.stock[offer] for room in problem.rooms) for offer in problem.stock},
+        quota={provider: min(room.quota[provider] for room in problem.rooms) for provider in problem.quota},
+        peaks=problem.peaks_of([min(values) for values in zip(*(room.most for room in problem.rooms), strict=True)]),
         room=None,
         rooms=(),
     )

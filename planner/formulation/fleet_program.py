@@ -50,7 +50,7 @@ class HourClasses(NamedTuple):
 def hour_classes(load: Floats, room: Integers | None = None) -> HourClasses:
     """Return the classes of the hours of a cycle with a load (hours,), and a room (hours,) where hours have several."""
     columns = [load] if room is None else [load, room.astype(float)]
-    around = np.stack([np.roll(one, -away) for one in columns for away in range(-REACH, REACH + 1)], axis=1)
+    around = np.stack([np.roll(column, -away) for column in columns for away in range(-REACH, REACH + 1)], axis=1)
     _, of_hour = np.unique(around, axis=0, return_inverse=True)
     of_hour = of_hour.reshape(-1).astype(np.int64)
     pairs = np.stack([of_hour, np.roll(of_hour, -1)], axis=1)
@@ -180,7 +180,7 @@ def _loss_rows(problem: FleetProblem, load: float, losses: Sequence[Floats]) -> 
 def limit_rows(problem: FleetProblem) -> list[Rows]:
     """Return the rows of what there is at one time: quota, stock, and the limits on what is used."""
     gpus = problem.gpus.astype(float)
-    limits: list[tuple[str, Floats, float]] = [(one.key, one.each, one.most) for one in problem.peaks]
+    limits: list[tuple[str, Floats, float]] = [(peak.key, peak.each, peak.most) for peak in problem.peaks]
     limits += [
         (f"quota_{name}", np.where(problem.provider == name, gpus, 0.0), float(most))
         for name, most in problem.quota.items()
@@ -210,23 +210,23 @@ class Part(NamedTuple):
 
 def joint_program(parts: Sequence[Part]) -> Program:
     """Return the program of an hour; variables n (kinds of the first service, then of the next)."""
-    alone = [fleet_program(one.problem, one.load, one.usd, one.losses) for one in parts]
+    alone = [fleet_program(part.problem, part.load, part.usd, part.losses) for part in parts]
     rows: list[Rows] = []
     offset = 0
     for program in alone:
         rows += [replace(row, columns=row.columns + offset) for row in program.rows]
         offset += len(program.cost)
-    problems = [one.problem for one in parts]
+    problems = [part.problem for part in parts]
     every = replace(
         problems[0],
-        gpus=np.concatenate([one.gpus for one in problems]),
+        gpus=np.concatenate([problem.gpus for problem in problems]),
         peaks=tuple(
-            replace(peak, each=np.concatenate([one.peaks[place].each for one in problems]))
+            replace(peak, each=np.concatenate([problem.peaks[place].each for problem in problems]))
             for place, peak in enumerate(problems[0].peaks)
         ),
-        usd=np.concatenate([one.usd for one in problems]),
-        offer=np.concatenate([one.offer for one in problems]),
-        provider=np.concatenate([one.provider for one in problems]),
+        usd=np.concatenate([problem.usd for problem in problems]),
+        offer=np.concatenate([problem.offer for problem in problems]),
+        provider=np.concatenate([problem.provider for problem in problems]),
     )
     rows += limit_rows(every)
     return Program(

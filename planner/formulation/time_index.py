@@ -191,7 +191,7 @@ def bound_program(problem: Timetable, incumbent: int | None = None) -> BoundProg
     columns = _below(columns, len(problem.tasks), incumbent)
     if len({one.task for one in columns}) < len(problem.tasks):
         return None
-    lots = [number for number, one in enumerate(problem.resources) if one.price is not None]
+    lots = [number for number, resource in enumerate(problem.resources) if resource.price is not None]
     size, lot_column = len(columns) + len(lots), {number: len(columns) + k for k, number in enumerate(lots)}
     families = [
         _once_rows(problem, columns),
@@ -259,9 +259,9 @@ def _below(columns: list[Column], tasks: int, incumbent: int | None) -> list[Col
     """Return the columns that a timetable of at most the incumbent's cost may use."""
     if incumbent is None:
         return columns
-    least = [min((one.cost for one in columns if one.task == task), default=0) for task in range(tasks)]
+    least = [min((column.cost for column in columns if column.task == task), default=0) for task in range(tasks)]
     room = incumbent - sum(least)
-    return [one for one in columns if one.cost - least[one.task] <= room]
+    return [column for column in columns if column.cost - least[column.task] <= room]
 
 
 def _mode(problem: Timetable, one: Column) -> Mode:
@@ -289,7 +289,7 @@ def _rows(family: str, entries: list[tuple[int, int, float]], upper: list[float]
 
 
 def _once_rows(problem: Timetable, columns: list[Column]) -> Rows:
-    entries = [(one.task, number, 1.0) for number, one in enumerate(columns)]
+    entries = [(column.task, number, 1.0) for number, column in enumerate(columns)]
     return _rows("once", entries, [1.0] * len(problem.tasks), lower=1.0)
 
 
@@ -319,11 +319,15 @@ def _held_minutes(problem: Timetable, columns: list[Column], edges: Integers) ->
 
     The overlap of a bucket with an interval that moves is smallest at one of the two ends of its starts.
     """
-    modes = [_mode(problem, one) for one in columns]
+    modes = [_mode(problem, column) for column in columns]
     holding = np.flatnonzero([bool(mode.needs) for mode in modes])
     first, last, minutes = (
         np.array(values, dtype=np.int64)[holding]
-        for values in ([one.first for one in columns], [one.last for one in columns], [mode.minutes for mode in modes])
+        for values in (
+            [column.first for column in columns],
+            [column.last for column in columns],
+            [mode.minutes for mode in modes],
+        )
     )
     low = np.searchsorted(edges, first, side="right") - 1
     count = np.maximum(np.searchsorted(edges, last + minutes, side="left") - low, 0)
@@ -343,14 +347,14 @@ def _pool_rows(problem: Timetable, columns: list[Column], lot_column: dict[int, 
     for pool, what in enumerate(problem.pools):
         entries = [
             (0, number, float(amount))
-            for number, one in enumerate(columns)
-            for which, amount in _mode(problem, one).uses
+            for number, column in enumerate(columns)
+            for which, amount in _mode(problem, column).uses
             if which == pool
         ]
         entries += [
             (0, lot_column[number], float(amount))
-            for number, one in enumerate(problem.resources)
-            for which, amount in one.uses
+            for number, resource in enumerate(problem.resources)
+            for which, amount in resource.uses
             if which == pool
         ]
         if entries:
@@ -360,9 +364,9 @@ def _pool_rows(problem: Timetable, columns: list[Column], lot_column: dict[int, 
 def _period_rows(problem: Timetable, columns: list[Column], lot_column: dict[int, int]) -> Iterator[Rows]:
     for period in problem.periods:
         entries = []
-        for number, one in enumerate(columns):
-            mode = _mode(problem, one)
-            if mode.spend and (held := _held(mode, one, period.start, period.end)):
+        for number, column in enumerate(columns):
+            mode = _mode(problem, column)
+            if mode.spend and (held := _held(mode, column, period.start, period.end)):
                 entries.append((0, number, mode.spend * held / mode.minutes))
         for number, place in lot_column.items():
             alone = [int(number == k) for k in range(len(problem.resources))]
@@ -376,11 +380,11 @@ def _follow_rows(problem: Timetable, columns: list[Column]) -> Iterator[Rows]:
     for index, task in enumerate(problem.tasks):
         for other, lag in task.after:
             entries = []
-            for number, one in enumerate(columns):
-                if one.task == other:
-                    entries.append((0, number, float(one.first + _mode(problem, one).minutes)))
-                elif one.task == index:
-                    entries.append((0, number, -float(one.last)))
+            for number, column in enumerate(columns):
+                if column.task == other:
+                    entries.append((0, number, float(column.first + _mode(problem, column).minutes)))
+                elif column.task == index:
+                    entries.append((0, number, -float(column.last)))
             yield _rows(f"follows {task.name}", entries, [-float(lag)])
 
 

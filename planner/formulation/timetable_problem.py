@@ -130,7 +130,9 @@ def objective_value(problem: Timetable, schedule: Schedule) -> int:
     """Return the objective of a schedule."""
     if problem.objective == "last":
         return max(schedule.end(problem, index) for index in range(len(problem.tasks)))
-    total = sum((one.price or 0) * count for one, count in zip(problem.resources, schedule.bought, strict=True))
+    total = sum(
+        (resource.price or 0) * count for resource, count in zip(problem.resources, schedule.bought, strict=True)
+    )
     for index, task in enumerate(problem.tasks):
         mode = schedule.mode(problem, index)
         total += mode.cost + lateness_cost(task, schedule.starts[index], mode.minutes)
@@ -189,10 +191,10 @@ def lots_in_period(problem: Timetable, bought: Sequence[int], period: Period) ->
 def lot_groups(problem: Timetable) -> dict[str, tuple[int, list[int]]]:
     """Return how many lots of each group may be bought, and the resources that belong to it."""
     groups: dict[str, tuple[int, list[int]]] = {}
-    for number, one in enumerate(problem.resources):
-        if one.price is not None and one.group:
-            capacity, members = groups.get(one.group, (one.capacity, []))
-            groups[one.group] = (max(capacity, one.capacity), [*members, number])
+    for number, resource in enumerate(problem.resources):
+        if resource.price is not None and resource.group:
+            capacity, members = groups.get(resource.group, (resource.capacity, []))
+            groups[resource.group] = (max(capacity, resource.capacity), [*members, number])
     return groups
 
 
@@ -229,7 +231,7 @@ def peak_use(problem: Timetable, schedule: Schedule, resource: int) -> int:
 
 def is_tied(problem: Timetable, index: int) -> bool:
     """Return whether a task waits for another, or another for it."""
-    return bool(problem.tasks[index].after) or any(other == index for one in problem.tasks for other, _ in one.after)
+    return bool(problem.tasks[index].after) or any(other == index for task in problem.tasks for other, _ in task.after)
 
 
 def topological_order(problem: Timetable) -> list[int]:

@@ -77,10 +77,10 @@ def reduce_by_columns(problem: Timetable, columns: Sequence[Column], is_left: Se
     A mode that holds nothing has one column for all its starts, which it keeps.
     """
     starts: dict[tuple[int, int], tuple[int, int]] = {}
-    for one, left in zip(columns, is_left, strict=True):
+    for column, left in zip(columns, is_left, strict=True):
         if left:
-            low, high = starts.get((one.task, one.mode), (one.first, one.last))
-            starts[one.task, one.mode] = min(low, one.first), max(high, one.last)
+            low, high = starts.get((column.task, column.mode), (column.first, column.last))
+            starts[column.task, column.mode] = min(low, column.first), max(high, column.last)
     kept = [
         tuple(place for place in range(len(task.modes)) if (index, place) in starts)
         for index, task in enumerate(problem.tasks)
@@ -106,8 +106,8 @@ def keep_modes(problem: Timetable, kept: list[tuple[int, ...]]) -> ReducedTimeta
     tasks = tuple(replace(task, modes=tuple(task.modes[place] for place in places)) for task, places in pairs)
     needed = {which for task in tasks for mode in task.modes for which, _ in mode.needs}
     resources = tuple(
-        one if one.price is None or number in needed else replace(one, capacity=0)
-        for number, one in enumerate(problem.resources)
+        resource if resource.price is None or number in needed else replace(resource, capacity=0)
+        for number, resource in enumerate(problem.resources)
     )
     return ReducedTimetable(replace(problem, tasks=tasks, resources=resources), tuple(kept))
 

@@ -100,7 +100,7 @@ def _read_family(family: str, config: Config, name: str) -> dict[str, Any]:
             break
         except NoWholeNumber as wrong:
             key, what, fix = map(str, wrong.args)
-            if key in (one.where for one in faults):  # read from a part of the file
+            if key in (fault.where for fault in faults):  # read from a part of the file
                 break
             faults.append(Fault(name, 0, key, what, fix or add))
             config = {**config, key: 1}

@@ -246,10 +246,10 @@ def config_architecture(document: JsonDocument, name: str) -> Architecture:
         inside, path = config, language_path(config)
         for part in path:
             inside = inside[part]
-        places = [(*path, one.where) if one.where in inside else (one.where,) for one in error.faults]
+        places = [(*path, fault.where) if fault.where in inside else (fault.where,) for fault in error.faults]
         faults = [
-            one._replace(file=document.file, line=document.line(place))
-            for one, place in zip(error.faults, places, strict=True)
+            fault._replace(file=document.file, line=document.line(place))
+            for fault, place in zip(error.faults, places, strict=True)
         ]
         raise InputError(faults) from None
     except ValidationError as error:

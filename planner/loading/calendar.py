@@ -76,10 +76,10 @@ def resolve_dates(data: dict[str, Any], source: Source, faults: list[Fault]) -> 
         if not isinstance(windows, list) or not windows:
             continue
         left = []
-        for index, one in enumerate(windows):
+        for index, window in enumerate(windows):
             date = written.get((*place, index, "from"))
             clock = written_zone(date) if date is not None else zone
-            parts = _left_of(one, (*place, index), moments, now, written)
+            parts = _left_of(window, (*place, index), moments, now, written)
             left += [_by_clock(part, now, clock, date is not None) for part in parts]
         if not left:
             fix = "give a later one, or set now (--now) to the day on which the job may start"
@@ -172,7 +172,7 @@ def _left_of(
     def turn(times: int) -> tuple[float, float]:
         if not zone:
             return begin + times * every, end + times * every
-        first, last = (hours_between(now, at_clock(one, times * every / DAY_HOURS, zone)) for one in dates)
+        first, last = (hours_between(now, at_clock(date, times * every / DAY_HOURS, zone)) for date in dates)
         return first, last
 
     times = math.floor(-begin / every)  # how often it has begun again

@@ -43,7 +43,9 @@ def resolve_architectures(data: Any, folder: Path, source: Source, faults: list[
                 kind: str = read.kind
                 released.setdefault(path[1], []).append(read.published)
             except InputError as error:
-                faults.extend(one if one.line else source.fault(path, one.what, one.fix) for one in error.faults)
+                faults.extend(
+                    fault if fault.line else source.fault(path, fault.what, fault.fix) for fault in error.faults
+                )
                 continue
         else:
             card = names.canonical(wanted)
@@ -106,7 +108,7 @@ def resolve_lengths(data: Any, folder: Path, source: Source, faults: list[Fault]
         try:
             counts = read_lengths(source.folder(path, folder) / wanted, columns)
         except InputError as error:
-            faults.extend(one if one.line else source.fault(path, one.what, one.fix) for one in error.faults)
+            faults.extend(fault if fault.line else source.fault(path, fault.what, fault.fix) for fault in error.faults)
             counts = {(1,) * (len(columns) - 1): 1}  # no second fault for what could not be read
         rows: list[dict[str, float]] = [dict(zip(columns, (*key, count), strict=True)) for key, count in counts.items()]
         if is_training:
@@ -282,7 +284,7 @@ def resolve_load(data: Any, folder: Path, source: Source, faults: list[Fault]) -
         try:
             numbers = read_load(source.folder(path, folder) / wanted)
         except InputError as error:
-            faults.extend(one if one.line else source.fault(path, one.what, one.fix) for one in error.faults)
+            faults.extend(fault if fault.line else source.fault(path, fault.what, fault.fix) for fault in error.faults)
             numbers = [1.0] * DAY  # no second fault for what could not be read
         data = replace_value(data, path, numbers)
     return data

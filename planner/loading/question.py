@@ -107,11 +107,11 @@ class Question:
     def options(self) -> dict[str, list[str]]:
         """Return the words of each option that was given, by the name of its field."""
         given: dict[str, list[str]] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for field in fields(self):
+            value = getattr(self, field.name)
             if value:
-                option = f"--{one.name.replace('_', '-')}"
-                given[one.name] = [option] if value is True else [option, value]
+                option = f"--{field.name.replace('_', '-')}"
+                given[field.name] = [option] if value is True else [option, value]
         return given
 
     def command(self, program: str) -> str:

@@ -365,7 +365,11 @@ def _validate(
 
 def _oversizes(offers: Sequence[Offer]) -> list[str]:
     """Return what of the offers is more than can be planned with."""
-    kinds = {(one.max_nodes, one.gpu, one.gpus, one.interconnect, one.network_gbps) for one in offers if one.rents_gpus}
+    kinds = {
+        (offer.max_nodes, offer.gpu, offer.gpus, offer.interconnect, offer.network_gbps)
+        for offer in offers
+        if offer.rents_gpus
+    }
     counts = (
         (len(offers), MAX_OFFERS, "offers"),
         (sum(kind[0] for kind in kinds), MAX_MACHINE_SIZES, "sizes of machines, from 1 to max_nodes each"),
@@ -401,7 +405,7 @@ def _inventories(
         try:
             found += read_inventory(name, source.folder(place, folder), faults)
         except InputError as error:
-            faults += [one if one.file else source.fault(place, one.what, one.fix) for one in error.faults]
+            faults += [fault if fault.file else source.fault(place, fault.what, fault.fix) for fault in error.faults]
     return found
 
 

@@ -209,16 +209,16 @@ def changes_text(found: Iterable[PriceChanges]) -> str:
 def update_text(update: PriceUpdate) -> str:
     """Return what became of each provider: what changed, or why its old prices stay and how old they are."""
     lines: list[str] = []
-    for one in update.providers:
-        age = f"{_count(one.age_days, 'day')} old" if one.age_days is not None else ""
-        if one.changes is not None:
-            lines += _changes(one.changes)
-        elif one.why_not:
-            stands = f"the prices of {one.stands} stay, {age}" if one.stands else "none are stored"
-            text = f"{one.provider}: not updated: {one.why_not}; {stands}"
+    for provider in update.providers:
+        age = f"{_count(provider.age_days, 'day')} old" if provider.age_days is not None else ""
+        if provider.changes is not None:
+            lines += _changes(provider.changes)
+        elif provider.why_not:
+            stands = f"the prices of {provider.stands} stay, {age}" if provider.stands else "none are stored"
+            text = f"{provider.provider}: not updated: {provider.why_not}; {stands}"
             lines += words.wrap_lines(text, words.width(), 4)
         else:
-            lines.append(f"{one.provider}: nothing newer than {one.stands}, {age}")
+            lines.append(f"{provider.provider}: nothing newer than {provider.stands}, {age}")
     return "\n".join(lines)
 
 

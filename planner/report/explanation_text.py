@@ -58,8 +58,10 @@ def _of_both(explanation: Explanation) -> list[str]:
         lines += ["", *render(part).split("\n")]
     steps = [step for step in explanation.next_steps if step.limit.startswith("limits.")]
     shared = explanation.model_copy(update={"alternatives": (), "compared_by": ""})
-    both = [line for one in steps if one.setting for line in (*step_lines(one, shared), *settings([one.setting], 2))]
-    both += _next(shared.model_copy(update={"next_steps": tuple(one for one in steps if not one.setting)}))
+    both = [
+        line for step in steps if step.setting for line in (*step_lines(step, shared), *settings([step.setting], 2))
+    ]
+    both += _next(shared.model_copy(update={"next_steps": tuple(step for step in steps if not step.setting)}))
     return [*lines, "", *words.section("Both", both)]
 
 
@@ -73,7 +75,7 @@ def plan(explanation: Explanation) -> list[str]:
     binds = [words.shorten(binding_line(limit, explanation), line_room()) for limit in explanation.binding]
     lines += words.section("Binds", binds or ["none: relaxing a single limit does not lower the cost"])
     lines += words.section("Next", _next(explanation)) if explanation.next_steps else []
-    lines += words.section("Prices", [past_line(one, explanation) for one in explanation.past_costs])
+    lines += words.section("Prices", [past_line(past_cost, explanation) for past_cost in explanation.past_costs])
     jobs = dict.fromkeys(option.job for option in explanation.alternatives)
     for job in jobs:
         options = [option for option in explanation.alternatives if option.job == job]

@@ -85,7 +85,7 @@ def _level(share: float) -> str:
 
 def _digits(counts: tuple[int, ...]) -> str:
     """Return a character for each count: a digit, a letter from 10 on, + from 36 on."""
-    return "".join(str(one) if one < 10 else chr(ord("a") + one - 10) if one < 36 else "+" for one in counts)
+    return "".join(str(count) if count < 10 else chr(ord("a") + count - 10) if count < 36 else "+" for count in counts)
 
 
 def _days(days: list[int], count: int) -> str:
@@ -113,7 +113,7 @@ def render_services(plan: Plan) -> str:
 def several_lines(plan: Plan) -> list[str]:
     """Return the first lines of a plan of several services: what all cost, how far that is proven, what they share."""
     usd = plan.cost_usd.expected if plan.cost_usd else 0.0
-    month = math.fsum(one.fleet.usd_per_month for one in plan.services)
+    month = math.fsum(service.fleet.usd_per_month for service in plan.services)
     text = (
         f"{words.sanitise(plan.scenario)}: {len(plan.services)} services, {words.usd(month)} a month, "
         f"{proven(1.0 if plan.gap is None else plan.gap)}; {words.usd(usd)} in all"
@@ -145,7 +145,7 @@ def _service(service: Service, plan: Plan) -> list[str]:
 def sections(service: Service, plan: Plan) -> list[tuple[str, list[str]]]:
     """Return what is said of a service under each label."""
     fleet = service.fleet
-    latency = [line for one in fleet.limits for line in words.wrap_lines(_limit(one, fleet), line_room(), 2)]
+    latency = [line for limit in fleet.limits for line in words.wrap_lines(_limit(limit, fleet), line_room(), 2)]
     return [
         ("Serve", _serve(service)),
         ("Fleet", _kinds(fleet)),
@@ -173,7 +173,7 @@ def headline(service: Service) -> str:
     replicas = replicas_text(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour))
     places = ", ".join(dict.fromkeys(words.sanitise(kind.provider) for kind in fleet.kinds))
     kinds = f"{len(fleet.kinds)} kind{'' if len(fleet.kinds) == 1 else 's'} at {places}"
-    held = next((one for one in reversed(fleet.limits) if one.limit_seconds is not None), None)
+    held = next((limit for limit in reversed(fleet.limits) if limit.limit_seconds is not None), None)
     share = words.share_text(fleet.within_limits_share)
     within = (
         f", {share} of requests within {seconds_text(held.limit_seconds or 0.0)}{LIMIT_HEADS[held.name]}"
@@ -190,7 +190,7 @@ def headline(service: Service) -> str:
 def both_headline(plan: Plan) -> str:
     """Return the first line of a plan of jobs and services: what both cost, and when a service starts."""
     whole = plan.cost_usd.expected if plan.cost_usd else 0.0
-    later = [one for one in plan.services if one.starts_at_hours > 0]
+    later = [service for service in plan.services if service.starts_at_hours > 0]
     starts = ", ".join(f"{words.sanitise(one.name)} from {words.hours(one.starts_at_hours)} on" for one in later)
     budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
     services = "service" if len(plan.services) == 1 else f"{len(plan.services)} services"
@@ -330,10 +330,14 @@ def _simpler(fleet: Fleet) -> list[str]:
     if not fleet.baselines:
         return ["not computed within the time limit"]
     lines = []
-    for one in fleet.baselines:
-        machines = f" ({words.sanitise(one.machines)})" if one.machines else ""
-        usd = "impossible within the limits" if one.usd_per_month is None else f"{words.usd(one.usd_per_month)} a month"
-        lines += words.wrap_lines(f"{one.name}{machines}: {usd}", line_room(), 2)
+    for baseline in fleet.baselines:
+        machines = f" ({words.sanitise(baseline.machines)})" if baseline.machines else ""
+        usd = (
+            "impossible within the limits"
+            if baseline.usd_per_month is None
+            else f"{words.usd(baseline.usd_per_month)} a month"
+        )
+        lines += words.wrap_lines(f"{baseline.name}{machines}: {usd}", line_room(), 2)
     return lines
 
 

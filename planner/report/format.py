@@ -267,7 +267,7 @@ def join_parts(parts: Iterable[str], gap: str, width: int, most: int) -> list[st
                 lines[-1].pop()
             lines[-1].append("...")
             break
-    return [shorten(gap.join(one), width) for one in lines]
+    return [shorten(gap.join(line), width) for line in lines]
 
 
 def section(label: str, lines: Sequence[str]) -> list[str]:

@@ -259,8 +259,8 @@ def render_service_frontier(found: ServiceFrontier) -> str:
         return "\n".join([*render_relaxations(relax, nearest, found.scenario), *_notes(found)])
     lines = [*words.wrap_lines(summary(found), words.width(), 3), ""]
     lines.append(f"{'per token':>10}  {'a month':>11}  {'proven':>7}  {'replicas':>8}  fleet")
-    for one in found.points:
-        lines += _row(one)
+    for point in found.points:
+        lines += _row(point)
     return "\n".join([*lines, "", *_notes(found)])
 
 
@@ -295,9 +295,9 @@ def machine_lines(machines: tuple[str, ...], room: int, most: int) -> list[str]:
 def _notes(found: ServiceFrontier) -> list[str]:
     """Return what the rows rest on."""
     notes = []
-    if any(one.asked for one in found.points):
+    if any(point.asked for point in found.points):
         notes.append("* the limit of the scenario")
-    held = tuple(dict.fromkeys(name for one in found.points for name in one.binds))
+    held = tuple(dict.fromkeys(name for point in found.points for name in point.binds))
     if held and "TPOT" not in found.points[-1].binds:
         last = ", ".join(BINDING_WORDS[name] for name in found.points[-1].binds)
         notes.append(f"above {seconds_text(found.points[-1].tpot_seconds)} nothing is gained: limited by {last}")
@@ -307,7 +307,7 @@ def _notes(found: ServiceFrontier) -> list[str]:
     if found.ttft_seconds is not None and found.points:
         notes.append(f"every row keeps {seconds_text(found.ttft_seconds)} to the first token")
     notes += [words.sanitise(note) for note in found.notes]
-    bare = sum(one.gap >= 1.0 for one in found.points)
+    bare = sum(point.gap >= 1.0 for point in found.points)
     notes.append(
         f"{found.solved} limits solved, each with a bound of its own"
         if not bare

@@ -41,7 +41,7 @@ def render_relaxations(relax: Sequence[Relaxation], nearest: Sequence[NearMiss],
 
 def format_relaxation(number: int, changes: Sequence[Relaxation], scenario: str) -> list[str]:
     """Return `1. deadline 2 h -> 2.6 h`, below it the resulting plan and the settings to type."""
-    jobs = {one.limit.split(".")[1] for one in changes if one.limit.startswith("jobs.")}
+    jobs = {change.limit.split(".")[1] for change in changes if change.limit.startswith("jobs.")}
     scope = scenario if len(jobs) < 2 else ""  # of several jobs each is named
     texts = [" and ".join(_change(change, scope) for change in changes)]
     texts += [f"then {change.then.removeprefix('then ')}" for change in changes if change.then][:1]

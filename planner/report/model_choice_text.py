@@ -57,14 +57,17 @@ def model(chosen: ModelChoice | None) -> list[str]:
 
 def _as_good(chosen: ModelChoice) -> str:
     options = chosen.as_good
-    if chosen.more_money is None and all(one.loss is None or chosen.loss is None for one in options):
-        return "nearly as cheap: " + ", ".join(f"{_name(one)} {words.usd(one.usd)}" for one in options)
-    if any(one.tokens > 0 and one.loss is not None and chosen.loss and one.loss > chosen.loss.value for one in options):
-        sizes = sorted([chosen.parameters, *(one.parameters for one in options)])
+    if chosen.more_money is None and all(option.loss is None or chosen.loss is None for option in options):
+        return "nearly as cheap: " + ", ".join(f"{_name(option)} {words.usd(option.usd)}" for option in options)
+    if any(
+        option.tokens > 0 and option.loss is not None and chosen.loss and option.loss > chosen.loss.value
+        for option in options
+    ):
+        sizes = sorted([chosen.parameters, *(option.parameters for option in options)])
         span = f"{count(sizes[0])} to {count(sizes[-1])}"
-        listed = ", ".join(f"{_name(one)} {one.loss:.3f}" for one in options if one.loss is not None)
+        listed = ", ".join(f"{_name(option)} {option.loss:.3f}" for option in options if option.loss is not None)
         return f"as good within 0.02: {span} parameters ({listed})"
-    return "nearly as cheap: " + ", ".join(f"{_name(one)} {words.usd(one.usd)}" for one in options)
+    return "nearly as cheap: " + ", ".join(f"{_name(option)} {words.usd(option.usd)}" for option in options)
 
 
 def _name(one: ModelOption) -> str:
@@ -109,13 +112,13 @@ def render_loss_frontier(found: LossFrontier) -> str:
     """Return the text of a frontier of loss against dollars without a final newline."""
     if not found.points:
         return "\n".join([f"{words.sanitise(found.scenario)}: infeasible", *_notes(found)])
-    name = max(len(words.sanitise(one.architecture)) for one in found.points)
+    name = max(len(words.sanitise(point.architecture)) for point in found.points)
     lines = [format_loss_ends(found), ""]
     lines.append(f"{'budget':>10}  {'loss':>6}  {'model':<{name}}  {'size':>6}  {'tokens':>6}  {'likely':>7}  plan")
-    for one in found.points:
-        left = f"{words.usd(one.budget_usd):>10}  {one.loss:>6.3f}  {words.sanitise(one.architecture):<{name}}"
-        figures = f"{count(one.parameters):>6}  {count(one.tokens):>6}  {one.hours:>7,.1f}"
-        lines.append(words.shorten(f"{left}  {figures}  {words.sanitise(one.plan)}", words.width()))
+    for point in found.points:
+        left = f"{words.usd(point.budget_usd):>10}  {point.loss:>6.3f}  {words.sanitise(point.architecture):<{name}}"
+        figures = f"{count(point.parameters):>6}  {count(point.tokens):>6}  {point.hours:>7,.1f}"
+        lines.append(words.shorten(f"{left}  {figures}  {words.sanitise(point.plan)}", words.width()))
     return "\n".join([*lines, "", *_notes(found)])
 
 

@@ -22,7 +22,9 @@ FRAMEWORKS = "Frameworks"
 def frameworks(job: Assignment) -> list[str]:
     """Return the frameworks with their least cost, cheapest first, and then what rests on priors."""
     options = sorted(job.frameworks, key=lambda one: (one.prior, one.cost_usd))
-    priced = [(one.label, words.usd(one.cost_usd), one.prior) for one in options if one.cost_usd is not None]
+    priced = [
+        (option.label, words.usd(option.cost_usd), option.prior) for option in options if option.cost_usd is not None
+    ]
     rungs = [f"{label} about {usd} (prior)" if prior else f"{label} {usd}" for label, usd, prior in priced]
     room = line_room() - (len(FRAMEWORKS) + 3 - words.LABEL)
     return words.join_parts(rungs, "   ", room, 2) if len(rungs) > 1 else []
@@ -132,11 +134,11 @@ def further_ways(job: Assignment) -> list[str]:
     if not job.fallbacks:
         return []
     told = [
-        f"{words.gpus(one.gpus, one.gpu, one.runs_at_once)} at {one.provider} {words.usd(one.cost_usd)}, "
-        f"{words.likely(one.hours)}"
-        for one in job.fallbacks
+        f"{words.gpus(fallback.gpus, fallback.gpu, fallback.runs_at_once)} at {fallback.provider} "
+        f"{words.usd(fallback.cost_usd)}, {words.likely(fallback.hours)}"
+        for fallback in job.fallbacks
     ]
-    most = words.usd(max(one.more_usd for one in job.fallbacks))
+    most = words.usd(max(fallback.more_usd for fallback in job.fallbacks))
     text = "; ".join([*told, f"the most expensive adds {most}"]) if told[1:] else f"{told[0]}, which adds {most}"
     return words.wrap_lines(f"if it cannot be had: {text}", line_room(), 2 + len(told))
 
@@ -152,9 +154,9 @@ def purchase_price(plan: Plan, job: Assignment) -> float | None:
     if job.tier != "bought" or plan.inputs is None:
         return None
     sold = {"provider": job.provider, "gpu": job.gpu, "gpus": job.gpus_per_instance}
-    for one in plan.inputs.offers:
-        if "buy" in one and all(one.get(key) == value for key, value in sold.items()):
-            return float(one["buy"]["purchase_usd"]) * job.instances * job.runs_at_once
+    for offer in plan.inputs.offers:
+        if "buy" in offer and all(offer.get(key) == value for key, value in sold.items()):
+            return float(offer["buy"]["purchase_usd"]) * job.instances * job.runs_at_once
     return None
 
 

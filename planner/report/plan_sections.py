@@ -394,7 +394,7 @@ def bill(job: Assignment, room: int) -> list[str]:
 
 def rounding(amounts: Sequence[float], total: float) -> float:
     """Return what amounts, each shown as `words.usd` shows it, lack of their total as it is shown."""
-    return round(_shown(total) - math.fsum(_shown(one) for one in amounts), 2)
+    return round(_shown(total) - math.fsum(_shown(amount) for amount in amounts), 2)
 
 
 def _shown(amount: float) -> float:
@@ -425,7 +425,7 @@ def product(amount: float, unit: str, rate_usd: float, usd: float) -> str:
     for in_rate, in_amount in sorted(itertools.product(range(4), range(6)), key=lambda more: (sum(more), more)):
         factors = quantity(amount, unit, in_amount), words.rate(rate_usd, in_rate)
         of_unit = 60.0 if factors[0].endswith(" min") else 1.0
-        shown = [float(one.split()[0].strip("$").replace(",", "")) for one in factors]
+        shown = [float(factor.split()[0].strip("$").replace(",", "")) for factor in factors]
         if words.usd(shown[0] * shown[1] / of_unit) == words.usd(usd):
             return " x ".join(factors)
     return quantity(amount, unit)

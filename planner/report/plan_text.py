@@ -41,7 +41,9 @@ def render_timetable(plan: Plan) -> list[str]:
     lines = [words.first_fitting(plan.scenario, *_timetable_headlines(plan)), *old_prices(plan), ""]
     lines += _table(plan)
     lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
-    lines += words.section("Reserved", [line for one in plan.reservations for line in _reserved(plan, one)])
+    lines += words.section(
+        "Reserved", [line for reservation in plan.reservations for line in _reserved(plan, reservation)]
+    )
     lines += words.section("Pauses", [line for job in plan.jobs for line in _pauses(plan, job)])
     lines += words.section("Idle", _idle(plan))
     lines += words.section("Baseline", _baseline(plan))
@@ -125,7 +127,7 @@ def _reserved(plan: Plan, one: Reservation) -> list[str]:
 
 def _pauses(plan: Plan, job: Assignment) -> list[str]:
     """Return when a run stands still because its machine may not be used, and what that costs each time."""
-    times = [f"{_when(plan, one.from_hours)} to {_when(plan, one.to_hours)}" for one in job.pauses]
+    times = [f"{_when(plan, pause.from_hours)} to {_when(plan, pause.to_hours)}" for pause in job.pauses]
     if not times:
         return []
     shown = ", ".join(times[:MAX_PAUSES_SHOWN]) + (
@@ -147,11 +149,12 @@ def _idle(plan: Plan) -> list[str]:
 def _shared(plan: Plan) -> list[str]:
     """Return what the limits cost that the jobs share, the most expensive first."""
     lines = []
-    for one in plan.shared_limits:
-        text = f"{words.sanitise(limit_name(one.limit))} {one.current:,g}: without it {words.usd(one.saving_usd)} less"
-        if abs(one.saving_hours) >= 0.05:
-            word = "earlier" if one.saving_hours > 0 else "later"
-            text += f", last finish {words.hours(abs(one.saving_hours))} {word}"
+    for shared_limit in plan.shared_limits:
+        name, saving = words.sanitise(limit_name(shared_limit.limit)), words.usd(shared_limit.saving_usd)
+        text = f"{name} {shared_limit.current:,g}: without it {saving} less"
+        if abs(shared_limit.saving_hours) >= 0.05:
+            word = "earlier" if shared_limit.saving_hours > 0 else "later"
+            text += f", last finish {words.hours(abs(shared_limit.saving_hours))} {word}"
         lines += words.wrap_lines(text, line_room(), 2)
     return lines
 

@@ -114,8 +114,10 @@ def render_tracking(found: Tracking) -> str:
         lines += words.section("Memory", words.wrap_all(_memory(found), line_room(), 2))
     lines += words.section("End", words.wrap_all(_end(found), line_room(), 2))
     lines += words.section("Because", _causes(found))
-    for one in found.choices:
-        lines += words.section("Now" if one is found.choices[0] else "", words.wrap_lines(_choice(one), line_room(), 3))
+    for choice in found.choices:
+        lines += words.section(
+            "Now" if choice is found.choices[0] else "", words.wrap_lines(_choice(choice), line_room(), 3)
+        )
     lines += words.section("Logs", words.wrap_all(found.logs, line_room(), 2))
     lines += words.section("Notes", words.wrap_all(found.notes, line_room(), 3))
     return "\n".join(line.rstrip() for line in lines)
@@ -190,7 +192,7 @@ def _end(found: Tracking) -> list[str]:
 
 
 def _causes(found: Tracking) -> list[str]:
-    shown = [one for one in found.causes if abs(one.hours) >= MIN_CAUSE_HOURS]
+    shown = [cause for cause in found.causes if abs(cause.hours) >= MIN_CAUSE_HOURS]
     if not shown:
         return ["as planned within 3 minutes"]
     wide = max(len(one.what) for one in shown)

@@ -21,7 +21,7 @@ def render_service_what_if(answer: WhatIf) -> str:
     if after.cost_usd is None:
         ends = "infeasible" if after.status == "infeasible" else "stopped without a plan"
         lines = [words.first_fitting(answer.scenario, f"{ends} after the change"), *_stays("before", before)]
-        alone = [one for one in answer.effects if one.alone_status == "infeasible"]
+        alone = [effect for effect in answer.effects if effect.alone_status == "infeasible"]
         for one in alone:
             lines += words.wrap_hanging(f"{describe_setting(one.setting)} alone is infeasible", 3)
         lines += ["", *render_infeasible(after)]
@@ -37,8 +37,11 @@ def render_service_what_if(answer: WhatIf) -> str:
 
 def service_lines(answer: WhatIf) -> list[str]:
     """Return the services of a plan with other jobs: what changed of them, and their tables where anything did."""
-    names = [words.sanitise(one.name) for one in answer.after.services]
-    if not any(one.changes or abs(one.usd_per_month) >= 0.005 for one in answer.services) and answer.services:
+    names = [words.sanitise(service.name) for service in answer.after.services]
+    if (
+        not any(service.changes or abs(service.usd_per_month) >= 0.005 for service in answer.services)
+        and answer.services
+    ):
         return [f"unchanged: {', '.join(names)}"]
     own = answer if len(names) > 1 else answer.model_copy(update={"scenario": names[0]})
     lines = summary(own) if answer.services else [f"{', '.join(names)}: new"]
@@ -47,35 +50,36 @@ def service_lines(answer: WhatIf) -> list[str]:
 
 def _stays(label: str, plan: Plan) -> list[str]:
     """Return the headline of each service of a plan, after that of all where other jobs stand next to them."""
-    texts = [headline(one) for one in plan.services]
+    texts = [headline(service) for service in plan.services]
     texts = [both_headline(plan), *texts] if plan.jobs else texts
-    return [line for one in texts for line in words.wrap_hanging(f"{label}: {one}", 4)]
+    return [line for text in texts for line in words.wrap_hanging(f"{label}: {text}", 4)]
 
 
 def summary(answer: WhatIf) -> list[str]:
     """Return dollars of a month more or less, what they buy, and whether that is more than what is proven."""
     texts = []
-    old, later = ({one.name: one for one in plan.services} for plan in (answer.before, answer.after))
-    for one in answer.services:
-        usd, before = one.usd_per_month, old[one.name].fleet.usd_per_month
+    old, later = ({service.name: service for service in plan.services} for plan in (answer.before, answer.after))
+    for service in answer.services:
+        usd, before = service.usd_per_month, old[service.name].fleet.usd_per_month
         new = before + usd
         difference = shown_difference(before, new)
         money = "the same dollars a month"
         if abs(difference) >= 0.005:
             share = words.percent(abs(usd) / before)
             money = f"{words.usd(abs(difference))} {'more' if usd > 0 else 'less'} a month ({share})"
-        bought = _bought(one)
+        bought = _bought(service)
         buys = (
             " buys "
-            if usd > 0 and abs(difference) >= 0.005 and _is_better(one, old[one.name], later[one.name])
+            if usd > 0 and abs(difference) >= 0.005 and _is_better(service, old[service.name], later[service.name])
             else ": "
         )
         what = f"{buys}{bought}" if bought else ""
-        texts.append(f"{one.name if len(answer.services) > 1 else answer.scenario}: {money}{what}")
+        texts.append(f"{service.name if len(answer.services) > 1 else answer.scenario}: {money}{what}")
     lines = [line for text in texts for line in words.wrap_lines(words.sanitise(text), words.width(), 3)]
-    for one in answer.services:
-        if 0 < abs(one.usd_per_month) < one.proven_usd_per_month:
-            text = f"either plan is proven to {words.usd(one.proven_usd_per_month)} a month: the difference may be none"
+    for service in answer.services:
+        if 0 < abs(service.usd_per_month) < service.proven_usd_per_month:
+            proven = words.usd(service.proven_usd_per_month)
+            text = f"either plan is proven to {proven} a month: the difference may be none"
             lines += words.wrap_hanging(text, 2)
     if not answer.services and answer.delta.cost_usd is not None:
         lines = [words.first_fitting(answer.scenario, f"{format_difference(answer.delta.cost_usd)} in all")]
@@ -114,12 +118,12 @@ def _peak(text: str) -> str:
 
 def _blocks(answer: WhatIf) -> list[str]:
     """Return the table of each service."""
-    old = {one.name: one for one in answer.before.services}
+    old = {service.name: service for service in answer.before.services}
     lines = _row("", "before", "after")
-    for one in answer.after.services:
+    for service in answer.after.services:
         if len(answer.after.services) > 1:
-            lines += ["", words.shorten(words.sanitise(one.name), words.width())]
-        lines += _block(old.get(one.name), one)
+            lines += ["", words.shorten(words.sanitise(service.name), words.width())]
+        lines += _block(old.get(service.name), service)
     return lines
 
 
@@ -161,12 +165,12 @@ def _row(label: str, before: str, after: str) -> list[str]:
 def shares(answer: WhatIf) -> list[str]:
     """Return the share of each of several settings in the difference of the whole time."""
     lines = []
-    for one in answer.effects:
-        usd = one.share.cost_usd
-        text = "no plan alone" if one.alone_status == "infeasible" else "no plan without the others"
+    for effect in answer.effects:
+        usd = effect.share.cost_usd
+        text = "no plan alone" if effect.alone_status == "infeasible" else "no plan without the others"
         if usd is not None and answer.delta.cost_usd is not None:
             text = f"{format_difference(usd)} of the {format_difference(answer.delta.cost_usd)}"
-        lines += words.wrap_lines(f"{describe_setting(one.setting)}: {text}", words.width() - SIDE_LABEL, 3)
+        lines += words.wrap_lines(f"{describe_setting(effect.setting)}: {text}", words.width() - SIDE_LABEL, 3)
     if lines:
         note = "shares: mean of the effect of each setting alone and as the last of all"
         lines += words.wrap_lines(note, words.width() - SIDE_LABEL, 2)

@@ -29,10 +29,10 @@ def render_reasons(explanation: Explanation) -> str:
     lines += words.section("Binds", _kinds(service))
     lines += words.section("Next", [line for one in relaxations(explanation) for line in one])
     for by, title in ALTERNATIVE_TITLES.items():
-        rows = [one for one in explanation.alternatives if one.by == by]
+        rows = [alternative for alternative in explanation.alternatives if alternative.by == by]
         if rows:
             lines += ["", f"  {title:<20}{'a month':>11}"]
-            lines += [line for one in rows for line in _row(one, explanation)]
+            lines += [line for row in rows for line in _row(row, explanation)]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -40,13 +40,12 @@ def _kinds(service: ServiceReasons) -> list[str]:
     """Return each kind with what holds its capacity, and its dollars for a unit of load."""
     lines = []
     unit = {"requests/s": "request/s", "requests in flight": "request in flight"}.get(service.unit, service.unit)
-    for one in service.kinds[:MOST_EXPLAINED_KINDS]:
-        what = (
-            f"{words.sanitise(one.machine)} ({engine_name(one.engine)}, {one.weight_format.removesuffix('-weights')})"
-        )
-        able = f"{words.significant(one.capacity)} {service.unit}"
-        each = f"{words.rate(one.usd_per_capacity, 1)} an hour per {unit}"
-        lines += words.wrap_lines(f"{what}: {BINDING_WORDS[one.binds]}, at {able}; {each}", line_room(), 3)
+    for kind in service.kinds[:MOST_EXPLAINED_KINDS]:
+        weights = kind.weight_format.removesuffix("-weights")
+        what = f"{words.sanitise(kind.machine)} ({engine_name(kind.engine)}, {weights})"
+        able = f"{words.significant(kind.capacity)} {service.unit}"
+        each = f"{words.rate(kind.usd_per_capacity, 1)} an hour per {unit}"
+        lines += words.wrap_lines(f"{what}: {BINDING_WORDS[kind.binds]}, at {able}; {each}", line_room(), 3)
     if len(service.kinds) > MOST_EXPLAINED_KINDS:
         lines.append(f"and {len(service.kinds) - MOST_EXPLAINED_KINDS} more kinds (--json)")
     return lines
@@ -56,7 +55,7 @@ def relaxations(explanation: Explanation) -> list[list[str]]:
     """Return what looser limits save, each with what to type; those that save nothing in one line."""
     paying = [step for step in explanation.next_steps if step.change_to is not None]
     found = [relaxation(step, explanation.scenario, explanation.hours or MONTH_HOURS) for step in paying]
-    idle = [limit_name(one.limit, explanation.scenario) for one in explanation.next_steps if one.change_to is None]
+    idle = [limit_name(step.limit, explanation.scenario) for step in explanation.next_steps if step.change_to is None]
     if idle:
         found.append(words.wrap_lines(f"no gain from relaxing: {', '.join(idle)}", line_room(), 3))
     return found

@@ -147,11 +147,13 @@ def _service(service: ServiceReplay, found: ServiceSimulation | Simulation) -> l
 def _headline(service: ServiceReplay) -> str:
     """Return how much of the requests is within each limit, and what is refused."""
     parts = []
-    for one in service.streams[0].limits:
-        if one.limit_seconds is not None and one.cycle.simulated_share is not None:
-            asked = words.percent(one.asked_share).replace(".0 %", " %")
-            share = words.percent(one.cycle.simulated_share)
-            parts.append(f"{share} within {seconds_text(one.limit_seconds)}{LIMIT_HEADS[one.name]} (asked: {asked})")
+    for limit in service.streams[0].limits:
+        if limit.limit_seconds is not None and limit.cycle.simulated_share is not None:
+            asked = words.percent(limit.asked_share).replace(".0 %", " %")
+            share = words.percent(limit.cycle.simulated_share)
+            parts.append(
+                f"{share} within {seconds_text(limit.limit_seconds)}{LIMIT_HEADS[limit.name]} (asked: {asked})"
+            )
     held = ", ".join(parts) or "no limit on latency"
     refused = f"{_share(service.refused_share)} refused" if service.refused_share else "none refused"
     return f"{words.sanitise(service.name)}: {held}, {refused}"
@@ -167,15 +169,15 @@ def _table(service: ServiceReplay, stream: SimulatedStream) -> list[str]:
         + f"{share} below".rjust(sum(LATENCY_ROOM[5:]))
     )
     lines = [words_of[stream.name], heads, _row(LATENCY_HEADER)]
-    lines += [_limit_row(one, one.cycle, f"{LIMIT_WORDS[one.name]}, all hours") for one in stream.limits]
+    lines += [_limit_row(limit, limit.cycle, f"{LIMIT_WORDS[limit.name]}, all hours") for limit in stream.limits]
     when = busiest_hour(service)
-    lines += [_limit_row(one, one.busiest, f"{LIMIT_WORDS[one.name]}, {when}") for one in stream.limits]
+    lines += [_limit_row(limit, limit.busiest, f"{LIMIT_WORDS[limit.name]}, {when}") for limit in stream.limits]
     if len(stream.kinds) > 1:
         for kind in stream.kinds[:MOST_KINDS]:
             lines.append(words.shorten(f"  {words.sanitise(f'{kind.gpu} at {kind.provider}')}", words.width()))
-            for one in stream.limits:
-                text = f"    {LIMIT_WORDS[one.name]}, {when}"
-                lines.append(_limit_row(one, kind.ttft if one.name == "ttft" else kind.tpot, text))
+            for limit in stream.limits:
+                text = f"    {LIMIT_WORDS[limit.name]}, {when}"
+                lines.append(_limit_row(limit, kind.ttft if limit.name == "ttft" else kind.tpot, text))
     if len(stream.kinds) > MOST_KINDS:
         lines.append(f"  {len(stream.kinds) - MOST_KINDS:,} more kinds: --json")
     return lines

@@ -197,7 +197,9 @@ def describe_hardware(cell: Cell | Variant) -> str:
         + (f", {parts.format_market(job.spot_share)}" if job.spot_share > 0 else "")
         for job in cell.jobs
     ]
-    return "; ".join(map(words.sanitise, [*jobs, *(one for service in cell.services for one in service.machines)]))
+    return "; ".join(
+        map(words.sanitise, [*jobs, *(machine for service in cell.services for machine in service.machines)])
+    )
 
 
 def serves(answer: Sweep) -> bool:
@@ -207,12 +209,15 @@ def serves(answer: Sweep) -> bool:
 
 def monthly_usd(cell: Cell | Variant) -> float | None:
     """Return the dollars of a month of the services of a cell; None without a plan."""
-    return sum(one.usd_per_month for one in cell.services) if cell.services else None
+    return sum(service.usd_per_month for service in cell.services) if cell.services else None
 
 
 def replicas_text(cell: Cell | Variant) -> str:
     """Return the least and the most replicas of any hour: `2 to 3`."""
-    least, most = sum(one.least_replicas for one in cell.services), sum(one.most_replicas for one in cell.services)
+    least, most = (
+        sum(service.least_replicas for service in cell.services),
+        sum(service.most_replicas for service in cell.services),
+    )
     return span(least, most) if cell.services else "-"
 
 
@@ -353,7 +358,7 @@ def render_variants(answer: ManyVariants) -> str:
         lines += words.section("Cheapest", _lines(answer, answer.cheapest))
     if answer.fastest is not None and answer.fastest != answer.cheapest:
         lines += words.section("Fastest", _lines(answer, answer.fastest))
-    lines += words.section("Errors", [line for one in answer.errors for line in _error(answer, one)])
+    lines += words.section("Errors", [line for error in answer.errors for line in _error(answer, error)])
     resumed = f", {answer.resumed:,} of them before an interruption" if answer.resumed else ""
     return "\n".join([*lines, "", f"written to {words.sanitise(answer.file)}{resumed}"])
 

@@ -58,7 +58,7 @@ def _both(answer: WhatIf) -> list[str]:
     old = jobs_alone(before) if before.jobs else before
     jobs = answer.model_copy(update={"before": old, "after": jobs_alone(after), "services": ()})
     lines = _both_summary(answer, jobs)
-    if before.jobs and all(_is_same(one) for one in answer.jobs):
+    if before.jobs and all(_is_same(job) for job in answer.jobs):
         lines += ["", *words.wrap_lines(f"unchanged: {', '.join(job.name for job in after.jobs)}", words.width(), 2)]
     else:
         name = after.jobs[0].name if len(after.jobs) == 1 else "jobs"

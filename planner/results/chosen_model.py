@@ -96,7 +96,7 @@ class LossFrontier(Part, defer_build=True):
     def _repr_html_(self) -> str:
         """Return a table for notebooks: a row per point."""
         rows = [
-            (f"${one.budget_usd:,.2f}", f"{one.loss:.3f}", one.architecture, f"{one.tokens:.3g}", one.plan)
-            for one in self.points
+            (f"${point.budget_usd:,.2f}", f"{point.loss:.3f}", point.architecture, f"{point.tokens:.3g}", point.plan)
+            for point in self.points
         ]
         return html_table(f"{self.scenario}: {self.status}", ("dollars", "loss", "model", "tokens", "plan"), rows)

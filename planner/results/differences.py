@@ -208,13 +208,13 @@ def describe_kinds(fleet: Fleet) -> tuple[str, ...]:
 
 def month_items(fleet: Fleet) -> list[tuple[str, float]]:
     """Return the dollars of a month by kind of machine, those with most first, then those of starts."""
-    cycle = sum(sum(one.by_hour) * one.usd_per_hour for one in fleet.kinds) + fleet.start_usd
+    cycle = sum(sum(kind.by_hour) * kind.usd_per_hour for kind in fleet.kinds) + fleet.start_usd
     cycles = fleet.usd_per_month / max(cycle, 1e-300)
     found: dict[str, float] = {}
-    for one in by_dollars(fleet):
-        machine = one.gpu if one.gpus == 1 else f"{one.gpus} x {one.gpu}"
-        name = f"{machine} at {one.provider}, {one.market}"
-        found[name] = found.get(name, 0.0) + sum(one.by_hour) * one.usd_per_hour * cycles
+    for by_dollar in by_dollars(fleet):
+        machine = by_dollar.gpu if by_dollar.gpus == 1 else f"{by_dollar.gpus} x {by_dollar.gpu}"
+        name = f"{machine} at {by_dollar.provider}, {by_dollar.market}"
+        found[name] = found.get(name, 0.0) + sum(by_dollar.by_hour) * by_dollar.usd_per_hour * cycles
     return [*found.items(), ("starts", fleet.start_usd * cycles)]
 
 
@@ -224,7 +224,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def _predicted(service: Service, name: str) -> str:
-    return next((seconds_text(one.predicted_seconds) for one in service.fleet.limits if one.name == name), "")
+    return next((seconds_text(limit.predicted_seconds) for limit in service.fleet.limits if limit.name == name), "")
 
 
 FLEET_FEATURES: tuple[tuple[str, Callable[[Service], str]], ...] = (
@@ -302,12 +302,12 @@ class ServiceFrontier(Part):
         """Return a table for notebooks: a row per point."""
         rows = [
             (
-                f"{one.tpot_seconds * 1000:.4g} ms",
-                f"${one.usd_per_month:,.2f}",
-                "no bound" if one.gap >= 1.0 else f"{one.gap:.1%}",
-                "; ".join(one.machines),
+                f"{point.tpot_seconds * 1000:.4g} ms",
+                f"${point.usd_per_month:,.2f}",
+                "no bound" if point.gap >= 1.0 else f"{point.gap:.1%}",
+                "; ".join(point.machines),
             )
-            for one in self.points
+            for point in self.points
         ]
         return html_table(f"{self.scenario}: {self.status}", ("per token", "a month", "gap", "fleet"), rows)
 
@@ -440,19 +440,19 @@ _ROUNDING = 1e-6
 
 def services_usd(plan: Plan) -> float:
     """Return the dollars of the services of a plan."""
-    return math.fsum(one.cost_usd for one in plan.services)
+    return math.fsum(service.cost_usd for service in plan.services)
 
 
 def services_bound_usd(plan: Plan) -> float:
     """Return the dollars below which the services of a plan cost no less together."""
     if plan.shared_bound_usd is not None:
         return plan.shared_bound_usd
-    return math.fsum(one.bound_usd for one in plan.services)
+    return math.fsum(service.bound_usd for service in plan.services)
 
 
 def sharing_of(plan: Plan) -> tuple[str, ...]:
     """Return what services of a plan share, and how they were planned for it; empty where each is planned alone."""
-    return tuple(one for one in plan.warnings if one.startswith(SHARING))
+    return tuple(warning for warning in plan.warnings if warning.startswith(SHARING))
 
 
 def jobs_alone(plan: Plan) -> Plan:
@@ -468,7 +468,7 @@ def jobs_alone(plan: Plan) -> Plan:
         update={
             "services": (),
             "shared_bound_usd": None,
-            "warnings": tuple(one for one in plan.warnings if not one.startswith(SHARING)),
+            "warnings": tuple(warning for warning in plan.warnings if not warning.startswith(SHARING)),
             "status": "optimal" if gap is not None and gap <= _ROUNDING else plan.status,
             "objective": objective,
             "bound": bound,

@@ -209,12 +209,12 @@ class Explanation(Part):
             caption += f", {dollars(self.cost_usd)}; binding limits: {binds}"
         steps = [
             (
-                one.worth,
-                one.limit,
-                one.note if one.change_to is None else f"{one.change_to}",
-                one.plan,
-                dollars(one.cost_usd),
+                step.worth,
+                step.limit,
+                step.note if step.change_to is None else f"{step.change_to}",
+                step.plan,
+                dollars(step.cost_usd),
             )
-            for one in self.next_steps
+            for step in self.next_steps
         ]
         return html_table(caption, ("worth", "limit", "at", "plan", "cost"), steps)

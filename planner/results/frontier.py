@@ -183,9 +183,12 @@ class Frontier(Part):
         ]
         marked = [(point.hours, point.cost_usd, index == self.knee) for index, point in enumerate(self.points)]
         points = [Breakpoint(hours, usd, "knee" if knee else "", is_marked=knee) for hours, usd, knee in marked]
-        runs = [(one.hours_from, one.cost_from_usd, one.hours_to, one.cost_to_usd) for one in self.segments]
+        runs = [
+            (segment.hours_from, segment.cost_from_usd, segment.hours_to, segment.cost_to_usd)
+            for segment in self.segments
+        ]
         ends = {hours for run in runs for hours in (run[0], run[2])}
-        runs += [(one.hours, one.usd, one.hours, one.usd) for one in points if one.hours not in ends]
+        runs += [(point.hours, point.usd, point.hours, point.usd) for point in points if point.hours not in ends]
         picture = frontier_sketch(points, runs, self.confidence)
         caption = f"{self.scenario}: {self.status}, {'exact' if self.exact else 'solved'}"
         return picture + html_table(caption, header, rows)

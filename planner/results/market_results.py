@@ -112,7 +112,7 @@ class MarketFit(Part):
         lines += [f"up: {block.up._yaml()}", f"outage: {block.outage._yaml()}"]
         lines += [f"another_zone: {block.another_zone:g}"] if block.another_zone else []
         lines += ["zones:"] if block.zones else []
-        lines += [f"  - {{zone: {json.dumps(one.zone)}, {one._yaml()[1:]}" for one in block.zones]
+        lines += [f"  - {{zone: {json.dumps(zone.zone)}, {zone._yaml()[1:]}" for zone in block.zones]
         lines += [f"instances: {block.instances}"] if block.instances > 1 else []
         return "\n".join(["spot:", *(f"  {line}" for line in lines)]) + "\n"
 

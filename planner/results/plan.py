@@ -221,13 +221,13 @@ class Assignment(Part):
     @property
     def paused_hours(self) -> float:
         """Hours in which the run stands still, and what it loses by that."""
-        return math.fsum(one.to_hours - one.from_hours + self.resume_hours for one in self.pauses)
+        return math.fsum(pause.to_hours - pause.from_hours + self.resume_hours for pause in self.pauses)
 
     @property
     def held_hours(self) -> float:
         """Hours from start to end in which its machines are in use."""
         end = self.hours.at_confidence if self.end_at_hours is None else self.end_at_hours
-        return end - self.start_at_hours - math.fsum(one.to_hours - one.from_hours for one in self.pauses)
+        return end - self.start_at_hours - math.fsum(pause.to_hours - pause.from_hours for pause in self.pauses)
 
     @property
     def delay_hours(self) -> float:
@@ -248,7 +248,7 @@ def plan_figures(
 
     Dollars at the confidence of several jobs are those of their sum where it is given, else the sum of theirs.
     """
-    paid = math.fsum(one.usd for one in reservations)
+    paid = math.fsum(reservation.usd for reservation in reservations)
     late = paid + math.fsum(job.cost_at_confidence for job in jobs)
     if budget_confidence is not None:
         late = joint_late_usd(jobs, budget_confidence, paid)
@@ -332,8 +332,8 @@ class Plan(Part):
         """Return the data of a plan file with the services apart from the jobs."""
         jobs = data.get("jobs") if isinstance(data, dict) else None
         rows = jobs if isinstance(jobs, list) else []
-        served = [one for one in rows if isinstance(one, dict) and "fleet" in one]
-        return {**data, "jobs": [one for one in rows if one not in served], "services": served} if served else data
+        served = [row for row in rows if isinstance(row, dict) and "fleet" in row]
+        return {**data, "jobs": [row for row in rows if row not in served], "services": served} if served else data
 
     @model_serializer(mode="wrap")
     def _services_stand_among_the_jobs(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

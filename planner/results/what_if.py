@@ -96,11 +96,11 @@ class WhatIf(Part):
         """Whether the plan is the same, to the cent and the minute."""
         if (
             self.before.status != self.after.status
-            or any(one.changes for one in self.jobs)
-            or any(one.changes for one in self.services)
+            or any(job.changes for job in self.jobs)
+            or any(service.changes for service in self.services)
         ):
             return False
-        if {one.name for one in self.before.services} != {one.name for one in self.after.services}:
+        if {service.name for service in self.before.services} != {service.name for service in self.after.services}:
             return False
         if {job.name for job in self.before.jobs} != {job.name for job in self.after.jobs}:
             return False
@@ -111,9 +111,13 @@ class WhatIf(Part):
         rows = [("cost", _usd(self.before), _usd(self.after))]
         rows.append(("hours", _hours_text(self.before), _hours_text(self.after)))
         for job in self.jobs:
-            rows += [(f"{job.name}: {one.what}", one.before, one.after) for one in job.changes]
+            rows += [(f"{job.name}: {change.what}", change.before, change.after) for change in job.changes]
             rows += [(f"{job.name}: {one.item}", dollars(one.before_usd), dollars(one.after_usd)) for one in job.bill]
-        rows += [(f"{one.name}: {each.what}", each.before, each.after) for one in self.services for each in one.changes]
+        rows += [
+            (f"{service.name}: {each.what}", each.before, each.after)
+            for service in self.services
+            for each in service.changes
+        ]
         return html_table(f"{self.scenario}: {', '.join(self.settings)}", ("", "before", "after"), rows)
 
 
@@ -196,9 +200,9 @@ class Sweep(Part):
 
     def cell(self, *values: str) -> Cell:
         """Return the cell at the values as typed; raise NoPlanError if the sweep has none there."""
-        for one in self.cells:
-            if one.values == values:
-                return one
+        for cell in self.cells:
+            if cell.values == values:
+                return cell
         raise NoPlanError(f"the sweep has no cell at {', '.join(values)}")
 
     def _repr_html_(self) -> str:
@@ -206,15 +210,15 @@ class Sweep(Part):
         header = (*(axis.path for axis in self.axes), "cost", "hours", "what is rented")
         rows = [
             (
-                *one.values,
-                dollars(one.cost_usd) or one.status,
-                f"{one.hours:,.1f}" if one.hours is not None else "",
+                *cell.values,
+                dollars(cell.cost_usd) or cell.status,
+                f"{cell.hours:,.1f}" if cell.hours is not None else "",
                 "; ".join(
-                    [f"{job.machines} at {job.provider}, {job.method}" for job in one.jobs]
-                    + [machines for service in one.services for machines in service.machines]
+                    [f"{job.machines} at {job.provider}, {job.method}" for job in cell.jobs]
+                    + [machines for service in cell.services for machines in service.machines]
                 ),
             )
-            for one in self.cells
+            for cell in self.cells
         ]
         return html_table(self.scenario, header, rows)
 
@@ -351,7 +355,7 @@ class ManyVariants(Part):
 def most_cut(cells: Sequence[Cell | Variant]) -> tuple[tuple[CutSamples, ...], int]:
     """Return of each job whose samples some cells cut the greatest cut, and the number of cells that cut."""
     most: dict[str, CutSamples] = {}
-    for one in (cut for cell in cells for cut in cell.cut):
-        if one.job not in most or one.share > most[one.job].share:
-            most[one.job] = one
+    for cut in (cut for cell in cells for cut in cell.cut):
+        if cut.job not in most or cut.share > most[cut.job].share:
+            most[cut.job] = cut
     return tuple(most.values()), sum(bool(cell.cut) for cell in cells)

@@ -55,7 +55,7 @@ def gather_lengths(counts: dict[int, int], most: int = MAX_SAMPLE_CLASSES) -> li
     *rest, longest = sorted(counts.items())
     size = max(1, -(-len(rest) // (most - 1)))
     groups = [rest[at : at + size] for at in range(0, len(rest), size)]
-    means = [(sum(tokens * count for tokens, count in one), sum(count for _, count in one)) for one in groups]
+    means = [(sum(tokens * count for tokens, count in group), sum(count for _, count in group)) for group in groups]
     return [(tokens / count, count) for tokens, count in means] + [(float(longest[0]), longest[1])]
 
 
@@ -81,21 +81,23 @@ class Work(StrictModel):
     @property
     def sample_lengths(self) -> tuple[tuple[float, int], ...]:
         """Tokens and number of the samples of each length; empty without a table."""
-        return tuple((one.tokens, one.count) for one in self.lengths)
+        return tuple((length.tokens, length.count) for length in self.lengths)
 
     @property
     def lengths_cv(self) -> float:
         """The spread of the lengths of the table: standard deviation over mean."""
-        total, mean = sum(one.count for one in self.lengths), self.tokens_per_sample or 1.0
-        variance = math.fsum((one.tokens / mean - 1.0) ** 2 * one.count for one in self.lengths) / max(1, total)
+        total, mean = sum(length.count for length in self.lengths), self.tokens_per_sample or 1.0
+        variance = math.fsum((length.tokens / mean - 1.0) ** 2 * length.count for length in self.lengths) / max(
+            1, total
+        )
         return math.sqrt(variance)
 
     @model_validator(mode="after")
     def _fill_from_lengths(self) -> Self:
         if not self.lengths:
             return self
-        total = sum(one.count for one in self.lengths)
-        mean = math.fsum(one.tokens * one.count for one in self.lengths) / total
+        total = sum(length.count for length in self.lengths)
+        mean = math.fsum(length.tokens * length.count for length in self.lengths) / total
         if self.images is not None:
             raise validation_error("images have no lengths in tokens", "leave lengths out", "lengths")
         if self.tokens_per_sample is not None and abs(self.tokens_per_sample / mean - 1.0) > 1e-9:

@@ -111,7 +111,7 @@ def _beginning(key: str, names: Iterable[str]) -> tuple[str, ...]:
 def _zones(facts: dict[str, Any]) -> Sequence[str]:
     """Return the zones that an offer lists, written as a mapping or read as pairs."""
     zones = facts.get("zones") or ()
-    return [str(one if isinstance(zones, dict) else one[0]) for one in zones]
+    return [str(zone if isinstance(zones, dict) else zone[0]) for zone in zones]
 
 
 class _Resolution:

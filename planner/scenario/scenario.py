@@ -432,7 +432,7 @@ def decide(job: OpenJob, architecture: str, batch: int, tokens: int | None, sigm
 def decide_scenario(scenario: Scenario, *decided: Job) -> Scenario:
     """Return the scenario with definite jobs in place of the open ones of their names; of the least loss, dollars."""
     by_name = {job.name: job for job in decided}
-    jobs = tuple(by_name.get(one.name, one) for one in scenario.jobs)
+    jobs = tuple(by_name.get(job.name, job) for job in scenario.jobs)
     objective = "cost" if scenario.objective == "loss" else scenario.objective
     return scenario.model_copy(update={"jobs": jobs, "objective": objective})
 

@@ -82,7 +82,9 @@ class Window(StrictModel, defer_build=True):
 
     def _clock(self, hours: float) -> float:
         """Return what a clock shows that was set to 0 at the start of the plan."""
-        return hours + math.fsum(one.forward_hours for one in self.clock_changes if one.at_hours <= hours)
+        return hours + math.fsum(
+            clock_change.forward_hours for clock_change in self.clock_changes if clock_change.at_hours <= hours
+        )
 
     def _elapsed(self, shown: float) -> float:
         """Return the hours after which the clock shows a time: of a skipped time as if it had not changed."""
@@ -139,7 +141,7 @@ class After(StrictModel, defer_build=True):
 def as_after(value: Any) -> Any:
     """Return `after: name`, `[name, ...]` or mappings with a lag as mappings."""
     items = value if isinstance(value, (list, tuple)) else [value]
-    return tuple({"job": one} if isinstance(one, str) else one for one in items)
+    return tuple({"job": item} if isinstance(item, str) else item for item in items)
 
 
 class PeriodBudget(StrictModel, defer_build=True):

@@ -190,4 +190,4 @@ def moves_between_regions(zones: Zones) -> float:
     """
     names = [name.partition("/")[0] for name, _ in zones]
     pairs = len(names) * (len(names) - 1)
-    return sum(one != other for one in names for other in names) / pairs if pairs else 0.0
+    return sum(name != other for name in names for other in names) / pairs if pairs else 0.0

@@ -67,7 +67,7 @@ def zone_groups(offers: Iterable[Offer], limits: Limits) -> list[Offer]:
         for several in regions.values():
             found += _groups_of(several)
         if limits.spot_zones == "any" and len(regions) > 1:
-            found += [one for one in _groups_of(zones) if len(one.regions) > 1]
+            found += [group for group in _groups_of(zones) if len(group.regions) > 1]
     return found
 
 
@@ -94,7 +94,7 @@ def single_zone(offer: Offer, limits: Limits) -> Offer:
 def zone_prices(offer: Offer) -> dict[str, float]:
     """Return the spot price of each zone that a run on the offer may rent; none where it stays in one zone."""
     if offer.spot is not None and offer.spot.zones:
-        return {one.zone: offer.spot_usd_per_hour or 0.0 for one in offer.spot.zones}
+        return {zone.zone: offer.spot_usd_per_hour or 0.0 for zone in offer.spot.zones}
     return dict(offer.zones)
 
 
@@ -111,9 +111,9 @@ def undominated_groups(groups: Sequence[Offer], is_doubtful: Sequence[bool], reg
         classes.setdefault((is_doubtful[place], where, _facts(offer.__dict__)), []).append(size)
     for members in classes.values():
         best: list[tuple[float, float, int, int]] = []
-        for one in sorted(members):
-            if not any(other[1] <= one[1] and other[2] <= one[2] for other in best):
-                best.append(one)
+        for member in sorted(members):
+            if not any(other[1] <= member[1] and other[2] <= member[2] for other in best):
+                best.append(member)
         kept += [place for *_, place in best]
     return sorted(kept)
 
@@ -171,8 +171,8 @@ def labelled_offers(
     given = (offers, adjust, limits_read(limits), horizon)
     made_from, made = kept.get(_KEPT, (None, ()))
     if made_from != given:
-        prices = apply_adjustments([one.bought_for(horizon) for one in offers], adjust)
-        every = [*(single_zone(one, limits) for one in prices), *zone_groups(prices, limits)]
+        prices = apply_adjustments([offer.bought_for(horizon) for offer in offers], adjust)
+        every = [*(single_zone(price, limits) for price in prices), *zone_groups(prices, limits)]
         labelled = zip(offer_labels(every), every, strict=True)
         made = tuple((label, one) for label, one in labelled if not one.is_for_sale_only)
         kept[_KEPT] = given, made

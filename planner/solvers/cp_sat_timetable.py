@@ -35,8 +35,8 @@ class TimetableModel:
         self.end: list[Any] = []
         self.holds: list[list[tuple[Any, Any]]] = [[] for _ in problem.resources]  # (interval, amount)
         self.bought: list[Any] = [
-            None if one.price is None else self.model.new_int_var(0, one.capacity, f"bought[{one.name}]")
-            for one in problem.resources
+            None if resource.price is None else self.model.new_int_var(0, resource.capacity, f"bought[{resource.name}]")
+            for resource in problem.resources
         ]
         self.final: Any = None
         for index in range(len(problem.tasks)):
@@ -167,11 +167,11 @@ class TimetableModel:
         A task that starts within them has spent all but its rate times the minutes that it runs on after the boundary.
         Whether it runs on is a literal to branch on; without it the bound on lateness stays at zero for seconds.
         """
-        boundary, amount = periods[-1].end, sum(one.amount for one in periods)
+        boundary, amount = periods[-1].end, sum(period.amount for period in periods)
         inside = [index for index, first in enumerate(self.first) if periods[0].start <= first < boundary]
         spent = [self._spent_before(index, boundary) for index in inside]
         if spent:
-            self.model.add(sum(spent) + sum(self._lots_paid(one) for one in periods) <= amount)
+            self.model.add(sum(spent) + sum(self._lots_paid(period) for period in periods) <= amount)
 
     def _spent_before(self, index: int, boundary: int) -> Any:
         """Return what a task spends before a boundary, at least."""
@@ -293,7 +293,7 @@ class TimetableModel:
         """Return the schedule of a solution."""
         return Schedule(
             tuple(
-                next(place for place, one in enumerate(literals) if solver.boolean_value(one))
+                next(place for place, literal in enumerate(literals) if solver.boolean_value(literal))
                 for literals in self.chosen
             ),
             tuple(int(solver.value(one)) for one in self.start),

@@ -129,7 +129,7 @@ def method_labels(candidates: JobCandidates) -> tuple[str, ...]:
     if not isinstance(candidates.job, InferenceJob):
         return METHOD_LABELS
     return tuple(
-        dict.fromkeys(one.method_label for one in sorted(candidates.recipes, key=lambda one: -one.weight_bits))
+        dict.fromkeys(recipe.method_label for recipe in sorted(candidates.recipes, key=lambda one: -one.weight_bits))
     )
 
 
@@ -137,7 +137,9 @@ def with_excluded_methods(prepared: PreparedScenario, job: int) -> CandidateTabl
     """Return the job's screened candidates, and of those that only their method excludes what may be the best."""
     candidates, table = prepared.candidates[job], prepared.screened[job].table
     labels = method_labels(candidates)
-    recipes = [one.method_label in labels and not is_allowed(one, candidates.job) for one in candidates.recipes]
+    recipes = [
+        recipe.method_label in labels and not is_allowed(recipe, candidates.job) for recipe in candidates.recipes
+    ]
     if not any(recipes):
         return table
     is_excluded = np.asarray(recipes, dtype=bool)
@@ -465,10 +467,11 @@ def _explain(prepared: PreparedScenario, plan: Plan, found: Sequence[WaysOfJob],
     why = diagnose(prepare(barren, free.library, free, may_be_slim=False))
     for way in dict.fromkeys(one.way for one in why.relax):
         changes = [one for one in why.relax if one.way == way]
-        if (then := _verified(prepared, [one.setting for one in changes], solve)) is not None:
+        if (then := _verified(prepared, [change.setting for change in changes], solve)) is not None:
             number = relax[-1].way + 1
             relax += [
-                _relaxation(then, one.limit, one.change_from, one.change_to, one.setting, number) for one in changes
+                _relaxation(then, change.limit, change.change_from, change.change_to, change.setting, number)
+                for change in changes
             ]
     return Infeasible(relax=tuple(relax), nearest=why.nearest)
 
@@ -493,7 +496,7 @@ def _relaxation(
 ) -> Relaxation:
     """Return one changed limit with the plan that it leads to."""
     words = [f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}" for job in then.jobs]
-    named = words if len(words) == 1 else [f"{job.name}: {one}" for job, one in zip(then.jobs, words, strict=True)]
+    named = words if len(words) == 1 else [f"{job.name}: {word}" for job, word in zip(then.jobs, words, strict=True)]
     return Relaxation(
         **{"from": before, "to": after},
         limit=limit,

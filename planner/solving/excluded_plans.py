@@ -48,7 +48,7 @@ def best_by_framework(prepared: PreparedScenario, job: int, gpu: str) -> tuple[O
     limits, waiting_usd = prepared.scenario.limits, objective.waiting_usd
     screened = screen(every, prepared.market, limits, library, True, waiting_usd, BEST_OF_FRAMEWORKS)
     value, share = objective.best(screened.table)
-    framework = np.asarray([one.framework for one in every.recipes], dtype=str)[screened.table.recipe]
+    framework = np.asarray([recipe.framework for recipe in every.recipes], dtype=str)[screened.table.recipe]
     options = []
     for name in names:
         rows = np.flatnonzero((framework == name) & np.isfinite(value))
@@ -215,8 +215,8 @@ def find_lossy(prepared: PreparedScenario, job: int, recipe: Recipe) -> tuple[Lo
     candidates = prepared.candidates[job]
     asked, kinds = candidates.job.techniques, _kinds(candidates.job)
     if getattr(recipe, "released", False) or held_quant(candidates.architecture) is not None:
-        kinds = tuple(one for one in kinds if one.key != "weight_bits")
-    chosen = [one for one in kinds if one.uses(recipe) and len(getattr(asked, one.key, None) or ()) != 1]
+        kinds = tuple(kind for kind in kinds if kind.key != "weight_bits")
+    chosen = [kind for kind in kinds if kind.uses(recipe) and len(getattr(asked, kind.key, None) or ()) != 1]
     if not chosen or recipe.precision == "managed":
         return ()
     table = with_excluded_methods(prepared, job)

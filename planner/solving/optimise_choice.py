@@ -210,7 +210,7 @@ def _cap(goal: Goal, result: SolveResult) -> float:
 def _pass(columns: VariableLayout, goal: Goal, caps: Sequence[Cap]) -> Program:
     """Return the program that minimises a goal under the caps of the earlier ones."""
     program = build_program(columns).minimising(goal.coefficients(columns))
-    rows = [single_row(f"cap_{one.goal.name}", one.goal.coefficients(columns), upper=one.most) for one in caps]
+    rows = [single_row(f"cap_{cap.goal.name}", cap.goal.coefficients(columns), upper=cap.most) for cap in caps]
     return program.with_rows(*rows)
 
 
@@ -418,11 +418,11 @@ def fits_side_by_side(prepared: PreparedScenario, chosen: CandidateTable, shares
     for row in range(len(chosen)):
         gpus[chosen.providers[chosen.provider[row]]] += int(chosen.gpus[row])
         machines[chosen.offers[chosen.offer[row]]] += max(1, int(chosen.instances[row]))
-    if any(float(np.sum(one.used(chosen))) > one.most * (1.0 + PEAK_TOLERANCE) for one in limits.peaks):
+    if any(float(np.sum(peak.used(chosen))) > peak.most * (1.0 + PEAK_TOLERANCE) for peak in limits.peaks):
         return False
     if any(count > limits.quota.get(name, count) for name, count in gpus.items()):
         return False
     if any(count > limits.stock.get(name, count) for name, count in machines.items()):
         return False
-    reservations = [one.committed_usd for one in prepared.market.offers if one.is_reservation]
+    reservations = [offer.committed_usd for offer in prepared.market.offers if offer.is_reservation]
     return float(np.sum(chosen.cost_usd(np.asarray(shares)))) <= min(reservations, default=np.inf)

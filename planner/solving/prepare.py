@@ -157,7 +157,7 @@ def starts_at_once(scenario: Scenario, market: Market, limits: SharedLimits) -> 
     """Return whether nothing that jobs share makes one wait for another."""
     if scenario.schedule == "side_by_side":
         return True
-    reserved = any(one.is_reservation for one in market.offers)
+    reserved = any(offer.is_reservation for offer in market.offers)
     return not (limits.limit_one_time or reserved)
 
 
@@ -235,8 +235,16 @@ def prepare(
     candidates, screened = _candidates_and_screens(
         scenario, market, library, before, waiting_usd, shared if is_slim else None, with_policies
     )
-    faults = [no_machine_fault(one.job, "ingest") for one in candidates if len(one.table) and one.lacks_ram().all()]
-    faults += [export_fault(one.job, one.architecture, library) for one in candidates if one.exports_nowhere()]
+    faults = [
+        no_machine_fault(candidate.job, "ingest")
+        for candidate in candidates
+        if len(candidate.table) and candidate.lacks_ram().all()
+    ]
+    faults += [
+        export_fault(candidate.job, candidate.architecture, library)
+        for candidate in candidates
+        if candidate.exports_nowhere()
+    ]
     raise_faults(faults, ScenarioError)
     _check_terms(scenario.name, candidates, screened, market)
     return PreparedScenario(scenario, library, market, candidates, screened, is_slim, with_policies)
@@ -265,18 +273,18 @@ def _check_terms(
 ) -> None:
     """Raise ScenarioError for commitments that end before the job does and leave no other candidate."""
     faults = []
-    for one, left in zip(candidates, screened, strict=True):
+    for candidate, left in zip(candidates, screened, strict=True):
         if len(left.table) or not left.rejected[OUTLASTS_COMMITMENT] or left.rejected[ENDS_AFTER_DEADLINE]:
             continue
-        short = one.hours_rented() > one.columns.term_hours[one.table.offer]
-        for place in dict.fromkeys(one.table.offer[short].tolist()):
+        short = candidate.hours_rented() > candidate.columns.term_hours[candidate.table.offer]
+        for place in dict.fromkeys(candidate.table.offer[short].tolist()):
             offer = market.offers[place]
-            least = float(np.min(one.hours_rented()[one.table.offer == place]))
+            least = float(np.min(candidate.hours_rented()[candidate.table.offer == place]))
             if offer.commitment is None or least <= offer.term_hours:
                 continue
             months = offer.commitment.months
             term = f"{months} month{'s' if months > 1 else ''} ({offer.term_hours:,.0f} h)"
-            what = f"a commitment of {term} ends before {one.job.name} does"
+            what = f"a commitment of {term} ends before {candidate.job.name} does"
             fix = f"it takes at least {least:,.0f} h there: use a longer term, or machines by the hour"
             faults.append(Fault(scenario, 0, f"offers.{market.labels[place]}.commitment.months", what, fix))
     raise_faults(faults, ScenarioError)

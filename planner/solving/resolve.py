@@ -63,7 +63,7 @@ def describe_jobs(jobs: Sequence[JobCandidates], words: Sequence[str]) -> str:
     """Return what is said of each job, with its name if there are several."""
     if len(jobs) == 1:
         return words[0]
-    return "; ".join(f"{one.job.name}: {what}" for one, what in zip(jobs, words, strict=True))
+    return "; ".join(f"{job.job.name}: {what}" for job, what in zip(jobs, words, strict=True))
 
 
 def describe_candidate(candidates: JobCandidates, row: int, share: float, market: Market) -> str:
@@ -88,10 +88,10 @@ def describe_method(recipe: Recipe) -> str:
 
 def why_excluded(recipes: Sequence[Recipe], job: Job) -> str:
     """Return which key of the job's `techniques` excludes the recipes of one method; empty if one is allowed."""
-    if any(is_allowed(one, job) for one in recipes):
+    if any(is_allowed(recipe, job) for recipe in recipes):
         return ""
     methods = job.techniques.method
-    by_method = methods is not None and all(one.method not in methods for one in recipes)
+    by_method = methods is not None and all(recipe.method not in methods for recipe in recipes)
     return f"excluded by `techniques.{'method' if by_method else 'weight_bits'}`"
 
 

@@ -145,7 +145,7 @@ def solve_built(
     from planner.solving.timetable.timetable_plan import solve_schedule, timetable_plan
 
     solved = solve_schedule(built.problem, options)
-    dominated = sum(len(one.table) for one in prepared.screened) - sum(len(one.modes) for one in built.jobs)
+    dominated = sum(len(one.table) for one in prepared.screened) - sum(len(job.modes) for job in built.jobs)
     facts = _facts(prepared, options, perf_counter() - started, max(0, dominated)) | {"solver": "cp-sat"}
     plan = timetable_plan(prepared, built, solved, options, facts)
     if plan.status == "infeasible" and explains:
@@ -163,7 +163,7 @@ def _audited(plan: Plan, scenario: Scenario, library: Library, options: SolveOpt
     """Return the plan; AuditError if the independent audit finds a fault."""
     violations = audit(plan, scenario, library, asked_gap=options.gap)
     if violations:
-        raise AuditError("the plan fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
+        raise AuditError("the plan fails its own audit: " + "; ".join(str(violation) for violation in violations[:5]))
     left_out = unknown_notes(scenario.offers, scenario.limits, library)
     return plan.model_copy(update={"warnings": tuple(dict.fromkeys((*left_out, *plan.warnings)))}) if left_out else plan
 
@@ -183,8 +183,8 @@ def _facts(prepared: PreparedScenario, options: SolveOptions, seconds: float, do
 def find_cut_samples(prepared: PreparedScenario) -> tuple[CutSamples, ...]:
     """Return what is cut of the samples of each training job that has samples longer than its sequences."""
     found = (
-        cut_samples(job, one.physics.shape, prepared.library.architecture(job.architecture))
-        for job, one in zip(prepared.scenario.jobs, prepared.candidates, strict=True)
+        cut_samples(job, candidate.physics.shape, prepared.library.architecture(job.architecture))
+        for job, candidate in zip(prepared.scenario.jobs, prepared.candidates, strict=True)
         if not isinstance(job, InferenceJob)
     )
     return tuple(one for one in found if one is not None)
@@ -238,7 +238,7 @@ def _tie_decided_by(solved: OptimisedChoice) -> TieStep | None:
     fastest = np.minimum(table.late_hours(table.share_low), table.late_hours(table.share_high))
     columns = (*table.tie_steps.T, table.instances, fastest, table.lossiness)
     names = get_args(TieStep)
-    less = [one[least].sum() - one[chosen].sum() > SAME_HOURS for one in columns]
+    less = [column[least].sum() - column[chosen].sum() > SAME_HOURS for column in columns]
     return next((name for name, is_less in zip(names, less, strict=True) if is_less), None)
 
 
@@ -313,7 +313,8 @@ def count_candidates(prepared: PreparedScenario, dominated: int) -> CandidateCou
         reasons += candidates.physics.rejected + screened.rejected
     outdated = sum(prepared.scenario.limits.is_outdated(offer) for offer in prepared.scenario.offers)
     return CandidateCounts(
-        made=sum(len(one.table) for one in prepared.candidates) + sum(one.dropped for one in prepared.screened),
+        made=sum(len(candidate.table) for candidate in prepared.candidates)
+        + sum(one.dropped for one in prepared.screened),
         rejected=sum(reasons.values()),
         dominated=dominated + sum(one.dominated for one in prepared.screened),
         offers=len(prepared.scenario.offers) - outdated,

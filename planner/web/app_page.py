@@ -37,7 +37,7 @@ def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonc
     axis = opened.axis
     data: dict[str, Any] = {
         "token": token,
-        "controls": [one.data() for one in controls],
+        "controls": [control.data() for control in controls],
         "models": list(architecture_names()),
         "axis": axis.key if axis is not None else "",
         "serves": opened.serves,
@@ -87,7 +87,7 @@ def scene_data(scene: Scene) -> dict[str, Any]:
     """Return a picture as lists of figures and texts."""
     size = {"width": round(scene.width, 1), "height": round(scene.height, 1)}
     texts = {"title": scene.title, "description": scene.description}
-    return {**size, **texts, "data": dict(scene.data), "shapes": [_shape(one) for one in scene.shapes]}
+    return {**size, **texts, "data": dict(scene.data), "shapes": [_shape(shape) for shape in scene.shapes]}
 
 
 def _shape(shape: Shape) -> list[Any]:

@@ -163,7 +163,7 @@ def _training(job: Job, fields: _Fields) -> Iterator[Control]:
     """Yield framework and techniques; nothing ticked leaves them to the planner."""
     table = read_techniques()
     free: dict[str, Any] = {"may_be_empty": True, "fold": _FOLD_OF_TRAINING}
-    frameworks = tuple((name, one.label) for name, one in table.frameworks.items())
+    frameworks = tuple((name, framework.label) for name, framework in table.frameworks.items())
     yield fields.make("framework", "Framework", "choices", "framework", job.framework, choices=frameworks, **free)
     for name in TECHNIQUES_ON_PAGE:
         choices = tuple((str(value), table.words(name, value)) for value in table.of(name).values)
@@ -217,7 +217,7 @@ def _of_service(job: ServeJob, fields: _Fields) -> Iterator[Control]:
 
 def _engines(job: InferenceJob, fields: _Fields) -> Iterator[Control]:
     """Yield what answers: engines, where no tick leaves the choice, and bits of weights, which need a tick."""
-    engines = tuple((name, one.label) for name, one in read_engines().engines.items())
+    engines = tuple((name, engine.label) for name, engine in read_engines().engines.items())
     fold = {"fold": _FOLD_OF_ENGINES}
     yield fields.make(
         "engine", "Engines", "choices", "techniques.engine", job.techniques.engine,
@@ -235,8 +235,10 @@ def locate(faults: tuple[Fault, ...], controls: list[Control]) -> list[dict[str,
     found: list[dict[str, str]] = []
     for fault in faults:
         place = fault.where or fault.file.removeprefix("--set ").partition("=")[0]
-        keys = [one.key for one in controls if _is_inside(place, one.path) or _is_inside(one.path, place)]
-        exact = [one.key for one in controls if _is_inside(place, one.path)]
+        keys = [
+            control.key for control in controls if _is_inside(place, control.path) or _is_inside(control.path, place)
+        ]
+        exact = [control.key for control in controls if _is_inside(place, control.path)]
         where = "" if exact or keys else f"{place}: " if place else ""
         one = {"key": (exact or keys or [""])[0], "what": f"{where}{fault.what}", "fix": fault.fix}
         if one not in found:  # one field may write several places: a price factor is two

@@ -57,7 +57,7 @@ def export_archive(scenario: Scenario, plan: Plan) -> str:
     parts, missing, stream = _folders(scenario, plan), [], io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for number, (name, (found, left_out)) in enumerate(parts.items()):
-            same = [slug(one) for one in list(parts)[:number]].count(slug(name))
+            same = [slug(part) for part in list(parts)[:number]].count(slug(name))
             folder = f"{slug(name)}{f'-{number + 1}' if same else ''}/" if len(parts) > 1 else ""
             missing += [f"{folder}{line}" for line in left_out]
             for path, text in found.items():
@@ -124,7 +124,7 @@ class OpenedScenario:
     def axis(self) -> Control | None:
         """The field along which the curve is drawn: the only job's deadline, or a service's time per token."""
         wanted = ".latency.tpot" if self.serves else ".deadline"
-        found = [one for one in self.controls if one.path.endswith(wanted)]
+        found = [control for control in self.controls if control.path.endswith(wanted)]
         return next((one for one in found if self.serves or one.key == "deadline"), None)
 
     def command(self, settings: Sequence[str]) -> str:

@@ -87,7 +87,7 @@ def change_parts(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, 
     same = answer.unchanged
     summary = "" if not (before.jobs and after.jobs) else "nothing changes" if same else describe_changes(answer)[0]
     reasons = answer.it_would_take if same else describe_reasons(answer) if answer.settings else ()
-    return {"summary": words.sanitise(summary), "rows": rows, "reasons": [words.sanitise(one) for one in reasons]}
+    return {"summary": words.sanitise(summary), "rows": rows, "reasons": [words.sanitise(reason) for reason in reasons]}
 
 
 def _joint_rows(before: Plan, after: Plan) -> list[Row]:

@@ -128,20 +128,20 @@ class App:
         found = await self.sessions.ask(session, asked)
         if "faults" in found:
             raise Refusal(locate(found["faults"], self.controls))
-        shown = [self._shown(one) for one in settings.values()]
+        shown = [self._shown(setting) for setting in settings.values()]
         return {**found, "settings": shown, "command": self.opened.command(shown)}
 
     def _without_deadlines(self, settings: dict[str, str]) -> tuple[str, ...]:
         """Return the settings of a curve: over time without deadlines, of which the only job's is its axis."""
         if self.opened.serves:
             return tuple(settings.values())
-        deadlines, axis = {one.key for one in self.controls if one.kind == "hours"}, self.opened.axis
+        deadlines, axis = {control.key for control in self.controls if control.kind == "hours"}, self.opened.axis
         kept = [setting for key, setting in settings.items() if key not in deadlines]
         return (*kept, f"{axis.path}=null") if axis is not None else tuple(kept)
 
     def _settings(self, values: Any) -> dict[str, str]:
         """Return the settings of the values that a page sent."""
-        if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
+        if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
             raise Rejection(400, "values is not a mapping of texts")
         return settings_of(self.controls, values, self.configs)
 
@@ -199,8 +199,10 @@ class App:
                 read_config(str(path))
             except InputError as error:
                 path.unlink()
-                field = next((one.key for one in self.controls if one.kind == "model"), "")
-                raise Refusal([{"key": field, "what": one.what, "fix": one.fix} for one in error.faults]) from None
+                field = next((control.key for control in self.controls if control.kind == "model"), "")
+                raise Refusal(
+                    [{"key": field, "what": fault.what, "fix": fault.fix} for fault in error.faults]
+                ) from None
             self.configs[key] = str(path)
             clean = re.sub(r"[^\w.-]+", "-", name.rpartition("/")[2], flags=re.ASCII)[:60] or "config.json"
             self.config_names[key] = clean if clean.endswith(".json") else f"{clean}.json"

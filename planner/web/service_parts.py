@@ -62,7 +62,7 @@ def service_summary(answer: WhatIf) -> list[str]:
 
 def service_compared(plan: Plan) -> list[tuple[str, str]]:
     """Return the rows of a pinned plan with a service; none without one."""
-    return [row for one in plan.services for row in _compared(one)]
+    return [row for service in plan.services for row in _compared(service)]
 
 
 def _compared(one: Service) -> list[tuple[str, str]]:
@@ -82,13 +82,13 @@ def steps_data(found: ServiceFrontier, width: float) -> dict[str, Any]:
 
     No point is marked as asked: the page marks the plan itself, whose limit may be another one by then.
     """
-    points = tuple(one.model_copy(update={"asked": False}) for one in found.points)
+    points = tuple(point.model_copy(update={"asked": False}) for point in found.points)
     figure = service_frontier_figure(found.model_copy(update={"points": points}))
     assert figure.draw is not None
     return {
         "figure": figure_data(figure),
         "scene": scene_data(figure.draw(width)),
-        "steps": [_step(one) for one in points],
+        "steps": [_step(point) for point in points],
     }
 
 

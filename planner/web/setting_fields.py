@@ -30,7 +30,7 @@ class Refusal(Exception):
 
     def __init__(self, faults: list[dict[str, str]]):
         self.faults = faults
-        super().__init__("; ".join(one["what"] for one in faults))
+        super().__init__("; ".join(fault["what"] for fault in faults))
 
 
 def settings_of(

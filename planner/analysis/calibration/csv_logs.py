@@ -82,7 +82,7 @@ def _of_steps(log: RunLog) -> StepTimes:
 def _median_deviation(seconds: Sequence[float]) -> tuple[float, float]:
     """Return the median, and the median deviation from it in standard deviations of a normal distribution."""
     middle = median(seconds)
-    return middle, NORMAL_PER_MAD * median(abs(one - middle) for one in seconds)
+    return middle, NORMAL_PER_MAD * median(abs(second - middle) for second in seconds)
 
 
 def count_warm_up_steps(seconds: Sequence[float]) -> int:
@@ -93,7 +93,7 @@ def count_warm_up_steps(seconds: Sequence[float]) -> int:
     half = len(seconds) // 2
     usual, deviation = _median_deviation(seconds[half:])
     bound = usual + max(WARM_UP_DEVIATIONS * deviation, WARM_UP_SHARE * usual)
-    return next((number for number, one in enumerate(seconds[:half]) if one <= bound), half)
+    return next((number for number, second in enumerate(seconds[:half]) if second <= bound), half)
 
 
 def fault(file: str, line: int, what: str, fix: str, where: str = "") -> InputError:
@@ -327,7 +327,7 @@ def _memory_history(table: CsvTable) -> LogHistory | None:
     if memory is None and busy is None:
         return None
     shares = [as_number(row[busy].removesuffix("%")) for row in table.rows] if busy else []
-    known = [one / 100.0 for one in shares if one is not None and 0.0 <= one <= 100.0]
+    known = [share / 100.0 for share in shares if share is not None and 0.0 <= share <= 100.0]
     return LogHistory(
         table.file,
         memory.kind if memory else NVIDIA_SMI,

@@ -85,7 +85,7 @@ def _of_vllm(data: dict[str, Any], file: str) -> Measurement:
 
 def _of_guidellm(benchmarks: list[Any], file: str) -> Measurement:
     """Return the fastest of the benchmarks of GuideLLM: the others have fewer requests in flight."""
-    found = [_of_benchmark(one, file) for one in benchmarks]
+    found = [_of_benchmark(benchmark, file) for benchmark in benchmarks]
     if not found:
         raise fault(file, 1, "benchmarks is empty", "give the JSON of a finished run of guidellm")
     return max(found, key=lambda one: one.output_tokens_per_second)

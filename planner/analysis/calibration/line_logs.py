@@ -119,11 +119,11 @@ class Attempt:
 def split_attempts(points: Sequence[LogPoint]) -> tuple[Attempt, ...]:
     """Return the attempts in order: one ends where steps, or the time since the start of the process, go back."""
     groups: list[list[LogPoint]] = []
-    for one in points:
+    for point in points:
         before = groups[-1][-1] if groups else None
-        if before is None or one.step < before.step or _went_back(before.elapsed, one.elapsed):
+        if before is None or point.step < before.step or _went_back(before.elapsed, point.elapsed):
             groups.append([])
-        groups[-1].append(one)
+        groups[-1].append(point)
     timed = [_timed(group, is_first=number == 0) for number, group in enumerate(groups)]
     usual = _usual_pace(one for found, _ in timed for one in found)
     return tuple(
@@ -171,7 +171,7 @@ def _between(before: LogPoint, after: LogPoint) -> float | None:
 
 
 def _usual_pace(intervals: Iterable[Interval]) -> float | None:
-    paces = [one.pace for one in intervals]
+    paces = [interval.pace for interval in intervals]
     return median(paces) if paces else None
 
 
@@ -329,17 +329,17 @@ def stamp_seconds(line: str) -> float | None:
 def _once(points: list[LogPoint]) -> tuple[LogPoint, ...]:
     """Return the points without the repetitions of one step that follow one another, their figures joined."""
     found: list[LogPoint] = []
-    for one in points:
-        if not found or one.step != found[-1].step:
-            found.append(one)
+    for point in points:
+        if not found or point.step != found[-1].step:
+            found.append(point)
             continue
         before = found[-1]
         found[-1] = LogPoint(
             before.line,
             before.step,
-            clock=before.clock if before.clock is not None else one.clock,
-            elapsed=before.elapsed if before.elapsed is not None else one.elapsed,
-            seconds=before.seconds if before.seconds is not None else one.seconds,
-            loss=before.loss if before.loss is not None else one.loss,
+            clock=before.clock if before.clock is not None else point.clock,
+            elapsed=before.elapsed if before.elapsed is not None else point.elapsed,
+            seconds=before.seconds if before.seconds is not None else point.seconds,
+            loss=before.loss if before.loss is not None else point.loss,
         )
     return tuple(found)

@@ -52,7 +52,7 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
     if not isinstance(state, Mapping) or not isinstance(state.get("log_history"), list):
         raise _fault(document, (), "has no log_history", fix)
     entries = {n: one for n, one in enumerate(state["log_history"]) if isinstance(one, Mapping)}
-    steps_only = {n: one for n, one in entries.items() if not any(str(key).startswith("eval_") for key in one)}
+    steps_only = {n: entry for n, entry in entries.items() if not any(str(key).startswith("eval_") for key in entry)}
     if not steps_only:
         fix = "train for some steps with logging_steps set, then save the state"
         raise _fault(document, ("log_history",), "no training step is logged", fix)
@@ -193,7 +193,7 @@ def _one_run(log: LogHistory) -> RunLog:
     return RunLog(
         log.file,
         log.kind,
-        step_seconds=tuple(one.pace for one in attempts[0].intervals),
+        step_seconds=tuple(interval.pace for interval in attempts[0].intervals),
         tokens_per_step=log.tokens_per_step,
         peak_gib=log.peak_gib,
         peak_kind=log.peak_kind,
@@ -216,7 +216,7 @@ def read_state_history(text: str, file: str) -> LogHistory | None:
     state, remarks = _state(text)
     found = state.get("log_history")
     entries = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
-    training = [one for one in entries if not any(str(key).startswith("eval_") for key in one)]
+    training = [entry for entry in entries if not any(str(key).startswith("eval_") for key in entry)]
     points = tuple(_points(training))
     last = next((one for one in reversed(training) if "train_steps_per_second" in one), None)
     seconds = as_number(last.get("train_runtime")) if last else None

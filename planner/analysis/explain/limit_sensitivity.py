@@ -143,7 +143,7 @@ def _note(better: ReportedPlan, plan: ResolvedPlan) -> str:
 
 
 def _no_effect(path: str, scenario: Scenario) -> LimitSensitivity:
-    current = next((one.current for one in lift_limits(scenario) if one.path == path), None)
+    current = next((lift_limit.current for lift_limit in lift_limits(scenario) if lift_limit.path == path), None)
     if path.startswith("limits.quota."):
         current = scenario.limits.quota.get(path.removeprefix("limits.quota."))
     return LimitSensitivity(
@@ -209,7 +209,9 @@ def past_costs(plan: ResolvedPlan, today: datetime.date) -> tuple[PastCost, ...]
 
     Nothing of a day on which the book lacks the price of one of the machines.
     """
-    places = [int(one.table.offer[row]) for one, row in zip(plan.prepared.candidates, plan.rows, strict=True)]
+    places = [
+        int(candidate.table.offer[row]) for candidate, row in zip(plan.prepared.candidates, plan.rows, strict=True)
+    ]
     offers = [plan.prepared.market.offers[place] for place in dict.fromkeys(places)]
     if plan.prepared.scenario.adjust or not all(offer.rents_gpus for offer in offers):
         return ()
@@ -246,7 +248,7 @@ def _machine(offer: Offer) -> tuple[object, ...]:
 def _cost_with(plan: ResolvedPlan, offers: tuple[Offer, ...]) -> float | None:
     """Return the dollars of the best plan with these offers and no other rented GPUs; None without one."""
     scenario = plan.prepared.scenario
-    others = tuple(one for one in scenario.offers if not one.rents_gpus and one.managed is None)
+    others = tuple(offer for offer in scenario.offers if not offer.rents_gpus and offer.managed is None)
     limits = scenario.limits.model_copy(update={"budget_usd": None})
     then = scenario.model_copy(update={"offers": (*offers, *others), "limits": limits})
     solved = try_solve(prepare(then, plan.prepared.library))

@@ -225,7 +225,7 @@ def _blockers(
     try:
         found = solve(free, options, library).infeasible
     except ScenarioError as error:  # an engine without such weights, a GPU without kernels for them
-        return {"reasons": tuple(f"{one.what}: {one.fix}" if one.fix else one.what for one in error.faults)}
+        return {"reasons": tuple(f"{fault.what}: {fault.fix}" if fault.fix else fault.what for fault in error.faults)}
     nearest = tuple(f"{one.what}: {one.reason}" for one in (found.nearest if found else ()))
     return {"reasons": reasons + nearest or ("no engine runs the model there",), "relax": found.relax if found else ()}
 

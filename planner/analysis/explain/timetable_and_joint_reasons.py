@@ -303,5 +303,5 @@ def _solved(
 
 def _machines(plan: Plan) -> str:
     """Return the machines of the jobs, then those of the services."""
-    jobs = [f"{describe_machines(one.gpus, one.gpu, one.runs_at_once)} at {one.provider}" for one in plan.jobs]
-    return "; ".join([*jobs, *(kind for one in plan.services for kind in describe_kinds(one.fleet))])
+    jobs = [f"{describe_machines(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}" for job in plan.jobs]
+    return "; ".join([*jobs, *(kind for service in plan.services for kind in describe_kinds(service.fleet))])

@@ -201,8 +201,8 @@ def _known_values(scenario: Scenario, library: Library) -> dict[str, Sequence[st
     known["method"] = [*known["method"], QLORA]
     engines = read_engines()
     known["engine"], known["weight_format"] = list(engines.engines), list(engines.formats)
-    bits = dict.fromkeys(one for row in engines.engines.values() for one in row.kv_bits)
-    known["kv_bits"] = [str(one) for one in bits]
+    bits = dict.fromkeys(kv_bit for row in engines.engines.values() for kv_bit in row.kv_bits)
+    known["kv_bits"] = [str(bit) for bit in bits]
     return known
 
 
@@ -289,7 +289,7 @@ def named_offers(prepared: PreparedScenario, query: WhyNotQuery) -> Flags:
 def _machines(prepared: PreparedScenario, query: WhyNotQuery) -> list[Machine]:
     """Return the machines of the offers that the query names, with as many GPUs as it names."""
     machines = chain.from_iterable(compress(prepared.market.machines, named_offers(prepared, query)))
-    return [one for one in dict.fromkeys(machines) if query.given.get("gpus") in (None, one.gpus)]
+    return [machine for machine in dict.fromkeys(machines) if query.given.get("gpus") in (None, machine.gpus)]
 
 
 def _list_counts(machines: list[Machine]) -> str:

@@ -69,7 +69,7 @@ def frontier_of_jobs(
             update={"status": plan.status, "infeasible": plan.infeasible, "budget_usd": scenario.limits.budget_usd,
                     **dict.fromkeys(("points", "segments", "separate", "curves", "beyond"), ()), "knee": None}
         )  # fmt: skip
-    names = ", ".join(one.name for one in served.services)
+    names = ", ".join(service.name for service in served.services)
     left = "" if found.budget_usd is None else f" and leaves ${found.budget_usd:,.2f} of the budget"
     note = f"the jobs alone: {names} costs ${usd:,.2f} at every point{left}; its own frontier: --job {names}"
     return found.model_copy(update={"services_usd": usd, "notes": (note, *found.notes)})
@@ -250,14 +250,14 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[tuple[Cur
 
 def _whole_curves(prepared: PreparedScenario, by: GroupBy | None = None) -> tuple[ScreenedCandidates, ...]:
     """Return the screened candidates with all points of cost curves that may matter at some time, per value."""
-    spot = any(np.isfinite(one.columns.spot_usd).any() for one in prepared.candidates)
+    spot = any(np.isfinite(candidate.columns.spot_usd).any() for candidate in prepared.candidates)
     if not spot and by != "method":
         return prepared.screened
     limits, library = prepared.scenario.limits, prepared.library
     scope = SearchScope(whole_curves=True, by_method=by == "method", every_place=by in ("gpu", "provider"))
     return tuple(
-        screen(_without_penalties(one), prepared.market, limits, library, by != "method", NO_VALUE_OF_TIME, scope)
-        for one in prepared.candidates
+        screen(_without_penalties(candidate), prepared.market, limits, library, by != "method", NO_VALUE_OF_TIME, scope)
+        for candidate in prepared.candidates
     )
 
 
@@ -280,18 +280,18 @@ def _labels(prepared: PreparedScenario, index: int, screened: ScreenedCandidates
 
 def _is_method_allowed(prepared: PreparedScenario, method: str) -> bool:
     return all(
-        any(is_allowed(recipe, one.job) for recipe in one.recipes if recipe.method_label == method)
-        for one in prepared.candidates
+        any(is_allowed(recipe, candidate.job) for recipe in candidate.recipes if recipe.method_label == method)
+        for candidate in prepared.candidates
     )
 
 
 def _hidden_by_deadline(prepared: PreparedScenario) -> Iterator[HiddenByLimit]:
     """Yield the cheaper candidate that a job's deadline or longest run hides, for each job by itself."""
     limits = prepared.scenario.limits
-    for one, screened in zip(prepared.candidates, prepared.screened, strict=True):
-        latest = latest_finish_hours(one.job, limits)
-        by_deadline = one.job.deadline_hours is not None and one.job.deadline_hours <= latest
-        free = replace(_without_penalties(one), job=one.job.model_copy(update={"deadline_hours": None}))
+    for candidate, screened in zip(prepared.candidates, prepared.screened, strict=True):
+        latest = latest_finish_hours(candidate.job, limits)
+        by_deadline = candidate.job.deadline_hours is not None and candidate.job.deadline_hours <= latest
+        free = replace(_without_penalties(candidate), job=candidate.job.model_copy(update={"deadline_hours": None}))
         longer = limits if by_deadline else limits.model_copy(update={"max_hours": UNLIMITED_HOURS})
         goal = float(build_segments(screened.table, limits.budget_usd).usd_to.min()) - NOTICEABLE_USD
         scope = replace(LEAST_DOLLARS, below=goal)
@@ -300,7 +300,7 @@ def _hidden_by_deadline(prepared: PreparedScenario) -> Iterator[HiddenByLimit]:
         if np.min(whole.usd_to, initial=np.inf) < goal:
             least = int(np.argmin(whole.usd_to))
             hours = float(whole.hours_to[least])
-            limit = f"jobs.{one.job.name}.deadline" if by_deadline else "limits.max_hours"
+            limit = f"jobs.{candidate.job.name}.deadline" if by_deadline else "limits.max_hours"
             yield HiddenByLimit(
                 limit=limit,
                 limit_hours=latest,
@@ -379,7 +379,7 @@ def loss_frontier(
         points=tuple(_undominated(found[::-1])),
         law="own" if isinstance(job.loss_law, OwnLaw) else job.loss_law,
         compared=len(alternatives),
-        solved=sum(len(one.costs) for one in alternatives),
+        solved=sum(len(alternative.costs) for alternative in alternatives),
         seconds=perf_counter() - started,
         as_of=(options.as_of or datetime.date.today()).isoformat(),
         notes=(
@@ -394,7 +394,7 @@ def note_on_missed(budgets: list[float]) -> tuple[str, ...]:
     """Return a note on the budgets whose best model has no plan; none where all have one."""
     if not budgets:
         return ()
-    dollars = ", ".join(f"${one:,.2f}" for one in sorted(budgets))
+    dollars = ", ".join(f"${budget:,.2f}" for budget in sorted(budgets))
     return (f"no point for {dollars}: the plan found there costs more at the confidence of the budget",)
 
 
@@ -402,8 +402,8 @@ def _undominated(points: list[LossPoint]) -> list[LossPoint]:
     """Return the points, cheapest first, without those that more money does not improve."""
     kept: list[LossPoint] = []
     least = math.inf
-    for one in points:
-        if one.loss < least:
-            kept.append(one)
-            least = one.loss
+    for point in points:
+        if point.loss < least:
+            kept.append(point)
+            least = point.loss
     return kept

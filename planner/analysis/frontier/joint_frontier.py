@@ -65,7 +65,7 @@ def satisfies_limits(tables: Sequence[CandidateTable], choices: Sequence[RowChoi
     provider, offer = np.asarray(plan.providers)[plan.provider], np.asarray(plan.offers)[plan.offer]
     return bool(
         (budget is None or late_usd <= budget + TOLERANCE * max(1.0, budget))
-        and all(one.used(plan).sum() <= one.most * (1 + TOLERANCE) for one in limits.peaks)
+        and all(peak.used(plan).sum() <= peak.most * (1 + TOLERANCE) for peak in limits.peaks)
         and all(plan.gpus[provider == name].sum() <= limit for name, limit in limits.quota.items())
         and all(plan.instances[offer == name].sum() <= limit for name, limit in limits.stock.items())
         and all(
@@ -118,7 +118,10 @@ class CommonDeadlines(ABC):
         # The start of a feasible piece is a point even where the breakpoint at its hours violates a limit.
         found = [
             *found,
-            *(Breakpoint(one.hours_from, one.usd_from, one.choices_from, bound=one.usd_from) for one in pieces),
+            *(
+                Breakpoint(piece.hours_from, piece.usd_from, piece.choices_from, bound=piece.usd_from)
+                for piece in pieces
+            ),
         ]
         sound = {one.hours for one in found}
         first = breakpoints[0] if breakpoints[0] in sound else self.fastest_hours()
@@ -169,7 +172,7 @@ class CommonDeadlines(ABC):
         steps = [
             (left.usd - self.lower_bound_usd(right.hours), -left.hours, left, right, deadline)
             for left, right in itertools.pairwise(known)
-            if not any(one.hours_from <= left.hours and right.hours <= one.hours_to for one in pieces)
+            if not any(piece.hours_from <= left.hours and right.hours <= piece.hours_to for piece in pieces)
             and right.hours - self._proven_until(left, right) > SLOPE_SHARE * JUST_BEFORE * right.hours
             and (deadline := self._next_deadline(left, right, right.hours in sliding)) not in tried
         ]

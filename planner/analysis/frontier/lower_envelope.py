@@ -352,8 +352,8 @@ def sum_envelopes(
         running = [pieces[_index_after(pieces, begun)] for pieces in envelopes]
         if any(piece.hours_to > begun for piece in running):
             linear_pieces.append(_linear_piece(running, begun, ended, breakpoints, tolerance))
-    touched = {one.hours_from for one in linear_pieces if one.from_included}
-    touched |= {one.hours_to for one in linear_pieces if one.to_included}
+    touched = {linear_piece.hours_from for linear_piece in linear_pieces if linear_piece.from_included}
+    touched |= {linear_piece.hours_to for linear_piece in linear_pieces if linear_piece.to_included}
     points = [
         LinearPiece(point.hours, point.hours, point.usd, point.usd, point.choices, point.choices)
         for point in breakpoints.values()
@@ -410,7 +410,7 @@ def _linear_piece(
     tolerance: float,
 ) -> LinearPiece:
     start, end = ([_on(piece, max(hours, piece.hours_from)) for piece in running] for hours in (begun, ended))
-    usd_from, usd_to = (sum(one.usd for one in states) for states in (start, end))
+    usd_from, usd_to = (sum(state.usd for state in states) for states in (start, end))
     return LinearPiece(
         begun,
         ended,

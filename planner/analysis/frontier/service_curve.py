@@ -118,7 +118,7 @@ def _least_seconds(job: ServeJob, free: ServiceTrial, library: Library) -> float
     """Return the least time per token that a kind reaches at no load and within the other limits."""
     if not free.served.kinds:
         return None
-    which = sorted({one.which for one in free.served.kinds})
+    which = sorted({kind.which for kind in free.served.kinds})
     _, each = latency_at_use(
         with_latency(job, ttft_seconds=None, tpot_seconds=None), free.served.speeds, library,
         np.full(len(free.served.speeds.which), NO_LOAD),
@@ -227,7 +227,7 @@ class TurnProgram(CommonDeadlines):
 
     def most_deadlines(self, points: int) -> int:
         """Return how many deadlines are solved where `points` are asked for."""
-        on_spot = any(one.spot_usd_per_hour is not None for one in self.scenario.offers)
+        on_spot = any(offer.spot_usd_per_hour is not None for offer in self.scenario.offers)
         return points if len(self.scenario.jobs) <= FEW_JOBS and not on_spot else min(points, FEWER_DEADLINES)
 
     def fastest_hours(self) -> float | None:
@@ -257,7 +257,7 @@ class TurnProgram(CommonDeadlines):
         for job in self.scenario.jobs:
             # What the job keeps for finding a machine is no part of its hours.
             deadlines = [job.deadline_hours, None if hours == math.inf else hours + job.start_slack_hours]
-            known = [one for one in deadlines if one is not None]
+            known = [deadline for deadline in deadlines if deadline is not None]
             jobs.append(job.model_copy(update={"deadline_hours": min(known, default=None)}))
             if hours <= job.release_hours:
                 return None

@@ -71,7 +71,7 @@ class FrontierTracer:
         self.as_of = options.as_of or datetime.date.today()
         self.limits = build_shared_limits(prepared.scenario, prepared.market)
         self.may_take_turns = may_take_turns(prepared)
-        reservations = [one.committed_usd for one in prepared.market.offers if one.is_reservation]
+        reservations = [offer.committed_usd for offer in prepared.market.offers if offer.is_reservation]
         self.reserved_usd = min(reservations, default=math.inf)
         self._decoded: dict[tuple[int, int, float, bool, SpotChoice | None], Assignment] = {}
 
@@ -115,7 +115,7 @@ class FrontierTracer:
             knee,
             "optimal" if all(point.gap == 0 for point in marked) else "feasible",
             notes,
-            () if exact else tuple(self._segment((), one) for one in pieces),
+            () if exact else tuple(self._segment((), piece) for piece in pieces),
             len(used),
             in_turn,
         )
@@ -135,7 +135,11 @@ class FrontierTracer:
         # What keeps the limits at both ends does so, by linearity, between them.
         return (
             [point for point in breakpoints if point.usd <= most_usd and keeps(point.choices)],
-            [one for one in pieces if one.usd_from <= most_usd and keeps(one.choices_from) and keeps(one.choices_to)],
+            [
+                piece
+                for piece in pieces
+                if piece.usd_from <= most_usd and keeps(piece.choices_from) and keeps(piece.choices_to)
+            ],
         )
 
     def _joint(
@@ -171,12 +175,14 @@ class FrontierTracer:
             return math.fsum(job.cost_at_confidence for job in self.plans(screened, choices)) <= most
 
         kept = [one for one in found if keeps(one.choices)]
-        return kept, [one if keeps(one.choices_from) else one._replace(from_included=False) for one in pieces]
+        return kept, [piece if keeps(piece.choices_from) else piece._replace(from_included=False) for piece in pieces]
 
     def _points(self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint]) -> tuple[Point, ...]:
         made: list[Point] = []
         market = self.prepared.market
-        spot_only = {label for label, one in zip(market.labels, market.offers, strict=True) if one.usd_per_hour is None}
+        spot_only = {
+            label for label, offer in zip(market.labels, market.offers, strict=True) if offer.usd_per_hour is None
+        }
         for one in found:
             jobs = one.plan.jobs if one.plan else self.plans(screened, one.choices)
             before = self.plans(screened, one.before)
@@ -215,7 +221,7 @@ class FrontierTracer:
     ) -> None:
         """Compute the policies of all choices on curves of each job together, for `_plan` and `_leg` to look up."""
         planned = [both for one in found for both in (one.choices, one.before)]
-        ends = [both for one in pieces for both in (one.choices_from, one.choices_to)]
+        ends = [both for piece in pieces for both in (piece.choices_from, piece.choices_to)]
         for index, one in enumerate(screened):
             policies = self.prepared.candidates[index].policies
             policies.best_points(_keys_on_curves(one, (each[index] for each in (*planned, *ends) if each)))
@@ -273,12 +279,12 @@ class FrontierTracer:
 def _keys_on_curves(screened: ScreenedCandidates, choices: Iterable[RowChoice]) -> list[Key]:
     """Return the run, its market and the guaranteed hours of each choice that lies on a curve, once."""
     pieces = screened.pieces
-    return [pieces[one.row].key(one.share) for one in dict.fromkeys(choices) if one.row in pieces]
+    return [pieces[choice.row].key(choice.share) for choice in dict.fromkeys(choices) if choice.row in pieces]
 
 
 def _with_knee(points: tuple[Point, ...]) -> tuple[tuple[Point, ...], int | None]:
     """Return the points with the reason at the knee, and its index."""
-    knee = find_knee(np.asarray([one.hours for one in points]), np.asarray([one.cost_usd for one in points]))
+    knee = find_knee(np.asarray([point.hours for point in points]), np.asarray([point.cost_usd for point in points]))
     if knee is None:
         return points, None
     # Within an hour of the fastest point, a figure per hour would promise savings that no hour reaches.

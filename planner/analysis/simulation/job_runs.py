@@ -60,13 +60,13 @@ def zones_to_rent(offer: Offer, states: SpotStates) -> tuple[ZoneStay, ...]:
     """Return the zones of an offer: at their own prices and alike in stays, or with the stays that were fitted."""
     if offer.spot is not None and offer.spot.zones:
         price = offer.spot_usd_per_hour or 0.0
-        return tuple(ZoneStay(one.zone, price, one.ages_hours, one.ends_per_hour) for one in offer.spot.zones)
+        return tuple(ZoneStay(zone.zone, price, zone.ages_hours, zone.ends_per_hour) for zone in offer.spot.zones)
     return tuple(ZoneStay(name, usd, states.up.begins, states.up.rates) for name, usd in offer.zones)
 
 
 def zone_rows(zones: Sequence[ZoneStay]) -> list[dict[str, Any]]:
     """Return zones as data that JSON can hold."""
-    return [asdict(one) for one in zones]
+    return [asdict(zone) for zone in zones]
 
 
 def best_zone(rows: Sequence[Mapping[str, Any]], up_minutes: Mapping[str, float | None]) -> tuple[str, float] | None:
@@ -165,7 +165,7 @@ class JobRun:
 def build_job_runs(prepared: PreparedScenario, plan: Plan) -> tuple[JobRun, ...]:
     """Return the runs of a plan's jobs, in its order; ScenarioError where the plan is of another scenario."""
     names = [job.name for job in prepared.scenario.jobs]
-    return tuple(_build_job_run(prepared, names.index(one.name), one) for one in plan.jobs)
+    return tuple(_build_job_run(prepared, names.index(job.name), job) for job in plan.jobs)
 
 
 def _build_job_run(prepared: PreparedScenario, index: int, assignment: Assignment) -> JobRun:
@@ -204,7 +204,8 @@ def find_row(candidates: JobCandidates, assignment: Assignment) -> int | None:
         recipe, placement = candidates.recipes[int(table.recipe[row])], candidates.placement_of(row)
         if recipe.method == assignment.techniques.method and (
             techniques_of(recipe, candidates.job, *candidates.batch(row)) == assignment.techniques
-            and tuple((one.stage, one.label) for one in placement.separate_stages) == separate
+            and tuple((separate_stage.stage, separate_stage.label) for separate_stage in placement.separate_stages)
+            == separate
         ):
             return int(row)
     return None
@@ -215,7 +216,7 @@ def _choice(prepared: PreparedScenario, index: int, row: int, advice: SpotPlan) 
     tables = [prepared.screened[index]]
     if may_take_turns(prepared):
         tables += screens_of_job(prepared, index)
-    found = (one.spot.get(mine) for one in tables for mine in np.flatnonzero(one.rows == row).tolist())
+    found = (table.spot.get(mine) for table in tables for mine in np.flatnonzero(table.rows == row).tolist())
     return next((one for one in found if one and abs(one.point.hours - advice.guaranteed_hours) < 1e-6), None)
 
 

@@ -181,9 +181,9 @@ def _simulation(
     sources = [_source(one, settings, np.random.default_rng(seed)) for one, seed in drawn_by]
     recorded_ones = [one for one in sources if isinstance(one, RecordedWindows)]
     # A repeated window is no second market: there are no more runs than windows.
-    runs = min(settings.runs, max((one.windows for one in recorded_ones), default=settings.runs))
-    for one in recorded_ones:
-        one.spread_evenly(runs)
+    runs = min(settings.runs, max((recorded_one.windows for recorded_one in recorded_ones), default=settings.runs))
+    for recorded_one in recorded_ones:
+        recorded_one.spread_evenly(runs)
     ranks = _ranks(runs, np.random.default_rng(seeds[0]))
     drawing, done = sum(one is not None for one in sources), 0
 
@@ -201,10 +201,10 @@ def _simulation(
         )
     planned = plan, prepared.scenario, prepared.library
     shifted = {name: shift_timetable(*planned, several) for name, several in outcomes_by_policy(replayed).items()}
-    reserved_usd = math.fsum(one.usd for one in plan.reservations)
+    reserved_usd = math.fsum(reservation.usd for reservation in plan.reservations)
     whole = combine_jobs(job_runs, {k: [m.outcome for m in v] for k, v in shifted.items()}, reserved_usd)
     spent = math.fsum(one.seconds for one, source in zip(replayed, sources, strict=True) if source is not None)
-    notes, budget = [note for one in recorded_ones for note in one.notes], plan.budget_usd
+    notes, budget = [note for recorded_one in recorded_ones for note in recorded_one.notes], plan.budget_usd
     return Simulation(
         scenario=plan.scenario,
         status=plan.status,
@@ -302,7 +302,7 @@ def _market(job_run: JobRun, source: PathSource | None) -> ReplayMarket | None:
 
 def _notes(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str]:
     """Return notes on what the figures do not show."""
-    drawing = [one for one in job_runs if one.states is not None]
+    drawing = [job_run for job_run in job_runs if job_run.states is not None]
     has_prior = any(one.job.spot and one.job.spot.basis for one in drawing)
     notes = {
         "no job of this plan runs on spot: the traces are not used": settings.traces and not drawing,
@@ -312,9 +312,9 @@ def _notes(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str
         "over optimum: in the objective of the plan, dollars plus the value of waiting hours": any(
             one.waiting_usd for one in drawing
         ),
-        SPOT_ONLY_NOTE: any(one.kind == RunKind.SPOT for one in job_runs),
+        SPOT_ONLY_NOTE: any(job_run.kind == RunKind.SPOT for job_run in job_runs),
         "concurrent trials share one market and are interrupted together": any(one.job.trials > 1 for one in drawing),
-        IN_TURN_NOTE: any(one.job.end_at_hours is not None for one in job_runs),
+        IN_TURN_NOTE: any(job_run.job.end_at_hours is not None for job_run in job_runs),
     }
     shares = [(trace.name, float((trace.available > 0).mean())) for trace in settings.traces]
     return [*rarely_available(shares), *(note for note, holds in notes.items() if holds)]

@@ -50,7 +50,7 @@ def outcomes_by_policy(replayed: Sequence[ReplayedJob]) -> dict[str, list[JobOut
 
 
 def _combine_policy(job_runs: Sequence[JobRun], several: Sequence[JobOutcome]) -> PlanOutcome:
-    jobs = [one.job for one in job_runs]
+    jobs = [job_run.job for job_run in job_runs]
     weights = np.asarray([max(1, job.gpus) * job.runs_at_once * job.hours.expected for job in jobs])
     on_time = [
         one.done & (one.hours <= job.deadline_hours + DEADLINE_TOLERANCE_HOURS)
@@ -105,7 +105,7 @@ def compare_policies(
         )
         for name, one in whole.items()
     }
-    paid = None if any(one.waiting_usd for one in job_runs) else _optimum_cost(replayed, least)
+    paid = None if any(job_run.waiting_usd for job_run in job_runs) else _optimum_cost(replayed, least)
     found[OPTIMUM] = PolicyFigures(cost_usd=paid, usd_over_optimum=0.0, share_over_optimum=0.0)
     return found
 
@@ -143,20 +143,20 @@ def histogram(values: Floats) -> Histogram:
 
 def build_prediction(jobs: Sequence[Assignment], fixed_usd: float = 0.0) -> PlanPrediction:
     """Return what a plan predicts for its jobs together; `fixed_usd` is paid beside them, for reservations."""
-    chances = [one.deadline_probability for one in jobs if one.deadline_probability is not None]
-    policies = [one.spot for one in jobs if one.spot is not None]
-    known = all(one.spot is not None or one.spot_share <= 0 for one in jobs)
-    weights = [max(1, one.gpus) * one.runs_at_once * one.hours.expected for one in jobs]
+    chances = [job.deadline_probability for job in jobs if job.deadline_probability is not None]
+    policies = [job.spot for job in jobs if job.spot is not None]
+    known = all(job.spot is not None or job.spot_share <= 0 for job in jobs)
+    weights = [max(1, job.gpus) * job.runs_at_once * job.hours.expected for job in jobs]
     sums = {
-        name: math.fsum(getattr(one, name) for one in policies) if known else None
+        name: math.fsum(getattr(policy, name) for policy in policies) if known else None
         for name in ("interruptions", "wasted_hours", "waiting_hours")
     }
     return PlanPrediction(
-        cost_usd=fixed_usd + math.fsum(one.cost_usd for one in jobs),
-        hours=max(one.delay_hours + one.hours.expected for one in jobs),
+        cost_usd=fixed_usd + math.fsum(job.cost_usd for job in jobs),
+        hours=max(job.delay_hours + job.hours.expected for job in jobs),
         # One error of the speed for all jobs: the least likely deadline is met no more rarely than all of them.
         deadline_probability=min(chances, default=None),
         at_least=bool(policies),
-        spot_share=float(np.average([one.spot_share for one in jobs], weights=weights)),
+        spot_share=float(np.average([job.spot_share for job in jobs], weights=weights)),
         **sums,
     )

@@ -64,7 +64,9 @@ def shift_timetable(
     runs = outcomes[0].hours.size
     places = {job.name: place for place, job in enumerate(plan.jobs)}
     wanted = {job.name: job for job in scenario.jobs}
-    shared = [(one, np.zeros((runs, one.units))) for one in _shared_things(plan, scenario, library)]
+    shared = [
+        (shared_thing, np.zeros((runs, shared_thing.units))) for shared_thing in _shared_things(plan, scenario, library)
+    ]
     found: dict[int, ShiftedJob] = {}
     ends: dict[int, Floats] = {}
     for place in sorted(range(len(plan.jobs)), key=lambda n: (plan.jobs[n].start_at_hours, n)):
@@ -106,8 +108,8 @@ def _shared_things(plan: Plan, scenario: Scenario, library: Library) -> Iterator
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
         if not offer.is_reservation:
             asked.append((offer.stock, machines_of, lambda job, label=label: job.offer == label))  # type: ignore[misc]
-    for number, one in enumerate(plan.reservations):
-        asked.append((one.count, machines_of, lambda job, number=number: job.reservation == number))  # type: ignore[misc]
+    for number, reservation in enumerate(plan.reservations):
+        asked.append((reservation.count, machines_of, lambda job, number=number: job.reservation == number))  # type: ignore[misc]
     for capacity, amount, uses in asked:
         held = {place: amount(job) for place, job in enumerate(plan.jobs) if uses(job) and amount(job)}
         if capacity is None or sum(held.values()) <= capacity:

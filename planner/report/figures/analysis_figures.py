@@ -68,7 +68,11 @@ def _framework_of(job: Assignment) -> str:
 
 def _explained(explanation: Explanation | None, job: str, by: str) -> Rows:
     """Return the alternatives that `explain` found, the plan's own choice first."""
-    found = [one for one in explanation.alternatives if one.job == job and one.by == by] if explanation else []
+    found = (
+        [alternative for alternative in explanation.alternatives if alternative.job == job and alternative.by == by]
+        if explanation
+        else []
+    )
     rows = []
     for one in found:
         name = words.sanitise(one.name)
@@ -89,19 +93,19 @@ def _explained(explanation: Explanation | None, job: str, by: str) -> Rows:
 def _options(options: Sequence[Option], is_chosen: Callable[[Option], bool]) -> Rows:
     """Return methods, frameworks or runners-up of a plan."""
     rows = []
-    for one in sorted(options, key=lambda one: (one.cost_usd is None, one.cost_usd or 0.0)):
-        name = words.sanitise(one.label or f"{one.gpu} at {one.provider}")
+    for option in sorted(options, key=lambda one: (one.cost_usd is None, one.cost_usd or 0.0)):
+        name = words.sanitise(option.label or f"{option.gpu} at {option.provider}")
         machines = words.sanitise(
-            f"{words.gpus(one.gpus, one.gpu, one.runs_at_once)} at {one.provider}" if one.gpu else ""
+            f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}" if option.gpu else ""
         )
-        took = words.hours(one.hours) if one.hours is not None else ""
-        cost = words.usd(one.cost_usd) if one.cost_usd is not None else "infeasible"
-        remark = one.note or (
-            "about: rests on priors" if one.prior else "" if one.allowed else "excluded by the scenario"
+        took = words.hours(option.hours) if option.hours is not None else ""
+        cost = words.usd(option.cost_usd) if option.cost_usd is not None else "infeasible"
+        remark = option.note or (
+            "about: rests on priors" if option.prior else "" if option.allowed else "excluded by the scenario"
         )
-        mark = " (prior)" if one.prior else "" if one.allowed else " (excluded)"
+        mark = " (prior)" if option.prior else "" if option.allowed else " (excluded)"
         figures = f"{cost}, likely {took}" if took else cost
-        bar = Ranged(f"{name}{mark}", one.cost_usd or 0.0, figures, is_chosen=is_chosen(one))
+        bar = Ranged(f"{name}{mark}", option.cost_usd or 0.0, figures, is_chosen=is_chosen(option))
         rows.append((bar, (name, machines, took, cost, words.sanitise(remark))))
     return rows
 

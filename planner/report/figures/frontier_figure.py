@@ -196,7 +196,7 @@ def frontier_data(found: Frontier) -> dict[str, Any]:
 
     points = []
     for point in found.points:
-        reserved = sum(one.usd for one in point.reservations)
+        reserved = sum(reservation.usd for reservation in point.reservations)
         points.append(
             {
                 "h": round(point.hours, 6),
@@ -236,12 +236,12 @@ def _slopes(found: Frontier) -> list[tuple[Segment, Sequence[Assignment], Sequen
     """
     at = {round(point.hours, 9): point for point in found.points}
     slopes: list[tuple[Segment, Sequence[Assignment], Sequence[Assignment]]] = []
-    for one in found.segments:
-        if one.hours_to > one.hours_from * (1 + NEAR):
-            left, right = at.get(round(one.hours_from, 9)), at.get(round(one.hours_to, 9))
-            begins = left.jobs if left and one.from_included else ()
-            ends = (right.before or right.jobs) if right and one.to_included else ()
-            slopes.append((one, begins, ends))
+    for segment in found.segments:
+        if segment.hours_to > segment.hours_from * (1 + NEAR):
+            left, right = at.get(round(segment.hours_from, 9)), at.get(round(segment.hours_to, 9))
+            begins = left.jobs if left and segment.from_included else ()
+            ends = (right.before or right.jobs) if right and segment.to_included else ()
+            slopes.append((segment, begins, ends))
     return slopes
 
 

@@ -79,7 +79,8 @@ def bill_figure(plan: Plan) -> Figure:
         for job in jobs
     ]
     stacks += [
-        Stack(words.sanitise(one.offer), (("reserved", one.usd),), words.usd(one.usd)) for one in plan.reservations
+        Stack(words.sanitise(reservation.offer), (("reserved", reservation.usd),), words.usd(reservation.usd))
+        for reservation in plan.reservations
     ]
     rows = [
         (
@@ -92,20 +93,22 @@ def bill_figure(plan: Plan) -> Figure:
     rows += [
         (
             "all",
-            f"reserved: {words.sanitise(one.offer)}",
-            f"{one.count} x",
+            f"reserved: {words.sanitise(reservation.offer)}",
+            f"{reservation.count} x",
             "",
-            words.usd(one.usd),
+            words.usd(reservation.usd),
             "price of the offer",
         )
-        for one in plan.reservations
+        for reservation in plan.reservations
     ]
     lead = ""
     if plan.cost_usd is not None:
         spread = words.usd_between(plan.cost_usd.low, plan.cost_usd.high)
         total = words.usd(plan.cost_usd.expected)
         lead = f"{total} expected; {spread} with 80 % probability"
-        shown = [line.usd for job in plan.jobs for line in job.bill] + [one.usd for one in plan.reservations]
+        shown = [line.usd for job in plan.jobs for line in job.bill] + [
+            reservation.usd for reservation in plan.reservations
+        ]
         if rest := bill.rounding(shown, plan.cost_usd.expected):
             rows.append(("all", "rounding", "", "", words.usd(rest), "amounts are shown in whole cents"))
         rows.append(("total", "", "", "", total, spread))
@@ -184,8 +187,14 @@ def timetable_figure(plan: Plan) -> Figure:
             tuple(_stretch(job, start, end) for job in jobs for start, end in _times(job)),
             tuple(job.deadline_hours for job in jobs if job.deadline_hours is not None),
             tuple(
-                Stretch(one.start_hours, min(one.end_hours, _last(plan)), RESERVED, "", f"reserved: {one.offer}")
-                for number, one in enumerate(plan.reservations)
+                Stretch(
+                    reservation.start_hours,
+                    min(reservation.end_hours, _last(plan)),
+                    RESERVED,
+                    "",
+                    f"reserved: {reservation.offer}",
+                )
+                for number, reservation in enumerate(plan.reservations)
                 if any(job.reservation == number for job in jobs)
             ),
         )
@@ -199,7 +208,7 @@ def timetable_figure(plan: Plan) -> Figure:
     ]  # fmt: skip
     since = f", hours from {plan.now.replace('T', ' ')}" if plan.now else ", hours"
     lead = f"{len(plan.jobs)} jobs; the last one ends by hour {words.plain_number(_last(plan))}"
-    kinds = {one.role: one for row in rows for one in row.stretches}
+    kinds = {stretch.role: stretch for row in rows for stretch in row.stretches}
     legend = [
         (name, role)
         for name, role in (("on demand", BY_THE_HOUR), ("spot", ON_SPOT), ("own or reserved", "c3"))
@@ -313,7 +322,7 @@ def _stages(job: Assignment) -> Figure:
         STAGE: "before and after training",
         WAITING: "waiting for spot",
     }
-    used = [one.role for row in rows for one in row.stretches]
+    used = [stretch.role for row in rows for stretch in row.stretches]
     legend = [(names[role], role) for role in dict.fromkeys(used) if role in names]
     draw = functools.partial(lanes, rows, moments, legend, Caption("Timetable", lead, "expected hours"))
     return Figure("timetable", "Timetable", f"{lead}.", draw, Table(("stage", "from", "takes"), tuple(table)))

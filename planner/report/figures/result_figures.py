@@ -78,17 +78,23 @@ def _memory(parts: Mapping[str, float], peak: float, usable: float, title: str) 
 
 def explanation_scene(found: Explanation) -> Scene | None:
     """Return the cost of the best plan on each GPU; None where there is no plan."""
-    options = [one for one in found.alternatives if one.by == "gpu" and one.cost_usd is not None]
+    options = [
+        alternative
+        for alternative in found.alternatives
+        if alternative.by == "gpu" and alternative.cost_usd is not None
+    ]
     first = options[0].job if options else ""
     rows = [
         Ranged(
-            words.sanitise(one.name if one.allowed else f"{one.name} (excluded)"),
-            one.cost_usd or 0.0,
-            ", ".join([words.usd(one.cost_usd or 0.0), *([words.likely(one.hours)] if one.hours is not None else [])]),
-            is_chosen=one.chosen,
+            words.sanitise(option.name if option.allowed else f"{option.name} (excluded)"),
+            option.cost_usd or 0.0,
+            ", ".join(
+                [words.usd(option.cost_usd or 0.0), *([words.likely(option.hours)] if option.hours is not None else [])]
+            ),
+            is_chosen=option.chosen,
         )
-        for one in options
-        if one.job == first
+        for option in options
+        if option.job == first
     ][:MOST_GPUS]
     return _bars(rows, f"{found.scenario}: expected cost by GPU") if rows else None
 

@@ -65,7 +65,7 @@ def load_figure(service: Service) -> Figure:
             words.significant(_capacity(fleet, hour)),
             words.percent(fleet.use_by_hour[hour]),
             f"{fleet.replicas_by_hour[hour]:,}",
-            f"{sum(one.by_hour[hour] * one.replicas for one in fleet.kinds if one.market == 'spot'):,}",
+            f"{sum(kind.by_hour[hour] * kind.replicas for kind in fleet.kinds if kind.market == 'spot'):,}",
         )
         for hour in range(len(fleet.load))
     ]
@@ -150,11 +150,11 @@ def service_frontier_figure(found: ServiceFrontier) -> Figure:
     """Return dollars of a month over the limit on the time per token."""
     rows = [
         (
-            f"{seconds_text(one.tpot_seconds)}{' (asked)' if one.asked else ''}", words.usd(one.usd_per_month),
-            proven_in_short(one.gap), span(one.least_replicas, one.most_replicas),
-            "; ".join(map(words.sanitise, one.machines)),
+            f"{seconds_text(point.tpot_seconds)}{' (asked)' if point.asked else ''}", words.usd(point.usd_per_month),
+            proven_in_short(point.gap), span(point.least_replicas, point.most_replicas),
+            "; ".join(map(words.sanitise, point.machines)),
         )
-        for one in found.points
+        for point in found.points
     ]  # fmt: skip
     lead = summary(found)
     caption = Caption("Dollars against the time per token", lead, "limit on the time per token, ms")
@@ -191,7 +191,7 @@ def month_bill_figure(plan: Plan) -> Figure:
         parts = [(words.sanitise(name), usd) for name, usd in month_items(fleet)]
         stacks.append(
             Stack(
-                words.sanitise(service.name), tuple(one for one in parts if round(one[1], 2) > 0),
+                words.sanitise(service.name), tuple(part for part in parts if round(part[1], 2) > 0),
                 words.usd(fleet.usd_per_month),
             )
         )  # fmt: skip
@@ -209,10 +209,10 @@ def simpler_figure(service: Service) -> Figure:
     rows = [("this fleet", words.usd(fleet.usd_per_month), "")]
     if not fleet.baselines:
         rows.append(("simpler fleets", "", "not computed within the time limit"))
-    for one in fleet.baselines:
-        usd = "impossible within the limits" if one.usd_per_month is None else words.usd(one.usd_per_month)
-        how = f"on {words.sanitise(one.machines)}" if one.machines else ""
-        rows.append((words.sanitise(one.name), usd, how))
+    for baseline in fleet.baselines:
+        usd = "impossible within the limits" if baseline.usd_per_month is None else words.usd(baseline.usd_per_month)
+        how = f"on {words.sanitise(baseline.machines)}" if baseline.machines else ""
+        rows.append((words.sanitise(baseline.name), usd, how))
     for api in fleet.api:
         pays = "costs less at this load"
         if api.pays_from_requests is not None:
@@ -221,7 +221,9 @@ def simpler_figure(service: Service) -> Figure:
     lead = "What the same load costs with one kind of machine, always on, or at a service that answers by the token."
     table, title = Table(("instead", "a month", "how"), tuple(rows)), "Simpler fleets and services"
     bars = [Ranged("this fleet", fleet.usd_per_month, words.usd(fleet.usd_per_month), is_chosen=True)]
-    others = [(one.name, one.usd_per_month) for one in fleet.baselines] + [(one.offer, one.usd) for one in fleet.api]
+    others = [(baseline.name, baseline.usd_per_month) for baseline in fleet.baselines] + [
+        (one.offer, one.usd) for one in fleet.api
+    ]
     bars += [Ranged(words.sanitise(name), each, words.usd(each)) for name, each in others if each is not None]
     draw = functools.partial(ranged, bars[:MOST_BARS], Caption(title, lead)) if len(bars) > 1 else None
     return Figure("simpler", title, lead, draw, table)
@@ -233,21 +235,21 @@ def replica_memory_figure(bases: Sequence[KindBasis]) -> Figure | None:
         return None
     stacks: dict[str, Stack] = {}
     rows: list[tuple[str, ...]] = []
-    for one in bases:
-        memory, name = one.memory_gib, _served_gpu(one)
+    for basis in bases:
+        memory, name = basis.memory_gib, _served_gpu(basis)
         if name in stacks:
             continue
         used = sum(memory.parts.values())
         parts = {REPLICA_PARTS.get(part, part): size for part, size in memory.parts.items()}
-        text = f"{words.gib(used)} of {words.gib(one.whole_gib)} GiB"
-        stacks[name] = Stack(name, tuple(parts.items()), text, one.whole_gib)
+        text = f"{words.gib(used)} of {words.gib(basis.whole_gib)} GiB"
+        stacks[name] = Stack(name, tuple(parts.items()), text, basis.whole_gib)
         # Each is rounded as it is shown, so that the rows add up.
         shown = {part: round(size, 1) for part, size in parts.items()}
-        shown[LEFT_FREE] = max(0.0, round(one.whole_gib, 1) - sum(shown.values()))
+        shown[LEFT_FREE] = max(0.0, round(basis.whole_gib, 1) - sum(shown.values()))
         rows += [(name, part, f"{words.gib(size)} GiB") for part, size in shown.items()]
-        rows.append((name, "memory of the GPU", f"{words.gib(one.whole_gib)} GiB"))
+        rows.append((name, "memory of the GPU", f"{words.gib(basis.whole_gib)} GiB"))
         rows.append((name, "tokens in the cache", f"{memory.kv_tokens:,}"))
-        rows.append((name, "requests in flight at most", f"{one.most_in_flight:,}"))
+        rows.append((name, "requests in flight at most", f"{basis.most_in_flight:,}"))
     least = min(bases, key=lambda one: one.most_in_flight)
     lead = (
         f"The engine fills its share of the GPU with the KV cache; a replica on {least.gpu} has room for "
@@ -274,7 +276,7 @@ def latency_figures(found: ServiceSimulation | Simulation) -> list[Figure]:
     for number, service in enumerate(found.services):
         several = f" of {words.sanitise(service.name)}" if len(found.services) > 1 else ""
         limits = service.streams[0].limits if service.streams else ()
-        figures += [_latency_figure(one, service, found, f"{one.name}-{number}", several) for one in limits]
+        figures += [_latency_figure(limit, service, found, f"{limit.name}-{number}", several) for limit in limits]
     return figures
 
 
@@ -342,7 +344,7 @@ def fleet_alternatives(explanation: Explanation | None) -> list[Figure]:
         return []
     figures = []
     for by, title in FLEET_TITLES.items():
-        found = [one for one in explanation.alternatives if one.by == by]
+        found = [alternative for alternative in explanation.alternatives if alternative.by == by]
         if found:
             figures.append(_alternatives(by, title, found, explanation))
     return figures

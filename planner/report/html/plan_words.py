@@ -29,7 +29,7 @@ def headline(plan: Plan) -> str:
     if plan.services and plan.jobs:
         return fleet.both_headline(plan)
     if plan.services:
-        return "; ".join(fleet.headline(one).partition(": ")[2] for one in plan.services)
+        return "; ".join(fleet.headline(service).partition(": ")[2] for service in plan.services)
     if not plan.jobs or plan.cost_usd is None or plan.hours is None:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
     figures = f"{words.likely_and_by(plan.hours)}, {words.usd(plan.cost_usd.expected)}, {parts.format_optimality(plan)}"
@@ -121,7 +121,7 @@ def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
         for step in paying:
             text = "; ".join(line.strip() for line in step_lines(step, explanation))
             found.append(("Relaxing", f"{text} (--set {step.setting})" if step.setting else text))
-        found += [("Earlier prices", past_line(one, explanation)) for one in explanation.past_costs]
+        found += [("Earlier prices", past_line(past_cost, explanation)) for past_cost in explanation.past_costs]
     return [(label, words.sanitise(text)) for label, text in found if text]
 
 

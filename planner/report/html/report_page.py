@@ -95,7 +95,7 @@ def groups_of(found: Overview) -> list[Group]:
 def _service_groups(found: Overview) -> list[Group]:
     """Return the figures of a report on services in their order."""
     plan = found.plan
-    loads = tuple(load_figure(one) for one in plan.services)
+    loads = tuple(load_figure(service) for service in plan.services)
     groups = [Group("load", "Load and replicas", loads)]
     curves: list[Figure] = []
     if found.frontier is not None and found.frontier.points:
@@ -105,7 +105,7 @@ def _service_groups(found: Overview) -> list[Group]:
         curves.append(service_frontier_figure(found.service_frontier))
     if curves:
         groups.append(Group("cost-time", curves[0].title if len(curves) == 1 else "Frontiers", tuple(curves)))
-    bill, simpler = month_bill_figure(plan), tuple(simpler_figure(one) for one in plan.services)
+    bill, simpler = month_bill_figure(plan), tuple(simpler_figure(service) for service in plan.services)
     bills, table, others = Group("bill", bill.title, (bill,)), services.assumptions(plan, found.bases), list[Figure]()
     of_service = found.explanation
     if plan.jobs:
@@ -225,11 +225,11 @@ def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
         "more_jobs": max(0, len(plan.jobs) - facts.MOST_BLOCKS),
         "reasons": _reasons(found),
         "groups": [
-            {"key": one.key, "title": one.title, "figures": [_drawn(figure, most_rows) for figure in one.figures]}
-            for one in groups
+            {"key": group.key, "title": group.title, "figures": [_drawn(figure, most_rows) for figure in group.figures]}
+            for group in groups
         ],
         "missing": list(missing.items()),
-        "contents": contents + [(one.key, one.title) for one in groups],
+        "contents": contents + [(group.key, group.title) for group in groups],
         "data": json_block(_data(found)),
     }
 

@@ -49,18 +49,18 @@ def service_facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
     with words.unwrapped():
         return [
             (
-                words.sanitise(one.name),
+                words.sanitise(service.name),
                 [(label, "; ".join(map(words.sanitise, lines)))
-                 for label, lines in [("Assumed", list(one.assumed)), *sections(one, plan)] if lines
+                 for label, lines in [("Assumed", list(service.assumed)), *sections(service, plan)] if lines
                  and label not in FIGURE_SECTIONS],
             )
-            for one in plan.services
+            for service in plan.services
         ]  # fmt: skip
 
 
 def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
     """Return how far the plan is proven, what holds each kind, and what looser limits save."""
-    gap = max(one.gap for one in plan.services)
+    gap = max(service.gap for service in plan.services)
     less = "" if gap <= EQUAL_GAP else f"more than {percent_up(gap)} "
     proof = proven(gap) if gap >= 1.0 else f"no fleet of these kinds costs {less}less"
     found = [("Proof", proof)]
@@ -87,7 +87,7 @@ def parts_explained(found: Explanation | None) -> tuple[Explanation | None, Expl
     if found is None or not found.parts:
         return None, None
     jobs, service = found.parts
-    shared = (one for one in found.next_steps if one.limit.startswith("limits."))
+    shared = (step for step in found.next_steps if step.limit.startswith("limits."))
     return jobs.model_copy(update={"next_steps": (*jobs.next_steps, *shared)}), service
 
 
@@ -98,7 +98,7 @@ def assumptions(plan: Plan, bases: Sequence[KindBasis] = ()) -> Table:
     """
     rows: dict[tuple[str, str, str], None] = {}
     for service in plan.services:
-        of_service = [one for one in bases if one.service == service.name]
+        of_service = [basis for basis in bases if basis.service == service.name]
         if not of_service:
             rows["prices", _age(service.price_age_days, "up to "), service.price_source] = None
         for one in of_service:

@@ -45,7 +45,7 @@ less from one number of tokens to the next."""
 def least_late_usd(table: CandidateTable) -> float:
     """Return the least dollars, at the confidence of the budget, of the rows of a table; infinite without any."""
     ends = [table.late_cost_usd(share) for share in (table.share_low, table.share_high)]
-    return min((float(one.min()) for one in ends if len(one)), default=math.inf)
+    return min((float(end.min()) for end in ends if len(end)), default=math.inf)
 
 
 @record(frozen=True)
@@ -422,8 +422,8 @@ def _guess(alternative: Alternative, low: int, high: int, budget_usd: float) -> 
     if not math.isfinite(budget_usd):
         return (low + high) // 2
     costs = sorted((tokens, usd) for tokens, usd in alternative.costs.items() if math.isfinite(usd))
-    below = [one for one in costs if one[0] <= tokens_at(low)]
-    above = [one for one in costs if one[0] >= tokens_at(high)]
+    below = [cost for cost in costs if cost[0] <= tokens_at(low)]
+    above = [cost for cost in costs if cost[0] >= tokens_at(high)]
     if not below and not above:
         return (low + high) // 2
     if below and above:

@@ -69,7 +69,7 @@ class Ladder:
         while index < min(last, self.end - 1):
             index = min(index + FIRST_STEPS, last)
             self.split(index, budget_usd)
-        for known in sorted(self.tables.keys() - {one.index for one in self.rungs}):  # of another budget
+        for known in sorted(self.tables.keys() - {rung.index for rung in self.rungs}):  # of another budget
             if known < self.end:
                 self.split(known, budget_usd)
 
@@ -81,7 +81,7 @@ class Ladder:
         least = least_late_usd(self.tables[index])
         if not math.isfinite(least) or least > budget_usd:
             self.end = min(self.end, index)
-            self.rungs = [one for one in self.rungs if one.index < self.end]
+            self.rungs = [rung for rung in self.rungs if rung.index < self.end]
             return
         self.rungs.append(Rung(index, self.tables[index], least))
         self.rungs.sort(key=lambda one: one.index)
@@ -89,7 +89,7 @@ class Ladder:
     @property
     def least_usd(self) -> float:
         """Least dollars of any rung; infinite without one."""
-        return min((one.least_usd for one in self.rungs), default=math.inf)
+        return min((rung.least_usd for rung in self.rungs), default=math.inf)
 
     def next_index(self, place: int) -> int:
         """Return the place on the grid of the rung after one, or where the ladder ends."""

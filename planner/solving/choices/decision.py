@@ -73,7 +73,9 @@ class Decision:
         """
         if not self.alternative.job.wants_least_loss or self.tokens is None:
             return dollars
-        found = [f"{one.removesuffix(')')} for these tokens)" if one.endswith(")") else one for one in dollars]
+        found = [
+            f"{dollar.removesuffix(')')} for these tokens)" if dollar.endswith(")") else dollar for dollar in dollars
+        ]
         more, loss = self.more_money, self.alternative.loss(self.tokens)
         if more is not None and loss - more.loss >= LEAST_GAIN:
             found.insert(0, f"budget (with ${more.budget_usd:,.2f}: loss {loss - more.loss:.3f} lower)")
@@ -155,7 +157,7 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
         more = MoreMoney(
             budget_usd=budget * MORE_MONEY, architecture=model, tokens=better.tokens, loss=min(better.loss, best.loss)
         )
-    widths = {one.architecture.vocab for one in alternatives}
+    widths = {alternative.architecture.vocab for alternative in alternatives}
     return Decision(best.alternative, best.tokens, compared, named, more, best.is_capped, vocabularies=len(widths))
 
 
@@ -173,7 +175,7 @@ def by_model(found: Sequence[Found], chosen: str) -> tuple[ModelOption, ...]:
 
 def _pays_all(alternatives: Sequence[Alternative], budget: float) -> bool:
     """Whether every model can be trained for as long as the law has seen."""
-    ranges = [(one, known_range(one)) for one in alternatives]
+    ranges = [(alternative, known_range(alternative)) for alternative in alternatives]
     return all(one.least_usd(tokens_at(last)) <= budget for one, (first, last) in ranges if first <= last)
 
 
@@ -181,7 +183,7 @@ def _refuse_capped(alternatives: Sequence[Alternative], budget_usd: float | None
     """Raise ScenarioError: every model could be trained for longer than the law has seen."""
     scenario, job = alternatives[0].scenario, alternatives[0].job
     what = "every model could be trained for longer than any run that the law has seen (350 tokens per parameter)"
-    usd = max(one.least_usd(tokens_at(known_range(one)[1])) for one in alternatives)
+    usd = max(alternative.least_usd(tokens_at(known_range(alternative)[1])) for alternative in alternatives)
     place = "limits.budget_usd" if budget_usd is not None else f"jobs.{job.name}.deadline"
     fix = (
         f"allow larger models, or at most ${usd:,.2f}"
@@ -194,7 +196,9 @@ def _refuse_capped(alternatives: Sequence[Alternative], budget_usd: float | None
 def least_start(alternatives: Sequence[Alternative]) -> Decision:
     """Return the alternative whose shortest run that the law has seen costs least, with these tokens."""
     first = [
-        (one, tokens_at(known_range(one)[0])) for one in alternatives if known_range(one)[0] <= known_range(one)[1]
+        (alternative, tokens_at(known_range(alternative)[0]))
+        for alternative in alternatives
+        if known_range(alternative)[0] <= known_range(alternative)[1]
     ]
     one, tokens = min(first, key=lambda pair: (pair[0].least_usd(pair[1]), pair[0].size * pair[1]))
     why = (
@@ -208,11 +212,11 @@ def decide_least_objective(alternatives: Sequence[Alternative], options: SolveOp
     """Return the model and batch with the least objective for the work that is given, or for a loss."""
     wanted = alternatives[0].job.work.loss
     found: list[tuple[float, Alternative, int | None]] = []
-    for one in alternatives:
-        tokens = tokens_for_loss(one, wanted) if wanted is not None else given_tokens(one)
+    for alternative in alternatives:
+        tokens = tokens_for_loss(alternative, wanted) if wanted is not None else given_tokens(alternative)
         if tokens is None and wanted is not None:
             continue
-        found.append((one.objective(tokens, options), one, tokens))
+        found.append((alternative.objective(tokens, options), alternative, tokens))
     if not found:
         raise ScenarioError([_unreached(alternatives)])
     least, best, tokens = min(found, key=lambda row: (row[0], row[1].batch, row[1].size))

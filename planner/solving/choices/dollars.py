@@ -49,10 +49,10 @@ class Curve:
         """Return the curve of a model, of which nothing is known yet."""
         first, last = known_range(alternative)
         tokens = [tokens_at(index) for index in range(first, last + 1)]
-        losses = np.asarray([alternative.loss(one) for one in tokens])
+        losses = np.asarray([alternative.loss(token) for token in tokens])
         curve = cls(alternative, first, losses, np.asarray(tokens, dtype=float), end=len(tokens))
-        for place, one in enumerate(tokens):  # of another budget
-            if one in alternative.rises:
+        for place, token in enumerate(tokens):  # of another budget
+            if token in alternative.rises:
                 curve.price(place)
         return curve
 
@@ -189,16 +189,16 @@ def _bound(jobs: Sequence[Points], budget_usd: float) -> tuple[float, list[Point
 
     Those that the budget pays for, and those that it does not quite. None where not even the cheapest are within it.
     """
-    if any(not len(one.usd) for one in jobs) or sum(float(one.usd.min()) for one in jobs) > budget_usd:
+    if any(not len(job.usd) for job in jobs) or sum(float(job.usd.min()) for job in jobs) > budget_usd:
         return None
-    rows, best = [int(np.argmin(one.usd)) for one in jobs], -math.inf
+    rows, best = [int(np.argmin(job.usd)) for job in jobs], -math.inf
     beyond = rows
     low, high = -14.0, 6.0  # powers of ten
     for step in range(MOST_PRICES):
         price = 0.0 if step == 0 else 10.0 ** ((low + high) / 2)
-        at = [int(np.argmin(one.loss + price * one.usd)) for one in jobs]
-        usd = sum(float(one.usd[row]) for one, row in zip(jobs, at, strict=True))
-        loss = sum(float(one.loss[row]) for one, row in zip(jobs, at, strict=True))
+        at = [int(np.argmin(job.loss + price * job.usd)) for job in jobs]
+        usd = sum(float(job.usd[row]) for job, row in zip(jobs, at, strict=True))
+        loss = sum(float(job.loss[row]) for job, row in zip(jobs, at, strict=True))
         best = max(best, loss + price * (usd - budget_usd))
         if usd <= budget_usd:
             rows = at
@@ -207,7 +207,7 @@ def _bound(jobs: Sequence[Points], budget_usd: float) -> tuple[float, list[Point
             high = (low + high) / 2
         elif step:
             low, beyond = (low + high) / 2, at
-    within, over = ([one.point(row) for one, row in zip(jobs, at, strict=True)] for at in (rows, beyond))
+    within, over = ([job.point(row) for job, row in zip(jobs, at, strict=True)] for at in (rows, beyond))
     return best, within, over
 
 

@@ -55,7 +55,7 @@ class Together:
 
     def prepared(self, scenario: Scenario, decisions: Mapping[str, Decision]) -> PreparedScenario:
         """Return the candidates of the scenario with what was decided; what is known of the models is kept."""
-        chosen = {name: one.alternative.candidates for name, one in decisions.items()}
+        chosen = {name: decision.alternative.candidates for name, decision in decisions.items()}
         known = zip(scenario.jobs, self.first.candidates, strict=True)
         candidates = tuple(chosen.get(job.name) or first for job, first in known)
         return prepare(scenario, self.first.library, replace(self.first, candidates=candidates))
@@ -101,8 +101,8 @@ class Together:
             return None
         if found.above_least > tolerance:  # whole billing steps leave gaps in the dollars: a program proves more
             return self._search_ladders(tolerance)
-        usd = [one.curve.usd[one.place] for one in found.points]
-        points = [Trained(one.curve.alternative, one.tokens) for one in found.points]
+        usd = [point.curve.usd[point.place] for point in found.points]
+        points = [Trained(point.curve.alternative, point.tokens) for point in found.points]
         return Found((*points, *(Trained() for _ in fixed)), found.loss, found.above_least, (*usd, *fixed))
 
     def _search_ladders(self, tolerance: float) -> Found | None:
@@ -152,9 +152,9 @@ def together(scenario: Scenario, library: Library, options: SolveOptions) -> Tog
     shared = build_shared_limits(prepared.scenario, prepared.market)
     alternatives = tuple(tuple(list_alternatives(scenario, job, library, prepared)) for job in jobs)
     known: dict[str, Alternative] = {}
-    for one in (one for each in alternatives for one in each):
-        if (first_one := known.setdefault(one.essence, one)) is not one:
-            one.share(first_one)
+    for alternative in (one for each in alternatives for one in each):
+        if (first_one := known.setdefault(alternative.essence, alternative)) is not alternative:
+            alternative.share(first_one)
     names = tuple(job.name for job in jobs)
     return Together(
         names=names,
@@ -254,10 +254,12 @@ def _least_starts(asked: Together, least: float | None) -> dict[str, Decision]:
     if least is None:
         return starts
     above = least_sum_of(starts) - least
-    return {name: replace(one, above_least=max(0.0, above)) for name, one in starts.items()}
+    return {name: replace(start, above_least=max(0.0, above)) for name, start in starts.items()}
 
 
 def least_sum_of(decisions: Mapping[str, Decision]) -> float:
     """Return what the sum of losses is proven not to be below."""
-    losses = [one.alternative.loss(one.tokens) for one in decisions.values() if one.tokens is not None]
-    return sum(losses) - max(one.above_least or 0.0 for one in decisions.values())
+    losses = [
+        decision.alternative.loss(decision.tokens) for decision in decisions.values() if decision.tokens is not None
+    ]
+    return sum(losses) - max(decision.above_least or 0.0 for decision in decisions.values())

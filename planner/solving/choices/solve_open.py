@@ -96,8 +96,8 @@ def _reported(
     asked: Alternative, changes: Sequence[LimitChange], number: int, options: SolveOptions
 ) -> list[Relaxation]:
     """Return changes as results, with the plan of the best alternative under them, as `solve` decides it."""
-    changed = change_scenario(asked.scenario, [one.setting for one in changes])
-    job = next(one for one in open_jobs(changed) if one.name == asked.job.name)
+    changed = change_scenario(asked.scenario, [change.setting for change in changes])
+    job = next(open_job for open_job in open_jobs(changed) if open_job.name == asked.job.name)
     decision = decide_alone(list_alternatives(changed, job, asked.library), options)
     plan, best = try_solve(decision.alternative.prepared(decision.tokens)), decision.alternative
     name = f"{best.architecture.name} at a batch of {best.batch:,}"
@@ -108,11 +108,11 @@ def _reported(
 def _ways(alternatives: Sequence[Alternative]) -> Iterator[_Way]:
     """Yield the plans of the elastic program of each alternative."""
     market: PreparedScenario | None = None
-    for one in alternatives:
-        is_asked, tokens = _tokens_asked(one)
+    for alternative in alternatives:
+        is_asked, tokens = _tokens_asked(alternative)
         if not is_asked:
             continue
-        market = prepared = prepare(one.definite(tokens), one.library, market, with_policies=False)
+        market = prepared = prepare(alternative.definite(tokens), alternative.library, market, with_policies=False)
         for elastic, solution in elastic_solutions(relax_candidates(prepared)):
             yield _Way(prepared, elastic, solution)
 
@@ -223,20 +223,22 @@ def _solve_several(scenario: Scenario, options: SolveOptions, library: Library, 
         open_alternatives(scenario, job, library)
     jobs = together(scenario, library, options)
     decisions = decide_together(jobs.in_turns())
-    decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
+    decided = decide_scenario(scenario, *(decision.definite for decision in decisions.values()))
     plan = finish(jobs.prepared(decided, decisions), options, started)
-    if not plan.jobs and all(one.above_least is not None for one in decisions.values()):
+    if not plan.jobs and all(decision.above_least is not None for decision in decisions.values()):
         decisions = decide_together(jobs, least=least_sum_of(decisions))
-        decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
+        decided = decide_scenario(scenario, *(decision.definite for decision in decisions.values()))
         plan = finish(jobs.prepared(decided, decisions), options, started)
-    least = least_sum_of(decisions) if all(one.above_least is not None for one in decisions.values()) else None
+    least = (
+        least_sum_of(decisions) if all(decision.above_least is not None for decision in decisions.values()) else None
+    )
     for _ in range(MOST_SMALLER_BUDGETS):
         budget = None if least is None else _smaller_budget(plan, scenario.limits.budget_usd, jobs.shared.budget_usd)
         if budget is None:
             break
         jobs = replace(jobs, shared=replace(jobs.shared, budget_usd=budget))
         decisions = decide_together(jobs.in_turns(), least=least)
-        decided = decide_scenario(scenario, *(one.definite for one in decisions.values()))
+        decided = decide_scenario(scenario, *(decision.definite for decision in decisions.values()))
         plan = finish(jobs.prepared(decided, decisions), options, started)
     return _with_choices(plan, scenario, decisions, library, options)
 
@@ -281,7 +283,7 @@ def _model_faults(scenario: Scenario, job: OpenJob, alternatives: Sequence[Alter
                 f"{one.name} {'has experts' if one.experts else 'makes images'}: the laws hold for dense models of text"
             )
             faults.append(Fault(scenario.name, 0, f"{place}.architecture", what, "leave it out"))
-    ranges = [known_range(one) for one in alternatives]
+    ranges = [known_range(alternative) for alternative in alternatives]
     if not faults and all(first > last for first, last in ranges):
         what = "no model of these has runs that the law has seen: 1e18 to 1e22 FLOP, 1 to 350 tokens per parameter"
         faults.append(
@@ -290,7 +292,10 @@ def _model_faults(scenario: Scenario, job: OpenJob, alternatives: Sequence[Alter
     wanted = job.work.loss
     if not faults and wanted is not None:
         faults += _loss_faults(
-            scenario, job, wanted, [one for one, (a, b) in zip(alternatives, ranges, strict=True) if a <= b]
+            scenario,
+            job,
+            wanted,
+            [alternative for alternative, (a, b) in zip(alternatives, ranges, strict=True) if a <= b],
         )
     return faults
 
@@ -300,8 +305,8 @@ def _loss_faults(scenario: Scenario, job: OpenJob, wanted: float, alternatives: 
     from planner.solving.choices.choice_alternatives import law_of, tokens_at
 
     place, law = f"jobs.{job.name}.work.loss", law_of(job)
-    best = min(one.loss(tokens_at(known_range(one)[1])) for one in alternatives)
-    worst = max(one.loss(tokens_at(known_range(one)[0])) for one in alternatives)
+    best = min(alternative.loss(tokens_at(known_range(alternative)[1])) for alternative in alternatives)
+    worst = max(alternative.loss(tokens_at(known_range(alternative)[0])) for alternative in alternatives)
     if best <= wanted <= worst:
         return []
     least = f"{math.ceil(best * 100) / 100:.2f}"
@@ -319,17 +324,19 @@ def _with_choices(
 ) -> Plan:
     """Return the plan with what was chosen, checked by the audit, and with the scenario as it was asked."""
     if not plan.jobs:
-        reasons = tuple(one.why_infeasible for one in decisions.values() if one.why_infeasible)
+        reasons = tuple(decision.why_infeasible for decision in decisions.values() if decision.why_infeasible)
         return plan.model_copy(update={"warnings": (*plan.warnings, *reasons)})
     jobs = tuple(_with_choice(job, decisions[job.name]) if job.name in decisions else job for job in plan.jobs)
-    notes = [note for one in decisions.values() for note in one.notes]
+    notes = [note for decision in decisions.values() for note in decision.notes]
     data = {key: value for key, value in scenario_data(scenario).items() if key != "offers"}
     inputs = plan.inputs and plan.inputs.model_copy(update={"scenario": data})
     warnings = tuple(dict.fromkeys((*notes, *plan.warnings)))
     plan = plan.model_copy(update={"jobs": jobs, "warnings": warnings, "inputs": inputs})
     violations = audit(plan, scenario, library, asked_gap=options.gap)
     if violations:
-        raise ChoiceAuditError("the choice fails its own audit: " + "; ".join(str(one) for one in violations[:5]))
+        raise ChoiceAuditError(
+            "the choice fails its own audit: " + "; ".join(str(violation) for violation in violations[:5])
+        )
     return plan
 
 

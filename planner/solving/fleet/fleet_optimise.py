@@ -50,8 +50,8 @@ def machines_alone(problem: FleetProblem) -> Floats:
         here = problem.provider == provider
         most[here] = np.minimum(most, quota // np.maximum(problem.gpus, 1))[here]
     allowed = found <= most
-    for one in problem.peaks:
-        allowed &= found * one.each <= one.most * (1.0 + 1e-9)
+    for peak in problem.peaks:
+        allowed &= found * peak.each <= peak.most * (1.0 + 1e-9)
     there = np.append(problem.availability, 1.0)[problem.group]  # of group -1, on demand: always
     alone_on_spot = problem.is_spot & ((there < problem.served_share) | (problem.most_on_spot < 1))
     allowed &= ~busy | ~(alone_on_spot | (~problem.is_spot & (problem.least_on_spot > 0)))

@@ -123,7 +123,7 @@ def _fees(served: ServedKinds, market: Market, machines: tuple[Floats, Floats]) 
     A month of one machine that is always wanted, at $0.005: 730 h, $3.65.
     """
     lines = []
-    wanted, started = (np.sum(one, axis=0) for one in machines)
+    wanted, started = (np.sum(machine, axis=0) for machine in machines)
     for fee in fees_that_count("machine hours"):
         rates = np.asarray([fee.rate(market.offers[kind.offer].fees) or 0.0 for kind in served.kinds], dtype=float)
         billed = np.asarray([kind.billed_hours for kind in served.kinds], dtype=float)
@@ -144,7 +144,7 @@ def _of_used(served: ServedKinds, problem: FleetProblem, used: Sequence[int]) ->
 
 def _limits(job: ServeJob, kinds: Sequence[FleetKind]) -> tuple[LatencyLimit, ...]:
     """Return the limits on latency with what is predicted of the slowest kind."""
-    first, each = max(one.ttft_seconds for one in kinds), max(one.tpot_seconds for one in kinds)
+    first, each = max(kind.ttft_seconds for kind in kinds), max(kind.tpot_seconds for kind in kinds)
     return (
         LatencyLimit(name="ttft", limit_seconds=job.latency.ttft_seconds, predicted_seconds=first),
         LatencyLimit(name="tpot", limit_seconds=job.latency.tpot_seconds, predicted_seconds=each),
@@ -167,7 +167,7 @@ def requests_per_cycle(served: ServedKinds, problem: FleetProblem, fleets: Float
     if served.job.load.concurrent is None:
         return float(np.sum(served.job.load.hourly)) * HOUR
     each = [
-        served.capacities.rate[one.which] / max(served.capacities.flight[one.which], 1e-300) for one in served.kinds
+        served.capacities.rate[kind.which] / max(served.capacities.flight[kind.which], 1e-300) for kind in served.kinds
     ]
     able = fleets * problem.capacity
     pace = (able @ np.asarray(each)) / np.maximum(np.sum(able, axis=1), 1e-300)
@@ -288,35 +288,35 @@ def _notes(served: ServedKinds, used: Sequence[int], library: Library) -> tuple[
 def _peak(limit: PeakLimit, most: float, kinds: Sequence[ReplicaKind], market: Market) -> Peak:
     """Return a limit on what is used at one time, with what one machine of each kind uses."""
     if limit.is_of_dollars:
-        return Peak(limit.key, most, np.asarray([one.usd_per_hour for one in kinds], dtype=float))
-    return Peak(limit.key, most, market.use_of(limit)[[one.offer for one in kinds]])
+        return Peak(limit.key, most, np.asarray([kind.usd_per_hour for kind in kinds], dtype=float))
+    return Peak(limit.key, most, market.use_of(limit)[[kind.offer for kind in kinds]])
 
 
 def fleet_problem(served: ServedKinds, market: Market, scenario: Scenario) -> FleetProblem:
     """Return the problem of one job on the limits of its scenario."""
     job, limits, kinds = served.job, scenario.limits, served.kinds
-    groups = {name: index for index, name in enumerate(dict.fromkeys(one.group for one in kinds if one.group))}
+    groups = {name: index for index, name in enumerate(dict.fromkeys(kind.group for kind in kinds if kind.group))}
     available = [1.0] * len(groups)
-    for one in kinds:
-        if one.group:
-            available[groups[one.group]] = min(available[groups[one.group]], one.answering_share)
+    for kind in kinds:
+        if kind.group:
+            available[groups[kind.group]] = min(available[groups[kind.group]], kind.answering_share)
     providers = {name: index for index, name in enumerate(market.providers)}
     load = np.asarray(job.load.hourly, dtype=float)
-    offers = [market.offers[one.offer] for one in kinds]
+    offers = [market.offers[kind.offer] for kind in kinds]
     return FleetProblem(
         load=load * (1.0 + job.headroom),
-        capacity=np.asarray([one.capacity for one in kinds], dtype=float),
-        usd=np.asarray([one.usd_per_hour for one in kinds], dtype=float),
-        start_usd=np.asarray([one.start_usd for one in kinds], dtype=float),
-        gpus=np.asarray([one.gpus for one in offers], dtype=np.int64),
-        replicas=np.asarray([one.replicas for one in kinds], dtype=np.int64),
-        committed=np.asarray([one.market == "committed" for one in kinds], dtype=bool),
-        offer=np.asarray([one.offer for one in kinds], dtype=np.int64),
-        provider=np.asarray([providers[one.provider] for one in offers], dtype=np.int64),
-        group=np.asarray([groups.get(one.group, -1) for one in kinds], dtype=np.int64),
+        capacity=np.asarray([kind.capacity for kind in kinds], dtype=float),
+        usd=np.asarray([kind.usd_per_hour for kind in kinds], dtype=float),
+        start_usd=np.asarray([kind.start_usd for kind in kinds], dtype=float),
+        gpus=np.asarray([offer.gpus for offer in offers], dtype=np.int64),
+        replicas=np.asarray([kind.replicas for kind in kinds], dtype=np.int64),
+        committed=np.asarray([kind.market == "committed" for kind in kinds], dtype=bool),
+        offer=np.asarray([kind.offer for kind in kinds], dtype=np.int64),
+        provider=np.asarray([providers[offer.provider] for offer in offers], dtype=np.int64),
+        group=np.asarray([groups.get(kind.group, -1) for kind in kinds], dtype=np.int64),
         availability=np.asarray(available, dtype=float),
         served_share=job.latency.share,
-        stock={index: one.stock for index, one in enumerate(market.offers) if one.stock is not None},
+        stock={index: offer.stock for index, offer in enumerate(market.offers) if offer.stock is not None},
         quota={providers[name]: most for name, most in limits.quota.items() if name in providers},
         min_replicas=job.replicas.min,
         peaks=tuple(_peak(limit, most, kinds, market) for limit, most in given_peaks(limits)),

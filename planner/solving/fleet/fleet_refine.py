@@ -222,7 +222,7 @@ def joint_hours(
     """
     names = sorted(problems)
     priced = {name: _joint_priced(problems[name], known[name], options, until) for name in names}
-    hours = math.lcm(*(one.hours for one in problems.values()))
+    hours = math.lcm(*(problem.hours for problem in problems.values()))
     weight = {name: cycles[name] * problems[name].hours / hours for name in names}
     keys = [tuple(int(priced[name].pair[hour % problems[name].hours]) for name in names) for hour in range(hours)]
     solved: dict[tuple[int, ...], tuple[float, list[Floats]]] = {}

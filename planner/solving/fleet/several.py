@@ -153,8 +153,9 @@ def _hour_by_hour(
 def _keeps_loads(found: SharedFleets, fleets: Mapping[str, Floats]) -> bool:
     """Return whether fleets of single hours are fleets of the services: of as many hours, each carrying its load."""
     return all(
-        len(fleets[name]) == one.hours and bool(np.all(np.diag(one.fits(fleets[name], np.arange(one.hours)))))
-        for name, one in found.problems.items()
+        len(fleets[name]) == problem.hours
+        and bool(np.all(np.diag(problem.fits(fleets[name], np.arange(problem.hours)))))
+        for name, problem in found.problems.items()
     )
 
 
@@ -204,7 +205,7 @@ def _amid(found: SharedFleets, name: str) -> FleetProblem:
     """Return the problem of a service with what all others leave."""
     others = sorted(one for one in found.solved if one != name)
     fleets = _fleets_of(found.solved)
-    takers = [(found.problems[one], fleets[one]) for one in others if one in fleets]
+    takers = [(found.problems[other], fleets[other]) for other in others if other in fleets]
     return with_room(found.problems[name], takers)
 
 

@@ -64,7 +64,9 @@ class _Asked:
     @property
     def cycles(self) -> dict[str, float]:
         """How many cycles each service runs."""
-        return {name: cycle_of(self.served[name].job.for_hours, one.hours) for name, one in self.problems.items()}
+        return {
+            name: cycle_of(self.served[name].job.for_hours, problem.hours) for name, problem in self.problems.items()
+        }
 
     def alone(self, name: str) -> Scenario:
         """Return the scenario with one service alone."""
@@ -107,7 +109,7 @@ def solve_services(
         )  # fmt: skip
     services = tuple(_service(asked, found, job.name, explains) for job in jobs)
     shared = min(found.bound_usd, found.usd) if found.broken else None
-    notes = (note for one in services for note in one.notes)
+    notes = (note for service in services for note in service.notes)
     return Plan(
         **facts,
         seconds=perf_counter() - started,
@@ -161,7 +163,7 @@ def _explained(asked: _Asked, found: SharedFleets) -> Infeasible:
         return first
     others = [(lacking.get(one), one) for one in found.alone if one != name]
     changes = (_next_to(asked, found, one, others) for one in first.relax)
-    solved = (_solved_together(asked, one) for one in changes)
+    solved = (_solved_together(asked, change) for change in changes)
     relax = (one.model_copy(update={"way": way}) for way, one in enumerate(filter(None, solved), 1))
     return first.model_copy(update={"relax": tuple(relax)})
 
@@ -170,7 +172,7 @@ def _needed(asked: _Asked, found: SharedFleets, lacking: Infeasible | None, name
     """Return what a service alone uses of a limit in its busiest hour; where the limit leaves it none, without it."""
     fleets = found.alone[name].fleets
     if fleets is not None:
-        each = next(one.each for one in asked.problems[name].peaks if f"limits.{one.key}" == path)
+        each = next(peak.each for peak in asked.problems[name].peaks if f"limits.{peak.key}" == path)
         return float((fleets @ each).max())
     relax = lacking.relax if lacking is not None else ()
     return sum(one.change_to for one in relax if one.limit == path and isinstance(one.change_to, float))
@@ -203,10 +205,10 @@ def _solved_together(asked: _Asked, change: Relaxation) -> Relaxation | None:
 
 def figures(services: tuple[Service, ...], shared_bound_usd: float | None = None) -> dict[str, Any]:
     """Return the fields of a plan that follow from its services, with the bound of those that share a limit."""
-    usd = sum(one.cost_usd for one in services)
-    bound = sum(one.bound_usd for one in services) if shared_bound_usd is None else min(shared_bound_usd, usd)
+    usd = sum(service.cost_usd for service in services)
+    bound = sum(service.bound_usd for service in services) if shared_bound_usd is None else min(shared_bound_usd, usd)
     gap = max(0.0, usd - bound) / max(usd, 1e-9)
-    hours = max(one.for_hours for one in services)
+    hours = max(service.for_hours for service in services)
     return {
         "status": "optimal" if gap <= FLEET_GAP else "feasible",
         "objective": usd,
@@ -215,7 +217,9 @@ def figures(services: tuple[Service, ...], shared_bound_usd: float | None = None
         "cost_usd": Spread(expected=usd, low=usd, high=usd),
         "cost_at_confidence": usd,
         "hours": Hours(expected=hours, low=hours, high=hours, at_confidence=hours),
-        "price_age_days": max((one.price_age_days for one in services if one.price_age_days is not None), default=None),
+        "price_age_days": max(
+            (service.price_age_days for service in services if service.price_age_days is not None), default=None
+        ),
     }
 
 
@@ -311,9 +315,11 @@ def solve_together(
             return served
         # Solved as the budget for both lets it be solved: a tight budget makes the search go on for longer.
         without = services_alone(_without_budget(scenario))
-        usd = math.fsum(one.cost_usd for one in solve_services(without, library, options, started, False).services)
+        usd = math.fsum(
+            service.cost_usd for service in solve_services(without, library, options, started, False).services
+        )
         return _with_budget(scenario, served, usd, options, started, solve_prepared)
-    usd = math.fsum(one.cost_usd for one in served.services)
+    usd = math.fsum(service.cost_usd for service in served.services)
     plan = solve_prepared(prepare(without_services(scenario, usd)), options, started)
     if plan.status not in _SOLVED:
         return _with_budget(scenario, plan, usd, options, started, solve_prepared)
@@ -323,13 +329,14 @@ def solve_together(
 def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
     """Return the plan of jobs with the services of another one: dollars and bounds added up, hours until both end."""
     services = tuple(
-        one.model_copy(update={"starts_at_hours": _start(scenario, one.name, plan.jobs)}) for one in served.services
+        service.model_copy(update={"starts_at_hours": _start(scenario, service.name, plan.jobs)})
+        for service in served.services
     )
-    usd = math.fsum(one.cost_usd for one in services)
+    usd = math.fsum(service.cost_usd for service in services)
     assert plan.objective is not None and plan.cost_usd is not None and plan.hours is not None
     objective = plan.objective + usd
     bound = None if plan.bound is None else plan.bound + services_bound_usd(served)
-    ends = max(one.starts_at_hours + one.for_hours for one in services)
+    ends = max(service.starts_at_hours + service.for_hours for service in services)
     late = plan.cost_at_confidence
     ages = [age for age in (plan.price_age_days, served.price_age_days) if age is not None]
     update: dict[str, Any] = {
@@ -355,7 +362,7 @@ def joined(scenario: Scenario, plan: Plan, served: Plan) -> Plan:
 def _start(scenario: Scenario, name: str, jobs: tuple[Assignment, ...]) -> float:
     """Return the hours until the jobs that a service waits for have ended, at their confidence, and their lags."""
     after = next(job.after for job in scenario.jobs if job.name == name)
-    ends = {one.name: one.delay_hours + one.hours.at_confidence for one in jobs}
+    ends = {job.name: job.delay_hours + job.hours.at_confidence for job in jobs}
     return max((ends[one.job] + one.lag_hours for one in after), default=0.0)
 
 

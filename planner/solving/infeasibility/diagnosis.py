@@ -59,7 +59,7 @@ def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settle
     )
     if settled is None or len(prepared.scenario.jobs) > MOST_JOBS:  # a dozen solves of a timetable
         return settled
-    for path in [one.limit for one in changes]:
+    for path in [change.limit for change in changes]:
         settled = _without(prepared, settled, path)
     for path in [one.limit for one in settled[1]]:
         if (step := _step_of(path)) is not None:
@@ -73,7 +73,7 @@ def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settle
 
 def _try(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> ReportedPlan | None:
     try:
-        return solve_as_asked(with_settings(prepared, [one.setting for one in changes]))
+        return solve_as_asked(with_settings(prepared, [change.setting for change in changes]))
     except InputError:  # values that contradict one another: no relaxation
         return None
 
@@ -81,10 +81,10 @@ def _try(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Reported
 def _roomier(changes: Sequence[LimitChange]) -> list[LimitChange]:
     """Return the changes with later deadlines: in the whole minutes of a timetable a job may just miss its own."""
     made = list(changes)
-    for one in changes:
-        if one.limit.endswith(".deadline") and not isinstance(one.new, str):
-            new = round(one.new + ROOM_HOURS, 2)
-            made = _changed(made, one.limit, new, f"{new:g}h")
+    for change in changes:
+        if change.limit.endswith(".deadline") and not isinstance(change.new, str):
+            new = round(change.new + ROOM_HOURS, 2)
+            made = _changed(made, change.limit, new, f"{new:g}h")
     return made
 
 
@@ -133,8 +133,10 @@ def _least_budget(prepared: PreparedScenario, settled: Settled) -> Settled:
 def _changed(changes: Sequence[LimitChange], path: str, new: float, text: str) -> list[LimitChange]:
     """Return the changes with another value of one limit."""
     return [
-        replace(one, new=float(new), setting=f"{one.setting.partition('=')[0]}={text}") if one.limit == path else one
-        for one in changes
+        replace(change, new=float(new), setting=f"{change.setting.partition('=')[0]}={text}")
+        if change.limit == path
+        else change
+        for change in changes
     ]
 
 
@@ -170,9 +172,13 @@ def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
     verified = enumerate(_as_solved(whole, found), 1)
     # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
     # its plan is that of `solve`, with policies.
-    mixes = tuple(screen(one, market, limits, library) for one in prepared.candidates)
+    mixes = tuple(screen(candidate, market, limits, library) for candidate in prepared.candidates)
     return Infeasible(
-        relax=tuple(one for number, (plan, changes) in verified for one in build_relaxations(plan, changes, number)),
+        relax=tuple(
+            relaxation
+            for number, (plan, changes) in verified
+            for relaxation in build_relaxations(plan, changes, number)
+        ),
         nearest=find_near_misses(replace(prepared, screened=mixes), relaxed),
     )
 
@@ -206,7 +212,7 @@ def _settled(prepared: PreparedScenario, plan: ResolvedPlan, changes: list[Limit
     """Return a relaxation as `solve` makes it of all jobs; it was found for all of them side by side, or for some."""
     jobs = prepared.scenario.jobs
     if len(plan.prepared.scenario.jobs) < len(jobs):
-        return settle(prepared, [_in_scenario(one, prepared.scenario) for one in changes])
+        return settle(prepared, [_in_scenario(change, prepared.scenario) for change in changes])
     in_turn = len(jobs) <= MOST_JOBS_IN_TURN and may_take_turns(plan.prepared)
     return settle(prepared, changes) if in_turn else (plan, changes)
 

@@ -102,8 +102,10 @@ def _money_and_count_limits(
     if limits.budget_usd is not None:
         row = (columns.late_cost_usd(), limits.budget_usd)
         yield SoftConstraint("limits.budget_usd", limits.budget_usd, (row,), limits.budget_usd)
-    for one in shared.peaks:
-        yield SoftConstraint(f"limits.{one.key}", one.most, ((columns.vector(one.used(table)), one.most),), one.most)
+    for peak in shared.peaks:
+        yield SoftConstraint(
+            f"limits.{peak.key}", peak.most, ((columns.vector(peak.used(table)), peak.most),), peak.most
+        )
     for provider, quota in limits.quota.items():
         if provider in table.providers:
             members = table.provider == table.providers.index(provider)

@@ -104,7 +104,7 @@ def _with_more_hours(
     Within a budget a policy, which guarantees its deadline, may need more time than a mix of markets.
     """
     for times in MORE_HOURS:
-        made = [_moved_further(one, times) for one in changes]
+        made = [_moved_further(change, times) for change in changes]
         if made == list(changes):
             break
         if (plan := _try_changes(prepared, made, solve)) is not None:
@@ -216,7 +216,7 @@ def _least_change(
 
 def _try_changes(prepared: PreparedScenario, changes: Iterable[LimitChange], solve: TrySolve) -> ResolvedPlan | None:
     try:
-        return solve(with_settings(prepared, [one.setting for one in changes]))
+        return solve(with_settings(prepared, [change.setting for change in changes]))
     except ScenarioError:  # values that contradict one another: no relaxation
         return None
 
@@ -232,16 +232,16 @@ def build_relaxations(plan: ReportedPlan, changes: Sequence[LimitChange], number
         then += f" expected, ${plan.late_usd:,.2f} at the requested confidence"
     return [
         Relaxation(
-            limit=one.limit,
-            change_from=one.old,
-            change_to=one.new,
+            limit=change.limit,
+            change_from=change.old,
+            change_to=change.new,
             then=then,
             way=number,
-            setting=one.setting,
+            setting=change.setting,
             cost_usd=plan.cost_usd,
             hours=plan.hours,
         )
-        for one in changes
+        for change in changes
     ]
 
 

@@ -181,8 +181,8 @@ def relax_candidates(
     catalog = FilterCatalog(scenario, market)
     pieces: list[JobCandidates] = []
     found: list[tuple[CandidateTable, Integers, Integers, Integers]] = []
-    for index, one in enumerate(prepared.candidates):
-        for piece in (instead or {}).get(index) or _pieces(one, scenario.limits, market, library):
+    for index, candidate in enumerate(prepared.candidates):
+        for piece in (instead or {}).get(index) or _pieces(candidate, scenario.limits, market, library):
             for whole, every in _without_deadline_cut(piece, scenario.limits, market, library):
                 known = market.is_known(scenario.limits)[whole.offer]  # no value of a limit admits the others
                 table, rows = whole.rows(known), every[known]

@@ -72,7 +72,7 @@ def job_modes(
     """Return the undominated modes of one job, of the candidates that `keep` leaves."""
     tables = screens_of_job(prepared, index)
     if keep is not None:
-        tables = [keep(index, one) for one in tables]
+        tables = [keep(index, table) for table in tables]
     found: list[tuple[Mode, ModeSource]] = []
     for screened in tables:
         for row in _useful_rows(prepared, screened, shared):
@@ -91,8 +91,8 @@ def _with_ranks(found: list[tuple[Mode, ModeSource]]) -> list[tuple[Mode, ModeSo
         return int(table.preference[source.row]), int(table.instances[source.row])
 
     keys = [key(source) for _, source in found]
-    rank = {one: place for place, one in enumerate(sorted(set(keys)))}
-    return [(replace(mode, rank=rank[one]), source) for (mode, source), one in zip(found, keys, strict=True)]
+    rank = {key: place for place, key in enumerate(sorted(set(keys)))}
+    return [(replace(mode, rank=rank[key]), source) for (mode, source), key in zip(found, keys, strict=True)]
 
 
 def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:
@@ -116,7 +116,7 @@ def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandi
     if not first.spot:
         return [first]
     others = [within(minutes_down(room * part) / 60) for part in SHORTER_GUARANTEES]
-    on_spot = [one.select(np.isin(np.arange(len(one.rows)), list(one.spot))) for one in others if one.spot]
+    on_spot = [other.select(np.isin(np.arange(len(other.rows)), list(other.spot))) for other in others if other.spot]
     return [first, *on_spot]
 
 
@@ -145,7 +145,7 @@ def _useful_rows(prepared: PreparedScenario, screened: ScreenedCandidates, share
     apart = {
         *shared.stock,
         *shared.lots,
-        *(p for p, one in enumerate(market.offers) if one.available or one.lead_hours),
+        *(p for p, offer in enumerate(market.offers) if offer.available or offer.lead_hours),
     }
     rows = SharedLimits(
         budget_usd=limits.budget_usd,
@@ -344,12 +344,13 @@ def _horizon(prepared: PreparedScenario) -> int:
     once = [job.release_hours for job in jobs]
     once += [offer.block.end_hours for offer in market.offers if offer.block]
     once += [window.to_hours for window in windows]
-    once += [one.to_hours or one.from_hours or 0.0 for one in scenario.limits.budgets]
+    once += [budget.to_hours or budget.from_hours or 0.0 for budget in scenario.limits.budgets]
     returns = [
-        (window.every_hours or 0.0) + math.fsum(abs(one.forward_hours) for one in window.clock_changes)
+        (window.every_hours or 0.0)
+        + math.fsum(abs(clock_change.forward_hours) for clock_change in window.clock_changes)
         for window in windows
     ]
-    returns += [one.length_hours for one in scenario.limits.budgets]
+    returns += [budget.length_hours for budget in scenario.limits.budgets]
     in_turn = sum(_most_minutes(prepared, index) + 2 * minutes_up(max(returns, default=0.0)) for index in open_ended)
     lags = sum(minutes_up(one.lag_hours) for job in jobs for one in job.after)
     return max(last, minutes_up(max(once))) + in_turn + lags

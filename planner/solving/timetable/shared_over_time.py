@@ -46,7 +46,7 @@ def open_times(windows: Sequence[Window], horizon: int) -> list[tuple[int, int]]
         for start, end in islice(window.turns(horizon / 60), MAX_WINDOWS_OF_OFFER + 1)
     ]
     merged: list[tuple[int, int]] = []
-    for first, last in sorted(one for one in times if one[0] < one[1]):
+    for first, last in sorted(time for time in times if time[0] < time[1]):
         if merged and first <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
         else:
@@ -216,7 +216,7 @@ def paused_modes(
 
     Windows that are no longer than what a pause costs are left out: a run would get nowhere in them.
     """
-    useful = [one for one in windows if one[1] - one[0] > cost.minutes]
+    useful = [window for window in windows if window[1] - window[0] > cost.minutes]
     for place, (first, last) in enumerate(useful):
         pauses: list[tuple[int, int]] = []
         for (_, before), (opens, closes) in zip(useful[place:], useful[place + 1 :], strict=False):

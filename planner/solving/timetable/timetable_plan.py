@@ -93,7 +93,7 @@ def _may_improve_ranks(problem: Timetable, schedule: Schedule) -> bool:
     """Return whether a task has a mode of better rank that costs no more: without one a search is not worth it."""
     return any(
         other.rank < mode.rank and other.cost <= mode.cost
-        for mode, task in ((schedule.mode(problem, index), one) for index, one in enumerate(problem.tasks))
+        for mode, task in ((schedule.mode(problem, index), task) for index, task in enumerate(problem.tasks))
         for other in task.modes
     )
 
@@ -138,7 +138,7 @@ def timetable_plan(
             for index in places
         )
     figures = plan_figures(jobs, reservations, prepared.scenario.limits.budget_confidence)
-    chance = budget_probability(prepared.scenario, jobs, sum(one.usd for one in reservations))
+    chance = budget_probability(prepared.scenario, jobs, sum(reservation.usd for reservation in reservations))
     short = budget_warnings(prepared.scenario, chance)
     warnings = dict.fromkeys((*short, TIMETABLE_NOTE, *(note for job in jobs for note in job.notes)))
     plan = Plan(
@@ -244,7 +244,7 @@ def objective_of(scenario: Scenario, jobs: tuple[Assignment, ...], reservations:
     """Return what the timetable minimises: dollars with penalties, waiting and lateness, or the last end."""
     if scenario.objective_kind == "time":
         return max(job.end_at_hours or 0.0 for job in jobs)
-    total = sum(one.usd for one in reservations)
+    total = sum(reservation.usd for reservation in reservations)
     value = scenario.value_of_time_usd_per_hour
     for wanted, job in zip(scenario.jobs, jobs, strict=True):
         total += job.cost_usd + value * (job.delay_hours - wanted.release_hours + job.hours.expected)

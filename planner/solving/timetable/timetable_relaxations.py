@@ -53,18 +53,18 @@ def shared_limit_costs(problem: Timetable, schedule: Schedule) -> tuple[SharedLi
 
 def relaxed_shares(problem: Timetable) -> Iterator[tuple[str, float, Timetable]]:
     """Yield the timetable without each limit that jobs share: name, present value, and what is left."""
-    for number, one in enumerate(problem.resources):
-        if one.price is None:
+    for number, resource in enumerate(problem.resources):
+        if resource.price is None:
             most = sum(
                 max((n for mode in task.modes for which, n in mode.needs if which == number), default=0)
                 for task in problem.tasks
             )
-            if most > one.capacity:
+            if most > resource.capacity:
                 resources = list(problem.resources)
-                resources[number] = replace(one, capacity=most)
-                limit = peak_limit_at(one.name)
-                current = one.capacity / (limit.parts if limit else 1)
-                yield one.name, current, replace(problem, resources=tuple(resources))
+                resources[number] = replace(resource, capacity=most)
+                limit = peak_limit_at(resource.name)
+                current = resource.capacity / (limit.parts if limit else 1)
+                yield resource.name, current, replace(problem, resources=tuple(resources))
     for number, pool in enumerate(problem.pools):
         pools = tuple(replace(other, amount=10**15) if k == number else other for k, other in enumerate(problem.pools))
         yield pool.name, pool.amount / UNITS_PER_USD, replace(problem, pools=pools)
@@ -118,7 +118,7 @@ class _Limit:
 
 def explain_timetable(prepared: PreparedScenario, built: BuiltTimetable) -> Infeasible:
     """Return the deadlines, or the one limit, whose change makes the timetable feasible; all together if none does."""
-    if any(not one.modes for one in built.jobs):
+    if any(not job.modes for job in built.jobs):
         return diagnose(prepared) or Infeasible()
     limits, problem = _limits(prepared, built), without_costs(built.problem)
     ways = [_verified(prepared, _later_deadlines(prepared, problem))]
@@ -135,7 +135,9 @@ def without_costs(problem: Timetable) -> Timetable:
         replace(task, modes=tuple(replace(mode, cost=0) for mode in task.modes), due=None, late=0, wait=0)
         for task in problem.tasks
     )
-    resources = tuple(one if one.price is None else replace(one, price=0) for one in problem.resources)
+    resources = tuple(
+        resource if resource.price is None else replace(resource, price=0) for resource in problem.resources
+    )
     paid = resources if not problem.periods else problem.resources  # what lots cost counts in periods
     return replace(problem, tasks=tasks, resources=paid, objective="cost")
 
@@ -184,17 +186,24 @@ def _pool_limit(problem: Timetable, number: int) -> _Limit:
         max((amount for mode in task.modes for which, amount in mode.uses if which == number), default=0)
         for task in problem.tasks
     )
-    most += sum(amount * one.capacity for one in problem.resources for which, amount in one.uses if which == number)
+    most += sum(
+        amount * resource.capacity
+        for resource in problem.resources
+        for which, amount in resource.uses
+        if which == number
+    )
     return _Limit(problem.pools[number].name, problem.pools[number].amount, most, UNITS_PER_USD, apply)
 
 
 def _period_limit(problem: Timetable, number: int, places: range) -> _Limit:
     def apply(problem: Timetable, value: int) -> Timetable:
-        periods = tuple(replace(one, amount=value) if k in places else one for k, one in enumerate(problem.periods))
+        periods = tuple(
+            replace(period, amount=value) if k in places else period for k, period in enumerate(problem.periods)
+        )
         return replace(problem, periods=periods)
 
     most = sum(max((mode.spend for mode in task.modes), default=0) for task in problem.tasks)
-    most += sum((one.price or 0) * one.capacity for one in problem.resources)
+    most += sum((resource.price or 0) * resource.capacity for resource in problem.resources)
     return _Limit(f"limits.budgets.{number}.usd", problem.periods[places[0]].amount, most, UNITS_PER_USD, apply)
 
 
@@ -228,7 +237,7 @@ def _with_soft_deadlines(prepared: PreparedScenario, problem: Timetable) -> Time
     budgets = prepared.scenario.limits.budgets
     horizon = problem.horizon + sum(max(mode.minutes for mode in task.modes) for task in problem.tasks)
     horizon += len(problem.tasks) * max((minutes_up(one.length_hours) for one in budgets), default=0)
-    amounts = [one.amount for one in problem.periods]
+    amounts = [period.amount for period in problem.periods]
     periods, first = [], 0
     for budget in budgets:
         amount = amounts[first]
@@ -241,7 +250,7 @@ def _with_soft_deadlines(prepared: PreparedScenario, problem: Timetable) -> Time
         replace(task, deadline=None, due=task.deadline, late=100 * count + index)
         for index, task in enumerate(problem.tasks)
     )
-    free = tuple(one if one.price is None else replace(one, price=0) for one in problem.resources)
+    free = tuple(resource if resource.price is None else replace(resource, price=0) for resource in problem.resources)
     resources = problem.resources if periods else free
     return replace(problem, tasks=tasks, resources=resources, periods=tuple(periods), horizon=horizon)
 
@@ -255,7 +264,7 @@ def _together(prepared: PreparedScenario, problem: Timetable, limits: Sequence[_
     for limit in limits:
         wide = limit.apply(wide, max(limit.most, limit.value))
     changes = _later_deadlines(prepared, wide)
-    later = {one.limit.split(".")[1]: float(one.new) for one in changes}
+    later = {change.limit.split(".")[1]: float(change.new) for change in changes}
     tasks = tuple(
         replace(task, deadline=minutes_down(later[name]))
         if (name := prepared.scenario.written_name(task.name)) in later

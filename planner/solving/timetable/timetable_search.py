@@ -194,7 +194,8 @@ def _best_place(board: _Board, index: int, ready: int, last: int, places: Sequen
 def _without_spare(problem: Timetable, schedule: Schedule) -> Schedule:
     """Return the schedule with no more of each lot than it uses."""
     bought = tuple(
-        0 if one.price is None else peak_use(problem, schedule, number) for number, one in enumerate(problem.resources)
+        0 if resource.price is None else peak_use(problem, schedule, number)
+        for number, resource in enumerate(problem.resources)
     )
     return replace(schedule, bought=bought)
 
@@ -219,9 +220,9 @@ def best_greedy(problem: Timetable) -> Schedule | None:
 
 def _lot_trials(problem: Timetable) -> Iterator[tuple[int, int]]:
     """Yield lots with numbers of them."""
-    for number, one in enumerate(problem.resources):
-        if one.price is not None:
-            for count in _some_counts(min(one.capacity, len(problem.tasks))):
+    for number, resource in enumerate(problem.resources):
+        if resource.price is not None:
+            for count in _some_counts(min(resource.capacity, len(problem.tasks))):
                 yield number, count
 
 
@@ -259,9 +260,9 @@ def rounded_timetable(problem: Timetable, bound: BoundProgram, values: Floats) -
     The draws are the same for the same program, as far as they are reached within the time.
     """
     stop, draw, lots = perf_counter() + DRAW_SECONDS, random.Random(0), iter(values[len(bound.columns) :].tolist())
-    bought = [0 if one.price is None else math.ceil(next(lots) - SMALLEST_VALUE) for one in problem.resources]
+    bought = [0 if resource.price is None else math.ceil(next(lots) - SMALLEST_VALUE) for resource in problem.resources]
     weighted = [
-        (one, value) for one, value in zip(bound.columns, values.tolist(), strict=False) if value > SMALLEST_VALUE
+        (column, value) for column, value in zip(bound.columns, values.tolist(), strict=False) if value > SMALLEST_VALUE
     ]
     by_task = {task: list(group) for task, group in groupby(weighted, key=lambda pair: pair[0].task)}
     if len(by_task) < len(problem.tasks):

@@ -76,7 +76,7 @@ def shrink_old(ages: Ages, hours: Floats, censored: Flags, towards: Ages) -> Age
     (ends + w) / (hours + w / other rate), the mean of a Gamma posterior; 2 ends in 40 h and 0.4 an hour elsewhere:
     (2 + 5) / (40 + 12.5) = 0.133 instead of 0.05.
     """
-    ended, spent = (one.sum(axis=0) for one in count_ends(ages, hours, censored))
+    ended, spent = (count_end.sum(axis=0) for count_end in count_ends(ages, hours, censored))
     begins = np.array(towards.begins)
     other = np.array(towards.rates)[np.searchsorted(begins, np.array(ages.begins), side="right") - 1]
     shrunk = (ended + MIN_ENDS) / (spent + MIN_ENDS / other)
@@ -94,7 +94,7 @@ def count_ends(ages: Ages, hours: Floats, censored: Flags) -> tuple[Floats, Floa
 
 def log_likelihood(ages: Ages, hours: Floats, censored: Flags) -> float:
     """Return the log likelihood of runs in nats: sum over bands of ends * ln(rate) - rate * hours."""
-    ended, spent = (one.sum(axis=0) for one in count_ends(ages, hours, censored))
+    ended, spent = (count_end.sum(axis=0) for count_end in count_ends(ages, hours, censored))
     rates = np.array(ages.rates)
     return float((ended * np.log(rates) - rates * spent).sum())
 
@@ -170,8 +170,8 @@ def fit_stays(group: ZoneGroup) -> tuple[Ages, ...]:
     """Return how long each zone stays up, in bands in which the age plus the scale doubles."""
     runs = [_up_times(group, zone) for zone in range(len(group.names))]
     shape = fit_falling_rate(runs, group.gap_hours)
-    longest = max(float(one.hours.max(initial=0.0)) for one in runs)
-    return tuple(doubling_bands(FallingRate(shape.scale_hours, zone_factor(one, shape)), longest) for one in runs)
+    longest = max(float(run.hours.max(initial=0.0)) for run in runs)
+    return tuple(doubling_bands(FallingRate(shape.scale_hours, zone_factor(run, shape)), longest) for run in runs)
 
 
 def fit_falling_rate(runs: Sequence[UpTimes], gap_hours: float) -> FallingRate:
@@ -180,8 +180,8 @@ def fit_falling_rate(runs: Sequence[UpTimes], gap_hours: float) -> FallingRate:
     For a scale b the factor is ends / sum(ln(1 + hours / b)), and the log likelihood up to a constant
     ends ln(factor) - sum over ends of ln(b + hours).
     """
-    hours = np.concatenate([one.hours for one in runs])
-    ended = ~np.concatenate([one.censored for one in runs])
+    hours = np.concatenate([run.hours for run in runs])
+    ended = ~np.concatenate([run.censored for run in runs])
     if not hours.sum() > 0:
         return FallingRate(MAX_SCALE_HOURS, PRIOR_ENDS)
     scales = np.geomspace(gap_hours, max(MAX_SCALE_HOURS, gap_hours), SCALES)

@@ -137,7 +137,7 @@ def fit_market(traces: Sequence[Trace], instances: int = 1, prior_outage: Ages |
 
 def recorded_availability(traces: Sequence[ObservedTrace]) -> float:
     """Return the share of all recorded time at which the machines were there."""
-    return sum(one.availability * one.hours for one in traces) / sum(one.hours for one in traces)
+    return sum(trace.availability * trace.hours for trace in traces) / sum(trace.hours for trace in traces)
 
 
 def keep_availability(up: Ages, outage: Ages, share: float) -> tuple[Ages, Ages]:
@@ -162,7 +162,7 @@ def with_mean(ages: Ages, hours: float) -> Ages:
     if 0.25 < rest * ages.rates[-1] < 4:
         return Ages(ages.begins, (*ages.rates[:-1], 1 / rest))
     factor = hours / ages.mean()
-    return Ages(tuple(one * factor for one in ages.begins), tuple(one / factor for one in ages.rates))
+    return Ages(tuple(one * factor for one in ages.begins), tuple(rate / factor for rate in ages.rates))
 
 
 def pool_runs(traces: Sequence[Trace], instances: int) -> MarketDurations:
@@ -403,9 +403,9 @@ def _fit_outages(group: ZoneGroup, runs: MarketDurations) -> Ages:
         own = fit_ages(runs.down_hours, runs.down_censored, step_hours=step).begins
         begins = own if len(own) > 1 else begins
     bands = Ages(begins, (1.0,) * len(begins))
-    pooled, spent = (one.sum(axis=0) for one in count_ends(bands, hours, censored))
+    pooled, spent = (count_end.sum(axis=0) for count_end in count_ends(bands, hours, censored))
     rates = np.maximum(pooled, PRIOR_ENDS) / np.maximum(spent, step)
-    ended, known = (one.sum(axis=0) for one in count_ends(bands, runs.down_hours, runs.down_censored))
+    ended, known = (count_end.sum(axis=0) for count_end in count_ends(bands, runs.down_hours, runs.down_censored))
     return Ages(begins, tuple(((ended + POOL_WEIGHT) / (known + POOL_WEIGHT / rates)).tolist()))
 
 

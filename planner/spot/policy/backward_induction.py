@@ -262,7 +262,7 @@ class FollowedInduction(BackwardInduction):
         self._any_short = bool(short.any())
         self._lost = lost = chain.mix[:, 2 * m :, 2 * m + ups :] * short[:, None, None]
         ends = [np.diagonal(lost[..., at : at + ups], axis1=1, axis2=2) for at in range(0, lost.shape[2], ups)]
-        self._ends = [one[..., None] for one in ends]  # (b, U, 1): machines lost, those with another zone at once
+        self._ends = [end[..., None] for end in ends]  # (b, U, 1): machines lost, those with another zone at once
         self._begins = [ups, 0]
         self._kept = np.empty_like(self.values)
 

@@ -155,8 +155,8 @@ def _actions(chain: MarkovChain, ticks: int) -> NDArray[np.int8]:
         rows[:, 2 * m :, :width] = np.where(moment.leaves_spot, idle[:, :ups], Action.SPOT)
         # Where no work is left there is no action: a run between such a point and one with work does as at the latter.
         with_work = chain.slack[:, :width] < moment.hours_left[:, None] - ROUNDING_HOURS
-        for one, last in zip(rows, np.maximum(with_work.sum(axis=1) - 1, 0).tolist(), strict=True):
-            one[:, last + 1 :] = one[:, last : last + 1]
+        for row, last in zip(rows, np.maximum(with_work.sum(axis=1) - 1, 0).tolist(), strict=True):
+            row[:, last + 1 :] = row[:, last : last + 1]
     return found
 
 
@@ -181,7 +181,7 @@ class _Runs:
     """
 
     def __init__(self, requests: Sequence[LuckRequest], chain: MarkovChain, actions: NDArray[np.int8]) -> None:
-        self.chain, self.actions, runs = chain, actions, [one.run for one in requests]
+        self.chain, self.actions, runs = chain, actions, [request.run for request in requests]
         self.tick, self.ups, m = chain.tick, chain.ups, chain.states
         self.middles = (chain.slack[:, 1:] + chain.slack[:, :-1]) / 2
         # By action: waiting, spot, on demand.
@@ -191,14 +191,14 @@ class _Runs:
         self.debt = np.stack([none, self.restart * self.progress, self.restart], axis=1)
         self.drain = np.stack([none + 1, 1 - self.progress, none], axis=1)
         self.hop, self.checkpoints = np.array([run.hop_hours for run in runs]), Checkpoints.of(runs)
-        self.instant = np.array([one.states.instant for one in requests])
-        markets = [(one.states.up, one.states.down) for one in requests]
+        self.instant = np.array([request.states.instant for request in requests])
+        markets = [(request.states.up, request.states.down) for request in requests]
         self.rate = np.array([np.concatenate([ages.rates for ages in both]) for both in markets])
         self.width = np.array(
             [np.concatenate([np.diff(ages.begins, append=math.inf) for ages in both]) for both in markets]
         )
-        self.left = np.concatenate([one.deadlines for one in requests]).astype(float)
-        self.slack = self.left - np.concatenate([one.work_hours for one in requests])
+        self.left = np.concatenate([request.deadlines for request in requests]).astype(float)
+        self.slack = self.left - np.concatenate([request.work_hours for request in requests])
         count = len(self.left)
         self.running, self.number = np.zeros(count, dtype=np.int64), np.arange(count)
         self.of = self.number // RUNS  # the request of each run
@@ -222,7 +222,7 @@ class _Runs:
                 self._act()
                 self._advance()
         arrays = (self.hours, self.paid[Action.SPOT], self.paid[Action.ON_DEMAND], self.interruptions)
-        return [Luck(*each) for each in zip(*(one.reshape(-1, RUNS) for one in arrays), strict=True)]
+        return [Luck(*each) for each in zip(*(array.reshape(-1, RUNS) for array in arrays), strict=True)]
 
     def _drawn(self, numbers: Floats, at: Integers) -> Floats:
         """Return the numbers of runs (n,) for their next change; once all are taken, those of another run."""

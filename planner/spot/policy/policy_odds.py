@@ -68,14 +68,14 @@ def draw_dollars(costs: Sequence[PolicyCosts]) -> list[Floats]:
     What was drawn lately is known: a solve compares the same policies under several limits and then tells one of them.
     Many take two fifths of the time of one after the other.
     """
-    missing = [one for one in dict.fromkeys(costs) if one not in _DRAWN]
+    missing = [cost for cost in dict.fromkeys(costs) if cost not in _DRAWN]
     lucks = draw_lucks([one.request() for one in missing])
-    found = {one: _DRAWN.pop(one) for one in costs if one in _DRAWN}
+    found = {cost: _DRAWN.pop(cost) for cost in costs if cost in _DRAWN}
     found.update((one, one.usd_of(luck)) for one, luck in zip(missing, lucks, strict=True))
     _DRAWN.update(found)
     while len(_DRAWN) > MOST_KNOWN:
         del _DRAWN[next(iter(_DRAWN))]
-    return [found[one] for one in costs]
+    return [found[cost] for cost in costs]
 
 
 def late_dollars(costs: Sequence[PolicyCosts], confidence: float) -> list[float]:

@@ -85,15 +85,15 @@ def _of_any_work(run: SpotRun) -> SpotRun:
 def _up_times_of(which: Integers, run: SpotRun, states: SpotStates, cycles: int, seen: int) -> _UpTimes:
     """Return the first of so many up-times of some runs, and what a run does in them."""
     if 2 * len(which) < RUNS:  # few: it is quicker to look at these alone
-        return _worked(run, *(one[which, :seen] for one in _market_hours(states, cycles)))
+        return _worked(run, *(market_hour[which, :seen] for market_hour in _market_hours(states, cycles)))
     times = _up_times(run, states, cycles, seen)
-    return times if len(which) == RUNS else _UpTimes(*(one[which] for one in times))
+    return times if len(which) == RUNS else _UpTimes(*(time[which] for time in times))
 
 
 @lru_cache(maxsize=4)  # expected and late hours of one run ask for it, one after the other
 def _up_times(run: SpotRun, states: SpotStates, cycles: int, seen: int) -> _UpTimes:
     """Return the first of so many up-times of all runs."""
-    return _worked(run, *(one[:, :seen] for one in _market_hours(states, cycles)))
+    return _worked(run, *(market_hour[:, :seen] for market_hour in _market_hours(states, cycles)))
 
 
 def _worked(run: SpotRun, ups: Floats, begins: Floats, paid: Floats) -> _UpTimes:

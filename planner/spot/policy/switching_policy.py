@@ -156,7 +156,7 @@ def policies_of_pass(
                 for table, left, rows in zip(found, moment.hours_left, _rows(moment, chain, len(keys)), strict=True):
                     table.append((float(f"{left:.6g}"), rows))
     else:
-        found = [[(one.guaranteed_hours, [((-np.inf, Action.ON_DEMAND),)] * len(keys))] for one in requests]
+        found = [[(request.guaranteed_hours, [((-np.inf, Action.ON_DEMAND),)] * len(keys))] for request in requests]
     return [
         SwitchingPolicy(
             guard=DeadlineGuard.of(request.run, tick_hours),
@@ -185,7 +185,7 @@ def waiting_rule(request: CurveRequest, policy: SwitchingPolicy) -> WaitingRule:
         policy.decide(work, request.guaranteed_hours - now, is_up, np.full(now.size, age), idle) == Action.SPOT
         for age in up.begins
     ]
-    first = next((age for age, one in zip(up.begins, takes, strict=True) if one[0]), None)
+    first = next((age for age, take in zip(up.begins, takes, strict=True) if take[0]), None)
     at_once = np.flatnonzero(takes[0])
     return WaitingRule(
         take_after_up_hours=None if first is None else float(first),
