@@ -13,8 +13,7 @@ from planner.results.estimate import Overview, PriceDay, PriceHistory, Section
 from planner.results.fleet import FleetKind, Service
 from planner.results.plan import Assignment, Plan
 from planner.scenario.offer import Offer
-from planner.scenario.scenario import Scenario, SolveOptions
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
 
@@ -114,7 +113,7 @@ def overview(
     scenario = scenario.on_day(options.as_of)
     given = plan is not None
     if plan is None:
-        serves = any(isinstance(job, ServeJob) for job in scenario.jobs)
+        serves = bool(services_of(scenario))
         plan = solve(scenario, options, library) if serves else solve_prepared(prepare(scenario, library), options)
     if not (plan.jobs or plan.services):
         return Overview(plan=plan, of_file=given)

@@ -35,7 +35,7 @@ from planner.results.differences import (
 )
 from planner.results.fleet import Service, ServingMemory
 from planner.results.plan import Plan
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.scenario.service_load import ServeJob
 from planner.solving.solve import solve
 from planner.units import GIB, HOUR
@@ -246,7 +246,7 @@ def kind_bases(scenario: Scenario, plan: Plan, library: Library | None = None) -
     if not plan.services or any(kind.offer not in offered for one in plan.services for kind in one.fleet.kinds):
         return ()
     library = library or read_library([job.architecture for job in scenario.jobs])
-    jobs = {job.name: job for job in scenario.jobs if isinstance(job, ServeJob)}
+    jobs = {job.name: job for job in services_of(scenario)}
     offers, as_of = dict(scenario.labelled_offers()), datetime.date.fromisoformat(plan.as_of)
     coefficients = library.calibrations["inference"].coefficients
     found = []
@@ -436,7 +436,7 @@ LEAST_OF_STATE = 50
 
 def has_services(scenario: Scenario) -> bool:
     """Return whether a scenario is of services, which `simulate_service` takes."""
-    return any(isinstance(job, ServeJob) for job in scenario.jobs)
+    return bool(services_of(scenario))
 
 
 def simulate_service(
@@ -474,7 +474,7 @@ def simulate_service(
         plan = solve(scenario, options, library)
     else:
         _check_plan(plan, scenario, library)
-    jobs = {job.name: job for job in scenario.jobs if isinstance(job, ServeJob)}
+    jobs = {job.name: job for job in services_of(scenario)}
     facts: dict[str, Any] = {
         "scenario": scenario.name,
         "status": plan.status,

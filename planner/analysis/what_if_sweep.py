@@ -40,7 +40,7 @@ from planner.results.what_if import (
     WhatIf,
 )
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, services_of
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
@@ -199,7 +199,7 @@ class VariantSolver:
 
     def solve(self, scenario: Scenario, explains: bool = False) -> Plan:
         """Return the plan that `solve` gives; without `explains` nothing need say why there is none."""
-        if any(isinstance(job, ServeJob) for job in scenario.jobs):
+        if services_of(scenario):
             return solve(scenario, self.options, self.library, explains)
         self._before = prepare(scenario, self.library, self._before)
         return solve_prepared(self._before, self.options, explains=explains)

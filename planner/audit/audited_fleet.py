@@ -21,7 +21,7 @@ from planner.results.plan import Plan
 from planner.scenario.fees import fees_that_count
 from planner.scenario.offer import Offer
 from planner.scenario.peak_limits import given_peaks
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, services_of
 from planner.scenario.service_load import ServeJob
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
@@ -205,7 +205,7 @@ MOST_INDEPENDENT = 12
 def audit_services(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
     """Return every disagreement between the services of a plan and what follows from scenario and library."""
     found: list[Violation] = []
-    served = [job.name for job in scenario.jobs if isinstance(job, ServeJob)]
+    served = [job.name for job in services_of(scenario)]
     found += compare("", "services", ", ".join(served), ", ".join(one.name for one in plan.services), tolerance)
     for service in plan.services:
         job = next((one for one in scenario.jobs if one.name == service.name), None)

@@ -360,7 +360,7 @@ def ends_before(scenario: Scenario, name: str) -> set[str]:
 
 def services_alone(scenario: Scenario) -> Scenario:
     """Return the scenario with its services alone, which wait for nothing."""
-    jobs = (job.model_copy(update={"after": ()}) for job in scenario.jobs if isinstance(job, ServeJob))
+    jobs = (job.model_copy(update={"after": ()}) for job in services_of(scenario))
     return scenario.model_copy(update={"jobs": tuple(jobs), "jobs_written": ()})
 
 
@@ -407,6 +407,11 @@ def open_jobs(scenario: Scenario | ScenarioFile) -> tuple[OpenJob, ...]:
     return tuple(job for job in scenario.jobs if isinstance(job, OpenJob))
 
 
+def services_of(scenario: Scenario | ScenarioFile) -> tuple[ServeJob, ...]:
+    """Return the services of a scenario: the jobs that answer requests as they come."""
+    return tuple(job for job in scenario.jobs if isinstance(job, ServeJob))
+
+
 def architectures_of(job: Job) -> tuple[str, ...]:
     """Return the models that a job may train."""
     if not isinstance(job, OpenJob):
@@ -447,7 +452,7 @@ def choice_faults(scenario: Scenario | ScenarioFile) -> list[tuple[str, str, str
             what = f"{job.name} leaves its model or its batch open, and there are other jobs"
             fix = f"plan it alone, give its share of the budget, or ask for tokens: {BEST_TOKENS}"
             found.append(("jobs", what, fix))
-        elif any(isinstance(job, ServeJob) for job in scenario.jobs):
+        elif services_of(scenario):
             what = f"{jobs[0].name} leaves its tokens open, and there is a service"
             found.append(("jobs", what, "plan it alone, and give its share of the budget"))
     if scenario.objective == "loss" and not least_loss:

@@ -25,8 +25,7 @@ from planner.results.plan import Assignment, Plan, Status, TieStep, plan_figures
 from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, QualityNote
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.peak_limits import unknown_notes
-from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions, open_job
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions, open_job, services_of
 from planner.solvers.mathopt import solver_versions
 from planner.solving.alternatives import (
     SOLVED,
@@ -64,7 +63,7 @@ def solve(
     """
     started = perf_counter()
     scenario = scenario.on_day(options.as_of if options else None)
-    if any(isinstance(job, ServeJob) for job in scenario.jobs):
+    if services_of(scenario):
         from planner.solving.fleet.solve_fleet import solve_together  # what only services need is loaded with them
 
         options = options or SolveOptions()

@@ -26,9 +26,7 @@ from planner.records import record
 from planner.report.html.report_page import render_page
 from planner.results.differences import jobs_alone, services_usd
 from planner.results.plan import Plan
-from planner.scenario.open_job import OpenJob
-from planner.scenario.scenario import Scenario, SolveOptions, without_services
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of, without_services
 from planner.web.job_fields import Control
 from planner.web.setting_fields import controls_of
 
@@ -70,7 +68,7 @@ def export_archive(scenario: Scenario, plan: Plan) -> str:
 
 def _folders(scenario: Scenario, plan: Plan) -> dict[str, tuple[dict[str, str], list[str]]]:
     """Return files by path, and lines on what is left out, for each job of a plan."""
-    if any(isinstance(job, OpenJob) for job in scenario.jobs):
+    if open_jobs(scenario):
         what = "the page writes no files for a model that the plan chose"
         raise InputError([Fault("", 0, "", what, f"use planner export {PLAN_FILE} --all -o run")])
     wishes, found = Wishes(), {}
@@ -118,7 +116,7 @@ class OpenedScenario:
     @property
     def serves(self) -> bool:
         """Whether there is a service, whose curve is dollars against the time per token."""
-        return any(isinstance(job, ServeJob) for job in self.scenario.jobs)
+        return bool(services_of(self.scenario))
 
     @cached_property
     def axis(self) -> Control | None:

@@ -25,9 +25,7 @@ from planner.records import record
 from planner.results.differences import ServiceFrontier
 from planner.results.plan import Plan
 from planner.results.what_if import WhatIf
-from planner.scenario.open_job import OpenJob
-from planner.scenario.scenario import Scenario, SolveOptions, services_alone
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_alone, services_of
 from planner.solving.fleet.fleet_refusals import ServiceTrial
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
@@ -95,7 +93,7 @@ class Engine:
             scenario = change_scenario(self.base, settings) if settings else self.base
             if serves(scenario):
                 self.kept[settings] = Solved(scenario, None, self._service_plan(scenario))
-            elif any(isinstance(job, OpenJob) for job in scenario.jobs):
+            elif open_jobs(scenario):
                 self.kept[settings] = Solved(scenario, None, solve(scenario, self.options))
             else:
                 prepared = prepare(scenario, self._library(scenario), before=self.last)
@@ -151,7 +149,7 @@ class Engine:
     def _brief(self, settings: tuple[str, ...], before: Plan, width: float) -> dict[str, Any]:
         """Return the plan alone; a scenario that has none, or needs more than one solve, is left to the full answer."""
         scenario = change_scenario(self.base, settings)
-        if any(isinstance(job, OpenJob) for job in scenario.jobs):
+        if open_jobs(scenario):
             return {"later": True}
         self.last = prepare(scenario, self._library(scenario), before=self.last)
         # Marked as slim a scenario gets its plan without the search for alternatives.
@@ -218,7 +216,7 @@ class Engine:
 
 def serves(scenario: Scenario) -> bool:
     """Return whether there is a service."""
-    return any(isinstance(job, ServeJob) for job in scenario.jobs)
+    return bool(services_of(scenario))
 
 
 # Processes that solve: one for the plan and one for the curve of each open page, stopped when superseded.

@@ -25,8 +25,7 @@ from planner.results.explanation import Binding, Explanation, Finding, LimitSens
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.offer import Offer, offer_labels
 from planner.scenario.peak_limits import PEAK_LIMITS
-from planner.scenario.scenario import Scenario, SolveOptions
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.solving.alternatives import find_best_alternatives, without_demand
 from planner.solving.binding_limits import find_binding_limits, lift_limits
 from planner.solving.infeasibility.diagnosis import diagnose
@@ -284,8 +283,8 @@ def explain(
     """
     started = perf_counter()
     scenario = scenario.on_day(options.as_of if options else None)
-    if any(isinstance(job, ServeJob) for job in scenario.jobs):
-        if not all(isinstance(job, ServeJob) for job in scenario.jobs):
+    if services_of(scenario):
+        if len(services_of(scenario)) < len(scenario.jobs):
             from planner.analysis.explain.timetable_and_joint_reasons import explain_together
 
             return explain_together(scenario, why_not, options, library, explain)

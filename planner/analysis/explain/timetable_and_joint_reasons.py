@@ -23,7 +23,7 @@ from planner.results.explanation import Binding, Explanation, LimitSensitivity, 
 from planner.results.plan import Plan
 from planner.results.plan_parts import describe_machines
 from planner.scenario.open_job import AnyJob
-from planner.scenario.scenario import Scenario, SolveOptions, services_alone, without_services
+from planner.scenario.scenario import Scenario, SolveOptions, services_alone, services_of, without_services
 from planner.scenario.service_load import ServeJob
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.infeasibility.relaxations import BUDGET
@@ -236,7 +236,7 @@ def _asked(scenario: Scenario, why_not: str) -> AnyJob:
 
 def _names(scenario: Scenario) -> tuple[str, str]:
     """Return the names of the jobs' part and of the service's: that of the only job, or that of the scenario."""
-    services = [job.name for job in scenario.jobs if isinstance(job, ServeJob)]
+    services = [job.name for job in services_of(scenario)]
     jobs = [job.name for job in scenario.jobs if job.name not in services]
     return jobs[0] if len(jobs) == 1 else scenario.name, services[0] if len(services) == 1 else scenario.name
 

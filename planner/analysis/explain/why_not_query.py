@@ -29,8 +29,7 @@ from planner.results.plan_parts import Vram
 from planner.scenario.job import Job
 from planner.scenario.naming import MATCHED, OfferedNames
 from planner.scenario.offer import Offer
-from planner.scenario.scenario import Scenario
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import Scenario, services_of
 from planner.solving.infeasibility.near_misses import describe_small_host, longest_fitting_sequence
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
 from planner.solving.prepare import PreparedScenario
@@ -113,7 +112,7 @@ def parse_query(text: str, scenario: Scenario, library: Library) -> WhyNotQuery:
     def fault(key: str, what: str, fix: str = "") -> None:
         faults.append(Fault(name, 0, key, what, fix))
 
-    serves = any(isinstance(job, ServeJob) for job in scenario.jobs)
+    serves = bool(services_of(scenario))
     keys, aliases = (SERVICE_KEYS, SERVICE_ALIASES) if serves else (KEYS, ALIASES)
     given: dict[str, str] = {}
     for part in text.split(","):

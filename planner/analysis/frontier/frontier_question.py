@@ -34,6 +34,7 @@ from planner.scenario.scenario import (
     architectures_of,
     open_job,
     services_alone,
+    services_of,
     without_services,
 )
 from planner.scenario.service_load import ServeJob
@@ -137,7 +138,7 @@ def frontier(
     """
     started, options = perf_counter(), options or SolveOptions()
     scenario = scenario.on_day(options.as_of)
-    if any(isinstance(job, ServeJob) for job in scenario.jobs):
+    if services_of(scenario):
         return frontier_of_jobs(scenario, options, library, partial(frontier, by=by, points=points))
     prepared = prepare(scenario, library, with_policies=False)
     if (lack := lack_of_ways(scenario, options, prepared.library)) is not None:

@@ -43,8 +43,7 @@ from planner.library.schema import Library
 from planner.results.differences import jobs_alone, services_usd
 from planner.results.plan import Plan
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
-from planner.scenario.scenario import Scenario, SolveOptions, without_services
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import Scenario, SolveOptions, services_of, without_services
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.spot.policy.luck import SPEED_RANK_BOUNDS
@@ -67,7 +66,7 @@ def simulate_together(
 
     Raises ScenarioError for a scenario of services alone, and what the two simulations raise.
     """
-    if all(isinstance(job, ServeJob) for job in scenario.jobs):
+    if len(services_of(scenario)) == len(scenario.jobs):
         raise ScenarioError([Fault(scenario.name, 0, "jobs", "has services alone", "use simulate_service")])
     own = {name: arguments[name] for name in ("runs", "seed", "exact_speed") if name in arguments}
     served = simulate_service(scenario, plan, options=options, library=library, **own)  # type: ignore[arg-type]
@@ -132,7 +131,7 @@ def simulate(
         For runs, traces or a plan that cannot be used, and what `solve` raises. An infeasible scenario is a Simulation
         with that status.
     """
-    if any(isinstance(job, ServeJob) for job in scenario.jobs):
+    if services_of(scenario):
         run = partial(simulate, options=options, library=library, progress=progress, **arguments)
         return simulate_together(scenario, plan, options, library, arguments, run)
     started = perf_counter()

@@ -20,7 +20,7 @@ from planner.results.differences import span
 from planner.results.explanation import LimitSensitivity
 from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
 from planner.scenario.peak_limits import PEAK_LIMITS, PeakLimit, given_peaks, peak_limit_at
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.scenario.service_load import ServeJob
 from planner.solving.fleet.fleet_optimise import SolvedFleet, optimise_fleet
 from planner.solving.fleet.fleet_plan import fleet_problem
@@ -268,7 +268,7 @@ class ServiceTrial:
 
 def service_of(scenario: Scenario, command: str) -> ServeJob:
     """Return the only job of a scenario, a service; ScenarioError where other jobs run next to it."""
-    job = next(one for one in scenario.jobs if isinstance(one, ServeJob))
+    job = services_of(scenario)[0]
     if len(scenario.jobs) > 1:
         what = f"{command} takes a service alone, and there are {len(scenario.jobs)} jobs"
         raise ScenarioError([Fault(scenario.name, 0, "jobs", what, "give the service a scenario of its own")])

@@ -22,8 +22,7 @@ from planner.records import record
 from planner.results.differences import SHARING
 from planner.results.plan_parts import Infeasible, Relaxation
 from planner.scenario.peak_limits import peak_limit_at
-from planner.scenario.scenario import Scenario, SolveOptions
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.solving.fleet.fleet_optimise import FLEET_GAP, SolvedFleet, optimise_fleet
 from planner.solving.fleet.fleet_refine import has_passed, joint_hours
 
@@ -249,7 +248,7 @@ def limit_words(limit: str, market: Market) -> str:
 
 def explain_shared(scenario: Scenario, found: SharedFleets) -> Infeasible:
     """Return what services that each have a fleet alone need to have them together."""
-    hours = max(job.for_hours for job in scenario.jobs if isinstance(job, ServeJob))
+    hours = max(job.for_hours for job in services_of(scenario))
     if found.is_feasible:
         more = math.ceil(found.usd)
         change = Relaxation(

@@ -31,6 +31,7 @@ from planner.scenario.scenario import (
     ends_before,
     service_alone,
     services_alone,
+    services_of,
     without_services,
 )
 from planner.scenario.service_load import ServeJob
@@ -85,7 +86,7 @@ def solve_services(
     until = latest_moment(options)
     _check(scenario, library)
     market = build_market(scenario, library)
-    jobs = [job for job in scenario.jobs if isinstance(job, ServeJob)]
+    jobs = list(services_of(scenario))
     served = {
         job.name: served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library)
         for job in jobs
@@ -306,7 +307,7 @@ def solve_together(
     Raises ScenarioError for what no service can have, and where jobs and service would share more than the budget.
     """
     _joint_check(scenario)
-    if all(isinstance(job, ServeJob) for job in scenario.jobs):
+    if len(services_of(scenario)) == len(scenario.jobs):
         return solve_services(scenario, library, options, started, explains)
     check_is_definite(scenario)
     served = solve_services(services_alone(scenario), library, options, started, explains)
@@ -369,7 +370,7 @@ def _start(scenario: Scenario, name: str, jobs: tuple[Assignment, ...]) -> float
 def _joint_check(scenario: Scenario) -> None:
     """Raise ScenarioError where jobs and service stand at the same time under limits that they would share."""
     faults: list[Fault] = []
-    services = {job.name for job in scenario.jobs if isinstance(job, ServeJob)}
+    services = {job.name for job in services_of(scenario)}
     others = {job.name for job in scenario.jobs} - services
     for job in scenario.jobs:
         waits = {one.job for one in job.after}
