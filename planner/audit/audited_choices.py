@@ -120,6 +120,7 @@ def _purchase(one: Purchase, job: Assignment, for_sale: Sequence[Offer], toleran
     worst, best = buy.residual_range or (buy.residual_share, buy.residual_share)
     kilowatts = machines * (buy.power_watts or 0.0) / 1000
     running = kilowatts * buy.pue * buy.usd_per_kwh + machines * buy.idle_usd_per_month / MONTH_HOURS
+    running += machines * (offer.fees.public_ip_usd_per_hour or 0.0)
     saved = rent - running
     lost = (buy.purchase_usd * (1 - buy.residual_share), low * (1 - best), high * (1 - worst))
     pays = [machines * each / saved if saved > 0 else None for each in lost]

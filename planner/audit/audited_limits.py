@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from planner.audit.audited_timetable import idle_hours, peak, times_of_plan
-from planner.audit.peak_amounts import amount_of, gpus_of, held_by, machines_of
+from planner.audit.peak_amounts import Held, amount_of, gpus_of, held_by, machines_of
 from planner.configurations.recipe import (
     HYBRID_ABOVE_GPUS,
     GpuClass,
@@ -30,7 +30,7 @@ from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours, Spread
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.offer import Managed, Offer, offer_labels
-from planner.scenario.peak_limits import given_peaks
+from planner.scenario.peak_limits import PEAK_TOLERANCE, given_peaks
 from planner.scenario.scenario import Scenario
 from planner.units import GB, GIB
 
@@ -156,6 +156,14 @@ def _allowed_places(context: RunContext, stage: str) -> tuple[str, ...]:
     return tuple(asked.places) if is_made(context, context.recipe.method) else ()
 
 
+def _above_alone(context: RunContext, offer: Offer) -> Iterator[tuple[str, str]]:
+    """Yield the limits on what is used at one time that one machine of an offer breaks alone."""
+    alone = Held(offer, 1.0, float(offer.gpus), 0.0)
+    for limit, most in given_peaks(context.scenario.limits):
+        if not limit.is_of_dollars and amount_of(limit.key, alone, context.library) > most * (1.0 + PEAK_TOLERANCE):
+            yield f"a machine within {limit.path}", offer.label
+
+
 def _unfit(context: RunContext, stage: str, offer: Offer) -> Iterator[tuple[str, str]]:
     """Yield what is wanted of a machine of its own and what is: a place that is allowed, rented by the hour, room."""
     asked, place = getattr(context.job.stages, stage), "cpu" if offer.is_cpu else "one_gpu"
@@ -165,6 +173,7 @@ def _unfit(context: RunContext, stage: str, offer: Offer) -> Iterator[tuple[str,
         return
     if not context.scenario.limits.permits(offer):
         yield "an offer that the limits permit", offer.label
+    yield from _above_alone(context, offer)
     if offer.usd_per_hour is None or offer.is_reservation or offer.committed_hours is not None:
         yield "a price by the hour", offer.tier
     if offer.stock == 0:

@@ -21,7 +21,7 @@ from planner.scenario.fees import Count, fees_that_count
 from planner.scenario.job import Job
 from planner.scenario.limits import AllowForbid, Limits, SpotShare
 from planner.scenario.offer import Offer
-from planner.scenario.peak_limits import PeakLimit, given_peaks
+from planner.scenario.peak_limits import PeakLimit, given_peaks, keeps_peaks
 from planner.scenario.scenario import Scenario
 from planner.scenario.spot_statistics import SpotStatistics, moves_between_regions
 from planner.scenario.zone_groups import undominated_groups
@@ -375,13 +375,13 @@ def build_market(scenario: Scenario, library: Library) -> Market:
         cards,
         tuple(machines),
         tuple(dict.fromkeys(machine for several in made.values() for machine in several)),
-        *_separate_offers(scenario),
+        *_separate_offers(scenario, library),
     )
 
 
-def with_separate_offers(market: Market, scenario: Scenario) -> Market:
+def with_separate_offers(market: Market, scenario: Scenario, library: Library) -> Market:
     """Return the market with what stages on separate machines may rent in a scenario; itself where that is the same."""
-    found = _separate_offers(scenario)
+    found = _separate_offers(scenario, library)
     if found == (market.separate_offers, market.separate_labels):
         return market
     return replace(market, separate_offers=found[0], separate_labels=found[1])
@@ -462,8 +462,8 @@ def needs_separate_machines(job: Job) -> bool:
     return any(set(place) != {"machine"} for place in places)
 
 
-def _separate_offers(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
-    """Return CPU offers and single GPUs with an hourly price that the lists of the limits allow, and their labels."""
+def _separate_offers(scenario: Scenario, library: Library) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
+    """Return CPU offers and single GPUs with an hourly price that the limits allow, and their labels."""
     if not any(needs_separate_machines(job) for job in scenario.jobs):
         return (), ()
     limits = scenario.limits
@@ -476,5 +476,6 @@ def _separate_offers(scenario: Scenario) -> tuple[tuple[Offer, ...], tuple[str, 
         and offer.committed_hours is None
         and offer.stock != 0
         and limits.permits(offer)
+        and keeps_peaks(offer, limits, library.gpu(offer.card) if offer.rents_gpus else None)
     ]
     return tuple(offer for offer, _ in found), tuple(label for _, label in found)

@@ -17,7 +17,7 @@ from planner.evaluation.named_run import NamedPolicy, NamedRun, NamedStage, RunC
 from planner.library.schema import Library
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Purchase
-from planner.scenario.fees import fee_items
+from planner.scenario.fees import fee_items, fees_that_count
 from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
@@ -127,9 +127,9 @@ def _text(what: str, wrong: list[Violation]) -> str:
 #
 #     n*P*(1 - r) / (rent - n*running)  # noqa: ERA001
 #
-# hours of use, where `rent` is what the plan pays for an hour of work, and `running` is power*PUE*price and the monthly
-# costs over the hours of a month. Two RTX 3090 at $2,500, half of it left, rented at $0.22 an hour each, with 504 W at
-# $0.18 per kWh: 2,500 / (0.44 - 0.18144) = 9,669 hours.
+# hours of use, where `rent` is what the plan pays for an hour of work, and `running` is power*PUE*price, the monthly
+# costs over the hours of a month and the hourly fees of the machine. Two RTX 3090 at $2,500, half of it left, rented at
+# $0.22 an hour each, with 504 W at $0.18 per kWh: 2,500 / (0.44 - 0.18144) = 9,669 hours.
 
 
 RENTED = ("secure", "community")
@@ -158,7 +158,8 @@ def compare_purchase(job: Assignment, for_sale: Sequence[Offer]) -> Purchase | N
     if hours <= 0 or usd <= 0:
         return None
     rent, buy = usd / hours, offer.buy
-    running = machines * (buy.power_usd_per_hour + buy.idle_usd_per_month / MONTH_HOURS)
+    fees = math.fsum(fee.rate(offer.fees) or 0.0 for fee in fees_that_count("machine hours"))
+    running = machines * (buy.power_usd_per_hour + buy.idle_usd_per_month / MONTH_HOURS + fees)
     low, high = buy.purchase_range_usd or (buy.purchase_usd, buy.purchase_usd)
     pays = [machines * lost / (rent - running) if rent > running else None for lost in buy.lost_usd]
     return Purchase(

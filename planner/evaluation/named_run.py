@@ -20,7 +20,7 @@ from planner.library.technique_tables import FrameworkProfile
 from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Pause, SpotPlan, Techniques
-from planner.scenario.fees import FEES, Count, Fees
+from planner.scenario.fees import FEES, Count, Fees, fees_that_count
 from planner.scenario.job import Job
 from planner.scenario.observed_run import Measured
 from planner.scenario.offer import Offer
@@ -267,11 +267,21 @@ def resolve_names(named: NamedRun, scenario: Scenario, library: Library) -> tupl
 
 
 def hourly_price(mine: Offer, offers: Iterable[Offer]) -> float | None:
-    """Return the least price per hour of as many equal GPUs, of the same provider if it has one."""
+    """Return the least price per hour of as many equal GPUs, of the same provider if it has one; None without any.
+
+    Fees of machine hours count, less those that the commitment leaves to be paid too: $2.00 an hour against a
+    commitment whose machines pay $0.90 an hour for their addresses are $1.10. None where nothing is saved.
+    """
+    paid_too = _hourly_fees(mine)
     alike = [
-        (offer.provider != mine.provider, offer.usd_per_hour)
+        (offer.provider != mine.provider, offer.usd_per_hour + _hourly_fees(offer) - paid_too)
         for offer in offers
         if (offer.gpu, offer.gpus) == (mine.gpu, mine.gpus) and offer.usd_per_hour
         if (offer.commitment, offer.committed_hours, offer.own, offer.block) == (None, None, None, None)
     ]
-    return min(alike)[1] if alike else None
+    return min(alike)[1] if alike and min(alike)[1] > 0 else None
+
+
+def _hourly_fees(offer: Offer) -> float:
+    """Return the dollars per hour of the fees of a machine."""
+    return math.fsum(fee.rate(offer.fees) or 0.0 for fee in fees_that_count("machine hours"))

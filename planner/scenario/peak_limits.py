@@ -118,13 +118,13 @@ PEAK_LIMITS = (
     PeakLimit(
         "max_kilowatts",
         of_machine=machine_kilowatts,
-        parts=1000,
+        parts=100_000,  # 1.44 times a TDP in whole watts is a whole number of these
         step=0.01,
         unit="kW",
         exceeded="its machines draw more than limits.max_kilowatts",
         lacking="draws more power than a limit allows",
         excludes="its machines draw {new:.4g} kW; at most {old:.4g} kW may be drawn",
-        used="max_kilowatts under {used:.4g} would change it: the machines of the plan draw that",
+        used="max_kilowatts under {used:.6g} would change it: the machines of the plan draw that",
         unknown="the power of its GPU is not published",
     ),
 )
@@ -136,6 +136,12 @@ def given_peaks(limits: Limits) -> Iterator[tuple[PeakLimit, float]]:
     for limit in PEAK_LIMITS:
         if (value := limit.value(limits)) is not None:
             yield limit, value
+
+
+def keeps_peaks(offer: Offer, limits: Limits, gpu: GpuSpec | None) -> bool:
+    """Return whether one machine of an offer alone keeps every limit of this kind but that on dollars."""
+    given = ((use, most) for limit, most in given_peaks(limits) if (use := limit.of_machine) is not None)
+    return all(use(offer, gpu) <= most * (1.0 + PEAK_TOLERANCE) for use, most in given)  # nan keeps none
 
 
 def unknown_notes(offers: Iterable[Offer], limits: Limits, library: Library) -> tuple[str, ...]:

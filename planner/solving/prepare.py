@@ -337,7 +337,7 @@ def _market(scenario: Scenario, library: Library, before: PreparedScenario | Non
     """Return the market of a scenario, that of `before` where it reads the same."""
     if before is None or _market_inputs(before.scenario) != _market_inputs(scenario):
         return build_market(scenario, library)
-    return markets.with_separate_offers(before.market, scenario)
+    return markets.with_separate_offers(before.market, scenario, library)
 
 
 def _market_inputs(scenario: Scenario) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from planner.audit.audit import audit
+from planner.decode.assignment import compare_purchase
 from planner.documents.tables import parse_csv
 from planner.errors import Fault
 from planner.loading.price_files import offer_table_text, read_offer_table
@@ -18,7 +19,19 @@ from planner.solving.solve import solve
 from planner.units import MONTH_HOURS
 from tests.helpers import generation
 from tests.helpers.services import desk
-from tests.helpers.stage_scenarios import AS_OF, CPU, LORA, RENTED, asked, library, line, planned, solved
+from tests.helpers.stage_scenarios import (
+    AS_OF,
+    CPU,
+    LORA,
+    RENTED,
+    asked,
+    library,
+    line,
+    planned,
+    question,
+    read,
+    solved,
+)
 
 ITEM = "public addresses"
 SEEN = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 10}]}
@@ -54,6 +67,27 @@ def test_an_address_is_paid_in_whole_billing_steps() -> None:
     found = planned(rented(0.1, billing={"step_seconds": 3600}), measured=seen)
     # worked: 11 * 2.00 + 11 * 0.10 = 23.10  # noqa: ERA001
     assert (found.cost_usd, line(found, ITEM)) == (pytest.approx(23.1), pytest.approx((11, 1.1)))
+
+
+def test_a_commitment_pays_from_hours_that_count_the_addresses_of_both() -> None:
+    """worked: 730 h at $1.00 against $2.00 an hour, $0.90 for the address of the commitment alone: 730 / 1.10 = 664."""
+    month = rented(0.9, usd_per_hour=1.0, commitment={"months": 1})
+    told = planned(RENTED, month, limits={"tiers": ["committed"]}, **SEEN).commitment
+    assert told is not None and told.break_even_hours == pytest.approx(730 / 1.1)
+    alike = rented(0.9, usd_per_hour=1.0, commitment={"months": 1})
+    told = planned(rented(0.9), alike, limits={"tiers": ["committed"]}, **SEEN).commitment
+    assert told is not None and told.break_even_hours == pytest.approx(365)
+
+
+def test_an_address_of_a_bought_machine_is_paid_for_in_its_hours() -> None:
+    """worked: rent 2.00 + 0.50, power 0.576 * 0.2, address 1.00: 5,000 / (2.5 - 0.1152 - 1.0) = 3,611 h."""
+    job = planned(rented(0.5), measured=[{"gpu": "A100-80GB", "gpus": 1, "hours": 200}])
+    buy = {"purchase_usd": 10_000, "residual_share": 0.5, "usd_per_kwh": 0.2}
+    shop = {key: value for key, value in rented(1.0).items() if key != "usd_per_hour"}
+    horizon = {"horizon": {"months": 36, "hours_per_month": 200}}
+    (for_sale,) = read({**question({**shop, "buy": buy}), **horizon}).offers
+    found = compare_purchase(job, [for_sale])
+    assert found is not None and found.pays_from_hours == pytest.approx(5000 / (2.5 - 0.576 * 0.2 - 1.0))
 
 
 def test_a_commitment_does_not_cover_addresses() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from planner.analysis.explain.limit_sensitivity import explain
 from planner.audit.audit import audit
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
@@ -106,8 +107,53 @@ def test_an_own_machine_draws_what_it_states() -> None:
 
 
 def test_a_gpu_of_unknown_power_is_left_out_and_named() -> None:
-    """No TDP of a TPU is published: with a limit on power it is no candidate, and the first note says so."""
-    tpu = {**RENTED, "provider": "tpus", "gpu": "TPU-v5e", "usd_per_hour": 0.01}
-    plan = solved(jobs_of(1, {"max_kilowatts": 5, "unmeasured": True}, "over_time", SLOW, tpu))
+    """No TDP of a TPU is published: it wins without a limit on power, and with one it is no candidate, and told so."""
+    tpu = {**RENTED, "provider": "tpus", "gpu": "TPU-v6e", "usd_per_hour": 0.01}
+    free, limited = (
+        read({
+            "name": "s", "offers": [SLOW, tpu], "limits": {**power, "unmeasured": True},
+            "jobs": [{**JOB, "techniques": {"method": "full"}, "work": {"tokens": 1e8}}],
+        })
+        for power in ({}, {"max_kilowatts": 5})
+    )  # fmt: skip
+    assert [job.gpu for job in solved(free).jobs] == ["TPU-v6e"]
+    plan = solved(limited)
     assert [job.gpu for job in plan.jobs] == ["A100-80GB"]
-    assert plan.warnings[0] == "left out for limits.max_kilowatts: TPU-v5e (the power of its GPU is not published)"
+    assert plan.warnings[0] == "left out for limits.max_kilowatts: TPU-v6e (the power of its GPU is not published)"
+    answer = explain(limited, "gpu=TPU-v6e", library=library()).why_not
+    assert answer is not None
+    assert answer.reasons == ("the power of its GPU is not published; limits.max_kilowatts=null admits it",)
+
+
+@pytest.mark.parametrize("schedule", ["side_by_side", "over_time"])
+def test_what_draws_the_limit_exactly_keeps_it(schedule: str) -> None:
+    """worked: two T4 of 70 W draw 2 * 0.07 * 1.44 = 0.2016 kW."""
+    card = {**RENTED, "gpu": "T4", "usd_per_hour": 1.0}
+    seen = {"measured": [{"gpu": "T4", "gpus": 1, "hours": 10}], "deadline": "12h", "confidence": 0.5}
+    jobs = [{**JOB, "techniques": {"method": "lora"}, **seen, "name": name} for name in "ab"]
+    limited = {"name": "s", "offers": [card], "jobs": jobs, "schedule": schedule}
+    assert solved(read({**limited, "limits": {"max_kilowatts": 0.2016}})).status == "optimal"
+    assert solved(read({**limited, "limits": {"max_kilowatts": 0.2015}})).status == "infeasible"
+
+
+def test_a_machine_of_its_own_for_a_stage_keeps_the_limit() -> None:
+    """An H100 of 1.008 kW is cheaper, and 0.6 kW leave the A100 of 0.576 kW for training and for its evaluation."""
+    job = {**JOB, "techniques": {"method": "lora"}, "stages": {"evaluation": {"share": 0.5, "on": "one_gpu"}}}
+    cheap = {**FAST, "usd_per_hour": 0.5}
+    limited = read({"name": "s", "offers": [cheap, SLOW], "jobs": [job], "limits": {"max_kilowatts": 0.6}})
+    assert not any("at fast" in one.item for one in solved(limited).jobs[0].bill)
+    loose = change_scenario(limited, ["limits.max_kilowatts=1.1", "limits.gpus={allow: [A100-80GB, H100-80GB]}"])
+    plan = solved(loose)
+    assert any(beside.offer.startswith("fast") for beside in plan.jobs[0].beside) or plan.jobs[0].gpu == "H100-80GB"
+    wrong = [one.what for one in audit(plan, limited, library())]
+    assert any("kilowatts" in what or "beside" in what for what in wrong)
+
+
+def test_explain_names_the_limit_that_keeps_dear_machines_out_of_a_timetable() -> None:
+    """0.6 kW run two jobs on an A100 in turn for $40; without the limit each runs on an H100 for $10."""
+    found = explain(jobs_of(2, {"max_kilowatts": 0.6}, "over_time"), library=library())
+    assert [(one.limit, one.current, one.saving_usd) for one in found.binding] == [
+        ("limits.max_kilowatts", 0.6, pytest.approx(20.0))
+    ]
+    answer = explain(jobs_of(2, {"max_kilowatts": 0.6}, "over_time"), "gpu=H100-80GB,job=a", library=library()).why_not
+    assert answer is not None and "draw more than limits.max_kilowatts" in answer.reasons[-1]

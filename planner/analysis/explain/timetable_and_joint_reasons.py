@@ -23,18 +23,19 @@ from planner.results.explanation import Binding, Explanation, LimitSensitivity, 
 from planner.results.plan import Plan
 from planner.results.plan_parts import describe_machines
 from planner.scenario.open_job import AnyJob
+from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import Scenario, SolveOptions, services_alone, services_of, without_services
 from planner.scenario.service_load import ServeJob
 from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.infeasibility.relaxations import BUDGET
-from planner.solving.prepare import CandidateObjective, PreparedScenario
+from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.solve import solve, solve_built
-from planner.solving.timetable.modes import build_timetable
+from planner.solving.timetable.modes import BuiltTimetable, build_timetable
 from planner.solving.timetable.shared_over_time import minutes_down
 from planner.solving.timetable.timetable_relaxations import MIN_SAVING_USD, explain_timetable, relaxed_timetables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 
 # Explain a timetable: what each shared limit, deadline or precedence costs, and what another choice would cost.
@@ -65,7 +66,7 @@ def explain_over_time(prepared: PreparedScenario, query: WhyNotQuery | None, opt
         return found.model_copy(update={"why_not": _why_not(prepared, plan, query)})
     if plan.status == "infeasible":
         return found.model_copy(update=dict(explain_timetable(prepared, built)))
-    return found.model_copy(update={"binding": tuple(_binding(built.problem, plan))})
+    return found.model_copy(update={"binding": tuple(_binding(_relaxed(prepared, built), plan))})
 
 
 def _describe(plan: Plan) -> str:
@@ -74,11 +75,25 @@ def _describe(plan: Plan) -> str:
     return f"{len(plan.jobs)} jobs on {', '.join(machines)}" if plan.jobs else ""
 
 
-def _binding(problem: Timetable, plan: Plan) -> Iterator[Binding]:
+def _relaxed(prepared: PreparedScenario, built: BuiltTimetable) -> dict[str, tuple[float | str, Timetable]]:
+    """Return the timetable without each limit, by the name of the limit, with its present value.
+
+    A limit on what is used at one time may keep candidates out of the timetable because they exceed it alone: they
+    take part in the timetable without it.
+    """
+    found = {name: (current, without) for name, current, without in relaxed_timetables(built.problem)}
+    for limit, value in given_peaks(prepared.scenario.limits):
+        if not limit.is_of_dollars and any(one.rejected[limit.exceeded] for one in prepared.screened):
+            lifted = change_scenario(prepared.scenario, [f"{limit.path}=null"])
+            found[limit.path] = value, build_timetable(prepare(lifted, prepared.library, prepared)).problem
+    return found
+
+
+def _binding(relaxed: Mapping[str, tuple[float | str, Timetable]], plan: Plan) -> Iterator[Binding]:
     """Yield every limit without which the timetable is better, the largest saving first."""
-    unit = 60 if problem.objective == "last" else UNITS_PER_USD
     found = []
-    for name, current, without in relaxed_timetables(problem):
+    for name, (current, without) in relaxed.items():
+        unit = 60 if without.objective == "last" else UNITS_PER_USD
         result = solve_timetable(without, SearchLimits(QUESTION_SECONDS))
         if result.objective is None or result.schedule is None or plan.objective is None:
             continue
@@ -87,7 +102,7 @@ def _binding(problem: Timetable, plan: Plan) -> Iterator[Binding]:
             continue
         last = max(result.schedule.end(without, index) for index in range(len(without.tasks))) / 60
         hours = (plan.hours.at_confidence if plan.hours else last) - last
-        usd = saving if problem.objective == "cost" else None
+        usd = saving if without.objective == "cost" else None
         found.append(Binding(limit=name, current=current, saving=saving, saving_usd=usd, saving_hours=hours))
     yield from sorted(found, key=lambda one: -one.saving)
 
@@ -112,7 +127,13 @@ def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyN
         if query.times and (earliest := _earliest_hours(built.problem, query.job)) is not None:
             start, end = earliest
             reason += f"; it starts at {start:.1f} h and ends at {end:.1f} h at the earliest"
-        return WhyNot(asked=query.text, status="impossible", reasons=(reason,))
+        rejected = prepared.screened[query.job].rejected
+        left_out = (
+            f"{rejected[limit.exceeded]:,} of its candidates are left out: {limit.exceeded}"
+            for limit, _ in given_peaks(prepared.scenario.limits)
+            if limit.exceeded and rejected[limit.exceeded]
+        )
+        return WhyNot(asked=query.text, status="impossible", reasons=(reason, *left_out))
     before = plan.cost_usd.expected if plan.cost_usd else None
     same = plan.objective is not None and forced.objective is not None
     same = same and abs((plan.objective or 0.0) - (forced.objective or 0.0)) < MIN_SAVING_USD

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
@@ -29,6 +30,7 @@ from planner.results.plan_parts import Vram
 from planner.scenario.job import Job
 from planner.scenario.naming import MATCHED, OfferedNames
 from planner.scenario.offer import Offer
+from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import Scenario, services_of
 from planner.solving.infeasibility.near_misses import describe_small_host, longest_fitting_sequence
 from planner.solving.infeasibility.relaxed_candidates import unrestricted_techniques
@@ -251,11 +253,22 @@ def pin_techniques(prepared: PreparedScenario, query: WhyNotQuery) -> Job:
     return job.model_copy(update={"techniques": techniques, "framework": framework})
 
 
+def _unknown_use(prepared: PreparedScenario, offers: Sequence[Offer]) -> str:
+    """Return which limit leaves all of some offers out because nobody states what their machines use; else nothing."""
+    for limit, _ in given_peaks(prepared.scenario.limits):
+        use = limit.of_machine
+        if use is not None and all(math.isnan(use(offer, prepared.library.gpu(offer.card))) for offer in offers):
+            return f"{limit.unknown}; {limit.path}=null admits it"
+    return ""
+
+
 def find_blockers(prepared: PreparedScenario, query: WhyNotQuery) -> Blockers:
     """Return what excludes the query whatever the limits are, with the memory by part if it does not fit."""
     offers = list(compress(prepared.market.offers, named_offers(prepared, query)))
     if not offers:
         return _no_offer(prepared, query), None
+    if unknown := _unknown_use(prepared, offers):
+        return (unknown,), None
     machines = _machines(prepared, query)
     if not machines:
         counts = _list_counts(_machines(prepared, query.drop("gpus")))
