@@ -10,13 +10,11 @@ import pytest
 from planner.cli.start import PYDANTIC_PLUGINS, NoPlugins
 
 UNNEEDED = (
-    "csv",
     "difflib",
     "email",
     "importlib.metadata",
     "matplotlib",
     "ortools.math_opt.python",
-    "planner.loading.price_files",
     "pulp",
     "tempfile",
 )
