@@ -9,15 +9,7 @@ import pytest
 
 from planner.cli.start import PYDANTIC_PLUGINS, NoPlugins
 
-UNNEEDED = (
-    "difflib",
-    "email",
-    "importlib.metadata",
-    "matplotlib",
-    "ortools.math_opt.python",
-    "pulp",
-    "tempfile",
-)
+UNNEEDED = ("difflib", "email", "importlib.metadata", "matplotlib", "ortools.math_opt.python", "pulp", "tempfile")
 """Modules that a plan of one job from the shipped prices has no use for."""
 
 
