@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOOP_VARIABLE = "one"
-"""The word of an anchor that stands for any name of a variable."""
+"""The word of an anchor that matches any name of a variable."""
 
 
 class AnchorError(ValueError):
@@ -44,7 +44,7 @@ class Mutation:
 
 
 def _anchor(old: str) -> re.Pattern[str]:
-    """Return the pattern of an anchor: its text, in which the word `one` stands for any variable, the same throughout.
+    """Return the pattern of an anchor: its text, in which the word `one` matches any variable, each time the same.
 
     A loop variable may so get a better name, and no mutation has to follow.
     """

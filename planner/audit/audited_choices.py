@@ -13,7 +13,7 @@ from planner.library.schema import Architecture, Library
 from planner.results.chosen_model import BatchChoice, ModelChoice
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import FurtherWay, Purchase
-from planner.scenario.fees import fee_items
+from planner.scenario.fees import fee_items, fee_rate
 from planner.scenario.job import Job
 from planner.scenario.offer import Offer
 from planner.scenario.open_job import OpenJob, OwnLaw
@@ -120,7 +120,7 @@ def _purchase(one: Purchase, job: Assignment, for_sale: Sequence[Offer], toleran
     worst, best = buy.residual_range or (buy.residual_share, buy.residual_share)
     kilowatts = machines * (buy.power_watts or 0.0) / 1000
     running = kilowatts * buy.pue * buy.usd_per_kwh + machines * buy.idle_usd_per_month / MONTH_HOURS
-    running += machines * (offer.fees.public_ip_usd_per_hour or 0.0)
+    running += machines * (fee_rate(offer.fees, "machine hours") or 0.0)
     saved = rent - running
     lost = (buy.purchase_usd * (1 - buy.residual_share), low * (1 - best), high * (1 - worst))
     pays = [machines * each / saved if saved > 0 else None for each in lost]

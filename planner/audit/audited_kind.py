@@ -17,12 +17,13 @@ from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
 from planner.evaluation.comparison import Broken
 from planner.evaluation.evaluated_replica import measured_rate, next_to_adapters
-from planner.evaluation.named_run import RunContext, fee_rate
+from planner.evaluation.named_run import RunContext
 from planner.library.engines import Engine, WeightFormat, read_engines
 from planner.library.model_ladder import servable_formats
 from planner.library.schema import GpuSpec, Library
 from planner.records import record
 from planner.results.fleet import FleetKind
+from planner.scenario.fees import fee_rate
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario

@@ -17,7 +17,7 @@ from planner.estimates.time.stage_seconds import transfer_seconds
 from planner.library.known_machines import typical_ram_gb
 from planner.library.schema import GpuSpec, Library
 from planner.records import record
-from planner.scenario.fees import Count, fees_that_count
+from planner.scenario.fees import Count, fee_rate
 from planner.scenario.job import Job
 from planner.scenario.limits import AllowForbid, Limits, SpotShare
 from planner.scenario.offer import Offer
@@ -200,7 +200,7 @@ def data_transfer_seconds(gb: float, job: Job, offer: Offer, pull: float) -> flo
 
 def fee_usd(offer: Offer, count: Count) -> float:
     """Return the dollars per unit of what the fees of an offer count; 0 where they are unknown."""
-    return sum(fee.rate(offer.fees) or 0.0 for fee in fees_that_count(count))
+    return fee_rate(offer.fees, count) or 0.0
 
 
 def data_egress_usd_per_gb(job: Job, offer: Offer) -> float:

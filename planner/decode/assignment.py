@@ -17,7 +17,7 @@ from planner.evaluation.named_run import NamedPolicy, NamedRun, NamedStage, RunC
 from planner.library.schema import Library
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Purchase
-from planner.scenario.fees import fee_items, fees_that_count
+from planner.scenario.fees import fee_items, fee_rate
 from planner.scenario.limits import Limits
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
@@ -158,7 +158,7 @@ def compare_purchase(job: Assignment, for_sale: Sequence[Offer]) -> Purchase | N
     if hours <= 0 or usd <= 0:
         return None
     rent, buy = usd / hours, offer.buy
-    fees = math.fsum(fee.rate(offer.fees) or 0.0 for fee in fees_that_count("machine hours"))
+    fees = fee_rate(offer.fees, "machine hours") or 0.0
     running = machines * (buy.power_usd_per_hour + buy.idle_usd_per_month / MONTH_HOURS + fees)
     low, high = buy.purchase_range_usd or (buy.purchase_usd, buy.purchase_usd)
     pays = [machines * lost / (rent - running) if rent > running else None for lost in buy.lost_usd]

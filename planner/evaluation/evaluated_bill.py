@@ -10,9 +10,9 @@ from planner.estimates.work import node_group_shares
 from planner.evaluation.evaluated_hours import EvaluatedHours, EvaluatedPolicyRun, is_coarse
 from planner.evaluation.evaluated_physics import Workload
 from planner.evaluation.evaluated_stages import JobStages, SeparateStage, billed_hours
-from planner.evaluation.named_run import RunContext, fee_rate
+from planner.evaluation.named_run import RunContext
 from planner.results.plan_parts import BillItem
-from planner.scenario.fees import FEE_UNITS, Count, fee_items, fees_that_count
+from planner.scenario.fees import FEE_UNITS, Count, fee_items, fee_rate, fees_that_count
 from planner.scenario.offer import Managed, Offer
 from planner.scenario.own_machines import Own
 from planner.units import MONTH_HOURS

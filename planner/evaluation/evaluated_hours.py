@@ -21,9 +21,10 @@ from planner.estimates.uncertainty import confidence_factor
 from planner.evaluation.evaluated_physics import EvaluatedPhysics
 from planner.evaluation.evaluated_replica import EvaluatedReplicas
 from planner.evaluation.evaluated_stages import JobStages, copy_stall_seconds
-from planner.evaluation.named_run import RunContext, fee_rate, is_same
+from planner.evaluation.named_run import RunContext, is_same
 from planner.records import record
 from planner.results.plan_parts import SpotPlan
+from planner.scenario.fees import fee_rate
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import MAX_CONFIDENCE
 from planner.scenario.limits import may_pause

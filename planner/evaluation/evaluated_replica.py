@@ -20,12 +20,13 @@ from planner.estimates.time import stage_seconds as stages
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigmas, memory_spread, tail_of_68_percent
 from planner.estimates.weights import lora_parameters
 from planner.evaluation.evaluated_physics import Workload
-from planner.evaluation.named_run import RunContext, fees_usd
+from planner.evaluation.named_run import RunContext
 from planner.library.engines import read_engines
 from planner.library.names import hosted_name
 from planner.records import record
 from planner.results.fleet import ApiPrice, BulkGeneration
 from planner.results.plan_parts import BillItem, Vram
+from planner.scenario.fees import fees_usd
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.observed_run import ServedRun
 from planner.scenario.offer import Offer

@@ -13,10 +13,11 @@ from planner.estimates.time.stage_seconds import merge_seconds
 from planner.estimates.weights import lora_parameters
 from planner.evaluation.evaluated_physics import EvaluatedPhysics, Workload
 from planner.evaluation.evaluated_replica import EvaluatedReplicas
-from planner.evaluation.named_run import RunContext, fee_rate, fees_usd
+from planner.evaluation.named_run import RunContext
 from planner.records import record
 from planner.results.plan import DataPath, ExportedResult
 from planner.results.plan_parts import SeparateMachine
+from planner.scenario.fees import fee_rate, fees_usd
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.offer import Offer
 from planner.units import GB, GIB, HOUR, MONTH_HOURS, TERA

@@ -20,7 +20,7 @@ from planner.library.technique_tables import FrameworkProfile
 from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Pause, SpotPlan, Techniques
-from planner.scenario.fees import FEES, Count, Fees, fees_that_count
+from planner.scenario.fees import fee_rate
 from planner.scenario.job import Job
 from planner.scenario.observed_run import Measured
 from planner.scenario.offer import Offer
@@ -238,17 +238,6 @@ class RunContext:
         return 0.0 if source is None or (source.region,) == offer.regions else source.egress_usd_per_gb
 
 
-def fee_rate(fees: Fees, count: Count) -> float | None:
-    """Return the dollars per unit of all fees with a count; None where the offer states none of them."""
-    stated = [rate for fee in FEES if fee.counts == count and (rate := fee.rate(fees)) is not None]
-    return math.fsum(stated) if stated else None
-
-
-def fees_usd(fees: Fees, amounts: Mapping[Count, float]) -> float:
-    """Return the dollars of the fees for amounts of what they count; unknown ones cost nothing."""
-    return math.fsum(amount * (fee_rate(fees, count) or 0.0) for count, amount in amounts.items())
-
-
 def resolve_names(named: NamedRun, scenario: Scenario, library: Library) -> tuple[RunContext | None, list[Violation]]:
     """Return the things behind the names, or None and the names that lead nowhere."""
     name = named.name
@@ -272,16 +261,14 @@ def hourly_price(mine: Offer, offers: Iterable[Offer]) -> float | None:
     Fees of machine hours count, less those that the commitment leaves to be paid too: $2.00 an hour against a
     commitment whose machines pay $0.90 an hour for their addresses are $1.10. None where nothing is saved.
     """
-    paid_too = _hourly_fees(mine)
+    paid_too = fee_rate(mine.fees, "machine hours") or 0.0
     alike = [
-        (offer.provider != mine.provider, offer.usd_per_hour + _hourly_fees(offer) - paid_too)
+        (
+            offer.provider != mine.provider,
+            offer.usd_per_hour + (fee_rate(offer.fees, "machine hours") or 0.0) - paid_too,
+        )
         for offer in offers
         if (offer.gpu, offer.gpus) == (mine.gpu, mine.gpus) and offer.usd_per_hour
         if (offer.commitment, offer.committed_hours, offer.own, offer.block) == (None, None, None, None)
     ]
     return min(alike)[1] if alike and min(alike)[1] > 0 else None
-
-
-def _hourly_fees(offer: Offer) -> float:
-    """Return the dollars per hour of the fees of a machine."""
-    return math.fsum(fee.rate(offer.fees) or 0.0 for fee in fees_that_count("machine hours"))

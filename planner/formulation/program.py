@@ -11,6 +11,7 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.records import record
+from planner.scenario.peak_limits import peak_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -155,7 +156,7 @@ class Peak:
     @property
     def name(self) -> str:
         """The name of its row, such as `gpus`."""
-        return self.key.removeprefix("max_")
+        return peak_name(self.key)
 
     def used(self, table: CandidateTable) -> Floats:
         """Return what each candidate (n,) uses of it."""

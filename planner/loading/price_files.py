@@ -23,7 +23,7 @@ from planner.errors import Fault, InputError, collect_faults
 from planner.library.known_machines import known_host, known_interconnect
 from planner.library.reading import CardNames
 from planner.loading.name_resolution import resolve_offer_names
-from planner.scenario.fees import FEES
+from planner.scenario.fees import FEES, fees_that_count
 from planner.scenario.offer import Offer, Terms, offer_data
 
 if TYPE_CHECKING:
@@ -84,7 +84,10 @@ def validate_offers(
 
 
 def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> Any:
-    """Return the offer with the terms of its provider and the header of the file."""
+    """Return the offer with the terms of its provider and the header of the file.
+
+    Fees of machine hours in the terms are those of the provider's machines: a managed service has none.
+    """
     if not isinstance(written, dict):
         return written
     provider = written.get("provider")
@@ -93,6 +96,9 @@ def _fill_terms(written: Any, header: dict[str, Any], terms: dict[str, Any]) -> 
     for block in ("billing", "fees"):  # an offer may differ in one fee; spot statistics belong together
         if isinstance(common.get(block), dict) and isinstance(written.get(block), dict):
             filled[block] = {**common[block], **written[block]}
+    if written.get("managed") is not None and isinstance(filled.get("fees"), dict):
+        hourly = {fee.key for fee in fees_that_count("machine hours")} - set(written.get("fees", {}))
+        filled["fees"] = {key: value for key, value in filled["fees"].items() if key not in hourly}
     return _fill_origin(with_known_machine(filled), written, header)
 
 

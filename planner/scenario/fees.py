@@ -9,6 +9,8 @@ search and evaluation state the amount of the new count.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Literal
 
 from planner.documents.quantities import Price, StrictModel
@@ -84,3 +86,14 @@ def fees_that_count(*counts: Count) -> tuple[Fee, ...]:
 def fee_items(*counts: Count) -> frozenset[str]:
     """Return the lines of the bill of the fees with one of the counts."""
     return frozenset(fee.item for fee in fees_that_count(*counts))
+
+
+def fee_rate(fees: Fees, count: Count) -> float | None:
+    """Return the dollars per unit of all fees with a count; None where the offer states none of them."""
+    stated = [rate for fee in FEES if fee.counts == count and (rate := fee.rate(fees)) is not None]
+    return math.fsum(stated) if stated else None
+
+
+def fees_usd(fees: Fees, amounts: Mapping[Count, float]) -> float:
+    """Return the dollars of the fees for amounts of what they count; unknown ones cost nothing."""
+    return math.fsum(amount * (fee_rate(fees, count) or 0.0) for count, amount in amounts.items())

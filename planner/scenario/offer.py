@@ -24,7 +24,7 @@ from planner.documents.quantities import (
 )
 from planner.documents.validation import find_name, name_fix
 from planner.library.known_machines import disk_classes
-from planner.scenario.fees import Fees
+from planner.scenario.fees import Fees, fees_that_count
 from planner.scenario.own_machines import Buy, Horizon, Own
 from planner.scenario.schedule import Block, Window
 from planner.scenario.spot_statistics import SpotStatistics, Zones, regions_of
@@ -72,7 +72,7 @@ MONTHS = (1, 3, 6, 12, 36)
 
 Tier = Literal["own", "bought", "managed", "committed", "community", "secure"]
 TIERS: tuple[Tier, ...] = ("own", "bought", "managed", "committed", "community", "secure")
-"""What an offer is beside its price, as `limits.tiers` names it."""
+"""What an offer is besides its price, as `limits.tiers` names it."""
 
 
 def _sold_term(value: Any) -> Any:
@@ -406,6 +406,10 @@ class Offer(Terms):
             if getattr(self, key) not in (None, type(self).model_fields[key].default):
                 fix = "leave it out; prices belong in managed" if "usd" in key else "leave it out, or leave managed out"
                 raise validation_error(f"a managed service has no {key}", fix, key)
+        for fee in fees_that_count("machine hours"):
+            if fee.rate(self.fees):
+                what = f"a managed service has no machines, so no fees.{fee.key}"
+                raise validation_error(what, "leave it out; prices belong in managed", "fees")
 
     @model_validator(mode="after")
     def _waits_for_something(self) -> Self:

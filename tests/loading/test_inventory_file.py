@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.errors import InputError
 from planner.loading.scenario_file import parse_scenario
 from tests.helpers.scenarios import GOOD, told
 
@@ -39,6 +40,24 @@ offers:
     assert [str(offer.date) for offer in (first, second, third)] == ["2026-01-02", "2025-01-01", "2026-01-02"]
     assert (third.billing.step_seconds, third.max_nodes, third.fees.egress_usd_per_gb) == (1, 1, None)
     assert scenario.offers[3:] == scenario.offers_inline
+
+
+def test_a_managed_service_pays_no_fee_of_machine_hours(tmp_path: Path) -> None:
+    """Terms of its provider are those of the machines; a fee that is written at the service itself is refused."""
+    path = tmp_path / "m.yaml"
+    service = "{provider: p, source: x, managed: {architectures: [mistral-7b], usd_per_million_tokens: 1}%s}"
+    text = (
+        "date: 2026-01-01\nterms: {p: {fees: {public_ip_usd_per_hour: 0.01, egress_usd_per_gb: 0.1}}}\n"
+        f"offers:\n  - {OFFER}\n  - {service}\n"
+    )
+    path.write_text(text % "", encoding="utf-8")
+    asked = GOOD.replace("jobs:", "inventory: m.yaml\njobs:")
+    machine, managed = parse_scenario(asked, tmp_path).offers[:2]
+    assert (machine.fees.public_ip_usd_per_hour, machine.fees.egress_usd_per_gb) == (0.01, 0.1)
+    assert (managed.fees.public_ip_usd_per_hour, managed.fees.egress_usd_per_gb) == (None, 0.1)
+    path.write_text(text % ", fees: {public_ip_usd_per_hour: 5}", encoding="utf-8")
+    with pytest.raises(InputError, match=r"m.yaml:5: .*a managed service has no machines, so no fees.public_ip"):
+        parse_scenario(asked, tmp_path)
 
 
 @pytest.mark.parametrize(

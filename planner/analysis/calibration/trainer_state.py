@@ -1,4 +1,4 @@
-"""`trainer_state.json` of Hugging Face, how the format of a log is told, and logs of a run that still trains.
+"""`trainer_state.json` of Hugging Face, detection of the format of a log, and logs of an unfinished run.
 
 Its `log_history` has an entry per logging step (`step`, `epoch`, `loss`, ...). Time is in the last entry alone
 (`train_runtime`, `train_steps_per_second`, `train_samples_per_second`, of the whole run), unless input tokens were

@@ -229,7 +229,7 @@ def _earlier(offer: Offer, day: datetime.date, span_days: int) -> tuple[datetime
     """Return the day of the newest prices up to `day`, and the offer at them; None where the book has none."""
     try:
         stored = read_earlier_day(offer.provider, day, day - datetime.timedelta(span_days))
-    except InputError:  # a damaged book is told where it is planned with
+    except InputError:  # a damaged book is reported where it is planned with
         return None
     if stored is None:
         return None
