@@ -11,7 +11,6 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.records import record
-from planner.scenario.peak_limits import peak_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,7 +155,7 @@ class Peak:
     @property
     def name(self) -> str:
         """The name of its row, such as `gpus`."""
-        return peak_name(self.key)
+        return self.key.removeprefix("max_")
 
     def used(self, table: CandidateTable) -> Floats:
         """Return what each candidate (n,) uses of it."""

@@ -53,7 +53,7 @@ class PeakLimit:
     @property
     def name(self) -> str:
         """What is limited, as rows and checks name it: `gpus`."""
-        return peak_name(self.key)
+        return self.key.removeprefix("max_")
 
     @property
     def is_of_dollars(self) -> bool:
@@ -82,11 +82,6 @@ class PeakLimit:
     def need(self, amount: float) -> int:
         """Return what is used in whole units of a timetable, rounded up."""
         return math.ceil(self.parts * amount - 1e-6)
-
-
-def peak_name(key: str) -> str:
-    """Return the name of what a key limits: `gpus` for `max_gpus`."""
-    return key.removeprefix("max_")
 
 
 def machine_kilowatts(offer: Offer, gpu: GpuSpec | None) -> float:

@@ -23,6 +23,7 @@ FEES = {
     "network_storage_usd_per_gb_month": 0.07,
     "public_ip_usd_per_hour": 0.25,
 }
+SERVICE_FEES = {key: usd for key, usd in FEES.items() if key != "public_ip_usd_per_hour"}
 SPOT = {"availability": 0.9, "mean_up_hours": 5}
 GPU = {**RENTED, "fees": FEES, "spot_usd_per_hour": 1.0, "spot": SPOT, "billing": {"step_seconds": 3600}}
 CPU = {"provider": "c", "region": "west", "cpu_cores": 16, "ram_gb": 64, "usd_per_hour": 0.6, "fees": FEES}
@@ -56,7 +57,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         YEAR, {**RENTED, "stock": 0}, stages={**STAGES, "ingest": {"raw_gb": 1}, "evaluation": None}
     ),
     "service": question(
-        {"provider": "s", "date": "2025-12-01", "managed": {**SERVICE, **TERMS}, "fees": FEES},
+        {"provider": "s", "date": "2025-12-01", "managed": {**SERVICE, **TERMS}, "fees": SERVICE_FEES},
         trials=2,
         deadline="20h",
         data_gb=10,

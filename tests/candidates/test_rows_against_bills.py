@@ -25,6 +25,7 @@ FEES = {
     "network_storage_usd_per_gb_month": 0.3,
     "public_ip_usd_per_hour": 0.25,
 }
+SERVICE_FEES = {key: usd for key, usd in FEES.items() if key != "public_ip_usd_per_hour"}
 SPOT = {"spot_usd_per_hour": 0.7, "spot": {"availability": 0.8, "mean_up_hours": 3}}
 SERVICE = {"architectures": ["tinyllama-1.1b"], "method": "lora", "tokens_per_second": 1000, "usd_per_run": 3}
 OFFERS: list[dict[str, Any]] = [
@@ -39,7 +40,7 @@ OFFERS: list[dict[str, Any]] = [
         "max_nodes": 2,
     },
     {"provider": "spot", "gpu": "A100-80GB", "gpus": 1, **SPOT, "fees": FEES, "max_nodes": 2},
-    {"provider": "s", "managed": SERVICE, "fees": FEES},
+    {"provider": "s", "managed": SERVICE, "fees": SERVICE_FEES},
     {**CPU, "ram_gb": 64},
 ]
 STAGES: dict[str, Any] = {
