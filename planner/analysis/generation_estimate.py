@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
-from planner.configurations.replica_traffic import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
+from planner.configurations.serving_evidence import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
 from planner.configurations.serving_recipes import (
     Serving,
     ServingColumns,

@@ -17,7 +17,8 @@ from planner.arrays import Floats, Integers
 from planner.audit.audit import audit
 from planner.candidates.market import spot_markets
 from planner.configurations.replica_enumeration import ReplicaSpeeds, ServedGpu, is_measured, replica_speeds
-from planner.configurations.replica_traffic import Capacities, Traffic, expected_factor, prior_parts, replica_capacities
+from planner.configurations.replica_traffic import Capacities, Traffic, expected_factor, replica_capacities
+from planner.configurations.serving_evidence import prior_parts
 from planner.configurations.serving_recipes import serving_recipe
 from planner.decode.notes import age_in_days
 from planner.errors import Fault, ScenarioError, raise_faults

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.configurations.replica_enumeration import ReplicaSpeeds, is_measured, lengths_of
+from planner.configurations.serving_evidence import prior_parts, speed_sigma
 from planner.estimates import request_arrivals as arrivals
 from planner.estimates.generation import CHUNK_TOKENS, decode_step_seconds, prompt_seconds
 from planner.estimates.latency import (
@@ -25,46 +25,12 @@ from planner.estimates.latency import (
 )
 from planner.estimates.request_arrivals import Places, Present, wait_moments, wait_points
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
-from planner.library.engines import read_engines
-from planner.library.schema import Coefficient, Library
+from planner.library.schema import Library
 from planner.records import record
 from planner.scenario.service_load import ServeJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-
-# What the speed of a replica rests on: measured engine, GPU and format, or a prior, and its spread.
-
-
-ROUGH_BATCHES = (
-    "many requests in flight: most measurements are of engines of 2024, so real ones may be faster; measure first"
-)
-
-
-def coefficient_or(coefficients: Mapping[str, Coefficient], key: str, otherwise: float) -> float:
-    """Return a coefficient's value, or another where there is none."""
-    entry = coefficients.get(key)
-    return entry.value if entry else otherwise
-
-
-def prior_parts(
-    coefficients: Mapping[str, Coefficient], engine: str, label: str, gpu: str, weights: str
-) -> tuple[str, ...]:
-    """Return what no published measurement informs: engine (by its `label`), GPU, format."""
-    keys = {
-        f"engine {label}": f"spread.{engine}",
-        f"GPU {gpu}": f"memory.{gpu}",
-        f"format {weights}": f"reading.{read_engines().fitted_as(weights)}",
-    }
-    entries = {what: coefficients.get(key) for what, key in keys.items()}
-    return tuple(what for what, entry in entries.items() if entry is None or entry.basis != "measured")
-
-
-def speed_sigma(coefficients: Mapping[str, Coefficient], engine: str, is_prior: bool) -> float:
-    """Return the standard deviation of ln(speed): the engine's, else that of all; wider where a part is a prior."""
-    own = coefficient_or(coefficients, f"spread.{engine}", coefficient_or(coefficients, "spread", 0.4))
-    return math.hypot(own, coefficient_or(coefficients, "spread.prior", 0.2) if is_prior else 0.0)
+    from collections.abc import Callable
 
 
 MOST_LENGTHS = 24

@@ -18,7 +18,7 @@ from planner.configurations.grid import JobShape
 from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
 from planner.configurations.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, optimizer_notes
-from planner.configurations.replica_traffic import ROUGH_BATCHES
+from planner.configurations.serving_evidence import ROUGH_BATCHES
 from planner.decode.chosen import ChosenCandidate
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work

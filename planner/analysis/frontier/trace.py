@@ -151,7 +151,7 @@ class FrontierTracer:
 
     def _turns(self, tables: Sequence[CandidateTable], envelopes: Sequence[Sequence[EnvelopePiece]]) -> CommonDeadlines:
         """Return the timetables of jobs that may take turns, and share reservations."""
-        from planner.analysis.frontier.service_curve import TurnProgram  # loads CP-SAT
+        from planner.analysis.frontier.turn_frontier import TurnProgram  # loads CP-SAT
         from planner.solving.timetable.modes import without_reservations
 
         one = self.prepared

@@ -12,7 +12,8 @@ from planner.arrays import Floats
 from planner.candidates.fleet_kinds import ReplicaKind, ServedKinds
 from planner.candidates.market import Market
 from planner.configurations.recipe import weights_to_make
-from planner.configurations.replica_traffic import ROUGH_BATCHES, latency_at_use, prior_parts
+from planner.configurations.replica_traffic import latency_at_use
+from planner.configurations.serving_evidence import ROUGH_BATCHES, prior_parts
 from planner.decode.notes import age_in_days
 from planner.formulation.fleet_problem import FleetProblem, cycle_of, uses
 from planner.formulation.program import Peak
