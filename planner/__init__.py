@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from planner.analysis.frontier.frontier_question import frontier as frontier
     from planner.analysis.market_fit_question import market_fit as market_fit
     from planner.analysis.run_sweep import run_sweep as run_sweep
-    from planner.analysis.service_simulation import simulate_service as simulate_service
     from planner.analysis.simulation.job_runs import policy_tables as policy_tables
     from planner.analysis.simulation.job_runs import spot_advice as spot_advice
     from planner.analysis.simulation.simulate_question import simulate as simulate
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from planner.results.what_if import WhatIf as WhatIf
     from planner.scenario.scenario import Scenario as Scenario
     from planner.scenario.scenario import SolveOptions as SolveOptions
+    from planner.services.service_simulation import simulate_service as simulate_service
     from planner.solving.solve import solve as solve
 
 _NAMES_BY_MODULE = {
@@ -57,7 +57,7 @@ _NAMES_BY_MODULE = {
     "planner.analysis.frontier.frontier_question": ("frontier",),
     "planner.analysis.market_fit_question": ("market_fit",),
     "planner.analysis.simulation.job_runs": ("policy_tables", "spot_advice"),
-    "planner.analysis.service_simulation": ("simulate_service",),
+    "planner.services.service_simulation": ("simulate_service",),
     "planner.analysis.simulation.simulate_question": ("simulate",),
     "planner.analysis.track_question": ("track",),
     "planner.analysis.run_sweep": ("run_sweep",),

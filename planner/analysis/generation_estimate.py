@@ -45,7 +45,7 @@ from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 from planner.loading.question import resolve_cards
 from planner.loading.scenario_file import MARKET, read_inventory
 from planner.records import record
-from planner.results.fleet import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
+from planner.results.inference import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
 from planner.results.plan_parts import Spread
 from planner.scenario.inference_job import InferenceRequest
 from planner.scenario.techniques import WHERE

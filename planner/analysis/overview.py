@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from planner.analysis.service_simulation import kind_bases
 from planner.errors import InputError, NoPlanError, SolverError
 from planner.library.schema import Library
 from planner.loading.price_files import read_last_days
@@ -14,6 +13,7 @@ from planner.results.fleet import FleetKind, Service
 from planner.results.plan import Assignment, Plan
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions, services_of
+from planner.services.service_simulation import kind_bases
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve, solve_prepared
 
@@ -166,18 +166,18 @@ def _service_tasks(
     """Return the analyses of a service; of one next to jobs that which theirs do not have."""
 
     def frontier() -> object:
-        from planner.analysis.frontier.frontier_question import frontier_of_service
-        from planner.analysis.frontier.service_curve import service_frontier
+        from planner.services.frontier_together import frontier_of_service
+        from planner.services.service_curve import service_frontier
 
         return (frontier_of_service if plan.jobs else service_frontier)(scenario, options, library)
 
     def reasons() -> object:
-        from planner.analysis.explain.service_reasons import explain_service
+        from planner.services.service_reasons import explain_service
 
         return explain_service(scenario, options=options, library=library)
 
     def simulation() -> object:
-        from planner.analysis.service_simulation import simulate_service
+        from planner.services.service_simulation import simulate_service
 
         runs = replays[0] or _hour_requests(plan)
         return simulate_service(scenario, plan, options=options, library=library, runs=runs, seed=replays[1])

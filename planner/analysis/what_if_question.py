@@ -20,8 +20,9 @@ from planner.audit.peak_amounts import amount_of, held_by
 from planner.configurations.recipe import Recipe
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
-from planner.results.differences import compare, services_usd
+from planner.results.differences import compare
 from planner.results.plan import Assignment, Plan
+from planner.results.service_results import services_usd
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
 from planner.scenario.peak_limits import PEAK_LIMITS, peak_limit_at
 from planner.scenario.scenario import Scenario, SolveOptions, without_services

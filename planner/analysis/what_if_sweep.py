@@ -14,17 +14,17 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
-from planner.results.differences import (
+from planner.results.differences import method_name
+from planner.results.fleet import Service
+from planner.results.plan import Assignment, Plan
+from planner.results.service_results import (
     MILLISECONDS,
     CellService,
     ServiceDelta,
     by_dollars,
     compare_services,
     describe_kinds,
-    method_name,
 )
-from planner.results.fleet import Service
-from planner.results.plan import Assignment, Plan
 from planner.results.what_if import (
     PRICES,
     Axis,

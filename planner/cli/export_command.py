@@ -149,8 +149,8 @@ def _service_files(
     plan: Plan, file: str, name: str | None, wishes: Wishes, targets: Sequence[str], everything: bool
 ) -> tuple[dict[str, str], list[str]]:
     """Return the files of a service by name, and what is left out of a whole folder."""
-    from planner.exports.kubernetes import export_all_services, export_service
-    from planner.exports.served_kinds import choose_service
+    from planner.services.kubernetes import export_all_services, export_service
+    from planner.services.served_kinds import choose_service
 
     given = choose_service(plan, scenario_of(plan, file), file, name)
     if everything:

@@ -92,15 +92,15 @@ def _frontier_of_service(loaded: LoadedScenario, by: Any, output: Output, points
     if by is not None:
         raise click.UsageError("--by divides a frontier of cost against time", context)
     with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
-        from planner.analysis.frontier.frontier_question import frontier_of_service
-        from planner.analysis.frontier.service_curve import SERVICE_POINTS, service_frontier
+        from planner.services.frontier_together import frontier_of_service
+        from planner.services.service_curve import SERVICE_POINTS, service_frontier
 
         default = context.get_parameter_source("points") is ParameterSource.DEFAULT
         alone = all(job.kind == "serve" for job in loaded.scenario.jobs)
         found = (service_frontier if alone else frontier_of_service)(
             loaded.scenario, options, points=SERVICE_POINTS if default else points
         )
-    from planner.report.frontier_text import render_service_frontier
+    from planner.services.service_frontier_text import render_service_frontier
 
     output.write(found, render_service_frontier, draw_answer if found.points else None)
     context.exit(EXIT_CODES[found.status])

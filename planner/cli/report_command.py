@@ -158,8 +158,8 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     from planner.errors import InputError
     from planner.exports.export import choose_job, export_all
     from planner.exports.facts import Wishes
-    from planner.exports.kubernetes import export_all_services
-    from planner.exports.served_kinds import choose_service
+    from planner.services.kubernetes import export_all_services
+    from planner.services.served_kinds import choose_service
 
     names = [*(job.name for job in plan.jobs), *(service.name for service in plan.services)]
     if not names:

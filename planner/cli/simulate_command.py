@@ -101,10 +101,10 @@ def _simulate_service(
             fix = "leave it out; --json has all figures"
             raise ScenarioError([Fault("simulate", 0, option, "not supported for kind: serve", fix)])
     with show_progress(f"simulating {loaded.scenario.name}"), loaded.locate_faults():
-        from planner.analysis.service_simulation import simulate_service
+        from planner.services.service_simulation import simulate_service
 
         found = simulate_service(loaded.scenario, plan, options=options, **replay)
-    from planner.report.simulation_text import render_service_simulation
+    from planner.services.service_simulation_text import render_service_simulation
 
     output.write(found, render_service_simulation)
     click.get_current_context().exit(EXIT_CODES[found.status])

@@ -25,7 +25,7 @@ from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
 from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.schema import Architecture, Library
-from planner.results.fleet import BulkGeneration
+from planner.results.inference import BulkGeneration
 from planner.results.odds import FIXED_SHARE, joint_probability
 from planner.results.plan import Assignment
 from planner.results.plan_parts import CutSamples, HostMemory, ObservedRun, Vram

@@ -34,7 +34,7 @@ def render(explanation: Explanation) -> str:
     if explanation.parts:
         return "\n".join(_of_both(explanation))
     if explanation.service is not None:
-        from planner.report.service_explanation_text import render_reasons  # imports this module
+        from planner.services.service_explanation_text import render_reasons  # imports this module
 
         return render_reasons(explanation)
     if explanation.why_not is not None:

@@ -186,7 +186,7 @@ BOLD, DIM, PLAIN = "\033[1m", "\033[36m", "\033[0m"
 def render(plan: Plan) -> str:
     """Return the text of a plan without a final newline."""
     if plan.services:
-        from planner.report.fleet_text import render_services
+        from planner.services.fleet_text import render_services
 
         return _together(plan, render_services(plan)) if plan.jobs else render_services(plan)
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:
@@ -209,8 +209,8 @@ def with_cut_samples(lines: list[str], plan: Plan) -> list[str]:
 
 def _together(plan: Plan, services: str) -> str:
     """Return the text of a plan of jobs and services: what both cost, then each."""
-    from planner.report.fleet_text import both_headline, shared_lines
-    from planner.results.differences import jobs_alone
+    from planner.results.service_results import jobs_alone
+    from planner.services.fleet_text import both_headline, shared_lines
 
     first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {both_headline(plan)}", words.width(), 2)
     jobs = jobs_alone(plan)

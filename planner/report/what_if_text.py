@@ -8,7 +8,6 @@ from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines, item_name, rounding
-from planner.report.service_comparison_text import render_service_what_if, service_lines, shares
 from planner.report.sweep_text import (
     describe_reasons,
     describe_setting,
@@ -18,10 +17,12 @@ from planner.report.sweep_text import (
     shown_differences,
     shown_hours_difference,
 )
-from planner.results.differences import describe_differences, jobs_alone, services_usd
+from planner.results.differences import describe_differences
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours
+from planner.results.service_results import jobs_alone, services_usd
 from planner.results.what_if import Bar, BillDelta, Endpoint, JobDelta, Tornado, WhatIf
+from planner.services.service_comparison_text import render_service_what_if, service_lines, shares
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:

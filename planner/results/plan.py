@@ -77,10 +77,11 @@ class ExportedResult(Part, defer_build=True):
 
 if TYPE_CHECKING:
     from planner.results.chosen_model import ModelChoice
-    from planner.results.fleet import BulkGeneration, Service
+    from planner.results.fleet import Service
+    from planner.results.inference import BulkGeneration
 else:  # most plans have none of these
     ModelChoice = later("planner.results.chosen_model", "ModelChoice")
-    BulkGeneration = later("planner.results.fleet", "BulkGeneration")
+    BulkGeneration = later("planner.results.inference", "BulkGeneration")
     Service = later("planner.results.fleet", "Service")
 
 NOT_OF_ALL = (

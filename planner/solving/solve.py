@@ -64,7 +64,7 @@ def solve(
     started = perf_counter()
     scenario = scenario.on_day(options.as_of if options else None)
     if services_of(scenario):
-        from planner.solving.fleet.solve_fleet import solve_together  # what only services need is loaded with them
+        from planner.services.solve_fleet import solve_together  # what only services need is loaded with them
 
         options = options or SolveOptions()
         library = library or read_library([job.architecture for job in scenario.jobs])

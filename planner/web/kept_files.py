@@ -18,15 +18,15 @@ from planner.documents.tables import json_text
 from planner.errors import Fault, InputError, printable
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes
-from planner.exports.kubernetes import export_all_services
 from planner.exports.machine_names import slug
-from planner.exports.served_kinds import choose_service
 from planner.loading.scenario_file import fill_names
 from planner.records import record
 from planner.report.html.report_page import render_page
-from planner.results.differences import jobs_alone, services_usd
 from planner.results.plan import Plan
+from planner.results.service_results import jobs_alone, services_usd
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of, without_services
+from planner.services.kubernetes import export_all_services
+from planner.services.served_kinds import choose_service
 from planner.web.job_fields import Control
 from planner.web.setting_fields import controls_of
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 from planner.report import format as words
 from planner.report.html import plan_words as facts
 from planner.report.html.report_page import groups_of
-from planner.report.html.service_words import service_facts
-from planner.report.html.service_words import tiles as service_tiles
 from planner.report.plan_sections import format_market, format_place
 from planner.report.sweep_text import (
     describe_reasons,
@@ -18,10 +16,12 @@ from planner.report.sweep_text import (
     shown_hours_difference,
 )
 from planner.report.what_if_text import describe_changes
-from planner.results.differences import KindBasis, jobs_alone
 from planner.results.estimate import Overview
 from planner.results.plan import Assignment, Plan
+from planner.results.service_results import KindBasis, jobs_alone
 from planner.results.what_if import JobDelta, WhatIf
+from planner.services.service_words import service_facts
+from planner.services.service_words import tiles as service_tiles
 from planner.web.app_page import drawn
 from planner.web.service_parts import service_compared, service_rows, service_summary
 

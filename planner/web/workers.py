@@ -15,18 +15,18 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.service_simulation import kind_bases
 from planner.analysis.what_if_question import compare_solved
 from planner.analysis.what_if_sweep import compare_services_solved, difference, library_of
 from planner.errors import InputError, NoPlanError, PlannerError
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
-from planner.results.differences import ServiceFrontier
 from planner.results.plan import Plan
+from planner.results.service_results import ServiceFrontier
 from planner.results.what_if import WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_alone, services_of
-from planner.solving.fleet.fleet_refusals import ServiceTrial
+from planner.services.fleet_refusals import ServiceTrial
+from planner.services.service_simulation import kind_bases
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.web.app_page import figure_data, scene_data
@@ -183,7 +183,7 @@ class Engine:
 
         The page asks for a few points first, and then for more of the same curve, which go on from there.
         """
-        from planner.analysis.frontier.service_curve import SERVICE_POINTS, service_frontier
+        from planner.services.service_curve import SERVICE_POINTS, service_frontier
 
         settings, points = tuple(request["settings"]), int(request.get("points", SERVICE_POINTS))
         curve = self.curves.pop(settings, None) or Curve({})

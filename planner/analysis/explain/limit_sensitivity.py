@@ -285,10 +285,10 @@ def explain(
     scenario = scenario.on_day(options.as_of if options else None)
     if services_of(scenario):
         if len(services_of(scenario)) < len(scenario.jobs):
-            from planner.analysis.explain.timetable_and_joint_reasons import explain_together
+            from planner.services.reasons_together import explain_together
 
             return explain_together(scenario, why_not, options, library, explain)
-        from planner.analysis.explain.service_reasons import explain_service  # loads the modules of fleets
+        from planner.services.service_reasons import explain_service  # loads the modules of fleets
 
         return explain_service(scenario, why_not, options, library)
     prepared = prepare(scenario, library)
@@ -297,7 +297,7 @@ def explain(
     prepared = without_demand(prepared)
     query = parse_query(why_not, scenario, prepared.library) if why_not is not None else None
     if takes_turns(prepared, options or SolveOptions()):
-        from planner.analysis.explain.timetable_and_joint_reasons import explain_over_time  # loads CP-SAT
+        from planner.analysis.explain.timetable_reasons import explain_over_time  # loads CP-SAT
 
         found = explain_over_time(prepared, query, options or SolveOptions())
         return found.model_copy(update={"seconds": perf_counter() - started})

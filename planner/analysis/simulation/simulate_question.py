@@ -12,7 +12,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from planner.analysis.market_fit_question import rarely_available
-from planner.analysis.service_simulation import simulate_service
 from planner.analysis.simulation.job_replay import ReplayedJob, replay_job, replay_without_spot, run_deadlines
 from planner.analysis.simulation.job_runs import JobRun, RunKind, build_job_runs
 from planner.analysis.simulation.market_paths import (
@@ -40,50 +39,13 @@ from planner.decode.notes import SPOT_ONLY_NOTE
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
 from planner.library.schema import Library
-from planner.results.differences import jobs_alone, services_usd
 from planner.results.plan import Plan
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
-from planner.scenario.scenario import Scenario, SolveOptions, services_of, without_services
+from planner.scenario.scenario import Scenario, SolveOptions, services_of
+from planner.services.simulate_together import simulate_together
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.spot.policy.luck import SPEED_RANK_BOUNDS
-
-# Simulation of a plan with jobs and a service: the jobs on many markets, the service request by request.
-
-
-RECORDED_NOTE = "traces are those of the jobs; losses of the service follow the spot market of its offers"
-
-
-def simulate_together(
-    scenario: Scenario,
-    plan: Plan | None,
-    options: SolveOptions | None,
-    library: Library | None,
-    arguments: SimulationArguments,
-    replay: Callable[[Scenario, Plan], Simulation],
-) -> Simulation:
-    """Return the replays of the jobs, made by `replay`, with the simulation of the services.
-
-    Raises ScenarioError for a scenario of services alone, and what the two simulations raise.
-    """
-    if len(services_of(scenario)) == len(scenario.jobs):
-        raise ScenarioError([Fault(scenario.name, 0, "jobs", "has services alone", "use simulate_service")])
-    own = {name: arguments[name] for name in ("runs", "seed", "exact_speed") if name in arguments}
-    served = simulate_service(scenario, plan, options=options, library=library, **own)  # type: ignore[arg-type]
-    if not served.services:
-        facts = {name: getattr(served, name) for name in ("scenario", "status", "runs", "seed", "exact_speed", "as_of")}
-        return Simulation(**facts, seconds=served.seconds, infeasible=served.infeasible, plan=served.plan)
-    usd = services_usd(served.plan)
-    found = replay(without_services(scenario, usd), jobs_alone(served.plan))
-    recorded = (RECORDED_NOTE,) if arguments.get("traces") else ()
-    update = {
-        "services": served.services,
-        "services_usd": usd,
-        "seconds": found.seconds + served.seconds,
-        "notes": (*found.notes, *served.notes, *recorded),
-    }
-    return found.model_copy(update=update)
-
 
 SPOT_ONLY_PATHS = 3.0
 """Hours of a path on spot alone, over those of the plan at its confidence."""

@@ -16,28 +16,28 @@ from planner.records import record
 from planner.report import format as words
 from planner.report.figures.frontier_figure import frontier_figure, loss_scene
 from planner.report.figures.plan_figures import PICTURE, timetable_figure
-from planner.report.figures.service_figures import load_figure, service_frontier_figure
 from planner.report.figures.simulation_figures import simulation_scene
 from planner.report.figures.what_if_figures import bills_scene, sweep_scene, tornado_scene
-from planner.report.fleet_text import headline
 from planner.report.frontier_text import format_summary as frontier_summary
 from planner.report.frontier_text import knee
-from planner.report.frontier_text import summary as service_summary
 from planner.report.model_choice_text import render_loss_frontier
 from planner.report.plan_text import render
 from planner.report.sweep_text import render_sweep
 from planner.report.what_if_text import render_tornado, render_what_if
 from planner.results.chosen_model import LossFrontier
-from planner.results.differences import ServiceFrontier, ServiceSimulation
 from planner.results.estimate import Estimate
 from planner.results.explanation import Explanation
-from planner.results.fleet import InferenceEstimate
 from planner.results.frontier import Frontier
+from planner.results.inference import InferenceEstimate
 from planner.results.market_results import MarketFit
 from planner.results.plan import Plan
 from planner.results.run_results import CalibrationResult, Tracking
+from planner.results.service_results import ServiceFrontier, ServiceSimulation
 from planner.results.simulation import Simulation
 from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
+from planner.services.fleet_text import headline
+from planner.services.service_figures import load_figure, service_frontier_figure
+from planner.services.service_frontier_text import summary as service_summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.report import fleet_text as fleet
 from planner.report import format as words
 from planner.report import generation_text as generation
 from planner.report import plan_alternatives as others
@@ -14,6 +13,7 @@ from planner.report.figures.plan_figures import Table
 from planner.report.infeasible_text import format_near_miss, format_relaxation
 from planner.results.explanation import Explanation
 from planner.results.plan import Assignment, Plan
+from planner.services import fleet_text as fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

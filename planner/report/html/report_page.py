@@ -26,7 +26,13 @@ from planner.report.figures.plan_figures import (
     memory_figure,
     timetable_figure,
 )
-from planner.report.figures.service_figures import (
+from planner.report.figures.simulation_figures import simulation_figures
+from planner.report.html import plan_words as facts
+from planner.results.estimate import Overview, Section
+from planner.results.plan import Plan
+from planner.results.service_results import jobs_alone
+from planner.services import service_words as services
+from planner.services.service_figures import (
     fleet_alternatives,
     latency_figures,
     load_figure,
@@ -35,12 +41,6 @@ from planner.report.figures.service_figures import (
     service_frontier_figure,
     simpler_figure,
 )
-from planner.report.figures.simulation_figures import simulation_figures
-from planner.report.html import plan_words as facts
-from planner.report.html import service_words as services
-from planner.results.differences import jobs_alone
-from planner.results.estimate import Overview, Section
-from planner.results.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

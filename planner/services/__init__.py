@@ -1,0 +1,1 @@
+"""Services: fleets of replicas, hour by hour."""
