@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from planner import services
 from planner.documents.quantities import moment_after
 from planner.report import format as words
 from planner.report import generation_text as generation
@@ -186,9 +187,7 @@ BOLD, DIM, PLAIN = "\033[1m", "\033[36m", "\033[0m"
 def render(plan: Plan) -> str:
     """Return the text of a plan without a final newline."""
     if plan.services:
-        from planner.services.fleet_text import render_services
-
-        return _together(plan, render_services(plan)) if plan.jobs else render_services(plan)
+        return _together(plan, services.render_services(plan)) if plan.jobs else services.render_services(plan)
     if plan.status in ("infeasible", "no_plan") or not plan.jobs:
         from planner.report.infeasible_text import render_infeasible
 
@@ -207,16 +206,15 @@ def with_cut_samples(lines: list[str], plan: Plan) -> list[str]:
     return [*lines[:1], *parts.cut_lines(plan.cut), *lines[1:]]
 
 
-def _together(plan: Plan, services: str) -> str:
+def _together(plan: Plan, of_services: str) -> str:
     """Return the text of a plan of jobs and services: what both cost, then each."""
     from planner.results.service_results import jobs_alone
-    from planner.services.fleet_text import both_headline, shared_lines
 
-    first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {both_headline(plan)}", words.width(), 2)
+    first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {services.both_headline(plan)}", words.width(), 2)
     jobs = jobs_alone(plan)
     jobs = jobs.model_copy(update={"scenario": jobs.jobs[0].name}) if len(jobs.jobs) == 1 else jobs
     cut, jobs = parts.cut_lines(plan.cut), jobs.model_copy(update={"cut": ()})
-    return "\n".join([*first, *cut, *shared_lines(plan), "", render(jobs), "", services])
+    return "\n".join([*first, *cut, *services.shared_lines(plan), "", render(jobs), "", of_services])
 
 
 def _single(plan: Plan) -> list[str]:

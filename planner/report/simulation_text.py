@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner import services
 from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines
 from planner.results.differences import spot_percent
 from planner.results.simulation import OPTIMUM, Histogram, JobReplays, PolicyFigures, Simulation
-from planner.services.service_simulation_text import service_replays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ def render_simulation(found: Simulation) -> str:
         lines += ["", *_jobs(found.jobs)]
     lines += ["", *words.section("Sampled", words.wrap_lines("; ".join(_sources(found)), line_room(), 5))]
     if found.services:
-        lines += ["", *service_replays(found)]
+        lines += ["", *services.service_replays(found)]
     return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
 
 

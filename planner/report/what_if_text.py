@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner import services
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible_text import render_infeasible
@@ -22,7 +23,6 @@ from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours
 from planner.results.service_results import jobs_alone, services_usd
 from planner.results.what_if import Bar, BillDelta, Endpoint, JobDelta, Tornado, WhatIf
-from planner.services.service_comparison_text import render_service_what_if, service_lines, shares
 from planner.units import DAY_HOURS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def render_what_if(answer: WhatIf) -> str:
     if answer.after.services and answer.after.jobs and not answer.unchanged:
         lines = _both(answer)
     elif answer.before.services or answer.after.services:
-        return render_service_what_if(answer)
+        return services.render_service_what_if(answer)
     elif not answer.after.jobs:
         lines = _no_plan_after(answer)
     elif not answer.before.jobs:
@@ -64,7 +64,7 @@ def _both(answer: WhatIf) -> list[str]:
     else:
         name = after.jobs[0].name if len(after.jobs) == 1 else "jobs"
         lines += ["", words.shorten(words.sanitise(name), words.width()), *_table_lines(jobs)]
-    return [*lines, "", *service_lines(answer), *shares(answer)]
+    return [*lines, "", *services.service_lines(answer), *services.shares_of_settings(answer)]
 
 
 def _both_summary(answer: WhatIf, jobs: WhatIf) -> list[str]:

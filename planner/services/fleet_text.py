@@ -132,7 +132,7 @@ def shared_lines(plan: Plan) -> list[str]:
 def _service(service: Service, plan: Plan) -> list[str]:
     alone = len(plan.services) == 1 and not plan.jobs  # else the lines above say how old the prices are
     lines = [
-        *words.wrap_lines(headline(service), words.width(), 3),
+        *words.wrap_lines(fleet_headline(service), words.width(), 3),
         *(old_prices(plan) if alone else []),
         *_assumed(service),
         *_cheaper_api(service.fleet),
@@ -167,7 +167,7 @@ NO_BOUND = "no bound"
 """Of a fleet of which nothing is proven: its gap is 1."""
 
 
-def headline(service: Service) -> str:
+def fleet_headline(service: Service) -> str:
     """Return the first line: replicas, kinds, dollars, latency, and how far the plan is proven."""
     fleet = service.fleet
     replicas = replicas_text(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour))

@@ -9,7 +9,7 @@ from planner.results.fleet import Service
 from planner.results.plan import Plan
 from planner.results.service_results import FLEET_FEATURES, ServiceDelta
 from planner.results.what_if import WhatIf
-from planner.services.fleet_text import both_headline, headline, proven
+from planner.services.fleet_text import both_headline, fleet_headline, proven
 
 SIDE_LABEL, LEFT_SIDE, RIGHT_SIDE = 12, 33, 35
 """Columns of the label and of either side; together 80."""
@@ -31,7 +31,7 @@ def render_service_what_if(answer: WhatIf) -> str:
         lines = [words.first_fitting(answer.scenario, "nothing changes"), *_stays("stays", after)]
         lines += [line for hint in answer.it_would_take for line in words.wrap_hanging(hint, 3)]
     else:
-        lines = [*summary(answer), "", *_blocks(answer), *shares(answer)]
+        lines = [*summary(answer), "", *_blocks(answer), *shares_of_settings(answer)]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -50,7 +50,7 @@ def service_lines(answer: WhatIf) -> list[str]:
 
 def _stays(label: str, plan: Plan) -> list[str]:
     """Return the headline of each service of a plan, after that of all where other jobs stand next to them."""
-    texts = [headline(service) for service in plan.services]
+    texts = [fleet_headline(service) for service in plan.services]
     texts = [both_headline(plan), *texts] if plan.jobs else texts
     return [line for text in texts for line in words.wrap_hanging(f"{label}: {text}", 4)]
 
@@ -162,7 +162,7 @@ def _row(label: str, before: str, after: str) -> list[str]:
     return words.hang(f"{label:<{SIDE_LABEL}}", cells)
 
 
-def shares(answer: WhatIf) -> list[str]:
+def shares_of_settings(answer: WhatIf) -> list[str]:
     """Return the share of each of several settings in the difference of the whole time."""
     lines = []
     for effect in answer.effects:

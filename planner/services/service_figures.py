@@ -34,7 +34,7 @@ from planner.results.service_results import (
 from planner.results.simulation import Simulation
 from planner.services.fleet_text import DAYS, proven_in_short
 from planner.services.service_explanation_text import month_usd, times_text
-from planner.services.service_frontier_text import summary
+from planner.services.service_frontier_text import service_frontier_summary
 from planner.services.service_simulation_text import busiest_hour, refused
 from planner.units import MONTH_HOURS
 
@@ -156,7 +156,7 @@ def service_frontier_figure(found: ServiceFrontier) -> Figure:
         )
         for point in found.points
     ]  # fmt: skip
-    lead = summary(found)
+    lead = service_frontier_summary(found)
     caption = Caption("Dollars against the time per token", lead, "limit on the time per token, ms")
     head = ("per token", "a month", "proven within", "replicas", "fleet")
     draw = functools.partial(_steps, found, caption)

@@ -18,14 +18,14 @@ def render_service_frontier(found: ServiceFrontier) -> str:
     if not found.points:
         relax, nearest = (found.infeasible.relax, found.infeasible.nearest) if found.infeasible else ((), ())
         return "\n".join([*render_relaxations(relax, nearest, found.scenario), *_notes(found)])
-    lines = [*words.wrap_lines(summary(found), words.width(), 3), ""]
+    lines = [*words.wrap_lines(service_frontier_summary(found), words.width(), 3), ""]
     lines.append(f"{'per token':>10}  {'a month':>11}  {'proven':>7}  {'replicas':>8}  fleet")
     for point in found.points:
         lines += _row(point)
     return "\n".join([*lines, "", *_notes(found)])
 
 
-def summary(found: ServiceFrontier) -> str:
+def service_frontier_summary(found: ServiceFrontier) -> str:
     """Return both ends of the frontier in one sentence."""
     first, last = found.points[0], found.points[-1]
     ends = f"{words.usd(first.usd_per_month)} a month within {seconds_text(first.tpot_seconds)} per token"

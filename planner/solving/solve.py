@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from planner import services
 from planner.audit.audit import audit
 from planner.configurations.recipe import Recipe
 from planner.decode.assignment import build_assignment, compare_purchase
@@ -64,11 +65,9 @@ def solve(
     started = perf_counter()
     scenario = scenario.on_day(options.as_of if options else None)
     if services_of(scenario):
-        from planner.services.solve_fleet import solve_together  # what only services need is loaded with them
-
         options = options or SolveOptions()
         library = library or read_library([job.architecture for job in scenario.jobs])
-        plan = solve_together(scenario, library, options, started, solve_prepared, explains)
+        plan = services.solve_together(scenario, library, options, started, solve_prepared, explains)
         return _audited(plan, scenario, library, options)
     if (job := open_job(scenario)) is not None:
         from planner.solving.choices.solve_open import solve_open  # compares many scenarios, each solved as below

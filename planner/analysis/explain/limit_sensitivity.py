@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from planner import services
 from planner.analysis.explain.why_not import answer_query
 from planner.analysis.explain.why_not_query import parse_query
 from planner.arrays import Floats
@@ -285,12 +286,9 @@ def explain(
     scenario = scenario.on_day(options.as_of if options else None)
     if services_of(scenario):
         if len(services_of(scenario)) < len(scenario.jobs):
-            from planner.services.reasons_together import explain_together
+            return services.explain_together(scenario, why_not, options, library, explain)
 
-            return explain_together(scenario, why_not, options, library, explain)
-        from planner.services.service_reasons import explain_service  # loads the modules of fleets
-
-        return explain_service(scenario, why_not, options, library)
+        return services.explain_service(scenario, why_not, options, library)
     prepared = prepare(scenario, library)
     if why_not is None and (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _summary(prepared, None).model_copy(update={**dict(lack), "seconds": perf_counter() - started})

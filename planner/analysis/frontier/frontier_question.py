@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner import services
 from planner.analysis.frontier.lower_envelope import build_segments
 from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
 from planner.candidates.job_candidates import JobCandidates
@@ -27,7 +28,6 @@ from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
 from planner.scenario.open_job import OwnLaw
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_job, services_of
-from planner.services.frontier_together import frontier_of_jobs
 from planner.solving.alternatives import without_demand
 from planner.solving.choices.choice_alternatives import best_of
 from planner.solving.choices.decision import SPREAD_NOTE
@@ -76,7 +76,7 @@ def frontier(
     started, options = perf_counter(), options or SolveOptions()
     scenario = scenario.on_day(options.as_of)
     if services_of(scenario):
-        return frontier_of_jobs(scenario, options, library, partial(frontier, by=by, points=points))
+        return services.frontier_of_jobs(scenario, options, library, partial(frontier, by=by, points=points))
     prepared = prepare(scenario, library, with_policies=False)
     if (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _without_points(prepared, lack, options, perf_counter() - started)

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from planner import services
 from planner.analysis.market_fit_question import rarely_available
 from planner.analysis.simulation.job_replay import ReplayedJob, replay_job, replay_without_spot, run_deadlines
 from planner.analysis.simulation.job_runs import JobRun, RunKind, build_job_runs
@@ -42,7 +43,6 @@ from planner.library.schema import Library
 from planner.results.plan import Plan
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
 from planner.scenario.scenario import Scenario, SolveOptions, services_of
-from planner.services.simulate_together import simulate_together
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.spot.policy.luck import SPEED_RANK_BOUNDS
@@ -95,7 +95,7 @@ def simulate(
     """
     if services_of(scenario):
         run = partial(simulate, options=options, library=library, progress=progress, **arguments)
-        return simulate_together(scenario, plan, options, library, arguments, run)
+        return services.simulate_together(scenario, plan, options, library, arguments, run)
     started = perf_counter()
     settings = SimulationSettings.of(**arguments)
     options = options or SolveOptions()

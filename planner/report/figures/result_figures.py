@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner import services
 from planner.documents.files import write_bytes_atomically
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.image import check_drawable, draw_scene
@@ -35,9 +36,6 @@ from planner.results.run_results import CalibrationResult, Tracking
 from planner.results.service_results import ServiceFrontier, ServiceSimulation
 from planner.results.simulation import Simulation
 from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
-from planner.services.fleet_text import headline
-from planner.services.service_figures import load_figure, service_frontier_figure
-from planner.services.service_frontier_text import summary as service_summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -255,9 +253,9 @@ def _plan_scene(plan: Plan) -> Scene | None:
     if plan.jobs and (chart := timetable_figure(plan).draw) is not None:
         parts.append(chart(PICTURE))
     for service in plan.services:
-        if (chart := load_figure(service).draw) is not None:
+        if (chart := services.load_figure(service).draw) is not None:
             is_alone = len(plan.services) == 1 and not plan.jobs
-            parts.append(chart(PICTURE) if is_alone else headed(chart(PICTURE), headline(service)))
+            parts.append(chart(PICTURE) if is_alone else headed(chart(PICTURE), services.fleet_headline(service)))
     if not parts:
         return None
     title = _first_line(render, plan)
@@ -273,8 +271,12 @@ def _frontier_scene(found: Frontier) -> Scene | None:
 
 
 def _service_frontier_scene(found: ServiceFrontier) -> Scene | None:
-    chart = service_frontier_figure(found).draw if found.points else None
-    return dataclasses.replace(chart(PICTURE), title=service_summary(found)) if chart is not None else None
+    chart = services.service_frontier_figure(found).draw if found.points else None
+    return (
+        dataclasses.replace(chart(PICTURE), title=services.service_frontier_summary(found))
+        if chart is not None
+        else None
+    )
 
 
 def _titled(draw: Callable[[Any, float], Scene], text: Callable[[Any], str]) -> Callable[[Any], Scene]:

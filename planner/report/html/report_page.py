@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner import services
 from planner.drawing.scene import PALETTE, to_svg
 from planner.errors import Fault, ScenarioError
 from planner.records import record
@@ -31,16 +32,6 @@ from planner.report.html import plan_words as facts
 from planner.results.estimate import Overview, Section
 from planner.results.plan import Plan
 from planner.results.service_results import jobs_alone
-from planner.services import service_words as services
-from planner.services.service_figures import (
-    fleet_alternatives,
-    latency_figures,
-    load_figure,
-    month_bill_figure,
-    replica_memory_figure,
-    service_frontier_figure,
-    simpler_figure,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,17 +86,20 @@ def groups_of(found: Overview) -> list[Group]:
 def _service_groups(found: Overview) -> list[Group]:
     """Return the figures of a report on services in their order."""
     plan = found.plan
-    loads = tuple(load_figure(service) for service in plan.services)
+    loads = tuple(services.load_figure(service) for service in plan.services)
     groups = [Group("load", "Load and replicas", loads)]
     curves: list[Figure] = []
     if found.frontier is not None and found.frontier.points:
         of_jobs = frontier_figure(found.frontier, deadline_of(plan))
         curves.append(dataclasses.replace(of_jobs, title="Cost of the jobs against time"))
     if found.service_frontier is not None and found.service_frontier.points:
-        curves.append(service_frontier_figure(found.service_frontier))
+        curves.append(services.service_frontier_figure(found.service_frontier))
     if curves:
         groups.append(Group("cost-time", curves[0].title if len(curves) == 1 else "Frontiers", tuple(curves)))
-    bill, simpler = month_bill_figure(plan), tuple(simpler_figure(service) for service in plan.services)
+    bill, simpler = (
+        services.month_bill_figure(plan),
+        tuple(services.simpler_figure(service) for service in plan.services),
+    )
     bills, table, others = Group("bill", bill.title, (bill,)), services.assumptions(plan, found.bases), list[Figure]()
     of_service = found.explanation
     if plan.jobs:
@@ -117,8 +111,8 @@ def _service_groups(found: Overview) -> list[Group]:
         memory, rows = memory_figure(alone), (*facts.assumptions(alone).rows, *table.rows)
         groups += [Group(memory.key, memory.title, (memory,))] if memory is not None else []
         table = Table(table.header, tuple(dict.fromkeys(rows)))
-    replica = replica_memory_figure(found.bases)
-    others += fleet_alternatives(of_service)
+    replica = services.replica_memory_figure(found.bases)
+    others += services.fleet_alternatives(of_service)
     title = "Alternatives" if others else "Simpler fleets and services"
     groups += [bills, *([Group("replica-memory", "Memory of a replica", (replica,))] if replica is not None else [])]
     groups += [Group("alternatives", title, (*others, *simpler)), *_analysis_groups(found)]
@@ -133,7 +127,12 @@ def _analysis_groups(found: Overview) -> list[Group]:
         "tornado": (swing,) if swing is not None else (),
         "simulation": (
             *(simulation_figures(found.simulation) if found.simulation is not None else ()),
-            *(figure for one in (found.simulation, found.service_simulation) if one for figure in latency_figures(one)),
+            *(
+                figure
+                for one in (found.simulation, found.service_simulation)
+                if one
+                for figure in services.latency_figures(one)
+            ),
         ),
         "prices": tuple(price_figures(found.prices)),
     }

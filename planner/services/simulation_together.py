@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 
 from planner.analysis.simulation.market_paths import SimulationArguments
 from planner.errors import Fault, ScenarioError
@@ -11,7 +12,6 @@ from planner.results.service_results import jobs_alone, services_usd
 from planner.results.simulation import Simulation
 from planner.scenario.scenario import Scenario, SolveOptions, services_of, without_services
 from planner.services.service_simulation import simulate_service
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
