@@ -30,15 +30,12 @@ if TYPE_CHECKING:
     from planner.services.service_curve import SERVICE_POINTS as SERVICE_POINTS
     from planner.services.service_curve import service_frontier as service_frontier
     from planner.services.service_explanation_text import render_reasons as render_reasons
-    from planner.services.service_figures import fleet_alternatives as fleet_alternatives
     from planner.services.service_figures import latency_figures as latency_figures
     from planner.services.service_figures import load_figure as load_figure
-    from planner.services.service_figures import month_bill_figure as month_bill_figure
-    from planner.services.service_figures import replica_memory_figure as replica_memory_figure
-    from planner.services.service_figures import service_frontier_figure as service_frontier_figure
-    from planner.services.service_figures import simpler_figure as simpler_figure
+    from planner.services.service_figures import service_frontier_scene as service_frontier_scene
+    from planner.services.service_figures import service_simulation_scene as service_simulation_scene
     from planner.services.service_frontier_text import render_service_frontier as render_service_frontier
-    from planner.services.service_frontier_text import service_frontier_summary as service_frontier_summary
+    from planner.services.service_groups import groups_of_services as groups_of_services
     from planner.services.service_parts import service_compared as service_compared
     from planner.services.service_parts import service_rows as service_rows
     from planner.services.service_parts import service_summary as service_summary
@@ -48,7 +45,6 @@ if TYPE_CHECKING:
     from planner.services.service_simulation import simulate_service as simulate_service
     from planner.services.service_simulation_text import render_service_simulation as render_service_simulation
     from planner.services.service_simulation_text import service_replays as service_replays
-    from planner.services.service_words import assumptions as assumptions
     from planner.services.service_words import parts_explained as parts_explained
     from planner.services.service_words import reasons as reasons
     from planner.services.service_words import service_facts as service_facts
@@ -68,20 +64,18 @@ _NAMES_BY_MODULE = {
     "planner.services.service_curve": ("SERVICE_POINTS", "service_frontier"),
     "planner.services.service_explanation_text": ("render_reasons",),
     "planner.services.service_figures": (
-        "fleet_alternatives",
         "latency_figures",
         "load_figure",
-        "month_bill_figure",
-        "replica_memory_figure",
-        "service_frontier_figure",
-        "simpler_figure",
+        "service_frontier_scene",
+        "service_simulation_scene",
     ),
-    "planner.services.service_frontier_text": ("render_service_frontier", "service_frontier_summary"),
+    "planner.services.service_frontier_text": ("render_service_frontier",),
+    "planner.services.service_groups": ("groups_of_services",),
     "planner.services.service_parts": ("service_compared", "service_rows", "service_summary", "steps_data"),
     "planner.services.service_reasons": ("explain_service",),
     "planner.services.service_simulation": ("kind_bases", "simulate_service"),
     "planner.services.service_simulation_text": ("render_service_simulation", "service_replays"),
-    "planner.services.service_words": ("assumptions", "parts_explained", "reasons", "service_facts", "tiles"),
+    "planner.services.service_words": ("parts_explained", "reasons", "service_facts", "tiles"),
     "planner.services.simulation_together": ("simulate_together",),
     "planner.services.solve_fleet": ("solve_together",),
 }

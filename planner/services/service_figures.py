@@ -12,7 +12,8 @@ from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption, Scene, joined
 from planner.report import format as words
 from planner.report.figures.analysis_figures import MOST_BARS
-from planner.report.figures.plan_figures import MONTH_LABEL, Figure, Table
+from planner.report.figures.plan_figures import MONTH_LABEL, PICTURE, Figure, Table
+from planner.report.figures.result_figures import bars_scene
 from planner.report.generation_text import HOSTS, engine_name
 from planner.results.explanation import Alternative, Explanation
 from planner.results.fleet import Fleet, Service
@@ -370,3 +371,25 @@ def _alternatives(by: str, title: str, found: Sequence[Alternative], explanation
     return Figure(
         f"fleet-{by}", title, f"{lead}.", draw, Table(("choice", "fleet", "a month", "against it"), tuple(rows))
     )
+
+
+def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
+    """Return the share of the requests within each limit, simulated over the cycle, with the share that is asked."""
+    rows = []
+    for service, stream, limit in ((one, s, each) for one in found.services for s in one.streams for each in s.limits):
+        share, planned = limit.cycle.simulated_share, limit.cycle.predicted_share
+        if share is None or limit.limit_seconds is None:
+            continue
+        shares = [f"{100.0 * share:.1f} %", f"asked {words.significant(100.0 * limit.asked_share)} %"]
+        shares += [] if planned is None else [f"planned {100.0 * planned:.1f} %"]
+        what = {"ttft": "first token", "tpot": "per token"}[limit.name]
+        name = f"{what} within {words.significant(1000.0 * limit.limit_seconds)} ms"
+        label = f"{name}, {stream.name}" if len(found.services) == 1 else f"{service.name}: {name}, {stream.name}"
+        rows.append(Ranged(label, 100.0 * share, ", ".join(shares), is_chosen=share < limit.asked_share))
+    return bars_scene(rows, f"{found.scenario}: requests within each limit") if rows else None
+
+
+def service_frontier_scene(found: ServiceFrontier) -> Scene | None:
+    """Return the curve as a picture with its summary as the title; None without a point."""
+    chart = service_frontier_figure(found).draw if found.points else None
+    return None if chart is None else replace(chart(PICTURE), title=service_frontier_summary(found))
