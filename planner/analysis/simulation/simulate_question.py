@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from planner import services
+from planner import services, timetable
 from planner.analysis.market_fit_question import rarely_available
 from planner.analysis.simulation.job_replay import ReplayedJob, replay_job, replay_without_spot, run_deadlines
 from planner.analysis.simulation.job_runs import JobRun, RunKind, build_job_runs
@@ -33,7 +33,6 @@ from planner.analysis.simulation.statistics import (
     outcomes_by_policy,
     summarise_outcome,
 )
-from planner.analysis.simulation.timetable_runs import ShiftedJob, shift_timetable
 from planner.arrays import Floats
 from planner.audit.audit import audit
 from planner.decode.notes import SPOT_ONLY_NOTE
@@ -160,8 +159,8 @@ def _simulation(
         replayed.append(
             replay_without_spot(job_run, slow) if source is None else replay_job(job_run, source, slow, count)
         )
-    planned = plan, prepared.scenario, prepared.library
-    shifted = {name: shift_timetable(*planned, several) for name, several in outcomes_by_policy(replayed).items()}
+    shift = partial(timetable.shift_timetable, plan, prepared.scenario, prepared.library)
+    shifted = {name: shift(outcomes) for name, outcomes in outcomes_by_policy(replayed).items()}
     reserved_usd = math.fsum(reservation.usd for reservation in plan.reservations)
     whole = combine_jobs(job_runs, {k: [m.outcome for m in v] for k, v in shifted.items()}, reserved_usd)
     spent = math.fsum(one.seconds for one, source in zip(replayed, sources, strict=True) if source is not None)
@@ -213,7 +212,9 @@ def _source(job_run: JobRun, settings: SimulationSettings, rng: np.random.Genera
     return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours, settings.together)
 
 
-def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob, moved: ShiftedJob | None) -> JobReplays:
+def _job(
+    job_run: JobRun, source: PathSource | None, replayed: ReplayedJob, moved: timetable.ShiftedJob | None
+) -> JobReplays:
     """Return the figures of one job; of a timetable its deadline counts from the start of the plan."""
     one = job_run.job
     alone = combine_jobs([job_run], {name: [outcome] for name, outcome in replayed.outcomes.items()})
@@ -234,7 +235,7 @@ def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob, move
     )
 
 
-def _in_turn(job_run: JobRun, moved: ShiftedJob) -> dict[str, Any]:
+def _in_turn(job_run: JobRun, moved: timetable.ShiftedJob) -> dict[str, Any]:
     """Return when a job of a timetable starts and ends, whether it ends in time, and whether its machines are there."""
     (whole,) = combine_jobs([job_run], {PLANNED: [moved.outcome]}).values()
     return {

@@ -9,7 +9,8 @@ import numpy as np
 
 from planner.arrays import Integers
 from planner.formulation.program import INFINITY, Program, Rows, sparse_rows
-from planner.formulation.timetable_problem import (
+from planner.records import record
+from planner.timetable.timetable_problem import (
     Mode,
     Period,
     Timetable,
@@ -20,7 +21,6 @@ from planner.formulation.timetable_problem import (
     overlap,
     time_bounds,
 )
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

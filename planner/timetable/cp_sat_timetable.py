@@ -7,10 +7,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import SolverError
-from planner.formulation.time_index import consecutive_periods, energy_rows, periods_together, start_range
-from planner.formulation.timetable_problem import Mode, Period, Schedule, Timetable, lot_groups, time_bounds
 from planner.records import record
 from planner.solvers.base import Termination
+from planner.timetable.time_index import consecutive_periods, energy_rows, periods_together, start_range
+from planner.timetable.timetable_problem import Mode, Period, Schedule, Timetable, lot_groups, time_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Timetables as a model of CP-SAT: optional intervals, cumulative resources, lots that are bought, energy rows.
 #
-# The equations are those of `planner.formulation.timetable_problem`. An interval stands for all modes of a task that
+# The equations are those of `planner.timetable.timetable_problem`. An interval stands for all modes of a task that
 # hold the same; energy rows are redundant, and close most of the gap where machines are shared.
 
 

@@ -21,7 +21,7 @@ from planner.results.plan import Assignment, Plan
 from planner.scenario.offer import offer_labels
 from planner.scenario.peak_limits import PeakLimit, given_peaks
 from planner.scenario.scenario import Scenario
-from planner.solving.timetable.shared_over_time import minutes_up, open_times
+from planner.timetable.shared_over_time import minutes_up, open_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -150,9 +150,8 @@ def run_through_windows(
 def _open_hours(scenario: Scenario, job: Assignment) -> list[tuple[float, float]]:
     """Return the windows of the machine of a job, far enough for a run that is much later than planned."""
     offer = dict(zip(offer_labels(scenario.offers), scenario.offers, strict=True))[job.offer]
-    end = job.hours.at_confidence if job.end_at_hours is None else job.end_at_hours
     every = max((window.every_hours or 0.0 for window in offer.available), default=0.0)
-    horizon = minutes_up(max(window.to_hours for window in offer.available) + LATER * end + every)
+    horizon = minutes_up(max(window.to_hours for window in offer.available) + LATER * job.finish_hours + every)
     return [(first / 60, last / 60) for first, last in open_times(offer.available, horizon)]
 
 

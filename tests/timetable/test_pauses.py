@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.analysis.simulation.timetable_runs import run_through_windows
-from planner.formulation.timetable_problem import Mode
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
-from planner.solving.timetable.shared_over_time import PauseCost, paused_modes
+from planner.timetable.shared_over_time import PauseCost, paused_modes
+from planner.timetable.timetable_problem import Mode
+from planner.timetable.timetable_runs import run_through_windows
 from tests.helpers.stage_scenarios import RENTED, solved
 from tests.solving.timetable.test_plans import OWN, scenario_of
 

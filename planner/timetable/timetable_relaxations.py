@@ -6,16 +6,16 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.formulation.timetable_problem import UNITS_PER_USD, Period, Schedule, Task, Timetable, objective_value
 from planner.records import record
 from planner.results.plan_parts import Infeasible, Relaxation, SharedLimit
 from planner.scenario.peak_limits import PEAK_LIMITS, peak_limit_at
-from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.infeasibility.diagnosis import diagnose, settle
 from planner.solving.infeasibility.relaxations import LimitChange
 from planner.solving.prepare import PreparedScenario
-from planner.solving.timetable.modes import BuiltTimetable
-from planner.solving.timetable.shared_over_time import minutes_down, minutes_up
+from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.timetable.modes import BuiltTimetable
+from planner.timetable.shared_over_time import minutes_down, minutes_up
+from planner.timetable.timetable_problem import UNITS_PER_USD, Period, Schedule, Task, Timetable, objective_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from planner.analysis.explain.why_not import in_market, match_rows
 from planner.analysis.explain.why_not_query import WhyNotQuery, named_offers
 from planner.candidates.screening import ScreenedCandidates
-from planner.formulation.timetable_problem import UNITS_PER_USD, Timetable, time_bounds
 from planner.loading.scenario_file import change_scenario
 from planner.results.explanation import Binding, Explanation, WhyNot
 from planner.results.plan import Plan
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import SolveOptions
-from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.solve import solve_built
-from planner.solving.timetable.modes import BuiltTimetable, build_timetable
-from planner.solving.timetable.shared_over_time import minutes_down
-from planner.solving.timetable.timetable_relaxations import MIN_SAVING_USD, explain_timetable, relaxed_timetables
+from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.timetable.modes import BuiltTimetable, build_timetable
+from planner.timetable.shared_over_time import minutes_down
+from planner.timetable.timetable_problem import UNITS_PER_USD, Timetable, time_bounds
+from planner.timetable.timetable_relaxations import MIN_SAVING_USD, explain_timetable, relaxed_timetables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

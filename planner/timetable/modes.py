@@ -14,12 +14,11 @@ from planner.candidates.screening import ScreenedCandidates, screen
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits
-from planner.formulation.timetable_problem import Mode, Task, Timetable
 from planner.records import record
 from planner.scenario.job import Job
 from planner.scenario.limits import max_run_hours
 from planner.solving.prepare import CandidateObjective, PreparedScenario, shared_peaks
-from planner.solving.timetable.shared_over_time import (
+from planner.timetable.shared_over_time import (
     SharedThings,
     minutes_down,
     minutes_up,
@@ -30,6 +29,7 @@ from planner.solving.timetable.shared_over_time import (
     usd_units,
     usd_units_up,
 )
+from planner.timetable.timetable_problem import Mode, Task, Timetable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

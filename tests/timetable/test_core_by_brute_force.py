@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.formulation.time_index import periods_together
-from planner.formulation.timetable_problem import (
+from planner.solvers.base import Termination
+from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.timetable.time_index import periods_together
+from planner.timetable.timetable_problem import (
     Mode,
     Period,
     Pool,
@@ -24,9 +26,7 @@ from planner.formulation.timetable_problem import (
     time_bounds,
     violations,
 )
-from planner.solvers.base import Termination
-from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
-from planner.solving.timetable.timetable_search import ORDERS, best_greedy, greedy_timetable, linear_relaxation
+from planner.timetable.timetable_search import ORDERS, best_greedy, greedy_timetable, linear_relaxation
 
 HORIZON = 40
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from planner.candidates.market import Market
 from planner.candidates.screening import ScreenedCandidates
-from planner.formulation.timetable_problem import UNITS_PER_USD, Mode, Period, Pool, Resource
 from planner.records import record
 from planner.scenario.limits import may_pause
 from planner.scenario.peak_limits import PeakLimit, given_peaks
 from planner.scenario.scenario import Scenario
 from planner.scenario.schedule import Window
 from planner.solving.prepare import PreparedScenario
+from planner.timetable.timetable_problem import UNITS_PER_USD, Mode, Period, Pool, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

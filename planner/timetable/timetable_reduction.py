@@ -18,8 +18,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.formulation.time_index import Column, start_range
-from planner.formulation.timetable_problem import (
+from planner.records import record
+from planner.timetable.time_index import Column, start_range
+from planner.timetable.timetable_problem import (
     Mode,
     Schedule,
     Timetable,
@@ -28,7 +29,6 @@ from planner.formulation.timetable_problem import (
     objective_value,
     time_bounds,
 )
-from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

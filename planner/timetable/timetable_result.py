@@ -12,21 +12,21 @@ from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
 from planner.decode.notes import budget_probability, budget_warnings
 from planner.errors import SolverError
-from planner.formulation.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
 from planner.records import record
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation
 from planner.scenario.peak_limits import limits_spending
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.base import Termination
-from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
 from planner.solvers.mathopt import solver_versions
 from planner.solving.optimise_choice import best_side_by_side, may_take_turns
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
-from planner.solving.timetable.modes import BuiltTimetable, ending_by
-from planner.solving.timetable.shared_over_time import minutes_up, open_times
-from planner.solving.timetable.timetable_search import TimetableSearch, baseline, best_greedy
+from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.timetable.modes import BuiltTimetable, ending_by
+from planner.timetable.shared_over_time import minutes_up, open_times
+from planner.timetable.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
+from planner.timetable.timetable_search import TimetableSearch, baseline, best_greedy
 
 # The best timetable: a greedy one as hint and baseline, the search, and a pass for the earliest ends.
 
@@ -340,7 +340,7 @@ def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
 
 def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     """Return the best timetable; CP-SAT is loaded only where there may be one."""
-    from planner.solving.timetable.modes import build_timetable
+    from planner.timetable.modes import build_timetable
 
     built = build_timetable(prepared)
     solved = solve_schedule(built.problem, OPTIONS)

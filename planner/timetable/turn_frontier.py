@@ -12,8 +12,8 @@ from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions, SolveSettings
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
-from planner.solving.timetable.shared_over_time import minutes_up
-from planner.solving.timetable.timetable_plan import TIMETABLE_NOTE
+from planner.timetable.shared_over_time import minutes_up
+from planner.timetable.timetable_result import TIMETABLE_NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

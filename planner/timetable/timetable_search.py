@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from planner.arrays import Floats
-from planner.formulation.time_index import BoundProgram, Column, bound_program
-from planner.formulation.timetable_problem import (
+from planner.records import record
+from planner.solvers.base import Termination
+from planner.solvers.registry import run
+from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.timetable.time_index import BoundProgram, Column, bound_program
+from planner.timetable.timetable_problem import (
     Mode,
     Period,
     Schedule,
@@ -27,11 +31,7 @@ from planner.formulation.timetable_problem import (
     time_bounds,
     violations,
 )
-from planner.formulation.timetable_reduction import reduce_by_columns, reduce_timetable
-from planner.records import record
-from planner.solvers.base import Termination
-from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
-from planner.solvers.registry import run
+from planner.timetable.timetable_reduction import reduce_by_columns, reduce_timetable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
