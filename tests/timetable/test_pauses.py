@@ -15,7 +15,7 @@ from planner.timetable.shared_over_time import PauseCost, paused_modes
 from planner.timetable.timetable_problem import Mode
 from planner.timetable.timetable_runs import run_through_windows
 from tests.helpers.stage_scenarios import RENTED, solved
-from tests.solving.timetable.test_plans import OWN, scenario_of
+from tests.timetable.test_timetable_plans import OWN, scenario_of
 
 NIGHTS = {**OWN, "stock": 1, "available": [{"from": "20h", "to": "32h", "every": "24h"}]}
 LONG = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 30}]}
