@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from planner import services, timetable
+from planner import open_choices, services, timetable
 from planner.report import format as words
 from planner.report import generation_text as generation
-from planner.report import model_choice_text as choices
 from planner.report import plan_alternatives as others
 from planner.report import plan_sections as parts
 from planner.report import plan_sections as stages
@@ -66,13 +65,13 @@ def _single(plan: Plan) -> list[str]:
     summary = [
         _summary_line(plan.scenario, *texts),
         *parts.old_prices(plan),
-        *choices.answer(job.model),
+        *(open_choices.answer_lines(job.model) if job.model else []),
         *others.conversion(job),
         *others.lossy(job),
     ]
     above = [
-        *words.section("Model", choices.model(job.model)),
-        *words.section("Batch", choices.batch(job.model)),
+        *words.section("Model", open_choices.model_lines(job.model) if job.model else []),
+        *words.section("Batch", open_choices.batch_lines(job.model) if job.model else []),
         *words.section("Serve" if job.inference else "Train", parts.train(job)),
         *words.section("Memory", [*parts.memory(job), *others.memory_risk(plan, job)]),
         *words.section("Speed", parts.speed(job)),
@@ -160,7 +159,10 @@ def _block(job: Assignment) -> list[str]:
     chance = f"; {text}" if (text := parts.format_job_deadline(job)) else ""
     time = f"{words.between(job.hours.low, job.hours.high)}, {words.by(job.hours.at_confidence)}{chance}"
     lines = [
-        *(words.shorten(line.strip(), line_room()) for line in choices.answer(job.model)),
+        *(
+            words.shorten(line.strip(), line_room())
+            for line in (open_choices.answer_lines(job.model) if job.model else [])
+        ),
         *(words.wrap_lines(job.conversion, line_room(), 2) if job.conversion else []),
         *words.wrap_lines(parts.techniques(job, brief=True), line_room(), 1),
         *([words.shorten(made, line_room())] if (made := parts.batch(job)) else []),

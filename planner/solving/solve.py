@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from planner import services, timetable
+from planner import open_choices, services, timetable
 from planner.audit.audit import audit
 from planner.configurations.recipe import Recipe
 from planner.decode.assignment import build_assignment, compare_purchase
@@ -69,9 +69,7 @@ def solve(
         plan = services.solve_together(scenario, library, options, started, solve_prepared, explains)
         return _audited(plan, scenario, library, options)
     if (job := open_job(scenario)) is not None:
-        from planner.solving.choices.solve_open import solve_open  # compares many scenarios, each solved as below
-
-        return solve_open(scenario, job, options, library, started, solve_prepared)
+        return open_choices.solve_open(scenario, job, options, library, started, solve_prepared)
     return solve_prepared(prepare(scenario, library), options, started)
 
 

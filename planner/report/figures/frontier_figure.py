@@ -6,16 +6,12 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from planner.drawing.axis import fit_axis, room_of_ticks
 from planner.drawing.curve import Branch, Breakpoint, Run, curve
-from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption, Scene
 from planner.report import format as words
 from planner.report.figures.plan_figures import NARROW, Figure, Table, item_name
 from planner.report.frontier_text import format_hours, format_notes, format_optimality, format_summary, knee
-from planner.report.model_choice_text import count, format_loss_ends
 from planner.report.plan_sections import batch, format_place, kernels, techniques
-from planner.results.chosen_model import LossFrontier
 from planner.results.differences import describe_job_differences, method_name
 from planner.results.frontier import Curve, Frontier, Point, Segment, SegmentJob, describe_assignment, select_points
 from planner.results.plan import Assignment
@@ -140,34 +136,6 @@ def runs_of(segments: Sequence[Segment], points: Sequence[Point]) -> list[Run]:
     return runs + [
         (point.hours, point.cost_usd, point.hours, point.cost_usd) for point in points if point.hours not in ends
     ]
-
-
-def loss_scene(found: LossFrontier, width: float) -> Scene:
-    """Return loss over dollars, a dot for each budget with its tokens, the first one of each model with its name."""
-    points = found.points
-    budgets, losses = [point.budget_usd for point in points], [point.loss for point in points]
-    up = fit_axis(min(losses), max(losses), 300.0, 22.0)
-    across = fit_axis(min(budgets), 2.6 * max(budgets), room_of_ticks(up), width - 12.0)
-    models = list(dict.fromkeys(point.architecture for point in points))
-    traces = [Trace(tuple(zip(budgets, losses, strict=True)), "ink", width=1.0)]
-    names: list[tuple[float, float, str, str]] = []
-    for index, model in enumerate(models):
-        role = SERIES[index % len(SERIES)]
-        of_model = [point for point in points if point.architecture == model]
-        label = f"{words.sanitise(model)} ({count(of_model[0].parameters)})"
-        shown = tuple(
-            f"{words.usd(point.budget_usd)}: loss {point.loss:.3f}, {count(point.tokens)} tokens" for point in of_model
-        )
-        places = tuple((point.budget_usd, point.loss) for point in of_model)
-        traces.append(Trace(places, role, label, width=0.0, mark="dot", words=shown))
-        names += [(point.budget_usd, point.loss, f"{count(point.tokens)} tokens", role) for point in of_model]
-    labels = Labels(f"loss, nats per token (law: {found.law})", across=_budget, at=tuple(budgets), names=tuple(names))
-    title = format_loss_ends(found)
-    return panel(traces, across, up, labels, Caption(title, title, "budget"), width)
-
-
-def _budget(usd: float) -> str:
-    return words.usd(usd).removesuffix(".00")
 
 
 def frontier_data(found: Frontier) -> dict[str, Any]:

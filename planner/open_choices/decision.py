@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.errors import Fault, ScenarioError
 from planner.estimates import loss_laws
-from planner.records import record
-from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
-from planner.scenario.job import Job
-from planner.scenario.open_job import OwnLaw
-from planner.scenario.scenario import SolveOptions
-from planner.solving.choices.choice_alternatives import (
+from planner.open_choices.choice_alternatives import (
     Alternative,
     Found,
     best_of,
@@ -20,6 +15,11 @@ from planner.solving.choices.choice_alternatives import (
     tokens_at,
     tokens_for_loss,
 )
+from planner.records import record
+from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
+from planner.scenario.job import Job
+from planner.scenario.open_job import OwnLaw
+from planner.scenario.scenario import SolveOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

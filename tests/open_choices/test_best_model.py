@@ -15,9 +15,9 @@ from planner.estimates.loss_laws import LAWS
 from planner.library.model_ladder import members
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
+from planner.open_choices.choice_alternatives import Alternative, best_of, index_from, index_to, tokens_at
 from planner.results.plan import Plan
 from planner.scenario.scenario import architectures_of, open_job
-from planner.solving.choices.choice_alternatives import Alternative, best_of, index_from, index_to, tokens_at
 from planner.solving.solve import solve
 from tests.helpers.open_scenarios import BATCH, OPEN
 

@@ -12,6 +12,15 @@ from planner.errors import Fault, PlannerError, ScenarioError, raise_faults
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
+from planner.open_choices.choice_alternatives import (
+    Alternative,
+    known_range,
+    list_alternatives,
+    tokens_at,
+    tokens_for_loss,
+)
+from planner.open_choices.decision import Decision, decide_alone, given_tokens
+from planner.open_choices.open_jobs_together import decide_together, least_sum_of, together
 from planner.records import record
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Relaxation
@@ -24,15 +33,6 @@ from planner.scenario.scenario import (
     open_jobs,
     scenario_data,
 )
-from planner.solving.choices.choice_alternatives import (
-    Alternative,
-    known_range,
-    list_alternatives,
-    tokens_at,
-    tokens_for_loss,
-)
-from planner.solving.choices.decision import Decision, decide_alone, given_tokens
-from planner.solving.choices.open_jobs_together import decide_together, least_sum_of, together
 from planner.solving.infeasibility.diagnosis import MAX_RELAXATIONS, asks_no_less, elastic_solutions
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.relaxations import (
@@ -302,7 +302,7 @@ def _model_faults(scenario: Scenario, job: OpenJob, alternatives: Sequence[Alter
 
 def _loss_faults(scenario: Scenario, job: OpenJob, wanted: float, alternatives: Sequence[Alternative]) -> list[Fault]:
     """Return a fault for a loss that no model reaches within what the law has seen."""
-    from planner.solving.choices.choice_alternatives import law_of, tokens_at
+    from planner.open_choices.choice_alternatives import law_of, tokens_at
 
     place, law = f"jobs.{job.name}.work.loss", law_of(job)
     best = min(alternative.loss(tokens_at(known_range(alternative)[1])) for alternative in alternatives)

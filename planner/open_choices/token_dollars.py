@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from planner.arrays import Floats, Integers
+from planner.open_choices.choice_alternatives import Alternative, known_range, tokens_at
 from planner.records import record
-from planner.solving.choices.choice_alternatives import Alternative, known_range, tokens_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

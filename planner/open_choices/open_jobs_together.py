@@ -12,11 +12,7 @@ from planner.candidates.candidate_enumeration import Margins, enumerate_candidat
 from planner.candidates.screening import screen
 from planner.formulation.program import SharedLimits
 from planner.library.schema import Library
-from planner.records import record
-from planner.results.chosen_model import ModelOption, MoreMoney
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario, open_jobs
-from planner.solvers.registry import run
-from planner.solving.choices.choice_alternatives import (
+from planner.open_choices.choice_alternatives import (
     EQUAL_LOSS,
     ONLY_DOLLARS,
     Alternative,
@@ -26,9 +22,13 @@ from planner.solving.choices.choice_alternatives import (
     list_alternatives,
     tokens_at,
 )
-from planner.solving.choices.choice_ladder import Ladder, Step, dollars_alone, least_sum, shares_machines
-from planner.solving.choices.decision import MORE_MONEY, Decision, by_model, least_start
-from planner.solving.choices.dollars import least_sum_of_losses
+from planner.open_choices.choice_ladder import Ladder, Step, dollars_alone, least_sum, shares_machines
+from planner.open_choices.decision import MORE_MONEY, Decision, by_model, least_start
+from planner.open_choices.token_dollars import least_sum_of_losses
+from planner.records import record
+from planner.results.chosen_model import ModelOption, MoreMoney
+from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, decide, decide_scenario, open_jobs
+from planner.solvers.registry import run
 from planner.solving.optimise_choice import Run
 from planner.solving.prepare import CandidateObjective, PreparedScenario, build_shared_limits, prepare
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.report.model_choice_text import batch, count, model
+from planner.open_choices.model_choice_text import batch_lines, count, model_lines
 from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
 
 CHOSEN = ModelChoice(
@@ -41,7 +41,7 @@ def test_counts_have_three_figures(value: float, text: str) -> None:
 
 def test_the_model_is_said_with_its_loss_its_equals_and_what_more_money_buys() -> None:
     """One line each; numbers agree with each other."""
-    text = " ".join(model(CHOSEN))
+    text = " ".join(model_lines(CHOSEN))
     assert "llama-16x2048, 956M parameters, on 20B tokens, 22 per parameter" in text
     assert "loss 2.500 nats per token (2.34 to 2.66 with other data or laws; law of besiroglu)" in text
     assert "as good within 0.02: 956M to 1.1B parameters (tinyllama-1.1b 2.510)" in text
@@ -50,7 +50,7 @@ def test_the_model_is_said_with_its_loss_its_equals_and_what_more_money_buys() -
 
 def test_the_batch_is_said_with_tokens_steps_and_learning_rate() -> None:
     """1.074 times the tokens in 0.2685 times the steps; the square root of four."""
-    text = " ".join(batch(CHOSEN.model_copy(update={"batch": BATCH})))
+    text = " ".join(batch_lines(CHOSEN.model_copy(update={"batch": BATCH})))
     assert "512 sequences (1.05M tokens): 7.4 % more tokens than at 128, 3.7x fewer steps" in text
     assert "critical batch 10M tokens (4.5M to 22M), where tokens double" in text
     assert "learning rate: 2x that of a batch of 128 (square root of the batch)" in text
@@ -58,4 +58,4 @@ def test_the_batch_is_said_with_tokens_steps_and_learning_rate() -> None:
 
 def test_a_plan_that_left_nothing_open_says_nothing() -> None:
     """No section."""
-    assert model(None) == batch(None) == batch(CHOSEN) == []
+    assert model_lines(None) == batch_lines(None) == batch_lines(CHOSEN) == []

@@ -14,10 +14,10 @@ from planner.audit.audit import audit
 from planner.errors import ScenarioError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
+from planner.open_choices.choice_alternatives import Alternative, best_of, known_range, tokens_at
+from planner.open_choices.open_jobs_together import SUM_TOLERANCE, Together, together
 from planner.results.plan import Plan
 from planner.scenario.scenario import SolveOptions, architectures_of, open_jobs
-from planner.solving.choices.choice_alternatives import Alternative, best_of, known_range, tokens_at
-from planner.solving.choices.open_jobs_together import SUM_TOLERANCE, Together, together
 from planner.solving.solve import solve
 from tests.helpers.open_scenarios import TOGETHER
 from tests.helpers.scenarios import told
@@ -180,7 +180,7 @@ def test_what_several_jobs_cannot_share_is_one_line() -> None:
     assert any("leaves its model or its batch open, and there are other jobs" in one for one in told(loss))
     no_limit = TOGETHER.replace("limits: {budget_usd: 60}", "limits: {max_gpus: 8}")
     assert any("without a budget or a deadline" in one for one in told(no_limit))
-    from planner.analysis.frontier.frontier_question import loss_frontier
+    from planner.open_choices.loss_curve import loss_frontier
 
     with pytest.raises(ScenarioError, match="that of one job"):
         loss_frontier(parse_scenario(TOGETHER))

@@ -17,7 +17,7 @@ def count(value: float) -> str:
     return words.significant(value)
 
 
-def answer(chosen: ModelChoice | None) -> list[str]:
+def answer_lines(chosen: ModelChoice | None) -> list[str]:
     """Return what was chosen in a line below the first one: model, tokens and loss, or the batch."""
     if chosen is None:
         return []
@@ -27,7 +27,7 @@ def answer(chosen: ModelChoice | None) -> list[str]:
     return [f"  {words.shorten(text, words.width() - 2)}"]
 
 
-def model(chosen: ModelChoice | None) -> list[str]:
+def model_lines(chosen: ModelChoice | None) -> list[str]:
     """Return the lines on the chosen model: size and tokens, loss, what is as good, what more money buys."""
     if chosen is None:
         return []
@@ -74,7 +74,7 @@ def _name(one: ModelOption) -> str:
     return words.sanitise(one.architecture)
 
 
-def batch(chosen: ModelChoice | None) -> list[str]:
+def batch_lines(chosen: ModelChoice | None) -> list[str]:
     """Return the lines on the chosen batch: its tokens and steps against the smallest one, and the learning rate."""
     if chosen is None or chosen.batch is None:
         return []

@@ -18,8 +18,7 @@ from planner.candidate_table import CandidateTable, concatenate
 from planner.formulation.build import build_program
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits, VariableLayout
-from planner.records import record
-from planner.solving.choices.choice_alternatives import (
+from planner.open_choices.choice_alternatives import (
     LEAST_LATE,
     ONLY_DOLLARS,
     Alternative,
@@ -27,6 +26,7 @@ from planner.solving.choices.choice_alternatives import (
     least_late_usd,
     tokens_at,
 )
+from planner.records import record
 from planner.solving.optimise_choice import Run
 
 if TYPE_CHECKING:
