@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from planner import generation
 from planner.library.technique_tables import read_techniques
 from planner.report import format as words
-from planner.report import generation_text as generation
 from planner.report.format import line_room
 from planner.results.differences import device_noun
 from planner.results.estimate import Estimate
@@ -146,7 +146,7 @@ def machines(job: Run) -> str:
 def train(job: Assignment) -> list[str]:
     """Return technique, batch, machines and trials in at most six lines; of generation engine, requests, machines."""
     if made := generation_of(job):
-        return generation.serve(made, machines(job), trials(job))
+        return generation.serve_lines(made, machines(job), trials(job))
     rest = [kernels(job), batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
     return words.wrap_lines(techniques(job), line_room(), 2) + [
         words.shorten(line, line_room()) for line in rest if line
@@ -198,7 +198,7 @@ def rate(job: Run) -> str:
 def speed(job: Assignment) -> list[str]:
     """Return tokens or images per second, and the steps."""
     if made := generation_of(job):
-        return generation.speed(made, rate(job))
+        return generation.speed_lines(made, rate(job))
     count = f"{job.steps:,} step{'' if job.steps == 1 else 's'}"
     steps = f", {count} of {words.significant(job.step_seconds)} s" if job.step_seconds else ""
     paced = ", limited by storage" if job.fed_by_storage else ""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from planner import open_choices, services, timetable
+from planner import generation, open_choices, services, timetable
 from planner.report import format as words
-from planner.report import generation_text as generation
 from planner.report import plan_alternatives as others
 from planner.report import plan_sections as parts
 from planner.report import plan_sections as stages
@@ -77,7 +76,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Speed", parts.speed(job)),
         *words.section("Data", stages.data_path(job)),
         *words.section("Export", stages.export(job)),
-        *words.section("Price", generation.price(job.inference) if job.inference else []),
+        *words.section("Price", generation.price_lines(job.inference) if job.inference else []),
         *words.section("Time", parts.time(job)),
         *words.section("Spot", parts.spot(job)),
         *words.section("Term", parts.commitment(job)),
@@ -87,7 +86,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Faster", others.faster(plan)),
         *words.section("Engines" if job.inference else "Methods", [*others.methods(job), *others.quality(job)]),
         *words.section(others.FRAMEWORKS, others.frameworks(job)),
-        *words.section("Service", generation.api(job.inference) if job.inference else []),
+        *words.section("Service", generation.api_lines(job.inference) if job.inference else []),
         *words.section("Next", others.format_alternatives(job)),
         *other_ways,
         *words.section(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import services
+from planner import generation, services
 from planner.report import format as words
-from planner.report import generation_text as generation
 from planner.report import plan_alternatives as others
 from planner.report import plan_sections as parts
 from planner.report.explanation_text import binding_line, past_line, step_lines
@@ -84,7 +83,7 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
         ("Machines", [parts.format_place(job) + ", " + parts.format_market(job.spot_share, job.tier)]),
         ("Serve" if job.inference else "Train", parts.train(job)),
         ("Speed", parts.speed(job)),
-        ("Price", generation.price(job.inference) if job.inference else []),
+        ("Price", generation.price_lines(job.inference) if job.inference else []),
         ("Time", parts.time(job)),
         ("Spot", parts.spot(job)),
         ("Memory risk", others.memory_risk(plan, job)),
@@ -93,7 +92,7 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
         ("Lossy", others.lossy(job)),
         ("Quality", others.quality(job)),
         ("Faster", others.faster(plan) if single else []),
-        ("Service", generation.api(job.inference) if job.inference else []),
+        ("Service", generation.api_lines(job.inference) if job.inference else []),
         ("Next best", others.format_alternatives(job)),
         ("Binding limits", ["; ".join(job.binding) or "none binds"]),
     )
