@@ -17,7 +17,7 @@ from planner.records import record
 from planner.results.differences import method_name
 from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
-from planner.results.service_results import MILLISECONDS, CellService, by_dollars, describe_kinds
+from planner.results.service_results import MILLISECONDS, CellService, describe_kinds
 from planner.results.what_if import PRICES, Axis, Bar, Better, Cell, CellJob, Delta, Effect, Endpoint, Sweep, Tornado
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, services_of
@@ -285,7 +285,7 @@ def tornado(
     solver = VariantSolver(library or library_of([scenario]), options)
     plan = solver.solve(scenario, explains=True)
     parameters: tuple[Parameter, ...] = ()
-    if plan.jobs or plan.services:
+    if plan.planned:
         parameters = (*_limits(scenario, by), *_prices(scenario, plan, by), *_estimates(scenario, by))
     bars = [_bar(parameter, scenario, plan, solver) for parameter in parameters if parameter.down != parameter.up]
     better: Better = "sooner" if scenario.objective_kind == "time" else "cheaper"
@@ -392,10 +392,7 @@ def _job_suffix(scenario: Scenario, job: str) -> str:
 def _prices(scenario: Scenario, plan: Plan, by: float) -> Iterator[Parameter]:
     """Yield prices of the plan's GPUs and providers, then of all offers, in each market that has a price."""
     path = f"adjust.{len(scenario.adjust)}"
-    rented = [
-        *plan.jobs,
-        *(kind for service in plan.services for kind in by_dollars(service.fleet)[:MOST_PRICED_KINDS]),
-    ]
+    rented = [*plan.jobs, *(kind for service in plan.services for kind in service.fleet.by_dollars[:MOST_PRICED_KINDS])]
     gpus, providers = ([(key, getattr(job, key)) for job in rented] for key in ("gpu", "provider"))
     matches = [(name, {key: name}) for key, name in dict.fromkeys([*gpus, *providers])]
     for name, match in [*matches, ("all", {})]:

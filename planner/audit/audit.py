@@ -139,7 +139,7 @@ def _verdict(plan: Plan, gap: float) -> Iterator[Broken]:
         for what in ("objective", "cost_usd", "cost_at_confidence", "hours"):
             if getattr(plan, what) is not None:
                 yield f"{what} of a plan that is {plan.status}", None, "a figure"
-    elif plan.objective is None or not (plan.jobs or plan.services):
+    elif plan.objective is None or not plan.planned:
         yield "objective and jobs", "figures", None
     else:
         yield from _proof(plan, plan.objective, gap)

@@ -75,9 +75,9 @@ def meant_job(plan: Plan, name: str | None) -> str | None:
     """Return the job or service of a plan that --job names, in any spelling; `InputError` where it has none."""
     from planner.documents.validation import meant_name
 
-    if name is None or (not plan.jobs and not plan.services):
+    if name is None or not plan.planned:
         return name
-    names = [*(job.name for job in plan.jobs), *(service.name for service in plan.services)]
+    names = [part.name for part in plan.planned]
     return meant_name(name, names, "--job", f"the plan has no {'job' if plan.jobs else 'service'}")
 
 

@@ -78,7 +78,7 @@ def report(
         from planner.analysis.overview import overview
 
         found = overview(scenario, plan, wanted=wanted, **solving)
-    if kind is not None and not (found.plan.jobs or found.plan.services):
+    if kind is not None and not found.plan.planned:
         show(f"{scenario.name}: {headline(found.plan)}", err=True)
     elif figure is not None and kind is not None:
         _write_figure(found, figure, path, kind)
@@ -160,7 +160,7 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     from planner.exports.export import choose_job, export_all
     from planner.exports.facts import Wishes
 
-    names = [*(job.name for job in plan.jobs), *(service.name for service in plan.services)]
+    names = [part.name for part in plan.planned]
     if not names:
         return {}, []
     files: dict[str, str] = {}

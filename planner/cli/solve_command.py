@@ -45,7 +45,7 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | N
         plan = find_plan(scenario, options)
     from planner.report.plan_text import render
 
-    output.write(plan, render, draw_answer if plan.jobs or plan.services else None, document=_plan_text, color=True)
+    output.write(plan, render, draw_answer if plan.planned else None, document=_plan_text, color=True)
     click.get_current_context().exit(EXIT_CODES[plan.status])
 
 
@@ -88,7 +88,7 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
         for violation in violations:
             show(str(violation))
     else:
-        count = len(plan.jobs) + len(plan.services)
+        count = len(plan.planned)
         jobs = "1 job" if count == 1 else f"{count} jobs"
         show(f"{plan.scenario}: no violations ({jobs} checked)")
     click.get_current_context().exit(INFEASIBLE if violations else 0)

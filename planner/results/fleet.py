@@ -46,6 +46,11 @@ class FleetKind(Part, defer_build=True):
     by_hour: tuple[int, ...]
     """Machines of each hour of the cycle."""
 
+    @property
+    def gpus_per_instance(self) -> int:
+        """GPUs of one machine, as a job names them."""
+        return self.gpus
+
 
 class LatencyLimit(Part, defer_build=True):
     """A limit on latency and what is predicted in its hour of most use, at the confidence of the job."""
@@ -98,6 +103,11 @@ class Fleet(Part, defer_build=True):
     api: tuple[ApiPrice, ...] = ()
     """Services that answer with the model; dollars of a month, and the requests of a month from which a fleet pays."""
 
+    @property
+    def by_dollars(self) -> tuple[FleetKind, ...]:
+        """The kinds of machines, those with most dollars first."""
+        return tuple(sorted(self.kinds, key=lambda kind: -sum(kind.by_hour) * kind.usd_per_hour))
+
 
 class Service(Part, defer_build=True):
     """One service of a plan."""
@@ -128,6 +138,11 @@ class Service(Part, defer_build=True):
     assumed: tuple[str, ...] = ()
     """What the scenario does not say and the plan rests on most: limits on latency by default, weights to convert."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def rented(self) -> tuple[FleetKind, ...]:
+        """Its machines by kind; a job has one."""
+        return self.fleet.kinds
 
     @property
     def gap(self) -> float:

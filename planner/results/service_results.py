@@ -47,14 +47,9 @@ def describe_kind(kind: FleetKind) -> str:
     return f"{count}{joined}{machine} at {kind.provider}, {kind.market}"
 
 
-def by_dollars(fleet: Fleet) -> list[FleetKind]:
-    """Return the kinds, those with most dollars first."""
-    return sorted(fleet.kinds, key=lambda kind: -sum(kind.by_hour) * kind.usd_per_hour)
-
-
 def describe_kinds(fleet: Fleet) -> tuple[str, ...]:
     """Return the kinds in words, those with most dollars first."""
-    return tuple(describe_kind(kind) for kind in by_dollars(fleet))
+    return tuple(describe_kind(kind) for kind in fleet.by_dollars)
 
 
 def month_items(fleet: Fleet) -> list[tuple[str, float]]:
@@ -62,7 +57,7 @@ def month_items(fleet: Fleet) -> list[tuple[str, float]]:
     cycle = sum(sum(kind.by_hour) * kind.usd_per_hour for kind in fleet.kinds) + fleet.start_usd
     cycles = fleet.usd_per_month / max(cycle, 1e-300)
     found: dict[str, float] = {}
-    for by_dollar in by_dollars(fleet):
+    for by_dollar in fleet.by_dollars:
         machine = by_dollar.gpu if by_dollar.gpus == 1 else f"{by_dollar.gpus} x {by_dollar.gpu}"
         name = f"{machine} at {by_dollar.provider}, {by_dollar.market}"
         found[name] = found.get(name, 0.0) + sum(by_dollar.by_hour) * by_dollar.usd_per_hour * cycles

@@ -26,7 +26,6 @@ from planner.results.service_results import (
     ServiceSimulation,
     SimulatedLatency,
     SimulatedLimit,
-    by_dollars,
     describe_kind,
     month_items,
     seconds_text,
@@ -117,10 +116,10 @@ def _week(fleet: Fleet, caption: Caption, width: float) -> Scene:
 def _kinds(fleet: Fleet) -> list[Trace]:
     """Return the replicas of each kind above those of the kinds before; kinds for which no colour is left are one."""
     hours = range(len(fleet.load))
-    ordered = sorted(by_dollars(fleet)[: len(SERIES)], key=lambda kind: kind.market == "spot")
-    rest = by_dollars(fleet)[len(SERIES) :]
+    ordered = sorted(fleet.by_dollars[: len(SERIES)], key=lambda kind: kind.market == "spot")
+    rest = fleet.by_dollars[len(SERIES) :]
     groups = [(words.sanitise(describe_kind(kind)), role, [kind]) for kind, role in zip(ordered, SERIES, strict=False)]
-    groups += [(f"{len(rest)} more kinds", "muted", rest)] if rest else []
+    groups += [(f"{len(rest)} more kinds", "muted", list(rest))] if rest else []
     base = [0.0 for _ in hours]
     traces = []
     for name, role, kinds in groups:

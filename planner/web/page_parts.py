@@ -34,7 +34,7 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
     """Return what the page shows of a plan; pictures in a width in pixels, memory of replicas where `bases` say it."""
     groups = groups_of(Overview(plan=plan, bases=tuple(bases)))
     jobs = facts.job_facts(jobs_alone(plan) if plan.services and plan.jobs else plan)
-    has_plan = bool(plan.jobs or plan.services)
+    has_plan = bool(plan.planned)
     return {
         "status": plan.status,
         "headline": facts.headline(plan),

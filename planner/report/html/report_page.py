@@ -159,7 +159,7 @@ def render_page(found: Overview, exports: Mapping[str, str] | None = None, notes
 def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
     """Return what the template shows, without the files."""
     plan, groups = found.plan, groups_of(found)
-    solved = bool(plan.jobs or plan.services)
+    solved = bool(plan.planned)
     contents = [("why", "Why there is no plan")] if not solved else [("plan", "The plan"), ("reasons", "Why this plan")]
     offers = f"{plan.candidates.offers:,} offers, " if plan.candidates.offers else ""
     made = f"{offers}{plan.candidates.made:,} candidates; ages of prices count to {plan.as_of}; solver {plan.solver}"
