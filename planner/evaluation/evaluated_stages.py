@@ -204,7 +204,7 @@ class JobStages:
 
     def separate_hours(self, stage: str) -> float:
         """Return hours of a stage on a machine of its own; 0 where it has none."""
-        return math.fsum(one.machine.hours for one in self.separate if one.machine.stage == stage)
+        return math.fsum(separate.machine.hours for separate in self.separate if separate.machine.stage == stage)
 
     def by_name(self) -> dict[str, float]:
         """Return the hours of every stage but start and training, on whatever machines."""
@@ -221,7 +221,7 @@ def evaluate_stages(context: RunContext, physics: EvaluatedPhysics) -> JobStages
     """Return all stages of the one configuration that the plan names."""
     job, observed, trials, work = context.job, context.observed, context.trials, physics.setup.work
     separate = () if observed else _separate_stages(context, work)
-    there = {one.machine.stage for one in separate}
+    there = {stage.machine.stage for stage in separate}
     raw, tokens, made = _data_on_machine(context, work, "ingest" in there)
     is_made_elsewhere, method, weights = "export" in there, context.recipe.method, context.architecture.download_gb
     sent = trained_gb(context, method) if is_made_elsewhere else result_gb(context, method)
@@ -362,7 +362,7 @@ def _separate_stages(context: RunContext, work: Workload) -> tuple[SeparateStage
             hours, late_hours, moved_usd = figures(context, work, offer)
             price, billed = offer.usd_per_hour or 0.0, billed_hours(offer, hours)
             late_billed, hourly = billed_hours(offer, late_hours), fee_rate(offer.fees, "machine hours") or 0.0
-            usd, late_usd = (one * (price + hourly) + moved_usd for one in (billed, late_billed))
+            usd, late_usd = (paid_hours * (price + hourly) + moved_usd for paid_hours in (billed, late_billed))
             place = {"stage": named.stage, "provider": offer.provider, "offer": named.offer}
             machine = SeparateMachine(**place, hours=hours, usd=usd)
             made[named.stage] = SeparateStage(machine, late_hours, (billed, late_billed), late_usd, price, moved_usd)
@@ -464,7 +464,7 @@ def _exported(context: RunContext) -> ExportedResult | None:
     wanted = context.job.stages.export
     if wanted is None:
         return None
-    named = next((one for one in context.named.beside if one.stage == "export"), None)
+    named = next((machine for machine in context.named.beside if machine.stage == "export"), None)
     offer = context.offer if named is None else context.offers[named.offer]
     is_plain = wanted.format is None
     form = wanted.format or ("merged" if wanted.merged and is_plain else "adapters")
