@@ -95,13 +95,15 @@ def compare(before: Assignment, after: Assignment) -> tuple[Difference, ...]:
 
 def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFERENCES) -> str:
     """Return the most important differences in a few words, such as `4-bit, other GPU`; empty without any."""
-    differs = {one.what for one in found}
-    if any(one.what == "card" and SERVICE in (one.before, one.after) for one in found):
+    differs = {difference.what for difference in found}
+    if any(difference.what == "card" and SERVICE in (difference.before, difference.after) for difference in found):
         # A service states neither its GPUs nor its techniques.
-        found = tuple(one for one in found if one.what in ("card", "method", "provider"))
-    important = [one for one in found if not differs & set(IMPLIED_BY.get(one.what, ()))]
-    has_chips = any(one.what == "machines" and f" {device_noun(CHIPS[0], 2)} " in one.after for one in found)
-    return ", ".join(_format_difference(one, "chip" if has_chips else "GPU") for one in important[:most])
+        found = tuple(difference for difference in found if difference.what in ("card", "method", "provider"))
+    important = [difference for difference in found if not differs & set(IMPLIED_BY.get(difference.what, ()))]
+    has_chips = any(
+        difference.what == "machines" and f" {device_noun(CHIPS[0], 2)} " in difference.after for difference in found
+    )
+    return ", ".join(_format_difference(difference, "chip" if has_chips else "GPU") for difference in important[:most])
 
 
 def describe_job_differences(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:
@@ -228,17 +230,17 @@ def _predicted(service: Service, name: str) -> str:
 
 
 FLEET_FEATURES: tuple[tuple[str, Callable[[Service], str]], ...] = (
-    ("replicas", lambda one: span(min(one.fleet.replicas_by_hour), max(one.fleet.replicas_by_hour))),
-    ("fleet", lambda one: "; ".join(describe_kinds(one.fleet))),
-    ("model", lambda one: one.architecture),
-    ("load", lambda one: f"{span(min(one.fleet.load), max(one.fleet.load))} {one.fleet.unit}"),
-    ("tokens", lambda one: f"{one.input_tokens:,.4g} in, {one.output_tokens:,.4g} out"),
-    ("per token", lambda one: _predicted(one, "tpot")),
-    ("first token", lambda one: _predicted(one, "ttft")),
-    ("spot", lambda one: spot_percent(one.fleet.spot_share)),
-    ("served", lambda one: f"{one.fleet.served_share * 100:.1f} %"),
-    ("mean use", lambda one: f"{one.fleet.use * 100:.1f} %"),
-    ("starts", lambda one: f"{one.fleet.starts:,} a {'day' if len(one.fleet.load) == 24 else 'week'}"),
+    ("replicas", lambda service: span(min(service.fleet.replicas_by_hour), max(service.fleet.replicas_by_hour))),
+    ("fleet", lambda service: "; ".join(describe_kinds(service.fleet))),
+    ("model", lambda service: service.architecture),
+    ("load", lambda service: f"{span(min(service.fleet.load), max(service.fleet.load))} {service.fleet.unit}"),
+    ("tokens", lambda service: f"{service.input_tokens:,.4g} in, {service.output_tokens:,.4g} out"),
+    ("per token", lambda service: _predicted(service, "tpot")),
+    ("first token", lambda service: _predicted(service, "ttft")),
+    ("spot", lambda service: spot_percent(service.fleet.spot_share)),
+    ("served", lambda service: f"{service.fleet.served_share * 100:.1f} %"),
+    ("mean use", lambda service: f"{service.fleet.use * 100:.1f} %"),
+    ("starts", lambda service: f"{service.fleet.starts:,} a {'day' if len(service.fleet.load) == 24 else 'week'}"),
 )
 """What may differ, most important first, and how each side of it reads."""
 
