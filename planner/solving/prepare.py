@@ -252,7 +252,7 @@ def prepare(
 
 def check_is_definite(scenario: Scenario) -> None:
     """Raise ScenarioError for a job whose model, tokens or batch `solve` has to find first."""
-    job = next((one for one in scenario.jobs if isinstance(one, OpenJob)), None)
+    job = next((job for job in scenario.jobs if isinstance(job, OpenJob)), None)
     if job is not None:
         what = f"{job.name} leaves its model, its tokens or its batch open, which planner solve decides"
         fix = "solve it, and set architecture, work.tokens and global_batch of the job to those of the plan"
@@ -422,7 +422,7 @@ def _of_job(
     if candidates.job == job and (candidates.table.job == index).all():
         return candidates, screened
     mine, cut = candidates.table, screened.table
-    mine, cut = (replace(one, job=np.full_like(one.job, index)) for one in (mine, cut))
+    mine, cut = (replace(table, job=np.full_like(table.job, index)) for table in (mine, cut))
     return replace(candidates, job=job, table=mine), replace(screened, table=cut)
 
 
@@ -430,7 +430,8 @@ def _candidates(
     scenario: Scenario, index: int, market: Market, library: Library, before: PreparedScenario | None
 ) -> JobCandidates:
     """Return the candidates of one job, those of `before` if nothing that they depend on has changed."""
-    job, names, headroom = scenario.jobs[index], [one.name for one in scenario.jobs], scenario.limits.vram_headroom
+    job, headroom = scenario.jobs[index], scenario.limits.vram_headroom
+    names = [scenario_job.name for scenario_job in scenario.jobs]
     sure = scenario.limits.budget_confidence
     earlier = before.candidates[index] if before else None
     same_limits = earlier and earlier.headroom == headroom and earlier.run_hours.budget_confidence == sure
