@@ -36,7 +36,7 @@ def request_words(made: BulkGeneration) -> str:
 def serve(made: BulkGeneration, machines: str, trials: str) -> list[str]:
     """Return engine, requests, machines and trials, a line each."""
     lines = words.wrap_lines(engine_words(made), line_room(), 2)
-    return [*lines, *(words.shorten(one, line_room()) for one in (request_words(made), machines, trials) if one)]
+    return [*lines, *(words.shorten(line, line_room()) for line in (request_words(made), machines, trials) if line)]
 
 
 BINDING = {"memory": "memory", "engine": "the engine's default", "requests": "there are no more"}
@@ -60,7 +60,7 @@ TIME_KINDS = {
 def speed(made: BulkGeneration, rate: str) -> list[str]:
     """Return tokens and requests per second, what takes the time, and latency."""
     requests = made.output_tokens_per_second / made.output_tokens
-    parts = sorted(made.time_shares.items(), key=lambda one: -one[1])
+    parts = sorted(made.time_shares.items(), key=lambda part: -part[1])
     shown = [f"{TIME_KINDS[name]} {words.percent(share)}" for name, share in parts if share >= SHARE_SHOWN]
     each = f", per token {words.significant(made.tpot_seconds * MILLISECONDS)} ms" if made.output_tokens > 1 else ""
     first = f"first token {words.significant(made.ttft_seconds)} s{each}"
@@ -90,11 +90,11 @@ MOST_SERVICES = 3
 def api(made: BulkGeneration) -> list[str]:
     """Return what services take for the same tokens, and from which volume own machines pay; a line or two each."""
     lines = []
-    for one in made.api[:MOST_SERVICES]:
+    for service in made.api[:MOST_SERVICES]:
         pays = "own machines are never cheaper"
-        if one.pays_from_requests is not None:
-            pays = f"own machines are cheaper from {words.significant(one.pays_from_requests)} requests"
-        lines += service_lines(one, "", pays)
+        if service.pays_from_requests is not None:
+            pays = f"own machines are cheaper from {words.significant(service.pays_from_requests)} requests"
+        lines += service_lines(service, "", pays)
     return lines
 
 

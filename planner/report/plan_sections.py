@@ -384,7 +384,7 @@ def bill(job: Assignment, room: int) -> list[str]:
         # Keep the order of the bill and drop its smallest items.
         kept = sorted(range(len(paid)), key=lambda i: -paid[i].usd)[: max(1, space - 1)]  # the largest is always shown
         rest = rounding([paid[i].usd for i in kept], total)
-        left = [one for i, one in enumerate(paid) if i not in kept]
+        left = [line for i, line in enumerate(paid) if i not in kept]
         names = f"{len(left)} smaller items", "--json lists them"
         others = _amount(*(names if len(left) > 1 else (item_name(left[0].item, job.gpu), "and rounding")), rest)
         return [*(bill_line(paid[i], job.gpu) for i in sorted(kept)), others, *tail]
@@ -495,7 +495,10 @@ def data_path(job: Assignment) -> list[str]:
 
 def data_path_text(path: DataPath, job: str) -> str:
     """Return what is read and used, and what caching or prefetching would bring."""
-    rates = (words.significant(one / MEGA) for one in (path.read_bytes_per_second, path.storage_bytes_per_second))
+    rates = (
+        words.significant(bytes_per_second / MEGA)
+        for bytes_per_second in (path.read_bytes_per_second, path.storage_bytes_per_second)
+    )
     text = "reads {} of {} MB/s".format(*rates)
     if path.cores_used is not None:
         about = "" if path.cores_known else " (assumed)"
@@ -535,7 +538,7 @@ def render(answer: TechniqueAnswer) -> str:
     lines = [f"{answer.technique}: {verdict}", ""]
     lines += words.section("Why", words.wrap_lines(answer.why, line_room(), 3))
     lines += words.section("Where", [answer.where] if answer.where else [])
-    found = [f"{one.finding} ({one.setting}; {one.source})" for one in answer.found]
+    found = [f"{fact.finding} ({fact.setting}; {fact.source})" for fact in answer.found]
     lines += words.section("Found", words.wrap_all(found, line_room(), MOST_LINES_EACH))
     several = len(answer.data_paths) > 1
     here = [

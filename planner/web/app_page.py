@@ -93,7 +93,7 @@ def scene_data(scene: Scene) -> dict[str, Any]:
 def _shape(shape: Shape) -> list[Any]:
     """Return one shape: its kind, its figures, its colours by role, its text."""
     if isinstance(shape, Rect):
-        box = [round(one, 1) for one in (shape.x, shape.y, shape.width, shape.height)]
+        box = [round(length, 1) for length in (shape.x, shape.y, shape.width, shape.height)]
         return ["rect", *box, shape.fill, shape.note, int(shape.striped)]
     if isinstance(shape, Dot):
         return ["dot", round(shape.x, 1), round(shape.y, 1), shape.radius, shape.stroke, shape.fill, shape.note]

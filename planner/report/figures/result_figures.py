@@ -163,7 +163,7 @@ def variants_scene(found: ManyVariants) -> Scene:
 def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
     """Return the share of the requests within each limit, simulated over the cycle, with the share that is asked."""
     rows = []
-    for one, stream, limit in ((o, s, each) for o in found.services for s in o.streams for each in s.limits):
+    for service, stream, limit in ((o, s, each) for o in found.services for s in o.streams for each in s.limits):
         share, planned = limit.cycle.simulated_share, limit.cycle.predicted_share
         if share is None or limit.limit_seconds is None:
             continue
@@ -171,7 +171,7 @@ def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
         shares += [] if planned is None else [f"planned {100.0 * planned:.1f} %"]
         what = {"ttft": "first token", "tpot": "per token"}[limit.name]
         name = f"{what} within {words.significant(1000.0 * limit.limit_seconds)} ms"
-        label = f"{name}, {stream.name}" if len(found.services) == 1 else f"{one.name}: {name}, {stream.name}"
+        label = f"{name}, {stream.name}" if len(found.services) == 1 else f"{service.name}: {name}, {stream.name}"
         rows.append(Ranged(label, 100.0 * share, ", ".join(shares), is_chosen=share < limit.asked_share))
     return _bars(rows, f"{found.scenario}: requests within each limit") if rows else None
 

@@ -133,7 +133,12 @@ def _analysis_groups(found: Overview) -> list[Group]:
         "tornado": (swing,) if swing is not None else (),
         "simulation": (
             *(simulation_figures(found.simulation) if found.simulation is not None else ()),
-            *(figure for one in (found.simulation, found.service_simulation) if one for figure in latency_figures(one)),
+            *(
+                figure
+                for simulation in (found.simulation, found.service_simulation)
+                if simulation
+                for figure in latency_figures(simulation)
+            ),
         ),
         "prices": tuple(price_figures(found.prices)),
     }
