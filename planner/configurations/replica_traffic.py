@@ -11,7 +11,6 @@ import numpy as np
 
 from planner.arrays import Flags, Floats, Integers
 from planner.configurations.replica_enumeration import ReplicaSpeeds, is_measured, lengths_of
-from planner.estimates import request_arrivals as arrivals
 from planner.estimates.generation import CHUNK_TOKENS, decode_step_seconds, prompt_seconds
 from planner.estimates.latency import (
     BatchMeans,
@@ -23,7 +22,16 @@ from planner.estimates.latency import (
     mean_cycle_seconds,
     rows,
 )
-from planner.estimates.request_arrivals import Places, Present, wait_moments, wait_points
+from planner.estimates.request_arrivals import (
+    MOST_BUSY,
+    Places,
+    Present,
+    TokenTimes,
+    gamma_quantile,
+    token_seconds_quantile,
+    wait_moments,
+    wait_points,
+)
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.library.engines import read_engines
 from planner.library.schema import Coefficient, Library
@@ -177,7 +185,7 @@ class Traffic:
         met, output, width = present.met, self.means.output, np.maximum(0.05 * present.met, 0.05)
         inside = self.hold(met)
         slope = (self.hold(met + width) - inside) / width
-        times = arrivals.TokenTimes(
+        times = TokenTimes(
             share=self.prompts.share,
             output=np.asarray(self.lengths.output, dtype=float),
             rate=self.passing(present),
@@ -189,12 +197,12 @@ class Traffic:
             prompt=mean,
             prompt_square=self.prompts.mean_square,
         )
-        return np.asarray(arrivals.token_seconds_quantile(self.job.latency.share, times))
+        return np.asarray(token_seconds_quantile(self.job.latency.share, times))
 
     def first_tokens(self, rate: Floats) -> FirstAnswers:
         """Return when requests have their first token."""
         present, share = self.queue.present(rate), self.job.latency.share
-        most = arrivals.gamma_quantile(share, present.flight, np.maximum(present.variance, 1e-12))
+        most = gamma_quantile(share, present.flight, np.maximum(present.variance, 1e-12))
         step = self.step(np.minimum(most, self.queue.number))
         found = FirstTokens.of(self.prompts, self.passing(present), step)
         token = (self.queue.full - self.prompts.mean) / self.means.output
@@ -294,7 +302,7 @@ def replica_capacities(job: ServeJob, speeds: ReplicaSpeeds, library: Library) -
 def _capacities(traffic: Traffic) -> Capacities:
     """Return the capacity of each recipe for some requests."""
     limits, share, greatest = traffic.job.latency, traffic.job.latency.share, traffic.greatest
-    rate = arrivals.MOST_BUSY * greatest
+    rate = MOST_BUSY * greatest
     binds = np.full(rate.shape, HELD_BY.index("compute"))
     some = np.flatnonzero(greatest > 0)
     if limits.tpot_seconds is not None:

@@ -11,11 +11,16 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.candidates import market as markets
 from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_job
 from planner.candidates.export_placement import export_fault
 from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.market import Market, build_market, has_comparable_prices, needs_separate_machines
+from planner.candidates.market import (
+    Market,
+    build_market,
+    has_comparable_prices,
+    needs_separate_machines,
+    with_separate_offers,
+)
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
 from planner.candidates.stage_hours import no_machine_fault
 from planner.configurations.coefficients import latent_faults
@@ -337,7 +342,7 @@ def _market(scenario: Scenario, library: Library, before: PreparedScenario | Non
     """Return the market of a scenario, that of `before` where it reads the same."""
     if before is None or _market_inputs(before.scenario) != _market_inputs(scenario):
         return build_market(scenario, library)
-    return markets.with_separate_offers(before.market, scenario, library)
+    return with_separate_offers(before.market, scenario, library)
 
 
 def _market_inputs(scenario: Scenario) -> tuple[object, ...]:
