@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.report import format as words
+from planner.report import format
 from planner.report.estimate_text import draw_bar
 from planner.report.fleet_text import DAYS, LIMIT_HEADS, LIMIT_WORDS, MOST_KINDS
 from planner.report.format import line_room
@@ -38,21 +38,21 @@ def render_inference(estimate: InferenceEstimate) -> str:
     """Return the text without a final newline."""
     lines = [
         _summary(estimate),
-        *words.second_lines(estimate.conversion),
+        *format.second_lines(estimate.conversion),
         "",
-        *words.section("Serve", words.wrap_all(_serve(estimate), line_room(), 2)),
-        *words.section("Memory", _memory(estimate)),
-        *words.section("Speed", words.wrap_all(_speed(estimate), line_room(), 2)),
-        *words.section("Price", words.wrap_all(_price(estimate), line_room(), 2)),
-        *words.section("Basis", words.wrap_all(_basis(estimate), line_room(), 2)),
-        *words.section("Assumed", words.wrap_lines(", ".join(estimate.assumed), line_room(), 3)),
-        *words.section("Notes", words.wrap_all(estimate.notes, line_room(), 3)),
+        *format.section("Serve", format.wrap_all(_serve(estimate), line_room(), 2)),
+        *format.section("Memory", _memory(estimate)),
+        *format.section("Speed", format.wrap_all(_speed(estimate), line_room(), 2)),
+        *format.section("Price", format.wrap_all(_price(estimate), line_room(), 2)),
+        *format.section("Basis", format.wrap_all(_basis(estimate), line_room(), 2)),
+        *format.section("Assumed", format.wrap_lines(", ".join(estimate.assumed), line_room(), 3)),
+        *format.section("Notes", format.wrap_all(estimate.notes, line_room(), 3)),
     ]
     return "\n".join(lines)
 
 
 def _summary(estimate: InferenceEstimate) -> str:
-    what = f"{words.sanitise(estimate.architecture)} on {words.gpus(estimate.gpus, estimate.gpu)}, {estimate.engine}"
+    what = f"{format.sanitise(estimate.architecture)} on {format.gpus(estimate.gpus, estimate.gpu)}, {estimate.engine}"
     return f"{what}: {_range(estimate.output_tokens_per_second)} output tokens/s"
 
 
@@ -67,31 +67,31 @@ def _serve(estimate: InferenceEstimate) -> list[str]:
 
 def _memory(estimate: InferenceEstimate) -> list[str]:
     memory, fits = estimate.memory_gib, estimate.requests_that_fit
-    lines = [f"{words.gib(memory.usable)} GiB per GPU for {estimate.engine}"]
+    lines = [f"{format.gib(memory.usable)} GiB per GPU for {estimate.engine}"]
     parts = sorted(memory.parts.items(), key=lambda part: -part[1])
-    lines += [draw_bar(name, size, memory.usable, words.gib, "#") for name, size in parts if size > 0]
+    lines += [draw_bar(name, size, memory.usable, format.gib, "#") for name, size in parts if size > 0]
     counts = f"{fits.typical:,} requests fit at their mean length, {fits.whole:,} at their full length"
     longest = f"{fits.longest:,} at the model's longest context"
     room = f"{memory.kv_tokens:,} tokens of {memory.kv_bytes_per_token / 1024:,.4g} KiB in the cache"
-    return [*lines, *words.wrap_all([f"{counts}, {longest}", room], line_room(), 2)]
+    return [*lines, *format.wrap_all([f"{counts}, {longest}", room], line_room(), 2)]
 
 
 def _speed(estimate: InferenceEstimate) -> list[str]:
-    requests = f"{words.significant(estimate.requests_per_second)} requests/s"
+    requests = f"{format.significant(estimate.requests_per_second)} requests/s"
     lines = [f"{estimate.in_flight:,} requests in flight (limit: {estimate.binds}), {requests}"]
     lines.append(f"time to first token {_range(estimate.ttft_seconds)} s")
     if estimate.output_tokens > 1:
         scaled = estimate.tpot_seconds
         factors = {name: getattr(scaled, name) * MILLISECONDS for name in ("expected", "low", "high")}
         lines[-1] += f", per token after it {_range(type(scaled)(**factors))} ms"
-    lines.append(f"one request alone: {words.significant(estimate.single_output_tokens_per_second)} tokens/s")
+    lines.append(f"one request alone: {format.significant(estimate.single_output_tokens_per_second)} tokens/s")
     if estimate.makespan_seconds is not None:
-        lines.append(f"{estimate.requests:,} requests take {words.significant(estimate.makespan_seconds)} s")
+        lines.append(f"{estimate.requests:,} requests take {format.significant(estimate.makespan_seconds)} s")
     return lines
 
 
 def _range(spread: Spread) -> str:
-    figures = (words.significant(value) for value in (spread.expected, spread.low, spread.high))
+    figures = (format.significant(value) for value in (spread.expected, spread.low, spread.high))
     return "{} ({} to {})".format(*figures)
 
 
@@ -99,11 +99,11 @@ def _price(estimate: InferenceEstimate) -> list[str]:
     prices = estimate.prices
     if prices is None:
         return ["no price: the shipped market does not rent this GPU; give --usd-per-gpu-hour"]
-    tokens = f"${words.significant(prices.usd_per_million_output_tokens)} per million output tokens"
+    tokens = f"${format.significant(prices.usd_per_million_output_tokens)} per million output tokens"
     if prices.usd_per_million_input_tokens is not None:
-        tokens = f"${words.significant(prices.usd_per_million_input_tokens)} per million input tokens, {tokens}"
-    each = f"${words.significant(prices.usd_per_thousand_requests)} per 1,000 requests"
-    return [tokens, f"{each}, at ${words.significant(prices.usd_per_gpu_hour)} per GPU-hour ({prices.basis})"]
+        tokens = f"${format.significant(prices.usd_per_million_input_tokens)} per million input tokens, {tokens}"
+    each = f"${format.significant(prices.usd_per_thousand_requests)} per 1,000 requests"
+    return [tokens, f"{each}, at ${format.significant(prices.usd_per_gpu_hour)} per GPU-hour ({prices.basis})"]
 
 
 def _basis(estimate: InferenceEstimate) -> list[str]:
@@ -121,7 +121,7 @@ def render_service_simulation(found: ServiceSimulation) -> str:
     if not found.services:
         return "\n".join(render_infeasible(found.plan))
     lines = service_replays(found)
-    return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
+    return "\n".join([*lines, *format.section("Notes", format.wrap_all(found.notes, line_room(), 3))])
 
 
 def service_replays(found: ServiceSimulation | Simulation) -> list[str]:
@@ -134,14 +134,14 @@ def service_replays(found: ServiceSimulation | Simulation) -> list[str]:
 
 def _service(service: ServiceReplay, found: ServiceSimulation | Simulation) -> list[str]:
     """Return the lines of one service."""
-    lines = [*words.wrap_lines(_headline(service), words.width(), 3), ""]
+    lines = [*format.wrap_lines(_headline(service), format.width(), 3), ""]
     for stream in service.streams:
         lines += [*_table(service, stream), ""]
-    lines += words.section("Refused", words.wrap_lines(refused(service), line_room(), 4))
+    lines += format.section("Refused", format.wrap_lines(refused(service), line_room(), 4))
     runs = f"{found.runs:,} requests in each of {service.distinct_hours:,} distinct hours, Poisson and in bursts"
     cycle = "day" if service.cycle_hours == _DAY else "week"
     text = f"{runs}, {service.requests:,} in all; hours count by their requests of a {cycle}"
-    return [*lines, *words.section("Sampled", words.wrap_lines(text, line_room(), 3))]
+    return [*lines, *format.section("Sampled", format.wrap_lines(text, line_room(), 3))]
 
 
 def _headline(service: ServiceReplay) -> str:
@@ -149,20 +149,20 @@ def _headline(service: ServiceReplay) -> str:
     parts = []
     for limit in service.streams[0].limits:
         if limit.limit_seconds is not None and limit.cycle.simulated_share is not None:
-            asked = words.percent(limit.asked_share).replace(".0 %", " %")
-            share = words.percent(limit.cycle.simulated_share)
+            asked = format.percent(limit.asked_share).replace(".0 %", " %")
+            share = format.percent(limit.cycle.simulated_share)
             parts.append(
                 f"{share} within {seconds_text(limit.limit_seconds)}{LIMIT_HEADS[limit.name]} (asked: {asked})"
             )
     held = ", ".join(parts) or "no limit on latency"
     refused = f"{_share(service.refused_share)} refused" if service.refused_share else "none refused"
-    return f"{words.sanitise(service.name)}: {held}, {refused}"
+    return f"{format.sanitise(service.name)}: {held}, {refused}"
 
 
 def _table(service: ServiceReplay, stream: SimulatedStream) -> list[str]:
     """Return the figures of one stream."""
     words_of = {"Poisson": "Poisson arrivals", "bursts": "bursts (gaps twice as varied as a Poisson stream's)"}
-    share = words.percent(stream.limits[0].asked_share).replace(".0 %", " %")
+    share = format.percent(stream.limits[0].asked_share).replace(".0 %", " %")
     heads = (
         " " * sum(LATENCY_ROOM[:3])
         + "within limit".rjust(sum(LATENCY_ROOM[3:5]))
@@ -174,7 +174,7 @@ def _table(service: ServiceReplay, stream: SimulatedStream) -> list[str]:
     lines += [_limit_row(limit, limit.busiest, f"{LIMIT_WORDS[limit.name]}, {when}") for limit in stream.limits]
     if len(stream.kinds) > 1:
         for kind in stream.kinds[:MOST_KINDS]:
-            lines.append(words.shorten(f"  {words.sanitise(f'{kind.gpu} at {kind.provider}')}", words.width()))
+            lines.append(format.shorten(f"  {format.sanitise(f'{kind.gpu} at {kind.provider}')}", format.width()))
             for limit in stream.limits:
                 text = f"    {LIMIT_WORDS[limit.name]}, {when}"
                 lines.append(_limit_row(limit, kind.ttft if limit.name == "ttft" else kind.tpot, text))
@@ -187,8 +187,8 @@ def _limit_row(one: SimulatedLimit, found: SimulatedLatency, text: str) -> str:
     """Return one line of the table."""
     limit = "none" if one.limit_seconds is None else seconds_text(one.limit_seconds)
     shares = [found.predicted_share, found.simulated_share]
-    inside = ["" if share is None else words.percent(share) for share in shares]
-    asked = "" if one.limit_seconds is None else words.percent(one.asked_share).replace(".0 %", " %")
+    inside = ["" if share is None else format.percent(share) for share in shares]
+    asked = "" if one.limit_seconds is None else format.percent(one.asked_share).replace(".0 %", " %")
     return _row(
         (text, limit, asked, *inside, seconds_text(found.predicted_seconds), seconds_text(found.simulated_seconds))
     )
@@ -196,7 +196,7 @@ def _limit_row(one: SimulatedLimit, found: SimulatedLatency, text: str) -> str:
 
 def _row(cells: tuple[str, ...]) -> str:
     """Return a line of the table: the first cell to the left, figures to the right."""
-    first = words.shorten(cells[0], LATENCY_ROOM[0]).ljust(LATENCY_ROOM[0])
+    first = format.shorten(cells[0], LATENCY_ROOM[0]).ljust(LATENCY_ROOM[0])
     return (first + "".join(cell.rjust(room) for cell, room in zip(cells[1:], LATENCY_ROOM[1:], strict=True))).rstrip()
 
 
@@ -220,7 +220,7 @@ def refused(service: ServiceReplay) -> str:
 
 def _share(share: float) -> str:
     """Return a share of the requests; what is there is never shown as none."""
-    return "below 0.1 %" if 0.0 < share < 0.001 else words.percent(share)
+    return "below 0.1 %" if 0.0 < share < 0.001 else format.percent(share)
 
 
 # A simulation as text: replayed and planned figures, their distribution, and the other policies.
@@ -242,40 +242,40 @@ def render_simulation(found: Simulation) -> str:
         return "\n".join([first, *cut_lines(found.plan.cut), *rest])
     lines = [*format_summary(found), *cut_lines(found.plan.cut), ""]
     cost, hours = found.cost_usd, found.hours
-    spread = f"{words.usd_between(cost.p05, cost.p95)} in 90 % of runs, median {words.usd(cost.p50)}"
-    lines += words.section("Cost", [spread, *_budget(found)])
-    lines += _draw_histogram(found.cost_histogram, words.usd)
-    spread = f"{words.between(hours.p05, hours.p95)} in 90 % of runs, median {words.hours(hours.p50)}"
-    lines += words.section("Hours", [spread, *_deadline(found)])
-    lines += _draw_histogram(found.hours_histogram, words.hours)
+    spread = f"{format.usd_between(cost.p05, cost.p95)} in 90 % of runs, median {format.usd(cost.p50)}"
+    lines += format.section("Cost", [spread, *_budget(found)])
+    lines += _draw_histogram(found.cost_histogram, format.usd)
+    spread = f"{format.between(hours.p05, hours.p95)} in 90 % of runs, median {format.hours(hours.p50)}"
+    lines += format.section("Hours", [spread, *_deadline(found)])
+    lines += _draw_histogram(found.hours_histogram, format.hours)
     if found.spot_share:
-        lines += words.section("Spot", words.wrap_lines(_spot(found), line_room(), 3))
+        lines += format.section("Spot", format.wrap_lines(_spot(found), line_room(), 3))
     if len(found.policies) > 1:
         lines += ["", *_policies(found.policies)]
     if any(job.end_at_hours for job in found.jobs):
         lines += ["", *_jobs_in_turn(found.jobs)]
     elif len(found.jobs) > 1:
         lines += ["", *_jobs(found.jobs)]
-    lines += ["", *words.section("Sampled", words.wrap_lines("; ".join(_sources(found)), line_room(), 5))]
+    lines += ["", *format.section("Sampled", format.wrap_lines("; ".join(_sources(found)), line_room(), 5))]
     if found.services:
         lines += ["", *service_replays(found)]
-    return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
+    return "\n".join([*lines, *format.section("Notes", format.wrap_all(found.notes, line_room(), 3))])
 
 
 def format_summary(found: Simulation) -> list[str]:
     """Return mean cost and share of met deadlines of the runs, each with the figure of the plan."""
     if found.cost_usd is None or found.predicted is None:
         return []
-    cost = f"{words.usd(found.cost_usd.mean)} on average over {found.runs:,} {_runs(found)}"
-    planned = f" (plan: {words.usd(found.predicted.cost_usd)})"
+    cost = f"{format.usd(found.cost_usd.mean)} on average over {found.runs:,} {_runs(found)}"
+    planned = f" (plan: {format.usd(found.predicted.cost_usd)})"
     met = ""
     if found.deadline_hit_rate is not None:
         several = "s" if sum(job.deadline_hours is not None for job in found.jobs) > 1 else ""
         rate = format_frequency(found.deadline_hit_rate)
         met = f", deadline{several} met in {rate} of runs{_format_guarantee(found)}"
-    name = words.shorten(words.sanitise(found.scenario), 40)
-    beside = "" if found.services_usd is None else f"; the service below costs {words.usd(found.services_usd)} more"
-    return words.wrap_lines(f"{name}: {cost}{planned}{met}{beside}", words.width(), 4)
+    name = format.shorten(format.sanitise(found.scenario), 40)
+    beside = "" if found.services_usd is None else f"; the service below costs {format.usd(found.services_usd)} more"
+    return format.wrap_lines(f"{name}: {cost}{planned}{met}{beside}", format.width(), 4)
 
 
 def _runs(found: Simulation) -> str:
@@ -294,25 +294,25 @@ def _format_guarantee(found: Simulation) -> str:
     plan = found.predicted
     if plan is None or plan.deadline_probability is None:
         return ""
-    return f" (plan: {words.chance_text(plan.deadline_probability, plan.at_least)})"
+    return f" (plan: {format.chance_text(plan.deadline_probability, plan.at_least)})"
 
 
 def _budget(found: Simulation) -> list[str]:
     if found.budget_usd is None or found.budget_hit_rate is None:
         return []
-    return [f"within the {words.usd(found.budget_usd)} budget in {format_frequency(found.budget_hit_rate)} of runs"]
+    return [f"within the {format.usd(found.budget_usd)} budget in {format_frequency(found.budget_hit_rate)} of runs"]
 
 
 def _deadline(found: Simulation) -> list[str]:
     """Return the mean hours, those of the plan, and the deadline if all jobs have the same."""
     if found.hours is None or found.predicted is None:
         return []
-    planned = words.likely(found.predicted.hours)
+    planned = format.likely(found.predicted.hours)
     if found.plan.hours is not None:
-        planned += f", {words.by(found.plan.hours.at_confidence)}"
-    text = f"{words.hours(found.hours.mean)} on average (plan: {planned})"
+        planned += f", {format.by(found.plan.hours.at_confidence)}"
+    text = f"{format.hours(found.hours.mean)} on average (plan: {planned})"
     deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
-    return [text + (f"; deadline {words.plain_number(deadlines.pop())} h" if len(deadlines) == 1 else "")]
+    return [text + (f"; deadline {format.plain_number(deadlines.pop())} h" if len(deadlines) == 1 else "")]
 
 
 def _draw_histogram(histogram: Histogram | None, form: Callable[[float], str]) -> list[str]:
@@ -320,7 +320,7 @@ def _draw_histogram(histogram: Histogram | None, form: Callable[[float], str]) -
     if histogram is None or len(histogram.counts) < 2:
         return []
     most = max(histogram.counts)
-    margin = " " * words.LABEL
+    margin = " " * format.LABEL
     heights = [-(-HISTOGRAM_LINES * count // most) for count in histogram.counts]
     rows = ["".join("#" if height >= row else " " for height in heights) for row in range(HISTOGRAM_LINES, 0, -1)]
     low, high = (form(edge) for edge in (histogram.edges[0], histogram.edges[-1]))
@@ -333,7 +333,7 @@ def _spot(found: Simulation) -> str:
     if found.interruptions is not None:
         facts.append(f"{found.interruptions:,.1f} interruptions")
     for hours, what in ((found.wasted_hours, "of restarts and lost work"), (found.waiting_hours, "waiting")):
-        facts += [f"{words.hours(hours)} {what}"] if hours is not None else []
+        facts += [f"{format.hours(hours)} {what}"] if hours is not None else []
     return ", ".join(facts)
 
 
@@ -346,10 +346,10 @@ def _policies(policies: dict[str, PolicyFigures]) -> list[str]:
     """Return a row per policy: cost, mean hours, cost above the offline optimum, share in time, share on spot."""
     lines = [f"  {'policy':<{NAME}}{'cost':>11}{'hours':>8}{'above optimum':>17}{'in time':>9}{'spot':>10}"]
     for name, figures in policies.items():
-        cost = words.usd(figures.cost_usd.mean) if figures.cost_usd else "-"
+        cost = format.usd(figures.cost_usd.mean) if figures.cost_usd else "-"
         over = "-"
         if figures.usd_over_optimum is not None and figures.share_over_optimum is not None:
-            over = f"{words.usd(figures.usd_over_optimum)} {figures.share_over_optimum * 100:5.1f} %"
+            over = f"{format.usd(figures.usd_over_optimum)} {figures.share_over_optimum * 100:5.1f} %"
         hours = f"{figures.hours.mean:,.1f}" if figures.hours else "-"
         met = "-" if figures.deadline_hit_rate is None else f"{figures.deadline_hit_rate * 100:.1f} %"
         label = POLICY_NAMES.get(name, name)
@@ -364,9 +364,9 @@ def _jobs(jobs: Sequence[JobReplays]) -> list[str]:
     for job in jobs:
         if job.cost_usd is None or job.hours is None:
             continue
-        name = words.shorten(words.sanitise(job.name), NAME - 1)
+        name = format.shorten(format.sanitise(job.name), NAME - 1)
         met = "-" if job.deadline_hit_rate is None else f"{job.deadline_hit_rate * 100:.1f} %"
-        usd = (words.usd(job.cost_usd.mean), words.usd(job.predicted.cost_usd))
+        usd = (format.usd(job.cost_usd.mean), format.usd(job.predicted.cost_usd))
         hours = (f"{job.hours.mean:,.1f}", f"{job.predicted.hours:,.1f}")
         share = f"{(job.spot_share or 0.0) * 100:.0f} %"
         lines.append(f"  {name:<{NAME}}{usd[0]:>11}{usd[1]:>11}{hours[0]:>8}{hours[1]:>8}{met:>9}{share:>8}")
@@ -382,15 +382,15 @@ def _jobs_in_turn(jobs: Sequence[JobReplays]) -> list[str]:
             continue
         times = (job.start_at_hours.mean, job.end_at_hours.mean, job.end_at_hours.p95)
         row = "".join(f"{hours:>9,.1f}" for hours in times)
-        due = "-" if job.deadline_hours is None else words.plain_number(job.deadline_hours)
+        due = "-" if job.deadline_hours is None else format.plain_number(job.deadline_hours)
         met = "-" if job.deadline_hit_rate is None else f"{job.deadline_hit_rate * 100:.1f} %"
-        name = words.shorten(words.sanitise(job.name), NAME - 1)
-        lines.append(f"  {name:<{NAME}}{words.usd(job.cost_usd.mean):>11}{row}{due:>10}{met:>9}")
+        name = format.shorten(format.sanitise(job.name), NAME - 1)
+        lines.append(f"  {name:<{NAME}}{format.usd(job.cost_usd.mean):>11}{row}{due:>10}{met:>9}")
     cut = [job for job in jobs if job.outlasts_machines]
     for job in cut[:3]:
         rate = format_frequency(job.outlasts_machines or 0.0)
         lines.append(
-            f"  {words.sanitise(job.name)} outlasts the window or reservation of its machines in {rate} of runs"
+            f"  {format.sanitise(job.name)} outlasts the window or reservation of its machines in {rate} of runs"
         )
     return lines
 
@@ -408,16 +408,16 @@ def _market(job: JobReplays, several: bool) -> str:
     market = job.market
     if market is None:
         return ""
-    name = f"{words.sanitise(job.name)}: " if several else ""
+    name = f"{format.sanitise(job.name)}: " if several else ""
     group = f" of {market.instances} machines together" if market.instances > 1 else ""
     share = f"available {percent(market.availability)} of the time"
-    tick = f"a decision every {words.significant(market.tick_hours * 60, 2)} min"
+    tick = f"a decision every {format.significant(market.tick_hours * 60, 2)} min"
     if market.source == "traces":
         count = f"{market.windows:,} window{'s' if market.windows != 1 else ''}"
         names = f"{len(market.traces)} trace{'s' if len(market.traces) > 1 else ''}"
         return f"{name}{names}{group}, {share}, {count} long enough for the job, {tick}"
     stays = "never interrupted"
     if market.mean_up_hours is not None and market.mean_outage_hours is not None:
-        up, outage = words.hours(market.mean_up_hours), words.hours(market.mean_outage_hours)
+        up, outage = format.hours(market.mean_up_hours), format.hours(market.mean_outage_hours)
         stays = f"mean up-time {up}, mean outage {outage}"
     return f"{name}market{group} {share}, {stays}, heavy-tailed, {tick}"
