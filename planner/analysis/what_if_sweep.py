@@ -14,31 +14,11 @@ from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
-from planner.results.differences import (
-    MILLISECONDS,
-    CellService,
-    ServiceDelta,
-    by_dollars,
-    compare_services,
-    describe_kinds,
-    method_name,
-)
+from planner.results.differences import method_name
 from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
-from planner.results.what_if import (
-    PRICES,
-    Axis,
-    Bar,
-    Better,
-    Cell,
-    CellJob,
-    Delta,
-    Effect,
-    Endpoint,
-    Sweep,
-    Tornado,
-    WhatIf,
-)
+from planner.results.service_results import MILLISECONDS, CellService, by_dollars, describe_kinds
+from planner.results.what_if import PRICES, Axis, Bar, Better, Cell, CellJob, Delta, Effect, Endpoint, Sweep, Tornado
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, services_of
 from planner.scenario.service_load import ServeJob
@@ -117,75 +97,6 @@ def rest_of(delta: Delta, effects: tuple[Effect, ...]) -> Delta:
     )
 
 
-# Before and after of scenarios with a service: its dollars of a month, its fleet, and its latency.
-
-
-def what_if_of_services(
-    scenario: Scenario, settings: tuple[str, ...], options: SolveOptions | None, library: Library
-) -> WhatIf:
-    """Return the plans of `solve` before and after settings, and what each setting did to them and to the services."""
-
-    def solved(given: Sequence[str]) -> Plan:
-        return solve(change_scenario(scenario, given) if given else scenario, options, library)
-
-    before, after = solved(()), solved(settings)
-    answer = compare_services_solved(before, after, settings)
-    groups = separable_settings(scenario, settings)
-    effects: tuple[Effect, ...] = ()
-    if groups:
-        alone = [solved(group) for group in groups]
-        rests = [[setting for other in groups if other is not group for setting in other] for group in groups]
-        without = alone[::-1] if len(groups) == 2 else [solved(rest) for rest in rests]
-        plans = zip(groups, alone, without, strict=True)
-        effects = tuple(_effect(", ".join(group), before, plan, rest, after) for group, plan, rest in plans)
-    return answer.model_copy(update={"effects": effects, "together": rest_of(answer.delta, effects)})
-
-
-def compare_services_solved(before: Plan, after: Plan, settings: tuple[str, ...]) -> WhatIf:
-    """Return the comparison of two plans that are solved already, without the effect of each single setting."""
-    return WhatIf(
-        scenario=before.scenario,
-        settings=settings,
-        better="cheaper",
-        before=before,
-        after=after,
-        delta=difference(before, after),
-        services=_services(before, after),
-    )
-
-
-def _effect(setting: str, before: Plan, alone: Plan, rest: Plan, after: Plan) -> Effect:
-    """Return what a setting does alone, and as the last of all."""
-    first, last = difference(before, alone), difference(rest, after)
-    return Effect(
-        setting=setting,
-        alone_status=alone.status,
-        alone=first,
-        last=last,
-        share=Delta(cost_usd=mean_of(first.cost_usd, last.cost_usd), hours=mean_of(first.hours, last.hours)),
-    )
-
-
-def _services(before: Plan, after: Plan) -> tuple[ServiceDelta, ...]:
-    """Return one entry for every service that both plans have."""
-    later = {service.name: service for service in after.services}
-    return tuple(
-        ServiceDelta(
-            name=service.name,
-            usd_per_month=later[service.name].fleet.usd_per_month - service.fleet.usd_per_month,
-            proven_usd_per_month=_proven(service.gap * service.fleet.usd_per_month, later[service.name]),
-            changes=compare_services(service, later[service.name]),
-        )
-        for service in before.services
-        if service.name in later
-    )
-
-
-def _proven(open_usd: float, after: Service) -> float:
-    """Return the dollars of a month by which either plan may lie above the least one."""
-    return max(open_usd, after.gap * after.fleet.usd_per_month)
-
-
 # Variants of a scenario solved one after the other.
 
 
@@ -245,22 +156,17 @@ def sweep(
         changed = scenarios[0][places[0]]
         if len(ranges) == 2:
             changed = scenario_at(changed, ranges[1], ranges[1].settings[places[1]])
-        values = tuple(sweep_range.values[place] for sweep_range, place in zip(ranges, places, strict=True))
+        values = tuple(one.values[place] for one, place in zip(ranges, places, strict=True))
         cells.append(build_cell(values, solver.solve(changed)))
         if on_cell:
             on_cell(len(cells), total)
-    axes = tuple(
-        Axis(path=sweep_range.path, values=sweep_range.values, numbers=sweep_range.numbers, unit=sweep_range.unit)
-        for sweep_range in ranges
-    )
+    axes = tuple(Axis(path=one.path, values=one.values, numbers=one.numbers, unit=one.unit) for one in ranges)
     answer = Sweep(scenario=scenario.name, settings=tuple(settings), axes=axes, cells=tuple(cells))
     if any(cell.cost_usd is not None for cell in cells):
         return answer
     ends = [_least_restrictive(axis) for axis in axes]
-    changed = change_scenario(
-        base, [sweep_range.settings[place] for sweep_range, place in zip(ranges, ends, strict=True)]
-    )
-    values = tuple(sweep_range.values[place] for sweep_range, place in zip(ranges, ends, strict=True))
+    changed = change_scenario(base, [one.settings[place] for one, place in zip(ranges, ends, strict=True)])
+    values = tuple(one.values[place] for one, place in zip(ranges, ends, strict=True))
     unsolved = solver.solve(changed, explains=True)
     return answer.model_copy(update={"loosest": values, "unsolved": unsolved})
 
@@ -275,10 +181,10 @@ def _scenarios_of_ranges(base: Scenario, vary: Sequence[str]) -> tuple[tuple[Swe
     with collect_faults(faults):
         ranges = parse_ranges(tuple(vary))
     scenarios = []
-    for sweep_range in ranges or well_formed_ranges(vary):
+    for one in ranges or well_formed_ranges(vary):
         with collect_faults(faults):
-            settings = sweep_range.settings if ranges else sweep_range.settings[:1]
-            scenarios.append([scenario_at(base, sweep_range, setting) for setting in settings])
+            settings = one.settings if ranges else one.settings[:1]
+            scenarios.append([scenario_at(base, one, setting) for setting in settings])
     raise_faults(faults, ScenarioError)
     return ranges, scenarios
 
@@ -398,7 +304,7 @@ def _rank(bar: Bar, plan: Plan, better: Better) -> tuple[bool, float, float, flo
 
 def _bar(parameter: Parameter, scenario: Scenario, plan: Plan, solver: VariantSolver) -> Bar:
     down, up = (_end(value, settings, scenario, solver) for value, settings in (parameter.down, parameter.up))
-    cost_usd, hours = (figure.expected if figure else 0.0 for figure in (plan.cost_usd, plan.hours))
+    cost_usd, hours = (one.expected if one else 0.0 for one in (plan.cost_usd, plan.hours))
     moved = [abs(end.cost_usd - cost_usd) for end in (down, up) if end.cost_usd is not None]
     waited = [abs(end.hours - hours) for end in (down, up) if end.hours is not None]
     return Bar(
@@ -414,7 +320,7 @@ def _bar(parameter: Parameter, scenario: Scenario, plan: Plan, solver: VariantSo
 
 def _end(value: str, settings: tuple[str, ...], scenario: Scenario, solver: VariantSolver) -> Endpoint:
     plan = solver.solve(change_scenario(scenario, settings))
-    cost_usd, hours = (figure.expected if figure else None for figure in (plan.cost_usd, plan.hours))
+    cost_usd, hours = (one.expected if one else None for one in (plan.cost_usd, plan.hours))
     return Endpoint(value=value, settings=settings, status=plan.status, cost_usd=cost_usd, hours=hours)
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.audit.audited_choices import decided_scenario, ways_of_plan
+from planner import open_choices
 from planner.audit.audited_limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.audited_timetable import lateness_usd, waited_hours
+from planner.audit.audited_ways import ways_of_plan
 from planner.estimates.work import NEGLIGIBLE_CUT, padded_length
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.evaluation.evaluate import evaluate
@@ -24,9 +25,9 @@ from planner.evaluation.evaluated_physics import evaluate_work
 from planner.evaluation.named_run import NamedRun, resolve_names
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
-from planner.results.differences import jobs_alone, services_usd
 from planner.results.plan import Assignment, Plan
-from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, without_services
+from planner.results.service_results import jobs_alone, services_usd
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, open_jobs, without_services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +59,10 @@ def audit(
             scenario, plan = without_services(scenario, services_usd(plan)), jobs_alone(plan)
     if plan.status in _NO_PLAN or not plan.jobs:
         return found
-    decided, wrong = decided_scenario(plan, scenario, library)
+    decided: Scenario | None = scenario
+    wrong: list[Violation] = []
+    if open_jobs(scenario) or any(job.model is not None for job in plan.jobs):
+        decided, wrong = open_choices.decided_scenario(plan, scenario, library)
     found += wrong
     if decided is None:
         return found

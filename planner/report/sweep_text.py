@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from planner.report import format
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import format_market, variant_cut_lines
-from planner.results.differences import span
+from planner.results.service_results import span
 from planner.results.what_if import Cell, ManyVariants, Sweep, Variant, WhatIf, most_cut
 from planner.units import figure_text
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner import services
 from planner.report import format, plan_sections
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines, item_name, rounding
-from planner.report.service_comparison_text import render_service_what_if, service_lines, shares
 from planner.report.sweep_text import (
     describe_reasons,
     describe_setting,
@@ -17,9 +17,10 @@ from planner.report.sweep_text import (
     shown_differences,
     shown_hours_difference,
 )
-from planner.results.differences import describe_differences, jobs_alone, services_usd
+from planner.results.differences import describe_differences
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours
+from planner.results.service_results import jobs_alone, services_usd
 from planner.results.what_if import Bar, BillDelta, Endpoint, JobDelta, Tornado, WhatIf
 from planner.units import DAY_HOURS
 
@@ -36,7 +37,7 @@ def render_what_if(answer: WhatIf) -> str:
     if answer.after.services and answer.after.jobs and not answer.unchanged:
         lines = _both(answer)
     elif answer.before.services or answer.after.services:
-        return render_service_what_if(answer)
+        return services.render_service_what_if(answer)
     elif not answer.after.jobs:
         lines = _no_plan_after(answer)
     elif not answer.before.jobs:
@@ -62,7 +63,7 @@ def _both(answer: WhatIf) -> list[str]:
     else:
         name = after.jobs[0].name if len(after.jobs) == 1 else "jobs"
         lines += ["", format.shorten(format.sanitise(name), format.width()), *_table_lines(jobs)]
-    return [*lines, "", *service_lines(answer), *shares(answer)]
+    return [*lines, "", *services.service_lines(answer), *services.shares_of_settings(answer)]
 
 
 def _both_summary(answer: WhatIf, jobs: WhatIf) -> list[str]:
@@ -194,10 +195,10 @@ def _cost_and_hours(
 ) -> list[str]:
     """Return three rows: dollars, likely hours and those at the confidence, before and after, with the differences."""
     dollars = ["no plan" if usd is None else format.usd(usd) for usd in (cost, new_cost)]
-    times = [_hours_text(duration) if duration else "" for duration in (hours, new_hours)]
+    times = [_hours_text(one) if one else "" for one in (hours, new_hours)]
     if cost is not None and new_cost is not None:
         dollars[1] += f"  ({format_difference(shown_difference(cost, new_cost))})"
-    late = [format.hours(duration.at_confidence) if duration else "" for duration in (hours, new_hours)]
+    late = [format.hours(one.at_confidence) if one else "" for one in (hours, new_hours)]
     if hours and new_hours:
         times[1] += f"  ({format_hours_difference(shown_hours_difference(hours.expected, new_hours.expected))})"
         change = shown_hours_difference(hours.at_confidence, new_hours.at_confidence)

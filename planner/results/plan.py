@@ -77,10 +77,11 @@ class ExportedResult(Part, defer_build=True):
 
 if TYPE_CHECKING:
     from planner.results.chosen_model import ModelChoice
-    from planner.results.fleet import BulkGeneration, Service
+    from planner.results.fleet import Service
+    from planner.results.inference import BulkGeneration
 else:  # most plans have none of these
     ModelChoice = later("planner.results.chosen_model", "ModelChoice")
-    BulkGeneration = later("planner.results.fleet", "BulkGeneration")
+    BulkGeneration = later("planner.results.inference", "BulkGeneration")
     Service = later("planner.results.fleet", "Service")
 
 NOT_OF_ALL = (
@@ -224,10 +225,18 @@ class Assignment(Part):
         return math.fsum(pause.to_hours - pause.from_hours + self.resume_hours for pause in self.pauses)
 
     @property
+    def finish_hours(self) -> float:
+        """Hours from the start of the plan until the job ends, at its confidence."""
+        return self.hours.at_confidence if self.end_at_hours is None else self.end_at_hours
+
+    @property
     def held_hours(self) -> float:
         """Hours from start to end in which its machines are in use."""
-        end = self.hours.at_confidence if self.end_at_hours is None else self.end_at_hours
-        return end - self.start_at_hours - math.fsum(pause.to_hours - pause.from_hours for pause in self.pauses)
+        return (
+            self.finish_hours
+            - self.start_at_hours
+            - math.fsum(pause.to_hours - pause.from_hours for pause in self.pauses)
+        )
 
     @property
     def delay_hours(self) -> float:

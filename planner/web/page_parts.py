@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from planner import services
 from planner.report import format
 from planner.report.html import plan_words
 from planner.report.html.report_page import groups_of
-from planner.report.html.service_words import service_facts
-from planner.report.html.service_words import tiles as service_tiles
 from planner.report.plan_sections import format_market, format_place
 from planner.report.sweep_text import (
     describe_reasons,
@@ -18,12 +17,11 @@ from planner.report.sweep_text import (
     shown_hours_difference,
 )
 from planner.report.what_if_text import describe_changes
-from planner.results.differences import KindBasis, jobs_alone
 from planner.results.estimate import Overview
 from planner.results.plan import Assignment, Plan
+from planner.results.service_results import KindBasis, jobs_alone
 from planner.results.what_if import JobDelta, WhatIf
 from planner.web.app_page import drawn
-from planner.web.service_parts import service_compared, service_rows, service_summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +39,8 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
         "status": plan.status,
         "headline": plan_words.headline(plan),
         "warnings": plan_words.warnings(plan),
-        "tiles": service_tiles(plan) if plan.services else plan_words.tiles(plan),
-        "jobs": service_facts(plan) + jobs,
+        "tiles": services.tiles(plan) if plan.services else plan_words.tiles(plan),
+        "jobs": services.service_facts(plan) + jobs,
         "more_jobs": max(0, len(plan.jobs) - plan_words.MOST_BLOCKS),
         "figures": [drawn(figure, width) for group in groups for figure in group.figures],
         "relaxations": [] if has_plan else plan_words.relaxations(plan),
@@ -57,7 +55,7 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
 
 def _compared(plan: Plan) -> list[tuple[str, str]]:
     """Return the rows of a pinned plan: names and figures, those of a service before those of jobs."""
-    rows = service_compared(plan)
+    rows = services.service_compared(plan)
     if plan.cost_usd is None or plan.hours is None:
         return [("cost", "no plan")]
     if plan.services:
@@ -75,7 +73,7 @@ def _compared(plan: Plan) -> list[tuple[str, str]]:
 def change_parts(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, Any]:
     """Return what changed and what it cost; `answer` is the comparison, None where the plans alone are compared."""
     if before.services or after.services:
-        said = service_summary(answer) if answer is not None else [""]
+        said = services.service_summary(answer) if answer is not None else [""]
         return {"summary": said[0], "rows": _joint_rows(before, after), "reasons": said[1:]}
     rows = _totals(before, after)
     if answer is None:
@@ -96,7 +94,7 @@ def change_parts(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, 
 
 def _joint_rows(before: Plan, after: Plan) -> list[Row]:
     """Return the rows of a service, and of the jobs next to it: what all cost, and the machines of each job."""
-    rows = service_rows(before, after)
+    rows = services.service_rows(before, after)
     if not (before.jobs or after.jobs):
         return rows
     old, new = ({job.name: _machines(job) for job in plan.jobs} for plan in (before, after))
@@ -109,7 +107,7 @@ def _time_row(label: str, before: Plan, after: Plan, which: str) -> Row:
     """Return the row of one of the two times of the whole plans: `expected` or `at_confidence`."""
     old, new = (getattr(plan.hours, which) if plan.hours else None for plan in (before, after))
     change = "" if old is None or new is None else format_hours_difference(shown_hours_difference(old, new))
-    return (label, *("" if hours is None else format.hours(hours) for hours in (old, new)), change)
+    return (label, *("" if one is None else format.hours(one) for one in (old, new)), change)
 
 
 def _totals(before: Plan, after: Plan) -> list[Row]:
@@ -119,7 +117,7 @@ def _totals(before: Plan, after: Plan) -> list[Row]:
     if usd is not None and new_usd is not None:
         cost = format_difference(shown_difference(usd, new_usd))
     rows: list[Row] = [
-        ("cost", *("no plan" if dollars is None else format.usd(dollars) for dollars in (usd, new_usd)), cost),
+        ("cost", *("no plan" if one is None else format.usd(one) for one in (usd, new_usd)), cost),
         _time_row("likely finish", before, after, "expected"),
         _time_row("ends by", before, after, "at_confidence"),
     ]
@@ -138,9 +136,9 @@ def _job_rows(job: JobDelta, is_single: bool) -> list[Row]:
     skipped = ("card", "GPUs", "provider", "region", "instance") if is_single else ()
     names = {"card": "GPU", "machines": "nodes"}
     rows = [
-        (names.get(change.what, change.what), change.before, change.after, "changed")
-        for change in job.changes
-        if change.what not in skipped
+        (names.get(one.what, one.what), one.before, one.after, "changed")
+        for one in job.changes
+        if one.what not in skipped
     ]
     for line in job.bill:
         old, new = ("none" if usd is None else format.usd(usd) for usd in (line.before_usd, line.after_usd))

@@ -1,4 +1,4 @@
-"""The frontier of a scenario: cost against time, of jobs with a service, or loss against dollars."""
+"""The frontier of a scenario: cost against time."""
 
 from __future__ import annotations
 
@@ -11,96 +11,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner import services
 from planner.analysis.frontier.lower_envelope import build_segments
-from planner.analysis.frontier.service_curve import SERVICE_POINTS, service_frontier
 from planner.analysis.frontier.trace import FrontierTracer, TracedFrontier
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import LEAST_DOLLARS, SearchScope
 from planner.configurations.recipe import is_allowed
-from planner.errors import Fault, ScenarioError
-from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.results.chosen_model import LossFrontier, LossPoint
-from planner.results.differences import ServiceFrontier, jobs_alone, services_usd
-from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit, describe_assignment
+from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import Status
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
-from planner.scenario.open_job import OwnLaw
-from planner.scenario.scenario import (
-    Scenario,
-    SolveOptions,
-    architectures_of,
-    open_job,
-    services_alone,
-    services_of,
-    without_services,
-)
-from planner.scenario.service_load import ServeJob
+from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.solving.alternatives import without_demand
-from planner.solving.choices.choice_alternatives import best_of
-from planner.solving.choices.decision import SPREAD_NOTE
-from planner.solving.choices.solve_open import open_alternatives
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
-from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve, solve_prepared
+from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-
-# Frontiers of a scenario with jobs and a service: that of its jobs, and that of its service.
-
-
-def frontier_of_jobs(
-    scenario: Scenario, options: SolveOptions, library: Library | None, trace: Callable[..., Frontier]
-) -> Frontier:
-    """Return the frontier of the jobs next to a service, as `trace` finds it on what the service leaves of the budget.
-
-    The least dollars of the service hold for every finish of the jobs: they are given once, and are part of no point.
-    """
-    library = library or read_library([job.architecture for job in scenario.jobs])
-    served = solve(services_alone(scenario), options, library, explains=False)
-    usd = services_usd(served)
-    found = trace(without_services(scenario, usd), options, library)
-    if not found.points or not served.services:
-        plan = solve(scenario, options, library)
-        return found.model_copy(
-            update={"status": plan.status, "infeasible": plan.infeasible, "budget_usd": scenario.limits.budget_usd,
-                    **dict.fromkeys(("points", "segments", "separate", "curves", "beyond"), ()), "knee": None}
-        )  # fmt: skip
-    names = ", ".join(service.name for service in served.services)
-    left = "" if found.budget_usd is None else f" and leaves ${found.budget_usd:,.2f} of the budget"
-    note = f"the jobs alone: {names} costs ${usd:,.2f} at every point{left}; its own frontier: --job {names}"
-    return found.model_copy(update={"services_usd": usd, "notes": (note, *found.notes)})
-
-
-def frontier_of_service(
-    scenario: Scenario,
-    options: SolveOptions | None = None,
-    library: Library | None = None,
-    points: int = SERVICE_POINTS,
-) -> ServiceFrontier:
-    """Return the frontier of the service next to jobs, on what these leave of the budget; raises as for one alone.
-
-    The jobs stay as they are planned with the service, or alone where the scenario has no plan.
-    """
-    options = options or SolveOptions()
-    library = library or read_library([job.architecture for job in scenario.jobs])
-    alone, budget = services_alone(scenario), scenario.limits.budget_usd
-    if budget is None:
-        return service_frontier(alone, options, library, points)
-    plan = solve(scenario, options, library)
-    jobs = jobs_alone(plan) if plan.jobs else solve(without_services(scenario, 0.0), options, library)
-    late = budget if jobs.cost_at_confidence is None else jobs.cost_at_confidence
-    limits = alone.limits.model_copy(update={"budget_usd": budget - late})
-    found = service_frontier(alone.model_copy(update={"limits": limits}), options, library, points)
-    if not found.points:
-        return found.model_copy(update={"infeasible": plan.infeasible})
-    names = ", ".join(job.name for job in scenario.jobs if not isinstance(job, ServeJob))
-    note = f"within the ${budget - late:,.2f} of the budget that {names} as planned leaves at its confidence"
-    return found.model_copy(update={"notes": (note, *found.notes)})
+    from collections.abc import Iterator, Sequence
 
 
 # The cost-time frontier: exact for one job, and for several where no shared limit binds.
@@ -139,7 +69,7 @@ def frontier(
     started, options = perf_counter(), options or SolveOptions()
     scenario = scenario.on_day(options.as_of)
     if services_of(scenario):
-        return frontier_of_jobs(scenario, options, library, partial(frontier, by=by, points=points))
+        return services.frontier_of_jobs(scenario, options, library, partial(frontier, by=by, points=points))
     prepared = prepare(scenario, library, with_policies=False)
     if (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _without_points(prepared, lack, options, perf_counter() - started)
@@ -320,93 +250,3 @@ def _ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
         "the value of time is": scenario.value_of_time_usd_per_hour > 0,
     }
     return tuple(f"{what} left out: the cost is dollars paid" for what, is_set in ignored.items() if is_set)
-
-
-# Loss against dollars: for each of several budgets the model with the least loss.
-
-
-LEAST_SHARE = 1 / 32
-"""Smallest budget of the frontier, over that of the scenario."""
-MOST_POINTS = 11
-"""Budgets: two per doubling."""
-
-
-def loss_frontier(
-    scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None, points: int = MOST_POINTS
-) -> LossFrontier:
-    """Return the least loss for budgets up to that of the scenario, each proven over all models and machines.
-
-    Budgets fall by a square root of two, down to a 32nd. Those that do not pay for the shortest run that the law has
-    seen have no point. ScenarioError on bad input, and without a budget.
-    """
-    started, options = perf_counter(), options or SolveOptions()
-    job, most = open_job(scenario), scenario.limits.budget_usd
-    if job is None or not job.wants_least_loss:
-        fix = "give the job work: {tokens: best} and the scenario objective: loss"
-        raise ScenarioError([Fault(scenario.name, 0, "objective", "a frontier of loss needs a model to choose", fix)])
-    if len(scenario.jobs) > 1:
-        what, fix = "a frontier of loss is that of one job", "leave the other jobs out, or solve for one budget"
-        raise ScenarioError([Fault(scenario.name, 0, "jobs", what, fix)])
-    if most is None:
-        what = "a frontier of loss needs a budget, its last point"
-        raise ScenarioError([Fault(scenario.name, 0, "limits.budget_usd", what, "add limits.budget_usd: 1000")])
-    library = library or read_library(architectures_of(job))
-    alternatives = open_alternatives(scenario, job, library)
-    count = max(2, min(points, MOST_POINTS))
-    budgets = [most * LEAST_SHARE ** (step / (count - 1)) for step in range(count)]
-    found: list[LossPoint] = []
-    missed: list[float] = []
-    for budget in budgets:
-        near = best_of(alternatives, budget, slack=0.0)
-        if not near:
-            break
-        best = near[0]
-        plan = solve_prepared(best.alternative.prepared(best.tokens), options)
-        if not plan.jobs:  # a policy on spot that a rounding of its dollars moved over the budget
-            missed.append(budget)
-            continue
-        found.append(
-            LossPoint(
-                budget_usd=budget,
-                loss=best.loss,
-                architecture=best.alternative.architecture.name,
-                parameters=best.alternative.architecture.parameters,
-                tokens=best.alternative.run_tokens(best.tokens)[0],
-                hours=plan.jobs[0].hours.expected,
-                plan=describe_assignment(plan.jobs[0]),
-            )
-        )
-    return LossFrontier(
-        scenario=scenario.name,
-        status="optimal" if found else "infeasible",
-        points=tuple(_undominated(found[::-1])),
-        law="own" if isinstance(job.loss_law, OwnLaw) else job.loss_law,
-        compared=len(alternatives),
-        solved=sum(len(alternative.costs) for alternative in alternatives),
-        seconds=perf_counter() - started,
-        as_of=(options.as_of or datetime.date.today()).isoformat(),
-        notes=(
-            *note_on_missed(missed),
-            SPREAD_NOTE,
-            "the cost stays within the budget at its confidence; hours are expected values",
-        ),
-    )
-
-
-def note_on_missed(budgets: list[float]) -> tuple[str, ...]:
-    """Return a note on the budgets whose best model has no plan; none where all have one."""
-    if not budgets:
-        return ()
-    dollars = ", ".join(f"${budget:,.2f}" for budget in sorted(budgets))
-    return (f"no point for {dollars}: the plan found there costs more at the confidence of the budget",)
-
-
-def _undominated(points: list[LossPoint]) -> list[LossPoint]:
-    """Return the points, cheapest first, without those that more money does not improve."""
-    kept: list[LossPoint] = []
-    least = math.inf
-    for point in points:
-        if point.loss < least:
-            kept.append(point)
-            least = point.loss
-    return kept

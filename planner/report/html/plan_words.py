@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.report import fleet_text, format, generation_text, plan_alternatives, plan_sections
+from planner import services
+from planner.report import format, generation_text, plan_alternatives, plan_sections
 from planner.report.explanation_text import binding_line, past_line, step_lines
 from planner.report.figures.plan_figures import Table
 from planner.report.infeasible_text import format_near_miss, format_relaxation
@@ -23,9 +24,9 @@ MOST_BLOCKS = 12
 def headline(plan: Plan) -> str:
     """Return the plan in one sentence: what to rent, for how long, for how much."""
     if plan.services and plan.jobs:
-        return fleet_text.both_headline(plan)
+        return services.both_headline(plan)
     if plan.services:
-        return "; ".join(fleet_text.headline(service).partition(": ")[2] for service in plan.services)
+        return "; ".join(services.fleet_headline(service).partition(": ")[2] for service in plan.services)
     if not plan.jobs or plan.cost_usd is None or plan.hours is None:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
     cost, proof = format.usd(plan.cost_usd.expected), plan_sections.format_optimality(plan)
@@ -171,8 +172,8 @@ def relaxations(plan: Plan) -> list[tuple[str, str]]:
     found = plan.infeasible
     ways: dict[int, list[str]] = {}
     with format.unwrapped():
-        for number in dict.fromkeys(relaxation.way for relaxation in (found.relax if found else ())):
-            changes = [relaxation for relaxation in (found.relax if found else ()) if relaxation.way == number]
+        for number in dict.fromkeys(one.way for one in (found.relax if found else ())):
+            changes = [one for one in (found.relax if found else ()) if one.way == number]
             ways[number] = format_relaxation(number, changes, plan.scenario)
     texts = []
     for lines in ways.values():
@@ -186,8 +187,5 @@ def near_misses(plan: Plan) -> list[str]:
     """Return the rejected candidates that come closest, each with what would make it feasible."""
     found = plan.infeasible.nearest if plan.infeasible else ()
     return [
-        format.sanitise(
-            f"{near_miss.job}: {format_near_miss(near_miss)}" if near_miss.job else format_near_miss(near_miss)
-        )
-        for near_miss in found
+        format.sanitise(f"{one.job}: {format_near_miss(one)}" if one.job else format_near_miss(one)) for one in found
     ]
