@@ -100,7 +100,7 @@ def _single(plan: Plan) -> list[str]:
         *format.section("Scope", plan_alternatives.scope(plan)),
     ]
     every = dict.fromkeys((*job.notes, *plan.warnings))
-    all_notes = tuple(one for one in every if not one.startswith(FIXED_SHARE))  # section Spot has it
+    all_notes = tuple(line for line in every if not line.startswith(FIXED_SHARE))  # section Spot has it
     more = job.stage_hours or job.trials > 1 or job.commitment or job.spot or job.inference or job.model
     most = LINES + MORE_LINES * bool(more) + len(other_ways) - len(plan_sections.cut_lines(plan.cut))
     room = most - len(summary) - len(above) - len(below) - bool(all_notes)

@@ -195,10 +195,10 @@ def _cost_and_hours(
 ) -> list[str]:
     """Return three rows: dollars, likely hours and those at the confidence, before and after, with the differences."""
     dollars = ["no plan" if usd is None else format.usd(usd) for usd in (cost, new_cost)]
-    times = [_hours_text(one) if one else "" for one in (hours, new_hours)]
+    times = [_hours_text(duration) if duration else "" for duration in (hours, new_hours)]
     if cost is not None and new_cost is not None:
         dollars[1] += f"  ({format_difference(shown_difference(cost, new_cost))})"
-    late = [format.hours(one.at_confidence) if one else "" for one in (hours, new_hours)]
+    late = [format.hours(duration.at_confidence) if duration else "" for duration in (hours, new_hours)]
     if hours and new_hours:
         times[1] += f"  ({format_hours_difference(shown_hours_difference(hours.expected, new_hours.expected))})"
         change = shown_hours_difference(hours.at_confidence, new_hours.at_confidence)

@@ -55,8 +55,8 @@ def grouped_lengths(lengths: Lengths) -> Lengths:
     group = group.astype(int)
     whole = np.bincount(group, weights=count[order])
     prompt, output = (
-        np.bincount(group, weights=one[order] * count[order]) / np.maximum(whole, 1e-300)
-        for one in (lengths.prompt, lengths.output)
+        np.bincount(group, weights=tokens[order] * count[order]) / np.maximum(whole, 1e-300)
+        for tokens in (lengths.prompt, lengths.output)
     )
     some = whole > 0
     return Lengths(prompt[some], output[some], whole[some], lengths.prefix)
@@ -87,8 +87,8 @@ class Traffic:
         parts = np.ceil(np.maximum(own, 1.0) / CHUNK_TOKENS)
         share = np.asarray(lengths.count, dtype=float) / lengths.requests
         most = (seconds @ share) / float(np.maximum(own, 1.0) @ share) * CHUNK_TOKENS
-        cache = np.asarray([one.cache for one in speeds.memory])
-        engine = np.asarray([one.recipe.engine.sequences for one in speeds.which], dtype=float)
+        cache = np.asarray([replica.cache for replica in speeds.memory])
+        engine = np.asarray([served_gpu.recipe.engine.sequences for served_gpu in speeds.which], dtype=float)
         held = np.clip(np.floor(cache / (means.cached_tokens * speeds.token_bytes)), 1.0, engine)
         return cls(
             job, speeds, slow, lengths, means, PromptMix(share, seconds, parts, most),
@@ -233,11 +233,11 @@ def slow_factor(job: ServeJob, speeds: ReplicaSpeeds, library: Library) -> Float
     adapters = job.adapter is not None and job.adapter.served is not None
     seen = class_sigmas(library.calibrations["uncertainty"].values, "observed").tail
     tails = []
-    for one in speeds.which:
-        recipe = one.recipe
-        prior = prior_parts(coefficients, recipe.framework, recipe.engine.label, one.gpu, recipe.quant)
+    for served_gpu in speeds.which:
+        recipe = served_gpu.recipe
+        prior = prior_parts(coefficients, recipe.framework, recipe.engine.label, served_gpu.gpu, recipe.quant)
         sigma = speed_sigma(coefficients, recipe.framework, bool(prior) or adapters)
-        tails.append(seen if is_measured(job, recipe, one.gpu) else float(tail_of_68_percent(sigma)))
+        tails.append(seen if is_measured(job, recipe, served_gpu.gpu) else float(tail_of_68_percent(sigma)))
     certain = np.asarray(confidence_factor(np.asarray(tails, dtype=float), job.confidence), dtype=float)
     return certain * expected_factor(job, speeds)
 
@@ -257,7 +257,7 @@ def mixture_rates(job: ServeJob, speeds: ReplicaSpeeds, library: Library, mixtur
     each = [
         Lengths(prompt[mixture > 0], output[mixture > 0], mixture[mixture > 0], lengths.prefix) for mixture in mixtures
     ]
-    return np.stack([_capacities(Traffic.of(job, speeds, slow, one)).rate for one in each])
+    return np.stack([_capacities(Traffic.of(job, speeds, slow, mixture)).rate for mixture in each])
 
 
 def replica_capacities(job: ServeJob, speeds: ReplicaSpeeds, library: Library) -> Capacities:
@@ -273,10 +273,10 @@ def _capacities(traffic: Traffic) -> Capacities:
     some = np.flatnonzero(greatest > 0)
     if limits.tpot_seconds is not None:
         seconds = limits.tpot_seconds
-        _held(traffic, rate, some, lambda one, at: one.tpot(at) <= seconds, binds, "TPOT")
+        _held(traffic, rate, some, lambda some_traffic, at: some_traffic.tpot(at) <= seconds, binds, "TPOT")
     if limits.ttft_seconds is not None:
         first = limits.ttft_seconds
-        _held(traffic, rate, some, lambda one, at: one.in_time(at, first) >= share, binds, "TTFT")
+        _held(traffic, rate, some, lambda some_traffic, at: some_traffic.in_time(at, first) >= share, binds, "TTFT")
         late = np.flatnonzero(binds == HELD_BY.index("TTFT"))
         placed = traffic.choosing(late).in_time(rate[late] * BEYOND, first, waits=False) >= share
         binds[late[placed]] = HELD_BY.index("KV")

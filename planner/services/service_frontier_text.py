@@ -48,7 +48,7 @@ def _row(one: ServicePoint) -> list[str]:
 def machine_lines(machines: tuple[str, ...], room: int, most: int) -> list[str]:
     """Return the kinds of a fleet one below the other, those that do not fit as a count."""
     shown = machines if len(machines) <= most else machines[: most - 1]
-    lines = [line for one in shown for line in format.wrap_lines(format.sanitise(one), room, 2)]
+    lines = [line for machine in shown for line in format.wrap_lines(format.sanitise(machine), room, 2)]
     more = len(machines) - len(shown)
     return [*lines, f"and {more} more kinds (--json)"] if more else lines
 

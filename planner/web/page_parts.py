@@ -107,7 +107,7 @@ def _time_row(label: str, before: Plan, after: Plan, which: str) -> Row:
     """Return the row of one of the two times of the whole plans: `expected` or `at_confidence`."""
     old, new = (getattr(plan.hours, which) if plan.hours else None for plan in (before, after))
     change = "" if old is None or new is None else format_hours_difference(shown_hours_difference(old, new))
-    return (label, *("" if one is None else format.hours(one) for one in (old, new)), change)
+    return (label, *("" if hours is None else format.hours(hours) for hours in (old, new)), change)
 
 
 def _totals(before: Plan, after: Plan) -> list[Row]:
@@ -117,7 +117,7 @@ def _totals(before: Plan, after: Plan) -> list[Row]:
     if usd is not None and new_usd is not None:
         cost = format_difference(shown_difference(usd, new_usd))
     rows: list[Row] = [
-        ("cost", *("no plan" if one is None else format.usd(one) for one in (usd, new_usd)), cost),
+        ("cost", *("no plan" if dollars is None else format.usd(dollars) for dollars in (usd, new_usd)), cost),
         _time_row("likely finish", before, after, "expected"),
         _time_row("ends by", before, after, "at_confidence"),
     ]
@@ -136,9 +136,9 @@ def _job_rows(job: JobDelta, is_single: bool) -> list[Row]:
     skipped = ("card", "GPUs", "provider", "region", "instance") if is_single else ()
     names = {"card": "GPU", "machines": "nodes"}
     rows = [
-        (names.get(one.what, one.what), one.before, one.after, "changed")
-        for one in job.changes
-        if one.what not in skipped
+        (names.get(change.what, change.what), change.before, change.after, "changed")
+        for change in job.changes
+        if change.what not in skipped
     ]
     for line in job.bill:
         old, new = ("none" if usd is None else format.usd(usd) for usd in (line.before_usd, line.after_usd))

@@ -44,7 +44,7 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
         )
         rows.append((f"{format_hours(point.hours)} h", format.usd(point.cost_usd), _plan(point), change))
     hidden = len(found.points) - len(shown)
-    every = [*found.points, *(point for one in found.curves for point in one.points)]
+    every = [*found.points, *(point for line in found.curves for point in line.points)]
     hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in every) else ""
     notes = [format_optimality(found), *format_notes(found)]
     notes += [f"{hidden} similar breakpoints are not in the table: planner frontier --all"] if hidden else []
@@ -177,13 +177,18 @@ def frontier_data(found: Frontier) -> dict[str, Any]:
         )
     slopes = [
         [
-            *(round(figure, 6) for figure in (one.hours_from, one.cost_from_usd, one.hours_to, one.cost_to_usd)),
-            plan_of(left or right) if left or right else _store(plans, texts, [_short_facts(job) for job in one.jobs]),
+            *(
+                round(figure, 6)
+                for figure in (slope.hours_from, slope.cost_from_usd, slope.hours_to, slope.cost_to_usd)
+            ),
+            plan_of(left or right)
+            if left or right
+            else _store(plans, texts, [_short_facts(job) for job in slope.jobs]),
             bill_of(left, 0.0) if left else NO_BILL,
             bill_of(right, 0.0) if right else NO_BILL,
-            [[round(job.spot_share_from, 3), round(job.spot_share_to, 3)] for job in one.jobs],
+            [[round(job.spot_share_from, 3), round(job.spot_share_to, 3)] for job in slope.jobs],
         ]
-        for one, left, right in _slopes(found)
+        for slope, left, right in _slopes(found)
     ]
     return {"points": points, "slopes": slopes, "plans": texts, "items": list(items), "bills": list(bills)}
 

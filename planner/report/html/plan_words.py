@@ -172,8 +172,8 @@ def relaxations(plan: Plan) -> list[tuple[str, str]]:
     found = plan.infeasible
     ways: dict[int, list[str]] = {}
     with format.unwrapped():
-        for number in dict.fromkeys(one.way for one in (found.relax if found else ())):
-            changes = [one for one in (found.relax if found else ()) if one.way == number]
+        for number in dict.fromkeys(relaxation.way for relaxation in (found.relax if found else ())):
+            changes = [relaxation for relaxation in (found.relax if found else ()) if relaxation.way == number]
             ways[number] = format_relaxation(number, changes, plan.scenario)
     texts = []
     for lines in ways.values():
@@ -187,5 +187,8 @@ def near_misses(plan: Plan) -> list[str]:
     """Return the rejected candidates that come closest, each with what would make it feasible."""
     found = plan.infeasible.nearest if plan.infeasible else ()
     return [
-        format.sanitise(f"{one.job}: {format_near_miss(one)}" if one.job else format_near_miss(one)) for one in found
+        format.sanitise(
+            f"{near_miss.job}: {format_near_miss(near_miss)}" if near_miss.job else format_near_miss(near_miss)
+        )
+        for near_miss in found
     ]

@@ -91,9 +91,9 @@ def analysis_groups(found: Overview) -> list[Group]:
             *(simulation_figures(found.simulation) if found.simulation is not None else ()),
             *(
                 figure
-                for one in (found.simulation, found.service_simulation)
-                if one
-                for figure in services.latency_figures(one)
+                for simulation in (found.simulation, found.service_simulation)
+                if simulation
+                for figure in services.latency_figures(simulation)
             ),
         ),
         "prices": tuple(price_figures(found.prices)),
