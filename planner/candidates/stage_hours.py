@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Flags, Floats, Integers
 from planner.candidates.market import (
     Market,
@@ -327,9 +328,8 @@ def _evaluation_seconds(
         return None if rate is None else tokens / rate
     if "one_gpu" not in wanted.on or not offer.rents_gpus or offer.gpus != 1 or offer.usd_per_hour is None:
         return None
-    from planner.configurations.answered_evaluation import generating_on  # late: what only generation needs
 
-    answering = generating_on(job, architecture, offer.card, 1, library, only_16_bits=True)
+    answering = generation.generating_on(job, architecture, offer.card, 1, library, only_16_bits=True)
     return None if answering is None else answering.seconds(1) + stages.compile_seconds
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from planner import generation
 from planner.configurations.recipe import Recipe, weights_to_make
 from planner.estimates.billing import service_tokens_per_second
 from planner.estimates.uncertainty import Sigmas, confidence_factor
@@ -203,9 +204,7 @@ def _late_hours(
 def _physics_and_stages(context: RunContext) -> tuple[Physics, JobStages]:
     """Return memory and speed of the configuration, and the stages of the job: of training, or of generation."""
     if isinstance(context.job, InferenceJob):
-        from planner.evaluation.evaluated_replica import evaluate_replicas  # late: what only generation needs
-
-        replicas = evaluate_replicas(context, context.job)
+        replicas = generation.evaluate_replicas(context, context.job)
         return replicas, evaluate_replica_stages(context, replicas)
     physics = evaluate_physics(context)
     return physics, evaluate_stages(context, physics)

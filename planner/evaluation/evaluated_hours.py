@@ -9,6 +9,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from planner import generation
 from planner.estimates.preemption import (
     NodeGroupCoefficients,
     SpotAvailability,
@@ -19,7 +20,6 @@ from planner.estimates.preemption import (
 from planner.estimates.time.stage_seconds import checkpoint_bytes, checkpoint_seconds
 from planner.estimates.uncertainty import confidence_factor
 from planner.evaluation.evaluated_physics import EvaluatedPhysics
-from planner.evaluation.evaluated_replica import EvaluatedReplicas
 from planner.evaluation.evaluated_stages import JobStages, copy_stall_seconds
 from planner.evaluation.named_run import RunContext, is_same
 from planner.records import record
@@ -40,7 +40,7 @@ from planner.units import GB, HOUR, MONTH_HOURS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Physics = EvaluatedPhysics | EvaluatedReplicas
+Physics = EvaluatedPhysics | generation.EvaluatedReplicas
 
 _COARSE_STEP = 0.05  # billing steps up to this share of the run are not rounded
 _FINE_STEP_HOURS = 1 / 60  # nor steps up to a minute anywhere; the share counts where there is a spot market

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from planner import generation
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND, recipe_coefficients
 from planner.estimates.time.export_work import (
     ExportCoefficients,
@@ -31,7 +32,6 @@ from planner.estimates.time.stage_seconds import (
 )
 from planner.estimates.weights import lora_parameters
 from planner.evaluation.evaluated_physics import EvaluatedPhysics, Workload
-from planner.evaluation.evaluated_replica import EvaluatedReplicas
 from planner.evaluation.named_run import RunContext
 from planner.records import record
 from planner.results.plan import DataPath, ExportedResult
@@ -299,9 +299,7 @@ def evaluate_stages(context: RunContext, physics: EvaluatedPhysics) -> JobStages
 def _evaluation_hours(context: RunContext, physics: EvaluatedPhysics) -> float:
     """Return the hours of evaluation on the machine that trains; what it answers is not cut by early stopping."""
     if context.job.stages.answers_prompts:
-        from planner.evaluation.evaluated_replica import hours_on_machine  # late: what only generation needs
-
-        return hours_on_machine(context) / context.job.early_stopping
+        return generation.hours_on_machine(context) / context.job.early_stopping
     codes = (physics.setup.inputs.states.frozen, physics.setup.inputs.activations.checkpointing)
     seconds = evaluation_seconds(physics.setup.work.evaluated, physics.rate, *codes, context.stages)
     return float(seconds) / HOUR
@@ -407,9 +405,8 @@ def _evaluation(context: RunContext, work: Workload, offer: Offer) -> tuple[floa
     slot, once = math.inf, 0.0
     if job.stages.answers_prompts:
         slot = PCIE_BYTES_PER_SECOND[context.library.gpu(offer.card).pcie_gen] if offer.rents_gpus else math.inf
-        from planner.evaluation.evaluated_replica import answering_seconds  # late: what only generation needs
 
-        answered = answering_seconds(context, offer, 1, ("bf16",)) if offer.rents_gpus else None
+        answered = generation.answering_seconds(context, offer, 1, ("bf16",)) if offer.rents_gpus else None
         once = math.inf if answered is None else answered + coefficients.compile_seconds
     elif offer.is_cpu:
         rate = forward_tokens_per_second_cpu(active, offer.cpu_cores or 1.0, coefficients)
@@ -497,7 +494,7 @@ def _exported(context: RunContext) -> ExportedResult | None:
     )
 
 
-def evaluate_replica_stages(context: RunContext, found: EvaluatedReplicas) -> JobStages:
+def evaluate_replica_stages(context: RunContext, found: generation.EvaluatedReplicas) -> JobStages:
     """Return the stages: start, answering, loads between trials, answers on their way out."""
     job, trials, offer = found.replica.job, context.trials, context.offer
     weights, pull = context.architecture.release_gb, context.download_rate_of(offer)

@@ -8,8 +8,9 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from planner import generation
 from planner.library.technique_tables import read_techniques
-from planner.report import format, generation_text
+from planner.report import format
 from planner.report.format import line_room
 from planner.results.differences import device_noun
 from planner.results.estimate import Estimate
@@ -86,7 +87,7 @@ def techniques(job: Run, brief: bool = False) -> str:
     """Return the techniques; `brief` omits those that rarely differ."""
     how, table = job.techniques, read_techniques()
     if made := generation_of(job):
-        return f"{generation_text.engine_words(made)}; {generation_text.request_words(made)}"
+        return f"{generation.engine_words(made)}; {generation.request_words(made)}"
     if how.precision == "managed":
         return f"{'LoRA' if how.method == 'lora' else 'full training'} by a managed service, technique unknown"
     if how.method == "lora":
@@ -145,7 +146,7 @@ def machines(job: Run) -> str:
 def train(job: Assignment) -> list[str]:
     """Return technique, batch, machines and trials in at most six lines; of generation engine, requests, machines."""
     if made := generation_of(job):
-        return generation_text.serve(made, machines(job), trials(job))
+        return generation.serve_lines(made, machines(job), trials(job))
     rest = [kernels(job), batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
     return format.wrap_lines(techniques(job), line_room(), 2) + [
         format.shorten(line, line_room()) for line in rest if line
@@ -169,7 +170,7 @@ def memory(job: Assignment) -> list[str]:
     biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:4]
     shown = [f"{name.replace('_', ' ')} {format.gib(size)}" for name, size in biggest if size >= 0.05]
     if made := generation_of(job):
-        text = generation_text.flight_words(made)
+        text = generation.flight_words(made)
         return format.join_parts([*head, *shown], "  ", line_room(), 2) + format.wrap_lines(text, line_room(), 2)
     fits = f"fits with {format.probability_text(vram.fit_probability)} probability"
     if job.observed_hours is not None:
@@ -197,7 +198,7 @@ def rate(job: Run) -> str:
 def speed(job: Assignment) -> list[str]:
     """Return tokens or images per second, and the steps."""
     if made := generation_of(job):
-        return generation_text.speed(made, rate(job))
+        return generation.speed_lines(made, rate(job))
     count = f"{job.steps:,} step{'' if job.steps == 1 else 's'}"
     steps = f", {count} of {format.significant(job.step_seconds)} s" if job.step_seconds else ""
     paced = ", limited by storage" if job.fed_by_storage else ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from planner import open_choices, services, timetable
-from planner.report import format, generation_text, plan_alternatives, plan_sections
+from planner import generation, open_choices, services, timetable
+from planner.report import format, plan_alternatives, plan_sections
 from planner.report.format import line_room
 from planner.report.plan_sections import bill, render_notes
 from planner.results.odds import FIXED_SHARE
@@ -73,7 +73,7 @@ def _single(plan: Plan) -> list[str]:
         *format.section("Speed", plan_sections.speed(job)),
         *format.section("Data", plan_sections.data_path(job)),
         *format.section("Export", plan_sections.export(job)),
-        *format.section("Price", generation_text.price(job.inference) if job.inference else []),
+        *format.section("Price", generation.price_lines(job.inference) if job.inference else []),
         *format.section("Time", plan_sections.time(job)),
         *format.section("Spot", plan_sections.spot(job)),
         *format.section("Term", plan_sections.commitment(job)),
@@ -89,7 +89,7 @@ def _single(plan: Plan) -> list[str]:
             [*plan_alternatives.methods(job), *plan_alternatives.quality(job)],
         ),
         *format.section(plan_alternatives.FRAMEWORKS, plan_alternatives.frameworks(job)),
-        *format.section("Service", generation_text.api(job.inference) if job.inference else []),
+        *format.section("Service", generation.api_lines(job.inference) if job.inference else []),
         *format.section("Next", plan_alternatives.format_alternatives(job)),
         *other_ways,
         *format.section(

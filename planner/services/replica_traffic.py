@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Flags, Floats, Integers
-from planner.configurations.replica_enumeration import ReplicaSpeeds, is_measured, lengths_of
-from planner.configurations.serving_evidence import prior_parts, speed_sigma
 from planner.estimates.generation import CHUNK_TOKENS, decode_step_seconds, prompt_seconds
 from planner.estimates.latency import (
     BatchMeans,
@@ -67,7 +66,7 @@ class Traffic:
     """Requests of many lengths on every recipe: what the limits read, columns (n,) or (n, c) by length."""
 
     job: ServeJob
-    speeds: ReplicaSpeeds
+    speeds: generation.ReplicaSpeeds
     slow: Floats
     lengths: Lengths
     means: BatchMeans
@@ -75,9 +74,11 @@ class Traffic:
     places: Floats  # requests in flight that memory and engine allow, in the mean
 
     @classmethod
-    def of(cls, job: ServeJob, speeds: ReplicaSpeeds, slow: Floats, lengths: Lengths | None = None) -> Traffic:
+    def of(
+        cls, job: ServeJob, speeds: generation.ReplicaSpeeds, slow: Floats, lengths: Lengths | None = None
+    ) -> Traffic:
         """Return requests, by default those of the job, on recipes that take `slow` (n,) times as long as estimated."""
-        lengths = grouped_lengths(lengths_of(job)) if lengths is None else lengths
+        lengths = grouped_lengths(generation.lengths_of(job)) if lengths is None else lengths
         model, hardware, stack = speeds.inputs
         means = batch_means(model, hardware, stack, lengths)
         means = replace(means, prompt_seconds=np.broadcast_to(means.prompt_seconds, slow.shape))
@@ -224,7 +225,7 @@ class Capacities:
     greatest: Floats  # requests per second of a saturated replica
 
 
-def slow_factor(job: ServeJob, speeds: ReplicaSpeeds, library: Library) -> Floats:
+def slow_factor(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library) -> Floats:
     """Return the factor (n,) on all times that holds with the confidence of the job.
 
     A recipe that the job measured on its GPU is as uncertain as what was observed.
@@ -235,24 +236,26 @@ def slow_factor(job: ServeJob, speeds: ReplicaSpeeds, library: Library) -> Float
     tails = []
     for served_gpu in speeds.which:
         recipe = served_gpu.recipe
-        prior = prior_parts(coefficients, recipe.framework, recipe.engine.label, served_gpu.gpu, recipe.quant)
-        sigma = speed_sigma(coefficients, recipe.framework, bool(prior) or adapters)
-        tails.append(seen if is_measured(job, recipe, served_gpu.gpu) else float(tail_of_68_percent(sigma)))
+        prior = generation.prior_parts(
+            coefficients, recipe.framework, recipe.engine.label, served_gpu.gpu, recipe.quant
+        )
+        sigma = generation.speed_sigma(coefficients, recipe.framework, bool(prior) or adapters)
+        tails.append(seen if generation.is_measured(job, recipe, served_gpu.gpu) else float(tail_of_68_percent(sigma)))
     certain = np.asarray(confidence_factor(np.asarray(tails, dtype=float), job.confidence), dtype=float)
     return certain * expected_factor(job, speeds)
 
 
-def expected_factor(job: ServeJob, speeds: ReplicaSpeeds) -> Floats:
+def expected_factor(job: ServeJob, speeds: generation.ReplicaSpeeds) -> Floats:
     """Return the factor (n,) on all times that the job's efficiency and its own measurements make."""
     return np.asarray(1.0 / (job.efficiency * speeds.factor), dtype=float)
 
 
-def mixture_rates(job: ServeJob, speeds: ReplicaSpeeds, library: Library, mixtures: Floats) -> Floats:
+def mixture_rates(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library, mixtures: Floats) -> Floats:
     """Return the greatest rate (mixtures, n) of requests of which each length has a weight (mixtures, lengths).
 
     Lengths are those of `grouped_lengths`; each limit holds for the asked share of all requests of a mixture.
     """
-    lengths, slow = grouped_lengths(lengths_of(job)), slow_factor(job, speeds, library)
+    lengths, slow = grouped_lengths(generation.lengths_of(job)), slow_factor(job, speeds, library)
     prompt, output = np.asarray(lengths.prompt, dtype=float), np.asarray(lengths.output, dtype=float)
     each = [
         Lengths(prompt[mixture > 0], output[mixture > 0], mixture[mixture > 0], lengths.prefix) for mixture in mixtures
@@ -260,7 +263,7 @@ def mixture_rates(job: ServeJob, speeds: ReplicaSpeeds, library: Library, mixtur
     return np.stack([_capacities(Traffic.of(job, speeds, slow, mixture)).rate for mixture in each])
 
 
-def replica_capacities(job: ServeJob, speeds: ReplicaSpeeds, library: Library) -> Capacities:
+def replica_capacities(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library) -> Capacities:
     """Return the capacity of each recipe on its GPU at the confidence of the job."""
     return _capacities(Traffic.of(job, speeds, slow_factor(job, speeds, library)))
 
@@ -297,7 +300,7 @@ def _capacities(traffic: Traffic) -> Capacities:
 
 
 def latency_at_use(
-    job: ServeJob, speeds: ReplicaSpeeds, library: Library, use: Floats, known: Capacities | None = None
+    job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library, use: Floats, known: Capacities | None = None
 ) -> tuple[Floats, Floats]:
     """Return TTFT and TPOT (n,) that the asked share stays below where a replica has `use` (n,) of its capacity.
 

@@ -6,6 +6,7 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from planner import generation
 from planner.drawing.axis import Axis, fit_axis, money, room_of_ticks
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.panel import Labels, Trace, panel
@@ -14,7 +15,6 @@ from planner.report import format as words
 from planner.report.figures.analysis_figures import MOST_BARS
 from planner.report.figures.plan_figures import MONTH_LABEL, PICTURE, Figure, Table
 from planner.report.figures.result_figures import bars_scene
-from planner.report.generation_text import HOSTS, engine_name
 from planner.results.explanation import Alternative, Explanation
 from planner.results.fleet import Fleet, Service
 from planner.results.plan import Plan
@@ -218,7 +218,7 @@ def simpler_figure(service: Service) -> Figure:
         pays = "costs less at this load"
         if api.pays_from_requests is not None:
             pays = f"own machines cost less from {words.significant(api.pays_from_requests)} requests a month"
-        rows.append((words.sanitise(api.offer), words.usd(api.usd), f"{HOSTS[api.hosts_tuned]}; {pays}"))
+        rows.append((words.sanitise(api.offer), words.usd(api.usd), f"{generation.HOSTS[api.hosts_tuned]}; {pays}"))
     lead = "What the same load costs with one kind of machine, always on, or at a service that answers by the token."
     table, title = Table(("instead", "a month", "how"), tuple(rows)), "Simpler fleets and services"
     bars = [Ranged("this fleet", fleet.usd_per_month, words.usd(fleet.usd_per_month), is_chosen=True)]
@@ -268,7 +268,7 @@ def replica_memory_figure(bases: Sequence[KindBasis]) -> Figure | None:
 
 def _served_gpu(one: KindBasis) -> str:
     form = one.weight_format.removesuffix("-weights")
-    return words.sanitise(f"{one.gpu}, {engine_name(one.engine)}, {form}")
+    return words.sanitise(f"{one.gpu}, {generation.engine_name(one.engine)}, {form}")
 
 
 def latency_figures(found: ServiceSimulation | Simulation) -> list[Figure]:

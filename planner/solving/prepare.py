@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_job
@@ -304,10 +305,8 @@ def _check_requests(scenario: Scenario, market: Market, library: Library) -> Non
         if not isinstance(job, InferenceJob):
             faults += [*length_faults(job, architecture), *training_faults(job, architecture)]
     if any(isinstance(job, InferenceJob) or job.stages.answers_prompts for job in scenario.jobs):
-        from planner.configurations.serving_recipes import generation_faults  # late: what only generation needs
-
         cards = [card for card in market.cards if card is not None]
-        faults += generation_faults(scenario.jobs, cards, library)
+        faults += generation.generation_faults(scenario.jobs, cards, library)
     raise_faults(faults, ScenarioError)
 
 

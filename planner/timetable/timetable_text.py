@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from planner import generation
 from planner.documents.quantities import moment_after
 from planner.report import format
 from planner.report.format import line_room
-from planner.report.generation_text import engine_name
 from planner.report.infeasible_text import limit_name
 from planner.report.plan_alternatives import further_ways_of_all
 from planner.report.plan_sections import budget, format_optimality, format_place, old_prices, price_text, render_notes
@@ -77,7 +77,7 @@ def _method(job: Assignment) -> str:
     """Return the method in a word."""
     how = job.techniques
     if job.inference is not None:
-        return f"{engine_name(job.inference.engine)} {how.weight_bits}-bit"
+        return f"{generation.engine_name(job.inference.engine)} {how.weight_bits}-bit"
     if how.method == "full":
         return "full"
     return "QLoRA" if how.weight_bits == 4 else f"LoRA {how.weight_bits}"

@@ -6,13 +6,13 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from planner import generation
 from planner.analysis.calibration.csv_logs import RunLog, compute_pace, fault
 from planner.analysis.calibration.generation_logs import Measurement, read_measurements
 from planner.analysis.calibration.trainer_state import read_log
 from planner.configurations.compared_runs import Correction, learn_correction, real_units
 from planner.configurations.grid import shape_of
 from planner.configurations.memory_peaks import memory_setting
-from planner.configurations.replica_enumeration import predicted_run
 from planner.decode.notes import describe_observed_run
 from planner.documents.overrides import Source
 from planner.documents.validation import MOST_NAMES, meant_name
@@ -114,7 +114,7 @@ def calibrate_generation(
     assert isinstance(after, InferenceJob)
     library = read_library([scenario_job.architecture for scenario_job in scenario.jobs])
     run = after.measured[-1]
-    predicted = predicted_run(run, after, library.architecture(after.architecture), library)
+    predicted = generation.predicted_run(run, after, library.architecture(after.architecture), library)
     rate = run.output_tokens_per_second
     if is_implausible_speed(rate, predicted.output_tokens_per_second):
         ratio = rate / predicted.output_tokens_per_second

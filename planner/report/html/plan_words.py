@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import services
-from planner.report import format, generation_text, plan_alternatives, plan_sections
+from planner import generation, services
+from planner.report import format, plan_alternatives, plan_sections
 from planner.report.explanation_text import binding_line, past_line, step_lines
 from planner.report.figures.plan_figures import Table
 from planner.report.infeasible_text import format_near_miss, format_relaxation
@@ -90,7 +90,7 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
         ("Machines", [plan_sections.format_place(job) + ", " + plan_sections.format_market(job.spot_share, job.tier)]),
         ("Serve" if job.inference else "Train", plan_sections.train(job)),
         ("Speed", plan_sections.speed(job)),
-        ("Price", generation_text.price(job.inference) if job.inference else []),
+        ("Price", generation.price_lines(job.inference) if job.inference else []),
         ("Time", plan_sections.time(job)),
         ("Spot", plan_sections.spot(job)),
         ("Memory risk", plan_alternatives.memory_risk(plan, job)),
@@ -99,7 +99,7 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
         ("Lossy", plan_alternatives.lossy(job)),
         ("Quality", plan_alternatives.quality(job)),
         ("Faster", plan_alternatives.faster(plan) if single else []),
-        ("Service", generation_text.api(job.inference) if job.inference else []),
+        ("Service", generation.api_lines(job.inference) if job.inference else []),
         ("Next best", plan_alternatives.format_alternatives(job)),
         ("Binding limits", ["; ".join(job.binding) or "none binds"]),
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Flags, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
@@ -162,9 +163,7 @@ def unrestricted_techniques(given: Techniques) -> Techniques:
     generation the bits of the weights are freed, and engines stay.
     """
     if isinstance(given, InferenceTechniques):
-        from planner.configurations.serving_recipes import ALL_BITS  # late: what only generation needs
-
-        return given.model_copy(update={} if given.weight_format else {"weight_bits": ALL_BITS})
+        return given.model_copy(update={} if given.weight_format else {"weight_bits": generation.ALL_BITS})
     table, listed = read_techniques(), {}
     for name in ("optimizer", "offload"):
         if (values := getattr(given, name)) is not None:

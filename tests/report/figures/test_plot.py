@@ -80,7 +80,7 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
 
 
 def _inference() -> Any:
-    from planner.analysis.generation_estimate import estimate_inference
+    from planner.generation.generation_estimate import estimate_inference
 
     return estimate_inference("tinyllama-1.1b", "RTX3090", input=500, output=100)
 

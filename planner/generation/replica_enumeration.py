@@ -22,16 +22,6 @@ from planner.configurations.grid import (
     concatenate_configurations,
     network_of,
 )
-from planner.configurations.serving_recipes import (
-    ReplicaMemory,
-    Serving,
-    ServingColumns,
-    ServingRecipe,
-    coefficient_factors,
-    replica_memory,
-    serving_of,
-    serving_recipes,
-)
 from planner.estimates.generation import (
     ServedModel,
     ServingHardware,
@@ -56,6 +46,16 @@ from planner.estimates.latency import (
 from planner.estimates.memory.memory_fit import fit_probability
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
 from planner.estimates.weights import lora_parameters
+from planner.generation.engine_recipes import (
+    ReplicaMemory,
+    Serving,
+    ServingColumns,
+    ServingRecipe,
+    coefficient_factors,
+    replica_memory,
+    serving_of,
+    serving_recipes,
+)
 from planner.library.schema import Architecture, Library
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob

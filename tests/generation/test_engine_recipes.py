@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from planner.configurations.serving_recipes import (
+from planner.generation.engine_recipes import (
     ServingColumns,
     cache_moves,
     coefficient_factors,

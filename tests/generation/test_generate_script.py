@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from planner.exports import generate
+from planner.generation import generate
 from tests.helpers import openai_server
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError, collect_faults, raise_faults
-from planner.exports import generate
 from planner.exports.facts import Given, Wishes
 from planner.exports.field_map import EngineMap, LaunchMap, engine_maps, field_maps, filled, launch_maps
 from planner.exports.launchers import dstack_profile, skypilot_resources
 from planner.exports.machine_names import PRICE_MARGIN, find_machines, task_name
 from planner.exports.quoting import document, shell_word
 from planner.exports.script_parts import commented, environment_remark, header, image_of
+from planner.generation import generate
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
 from planner.results.inference import BulkGeneration

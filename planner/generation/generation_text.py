@@ -33,7 +33,7 @@ def request_words(made: BulkGeneration) -> str:
     return f"{made.requests:,} requests: {lengths}"
 
 
-def serve(made: BulkGeneration, machines: str, trials: str) -> list[str]:
+def serve_lines(made: BulkGeneration, machines: str, trials: str) -> list[str]:
     """Return engine, requests, machines and trials, a line each."""
     lines = format.wrap_lines(engine_words(made), line_room(), 2)
     return [*lines, *(format.shorten(line, line_room()) for line in (request_words(made), machines, trials) if line)]
@@ -57,7 +57,7 @@ TIME_KINDS = {
 }
 
 
-def speed(made: BulkGeneration, rate: str) -> list[str]:
+def speed_lines(made: BulkGeneration, rate: str) -> list[str]:
     """Return tokens and requests per second, what takes the time, and latency."""
     requests = made.output_tokens_per_second / made.output_tokens
     parts = sorted(made.time_shares.items(), key=lambda part: -part[1])
@@ -72,7 +72,7 @@ def speed(made: BulkGeneration, rate: str) -> list[str]:
     return [line for text in lines for line in format.wrap_lines(text, line_room(), 2)]
 
 
-def price(made: BulkGeneration) -> list[str]:
+def price_lines(made: BulkGeneration) -> list[str]:
     """Return dollars per 1,000 prompts and per million tokens: the whole bill by the time of each kind of token."""
     tokens = (
         f"${format.significant(made.usd_per_million_input_tokens)} per million tokens in, "
@@ -87,18 +87,18 @@ HOSTS = {"yes": "hosts tuned weights", "dedicated": "tuned weights on own endpoi
 MOST_SERVICES = 3
 
 
-def api(made: BulkGeneration) -> list[str]:
+def api_lines(made: BulkGeneration) -> list[str]:
     """Return what services take for the same tokens, and from which volume own machines pay; a line or two each."""
     lines = []
     for service in made.api[:MOST_SERVICES]:
         pays = "own machines are never cheaper"
         if service.pays_from_requests is not None:
             pays = f"own machines are cheaper from {format.significant(service.pays_from_requests)} requests"
-        lines += service_lines(service, "", pays)
+        lines += api_service_lines(service, "", pays)
     return lines
 
 
-def service_lines(one: ApiPrice, per: str, pays: str) -> list[str]:
+def api_service_lines(one: ApiPrice, per: str, pays: str) -> list[str]:
     """Return a service that answers by the token: its dollars, what it hosts, and from where own machines pay."""
     text = f"{format.sanitise(one.offer)}: {format.usd(one.usd)}{per}, {HOSTS[one.hosts_tuned]}; {pays}"
     return format.wrap_lines(text, line_room(), 2)

@@ -8,17 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
-from planner.configurations.serving_evidence import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
-from planner.configurations.serving_recipes import (
-    Serving,
-    ServingColumns,
-    coefficient_factors,
-    divisions,
-    has_kernels,
-    replica_memory,
-    serving_of,
-    supports,
-)
 from planner.documents.overrides import Source
 from planner.documents.validation import name_fix
 from planner.errors import Fault, ScenarioError
@@ -38,6 +27,17 @@ from planner.estimates.generation import (
 )
 from planner.estimates.latency import first_token_seconds, seconds_per_token
 from planner.estimates.uncertainty import display_factors
+from planner.generation.engine_recipes import (
+    Serving,
+    ServingColumns,
+    coefficient_factors,
+    divisions,
+    has_kernels,
+    replica_memory,
+    serving_of,
+    supports,
+)
+from planner.generation.serving_evidence import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
 from planner.library.engines import Engine, WeightFormat, read_engines
 from planner.library.model_ladder import conversion, describe_published, is_16_bit, release_bits, servable_formats
 from planner.library.names import split_count

@@ -15,14 +15,14 @@ from planner.candidates.run_hours import RunHours
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.fitting_cells import JobConfigurations
 from planner.configurations.grid import Machine
-from planner.configurations.replica_enumeration import is_measured, served_priors
-from planner.configurations.serving_evidence import prior_parts, speed_sigma
-from planner.configurations.serving_recipes import ServingRecipe
 from planner.estimates.inputs import Numbers
 from planner.estimates.preemption import NodeGroupCoefficients, wall_quantile_factor
 from planner.estimates.time.stage_seconds import StageCoefficients, load_seconds
 from planner.estimates.uncertainty import Sigmas, class_sigmas, confidence_factor, tail_of_68_percent
 from planner.estimates.work import trial_work
+from planner.generation.engine_recipes import ServingRecipe
+from planner.generation.replica_enumeration import is_measured, served_priors
+from planner.generation.serving_evidence import prior_parts, speed_sigma
 from planner.library.schema import Architecture, Library
 from planner.records import record
 from planner.scenario.inference_job import InferenceJob

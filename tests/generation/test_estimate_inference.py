@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.analysis.generation_estimate import estimate_inference
 from planner.errors import ScenarioError
+from planner.generation.generation_estimate import estimate_inference
 from planner.library.reading import read_library
 
 LIBRARY = read_library(["llama-3.1-8b", "llama-3.1-70b", "stable-diffusion-1.5"])

@@ -9,9 +9,9 @@ import numpy as np
 
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.grid import Machine
-from planner.configurations.replica_enumeration import ReplicaSpeeds, ServedGpu, replica_speeds
-from planner.configurations.serving_recipes import serving_recipe, supports
 from planner.estimates.time.stage_seconds import StageCoefficients, load_seconds
+from planner.generation.engine_recipes import serving_recipe, supports
+from planner.generation.replica_enumeration import ReplicaSpeeds, ServedGpu, replica_speeds
 from planner.library.engines import read_engines
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.scenario.inference_job import InferenceJob

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
-from planner.configurations.serving_recipes import ServingColumns, coefficient_factors, serving_of, supports
 from planner.estimates import generation as batching
 from planner.estimates import generation as decode
 from planner.estimates import generation as kv_cache
@@ -21,6 +20,7 @@ from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigma
 from planner.estimates.weights import lora_parameters
 from planner.evaluation.evaluated_physics import Workload
 from planner.evaluation.named_run import RunContext
+from planner.generation.engine_recipes import ServingColumns, coefficient_factors, serving_of, supports
 from planner.library.engines import read_engines
 from planner.library.names import hosted_name
 from planner.records import record
