@@ -31,12 +31,12 @@ def price_series(scenario: Scenario, plan: Plan) -> tuple[PriceHistory, ...]:
     damaged.
     """
     found: dict[str, PriceHistory] = {}
-    for one in (rented for part in plan.planned for rented in part.rented):
-        offer = next((offer for offer in scenario.offers if _is_of(offer, one)), None)
-        if offer is not None and offer.rents_gpus and one.offer not in found:
+    for machines in (rented for part in plan.planned for rented in part.rented):
+        offer = next((offer for offer in scenario.offers if _is_of(offer, machines)), None)
+        if offer is not None and offer.rents_gpus and machines.offer not in found:
             days = _days(offer)
             if days:
-                found[one.offer] = PriceHistory(offer=one.offer, days=days)
+                found[machines.offer] = PriceHistory(offer=machines.offer, days=days)
     return tuple(found.values())
 
 
@@ -50,7 +50,7 @@ def _days(offer: Offer) -> tuple[PriceDay, ...]:
     """Return the prices of an offer on each stored day, the oldest first."""
     days = []
     for day, offers in read_last_days(offer.provider, MAX_DAYS):
-        same = [one for one in offers if _machine(one) == _machine(offer)]
+        same = [stored_offer for stored_offer in offers if _machine(stored_offer) == _machine(offer)]
         if same:
             prices = {"usd_per_hour": same[0].usd_per_hour, "spot_usd_per_hour": same[0].spot_usd_per_hour}
             days.append(PriceDay(date=day, **prices))

@@ -69,7 +69,7 @@ def audit(
     scenario = decided
     found += _audit_jobs(plan, scenario, library, tolerance)
     found += [Violation("", *broken) for broken in _cut_samples(plan, scenario, library)]
-    found += ways_of_plan(plan, scenario, tolerance, lambda one, less: _audit_jobs(one, less, library, tolerance))
+    found += ways_of_plan(plan, scenario, tolerance, lambda way, less: _audit_jobs(way, less, library, tolerance))
     for what, expected in totals(plan, scenario).items():
         found += compare("", what, expected, getattr(plan, what), tolerance, unit_of(what))
     return found + [Violation("", *broken) for broken in _objective(plan, scenario, tolerance)]
@@ -80,7 +80,7 @@ def _cut_samples(plan: Plan, scenario: Scenario, library: Library) -> Iterator[B
 
     Here lengths stand on a grid and are cut one by one, where the plan has a closed form.
     """
-    stated = {one.job: one for one in plan.cut}
+    stated = {cut.job: cut for cut in plan.cut}
     for job in scenario.jobs:
         mean, said = job.work.tokens_per_sample, stated.pop(job.name, None)
         if mean is None:

@@ -51,7 +51,9 @@ def ways_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance, audit_job
             yield from _way(what, job, way, plan, reduced, tolerance, audit_jobs)
             taken.append((way.provider, way.gpu))
         if job.purchase is not None:
-            yield from (Violation(job.name, *one) for one in _purchase(job.purchase, job, scenario.for_sale, tolerance))
+            yield from (
+                Violation(job.name, *broken) for broken in _purchase(job.purchase, job, scenario.for_sale, tolerance)
+            )
 
 
 def _others(offers: Sequence[Offer], taken: Sequence[tuple[str, str]]) -> tuple[Offer, ...]:
@@ -72,11 +74,11 @@ def _way(
 ) -> Iterator[Violation]:
     """Yield what one further way of a job breaks, and where its summary is not that of its jobs."""
     try:
-        jobs = tuple(Assignment.model_validate(one) for one in way.jobs)
+        jobs = tuple(Assignment.model_validate(stated) for stated in way.jobs)
     except ValidationError:
         yield Violation(job.name, f"{what}.jobs", "jobs as in the plan", "something else")
         return
-    mine = next((one for one in jobs if one.name == job.name), None)
+    mine = next((way_job for way_job in jobs if way_job.name == job.name), None)
     if mine is None:
         yield Violation(job.name, f"{what}.jobs", f"the job {job.name}", None)
         return

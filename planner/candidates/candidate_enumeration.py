@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 def are_of(candidates: JobCandidates, job: Job, jobs: Sequence[str]) -> bool:
     """Return whether a job among `jobs` has these candidates on the same offers: a deadline concerns none."""
-    mine, its = (one.model_copy(update={"deadline_hours": None}) for one in (candidates.job, job))
+    mine, its = (compared.model_copy(update={"deadline_hours": None}) for compared in (candidates.job, job))
     return candidates.table.jobs == tuple(jobs) and mine == its
 
 

@@ -70,7 +70,7 @@ def export(
     with located_in(plan, plan_file):
         if plan.services and job is None and len(plan.planned) > 1:
             texts, left_out = _files_of_each(plan, plan_file, wishes, everything)
-        elif plan.services and job not in [one.name for one in plan.jobs]:
+        elif plan.services and job not in [planned_job.name for planned_job in plan.jobs]:
             texts, left_out = _service_files(plan, plan_file, job, wishes, targets, everything)
         else:
             texts, left_out = _job_files(plan, plan_file, job, wishes, targets, everything)

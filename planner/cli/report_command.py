@@ -139,7 +139,7 @@ def _asked(
 def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
     """Write the page, and say on standard error or output what it is."""
     from planner.documents.files import write_text_atomically
-    from planner.report import format as words
+    from planner.report.format import width, wrap_lines
     from planner.report.html.plan_words import headline
     from planner.report.html.report_page import render_page
 
@@ -149,7 +149,7 @@ def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
         show(page.removesuffix("\n"))
         return
     write_text_atomically(path, page)
-    for line in words.wrap_lines(f"{found.plan.scenario}: {headline(found.plan)}", words.width(), 4):
+    for line in wrap_lines(f"{found.plan.scenario}: {headline(found.plan)}", width(), 4):
         show(line)
     show(f"{path}: written, {len(page.encode()) / 1000:,.0f} kB")
 

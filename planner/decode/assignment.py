@@ -118,7 +118,7 @@ def _notes(
 
 
 def _text(what: str, wrong: list[Violation]) -> str:
-    return f"the plan {what}: " + "; ".join(str(one) for one in wrong[:5])
+    return f"the plan {what}: " + "; ".join(str(violation) for violation in wrong[:5])
 
 
 # What buying the machines of a job would cost, and from how many hours of such use it pays.
@@ -146,7 +146,7 @@ def compare_purchase(job: Assignment, for_sale: Sequence[Offer]) -> Purchase | N
 
     `for_sale` is searched in its order for a machine with as many of the same GPUs.
     """
-    offer = next((one for one in for_sale if (one.gpu, one.gpus) == (job.gpu, job.gpus_per_instance)), None)
+    offer = next((offer for offer in for_sale if (offer.gpu, offer.gpus) == (job.gpu, job.gpus_per_instance)), None)
     if offer is None or offer.buy is None or job.tier not in RENTED:
         return None
     machines = job.instances * job.runs_at_once

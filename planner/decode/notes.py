@@ -96,7 +96,7 @@ def describe_observed_speed(chosen: ChosenCandidate, library: Library) -> list[s
     if not learned.timed:
         return []
     different = [(_differences(seen, chosen), seen) for seen in learned.timed]
-    differences, seen = min(different, key=lambda one: len(one[0]))
+    differences, seen = min(different, key=lambda compared: len(compared[0]))
     unit = "images" if chosen.candidates.physics.shape.unit == "images" else "tokens"
     measured = f"measured {figure_text(seen.run.tokens_per_second or 0.0)} {unit}/s on {seen.run.gpus} x {seen.run.gpu}"
     used = f"used {figure_text(_planned_rate(chosen))} for this plan"

@@ -69,7 +69,7 @@ def default_trainer(given: Given, file: str) -> str:
     found = next((name for name in _STARTING_ALL if framework in maps[name].frameworks), None)
     if found is None:
         where = f"jobs.{given.job.name}"
-        known = ", ".join(dict.fromkeys(one for name in _STARTING_ALL for one in maps[name].frameworks))
+        known = ", ".join(dict.fromkeys(supported for name in _STARTING_ALL for supported in maps[name].frameworks))
         fix = f"plan with --set '{where}.framework=[{known}]', or export the machines alone with --to"
         raise InputError([Fault(file, 0, where, f"no target has a file for {framework}", fix)])
     return found
@@ -95,7 +95,7 @@ def export(
     on_task = on_task or any(name in launchers for name in targets)
     facts = job_facts(given, wishes, on_task)
     faults: list[Fault] = []
-    for tool in {one.target: one for one in (*trainers, *([launched] if on_task else []))}.values():
+    for tool in {tool.target: tool for tool in (*trainers, *([launched] if on_task else []))}.values():
         faults += _faults(tool, facts, where, file)
     found: dict[str, str] = {}
     for name in targets:

@@ -404,7 +404,7 @@ def serving_recipes(
     Bits that the job excludes are made too, because the plan prices each rung of the ladder.
     """
     table = read_engines()
-    degrees = [one for one in range(1, gpus_per_instance + 1) if gpus_per_instance % one == 0]
+    degrees = [degree for degree in range(1, gpus_per_instance + 1) if gpus_per_instance % degree == 0]
     for name in engines_of(job):
         engine = table.engines[name]
         if not supports(engine, gpu):
@@ -432,7 +432,7 @@ def _divided(
     """Yield a recipe for each number of GPUs that may hold the model together: as many as divide a machine."""
     asked = job.techniques.tensor_parallel
     if asked is not None:
-        degrees = [one for one in degrees if one in asked]
+        degrees = [degree for degree in degrees if degree in asked]
         if not degrees:
             yield "the tensor parallel degree does not divide the GPUs of a machine"
     for degree in degrees:
@@ -468,12 +468,13 @@ def request_faults(job: InferenceJob, architecture: Architecture, gpus: Sequence
         fix = "choose a language model"
         yield Fault(job.name, 0, f"{place}.architecture", f"{architecture.name} makes images", fix)
         return
-    for index, one in enumerate(job.work.classes):
-        if one.input_tokens + one.output_tokens > architecture.max_sequence:
-            longer = "input_tokens" if one.input_tokens >= one.output_tokens else "output_tokens"
+    for index, request_class in enumerate(job.work.classes):
+        if request_class.input_tokens + request_class.output_tokens > architecture.max_sequence:
+            longer = "input_tokens" if request_class.input_tokens >= request_class.output_tokens else "output_tokens"
             row = f"lengths.{index}.{longer}" if job.work.lengths else longer
             where = f"{'load' if isinstance(job, ServeJob) else 'work'}.{row}"
-            what = f"{one.input_tokens:,} + {one.output_tokens:,} tokens exceed the context of {architecture.name}"
+            tokens = f"{request_class.input_tokens:,} + {request_class.output_tokens:,} tokens"
+            what = f"{tokens} exceed the context of {architecture.name}"
             yield Fault(job.name, 0, f"{place}.{where}", what, f"at most {architecture.max_sequence:,} together")
             break
     yield from _engine_faults(job, architecture, place, gpus)
@@ -533,7 +534,7 @@ def _engine_faults(
         )
     elif gpus and not any(has_kernels(form, gpu) for form in formats.values() for gpu in gpus):
         what = f"{names} has no kernels for {' or '.join(formats)}"
-        need = min(one.capability for one in formats.values())
+        need = min(form.capability for form in formats.values())
         fix = f"they need compute capability {need} or newer"
         yield Fault(job.name, 0, f"{place}.techniques.weight_bits", what, fix)
     for degree in asked.tensor_parallel or ():

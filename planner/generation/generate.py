@@ -43,7 +43,7 @@ class Part:
             self.answers[place] = answer
             self.missing -= 1
             if not self.missing:
-                write_whole(self.path, "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in self.answers))
+                write_whole(self.path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.answers))
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -117,7 +117,7 @@ def parts_to_do(prompts: Path, folder: Path, size: int, begins: list[int], mine:
             file.seek(begins[index])
             lines = list(itertools.islice(filter(bytes.strip, file), size))
         before = path.read_bytes().splitlines() if path.exists() else []
-        answers = [one if "error" not in one else None for one in map(json.loads, before)] or [None] * len(lines)
+        answers = [row if "error" not in row else None for row in map(json.loads, before)] or [None] * len(lines)
         if None in answers:
             yield Part(path, index * size, lines, answers)
 
@@ -131,7 +131,7 @@ class Engine:
         self.port = int(port)
         if not address:
             gpus = settings["gpus_per_replica"]
-            visible = ",".join(str(number * gpus + one) for one in range(gpus))
+            visible = ",".join(str(number * gpus + gpu) for gpu in range(gpus))
             own = {**os.environ, "CUDA_VISIBLE_DEVICES": visible, "HIP_VISIBLE_DEVICES": visible}
             served = [f"{name}={folder}" for name, folder in settings["adapters"].items()]
             with self.log.open("wb") as out:
@@ -139,7 +139,7 @@ class Engine:
 
     def fill(self, command: list[str]) -> list[str]:
         """Return a command of the settings with port and model in place."""
-        return [one.replace("{port}", str(self.port)).replace("{model}", self.settings["model"]) for one in command]
+        return [word.replace("{port}", str(self.port)).replace("{model}", self.settings["model"]) for word in command]
 
     def wait(self) -> None:
         """Return when the engine takes requests; `RuntimeError` with the end of its log where it does not."""
@@ -201,7 +201,7 @@ class Engine:
 
 def answer_all(engines: list[Engine], parts: Any, concurrency: int, total: int) -> None:
     """Send every prompt of the parts to an engine that has room; `RuntimeError` of the first failure."""
-    todo = ((one, place) for one in parts for place, answer in enumerate(one.answers) if answer is None)
+    todo = ((part, place) for part in parts for place, answer in enumerate(part.answers) if answer is None)
     counts = {"answered": 0, "refused": 0, "cut": 0, "output_tokens": 0}
     failed: list[Exception] = []
     lock, begun = threading.Lock(), time.monotonic()
@@ -230,7 +230,9 @@ def answer_all(engines: list[Engine], parts: Any, concurrency: int, total: int) 
         except Exception as error:  # ends the run, and is raised below
             failed.append(error)
 
-    threads = [threading.Thread(target=work, args=(one,), daemon=True) for one in engines for _ in range(concurrency)]
+    threads = [
+        threading.Thread(target=work, args=(engine,), daemon=True) for engine in engines for _ in range(concurrency)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -174,7 +174,7 @@ def _format(
     there = servable_formats(engine, architecture)
     usual = release_bits(architecture.published)
     bits = asked.weight_bits or (usual or (16,))[0]
-    possible = [one for one in there if (one == wanted if wanted else table.formats[one].bits == bits)]
+    possible = [form for form in there if (form == wanted if wanted else table.formats[form].bits == bits)]
     if not possible and not is_16_bit(architecture):
         needs = f"not in {wanted or f'{bits} bits'}" if there else f"and {engine.label} loads none of them"
         where = "weight_format" if wanted else "weight_bits" if there else "engine"
@@ -182,14 +182,14 @@ def _format(
         faults.append(Fault(WHERE, 0, where, f"{describe_published(architecture)}, {needs}", fix))
         return None
     if not possible:
-        have = sorted({table.formats[one].bits for one in engine.formats}, reverse=True)
+        have = sorted({table.formats[form].bits for form in engine.formats}, reverse=True)
         what = f"{engine.label} has no weights of {bits} bits"
         faults.append(Fault(WHERE, 0, "weight_bits", what, f"choose {' or '.join(map(str, have))}"))
         return None
-    for one in possible:
-        if has_kernels(table.formats[one], gpu):
-            return one
-    least = min(table.formats[one].capability for one in possible)
+    for form in possible:
+        if has_kernels(table.formats[form], gpu):
+            return form
+    least = min(table.formats[form].capability for form in possible)
     what = f"{gpu.name} has no kernels for {' or '.join(possible)}"
     faults.append(Fault(WHERE, 0, "weight_bits", what, f"they need compute capability {least} or newer"))
     return None

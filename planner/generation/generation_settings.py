@@ -39,7 +39,7 @@ QUEUED = 1.25
 
 def engine_of(given: Given, file: str) -> EngineMap:
     """Return the map of the engine that the plan chose; `InputError` with what to change where there is none."""
-    job, maps = given.job, {name: one for name, one in engine_maps().items() if one.measure}
+    job, maps = given.job, {name: engine for name, engine in engine_maps().items() if engine.measure}
     made, where = generation_of(given), f"jobs.{given.job.name}"
     tool = maps.get(made.engine)
     if tool is None:
@@ -100,7 +100,7 @@ def script_settings(given: Given, tool: EngineMap, wishes: Wishes, comment: list
         "tensor_parallel": job.techniques.tensor_parallel,
         "pipeline_parallel": job.techniques.pipeline_parallel,
         "max_num_seqs": engine.sequences,
-        "max_model_len": max(one.input_tokens for one in asked.work.classes) + longest,
+        "max_model_len": max(request_class.input_tokens for request_class in asked.work.classes) + longest,
         "memory_share": round(min(engine.share, 1.0 - (given.scenario.limits.vram_headroom or 0.0)), 3),
         "prefix_caching": made.prefix_tokens > 0,
         "prefix_tokens": made.prefix_tokens,
@@ -170,8 +170,8 @@ def _longest_answer(given: Given) -> int:
     Never longer than the cache and the model hold with the longest prompt. 150 tokens in the mean: 600.
     """
     work, made = asked_of(given).work, generation_of(given)
-    prompt = max(one.input_tokens for one in work.classes)
-    longest = max(one.output_tokens for one in work.classes)
+    prompt = max(request_class.input_tokens for request_class in work.classes)
+    longest = max(request_class.output_tokens for request_class in work.classes)
     if work.lengths:
         return longest
     (card,) = read_library([given.job.architecture]).architectures.values()

@@ -170,7 +170,7 @@ def lengths_of(job: InferenceJob) -> Lengths:
     """Return the requests of a job as columns."""
     classes = job.work.classes
     prompt, output, count = (
-        np.asarray([getattr(one, name) for one in classes], dtype=float)
+        np.asarray([getattr(request_class, name) for request_class in classes], dtype=float)
         for name in ("input_tokens", "output_tokens", "count")
     )
     return Lengths(prompt, output, count, float(job.work.prefix_tokens))
@@ -179,7 +179,7 @@ def lengths_of(job: InferenceJob) -> Lengths:
 def shape_of_requests(job: InferenceJob, architecture: Architecture) -> JobShape:
     """Return the work in requests (steps) and tokens that are written."""
     work = job.work
-    longest = max(one.input_tokens + one.output_tokens for one in work.classes)
+    longest = max(request_class.input_tokens + request_class.output_tokens for request_class in work.classes)
     requests = work.total_requests
     mean = (work.total_input_tokens + work.total_output_tokens) / requests
     written = float(work.total_output_tokens)
@@ -232,21 +232,21 @@ def replica_speeds(
     calibration, lengths = library.calibrations["inference"], lengths_of(job)
     plain = (
         serving_of(
-            architecture, library.gpu(one.gpu), library,
-            engine=one.recipe.framework, weights=one.recipe.quant, kv_bits=one.recipe.kv_bits,
-            division=(one.recipe.tensor_parallel, one.recipe.pipeline_parallel),
+            architecture, library.gpu(served_gpu.gpu), library,
+            engine=served_gpu.recipe.framework, weights=served_gpu.recipe.quant, kv_bits=served_gpu.recipe.kv_bits,
+            division=(served_gpu.recipe.tensor_parallel, served_gpu.recipe.pipeline_parallel),
         )
-        for one in which
+        for served_gpu in which
     )  # fmt: skip
     adapter, served = adapter_weights(job, architecture), (job.adapter.served or 0) if job.adapter else 0
-    servings = [with_adapters(one, adapter, served) for one in plain]
+    servings = [with_adapters(serving, adapter, served) for serving in plain]
     longest_prompt = float(np.max(lengths.prompt))
     memory = tuple(
         replica_memory(
-            serving, architecture, library.gpu(one.gpu), one.recipe.engine, longest_prompt, calibration.coefficients,
-            headroom,
+            serving, architecture, library.gpu(served_gpu.gpu), served_gpu.recipe.engine, longest_prompt,
+            calibration.coefficients, headroom,
         )
-        for serving, one in zip(servings, which, strict=True)
+        for serving, served_gpu in zip(servings, which, strict=True)
     )  # fmt: skip
     inputs = ServingColumns(servings).inputs(coefficient_factors(servings, calibration.values))
     model, hardware, stack = inputs
@@ -255,18 +255,20 @@ def replica_speeds(
     alone = Lengths(lengths.prompt[[slowest]], lengths.output[[slowest]], np.ones(1), lengths.prefix)
     alone_means = batch_means(model, hardware, stack, alone)
     measured = speed_factors(job, architecture, library)
-    factor = np.asarray([measured.get((one.recipe.framework, one.gpu), 1.0) for one in which])
+    factor = np.asarray([measured.get((served_gpu.recipe.framework, served_gpu.gpu), 1.0) for served_gpu in which])
     alone_seconds = mean_cycle_seconds(model, hardware, stack, alone_means, np.ones((len(which), 1)))[:, 0] / factor
     per_token = kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)
-    cache, fixed = (np.asarray([getattr(one, name) for one in memory]) for name in ("cache", "fixed"))
+    cache, fixed = (np.asarray([getattr(replica, name) for replica in memory]) for name in ("cache", "fixed"))
     longest = means.longest_tokens * per_token
     fits = cache >= longest
-    most = np.asarray([one.recipe.engine.sequences for one in which], dtype=float)
+    most = np.asarray([served_gpu.recipe.engine.sequences for served_gpu in which], dtype=float)
     flight = np.where(fits, np.clip(np.floor(cache / (means.cached_tokens * per_token)), 1.0, most), 0.0)
-    weights = np.asarray([one.weights for one in memory])
+    weights = np.asarray([replica.weights for replica in memory])
     sigma = memory_spread(library.calibrations["memory"].values, UNKNOWN_FRAMEWORK, False).sigma
     # Weights are known to the byte: what may be larger than estimated is all else, into what the engine leaves too.
-    whole = np.asarray([library.gpu(one.gpu).usable_gib * GIB * (1.0 - (headroom or 0.0)) for one in which])
+    whole = np.asarray(
+        [library.gpu(served_gpu.gpu).usable_gib * GIB * (1.0 - (headroom or 0.0)) for served_gpu in which]
+    )
     chance = fit_probability((whole - weights) / (fixed + longest - weights) - 1.0, sigma)
     return ReplicaSpeeds(
         tuple(which), memory, flight, fixed + longest, np.asarray(chance, dtype=float), lengths.requests,
@@ -294,20 +296,20 @@ def enumerate_replicas(
     for gpu, each, _ in kinds:
         if (gpu, each) not in recipes:
             found = list(serving_recipes(job, architecture, library.gpu(gpu), each))
-            recipes[gpu, each] = [one for one in found if isinstance(one, ServingRecipe)]
-            rejected.update(one for one in found if isinstance(one, str))
-    which = list(dict.fromkeys(ServedGpu(gpu, one) for (gpu, _), several in recipes.items() for one in several))
+            recipes[gpu, each] = [recipe for recipe in found if isinstance(recipe, ServingRecipe)]
+            rejected.update(reason for reason in found if isinstance(reason, str))
+    which = list(dict.fromkeys(ServedGpu(gpu, recipe) for (gpu, _), several in recipes.items() for recipe in several))
     shape = shape_of_requests(job, architecture)
     if not which:
         return JobConfigurations(shape, tuple(machines), concatenate_configurations([]), (), rejected)
     speeds = replica_speeds(job, architecture, which, library, headroom)
-    place = {one: index for index, one in enumerate(which)}
+    place = {served_gpu: index for index, served_gpu in enumerate(which)}
     pieces, misses = [], []
     for (gpu, each, _), several in kinds.items():
-        chosen = [place[ServedGpu(gpu, one)] for one in recipes[gpu, each]]
+        chosen = [place[ServedGpu(gpu, recipe)] for recipe in recipes[gpu, each]]
         fitting = [index for index in chosen if _fits(speeds, index, job, headroom)]
         rejected[DOES_NOT_FIT] += len(chosen) - len(fitting)
-        misses += _shortfalls(speeds, [one for one in chosen if one not in fitting], fitting, several[0])
+        misses += _shortfalls(speeds, [row for row in chosen if row not in fitting], fitting, several[0])
         if fitting:
             pieces.append(_rows_of_kind(speeds, fitting, several))
     ways = _with_each_recipe_once(concatenate_configurations(pieces))
@@ -342,7 +344,7 @@ def _rows_of_kind(speeds: ReplicaSpeeds, fitting: Sequence[int], machines: Seque
     keep &= (seconds >= SHORTEST_RUN_HOURS * HOUR) | (instances == np.min(instances))
     r, m = np.nonzero(keep)
     at = np.asarray(fitting)[r]
-    usable = np.asarray([one.usable for one in speeds.memory])
+    usable = np.asarray([replica.usable for replica in speeds.memory])
     return Configurations(
         tuple(recipes),
         tuple(machines),

@@ -29,9 +29,9 @@ def decided_scenario(plan: Plan, scenario: Scenario, library: Library) -> tuple[
     """
     jobs = {job.name: job for job in open_jobs(scenario)}
     found = [
-        Violation(one.name, "model", None, "a choice that was not left open")
-        for one in plan.jobs
-        if one.model is not None and one.name not in jobs
+        Violation(job.name, "model", None, "a choice that was not left open")
+        for job in plan.jobs
+        if job.model is not None and job.name not in jobs
     ]
     if not jobs or not plan.jobs:
         return scenario, found
@@ -48,7 +48,7 @@ def decided_scenario(plan: Plan, scenario: Scenario, library: Library) -> tuple[
 
 def _decided(plan: Plan, job: OpenJob, library: Library) -> tuple[Job | None, list[Violation]]:
     """Return an open job with what the plan chose of it, and what is wrong with the choice; None without one."""
-    assignment = next((one for one in plan.jobs if one.name == job.name), None)
+    assignment = next((planned_job for planned_job in plan.jobs if planned_job.name == job.name), None)
     if assignment is None:
         return None, [Violation(job.name, "job", "an assignment", None)]
     chosen = assignment.model
@@ -72,7 +72,7 @@ def _together(plan: Plan, scenario: Scenario) -> list[Violation]:
     """Return where a plan of several jobs does not say, once for all, how far its losses may be above the least."""
     stated = {job.model.above_least for job in plan.jobs if job.model is not None}
     several = len(scenario.jobs) > 1
-    wrong = [one for one in stated if (one is None) == several or (one is not None and one < 0)]
+    wrong = [share for share in stated if (share is None) == several or (share is not None and share < 0)]
     if not wrong and len(stated) == 1:
         return []
     expected = "one number of at least 0" if several else None

@@ -237,7 +237,7 @@ class Alternative:
         (job,), limits = scenario.jobs, scenario.limits
         base = self._base(scenario)
         market = base.market if self.jobs is None else self.jobs.market
-        names = [one.name for one in (scenario if self.jobs is None else self.jobs.scenario).jobs]
+        names = [scenario_job.name for scenario_job in (scenario if self.jobs is None else self.jobs.scenario).jobs]
         margins = Margins(limits.vram_headroom, limits.budget_confidence)
         found = enumerate_candidates(
             *(job, self.architecture, market, names, self.library, margins),
@@ -294,7 +294,9 @@ def list_alternatives(
     scenario: Scenario, job: OpenJob, library: Library, jobs: PreparedScenario | None = None
 ) -> list[Alternative]:
     """Return every model of an open job at every batch, smallest first; `jobs` are all those of the scenario."""
-    models = sorted((library.architecture(name) for name in architectures_of(job)), key=lambda one: one.parameters)
+    models = sorted(
+        (library.architecture(name) for name in architectures_of(job)), key=lambda architecture: architecture.parameters
+    )
     shared: list[PreparedScenario] = []
     one = scenario.model_copy(update={"jobs": (job,)})
     return [Alternative(one, job, model, batch, library, shared, jobs) for model in models for batch in job.batches]
@@ -382,18 +384,18 @@ def best_of(alternatives: Sequence[Alternative], budget_usd: float, slack: float
 
     A model of equal loss that costs less comes first.
     """
-    known = [one for one in alternatives if known_range(one)[0] <= known_range(one)[1]]
+    known = [alternative for alternative in alternatives if known_range(alternative)[0] <= known_range(alternative)[1]]
     flop = _affordable_flop(known, budget_usd)
     found: list[Found] = []
-    for alternative in sorted(known, key=lambda one: _expected_loss(one, budget_usd, flop)):
-        least = min((one.loss for one in found), default=math.inf)
+    for alternative in sorted(known, key=lambda alternative: _expected_loss(alternative, budget_usd, flop)):
+        least = min((choice.loss for choice in found), default=math.inf)
         index = _index_for(alternative, least + slack)
         one = None if index is None else most_tokens(alternative, budget_usd, index, least)
         if one is not None:
             found.append(one)
-    least = min((one.loss for one in found), default=math.inf)
-    near = [one for one in found if one.loss <= least + slack]
-    return sorted(near, key=lambda one: (one.loss, one.alternative.batch, one.alternative.size))
+    least = min((choice.loss for choice in found), default=math.inf)
+    near = [choice for choice in found if choice.loss <= least + slack]
+    return sorted(near, key=lambda choice: (choice.loss, choice.alternative.batch, choice.alternative.size))
 
 
 def tokens_for_loss(alternative: Alternative, loss: float) -> int | None:

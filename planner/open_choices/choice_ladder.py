@@ -84,7 +84,7 @@ class Ladder:
             self.rungs = [rung for rung in self.rungs if rung.index < self.end]
             return
         self.rungs.append(Rung(index, self.tables[index], least))
-        self.rungs.sort(key=lambda one: one.index)
+        self.rungs.sort(key=lambda rung: rung.index)
 
     @property
     def least_usd(self) -> float:
@@ -178,7 +178,7 @@ def least_sum(
     for step, table, loss in _columns(ladders, fixed, bound):
         steps += [step] * len(table)
         tables.append(replace(table, run_usd=np.full_like(table.run_usd, loss)))
-    if {int(one.job[0]) for one in tables if len(one)} != set(range(len(tables[0].jobs) if tables else 1)):
+    if {int(table.job[0]) for table in tables if len(table)} != set(range(len(tables[0].jobs) if tables else 1)):
         return None
     table = concatenate(tables)
     kept = np.flatnonzero(find_undominated(table, shared))

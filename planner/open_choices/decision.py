@@ -146,13 +146,13 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
     compared = len(alternatives)
     if not near:
         return least_start(alternatives)
-    if all(one.is_capped for one in near) and _pays_all(alternatives, budget):
+    if all(choice.is_capped for choice in near) and _pays_all(alternatives, budget):
         _refuse_capped(alternatives, budget_usd)
     best, others = near[0], near[1:]
     named = by_model(others, best.alternative.architecture.name)
     more = None
     if budget_usd is not None:
-        better = best_of([one.alternative for one in near], budget * MORE_MONEY, slack=0.0)[0]
+        better = best_of([choice.alternative for choice in near], budget * MORE_MONEY, slack=0.0)[0]
         model = better.alternative.architecture.name
         more = MoreMoney(
             budget_usd=budget * MORE_MONEY, architecture=model, tokens=better.tokens, loss=min(better.loss, best.loss)
@@ -164,19 +164,25 @@ def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | N
 def by_model(found: Sequence[Found], chosen: str) -> tuple[ModelOption, ...]:
     """Return the best of each other model, smallest first."""
     options: dict[str, ModelOption] = {}
-    for one in found:
-        model = one.alternative.architecture
+    for choice in found:
+        model = choice.alternative.architecture
         if model.name != chosen and model.name not in options:
             options[model.name] = ModelOption(
-                architecture=model.name, parameters=model.parameters, tokens=one.tokens, loss=one.loss, usd=one.usd
+                architecture=model.name,
+                parameters=model.parameters,
+                tokens=choice.tokens,
+                loss=choice.loss,
+                usd=choice.usd,
             )
-    return tuple(sorted(list(options.values())[:MOST_NAMED], key=lambda one: one.parameters))
+    return tuple(sorted(list(options.values())[:MOST_NAMED], key=lambda option: option.parameters))
 
 
 def _pays_all(alternatives: Sequence[Alternative], budget: float) -> bool:
     """Whether every model can be trained for as long as the law has seen."""
     ranges = [(alternative, known_range(alternative)) for alternative in alternatives]
-    return all(one.least_usd(tokens_at(last)) <= budget for one, (first, last) in ranges if first <= last)
+    return all(
+        alternative.least_usd(tokens_at(last)) <= budget for alternative, (first, last) in ranges if first <= last
+    )
 
 
 def _refuse_capped(alternatives: Sequence[Alternative], budget_usd: float | None) -> None:
@@ -226,13 +232,13 @@ def decide_least_objective(alternatives: Sequence[Alternative], options: SolveOp
             best, tokens, len(alternatives), why_infeasible=f"none of the alternatives is feasible; {name} is looked at"
         )
     options_named: dict[str, ModelOption] = {}
-    for value, one, its in sorted(found, key=lambda row: row[0]):
-        name = one.architecture.name
+    for value, alternative, its in sorted(found, key=lambda row: row[0]):
+        name = alternative.architecture.name
         if name == best.architecture.name or value > NEAR_COST * least or name in options_named or its is None:
             continue
-        loss = one.loss(its) if one.job.uses_law else None
+        loss = alternative.loss(its) if alternative.job.uses_law else None
         options_named[name] = ModelOption(
-            architecture=name, parameters=one.architecture.parameters, tokens=its, loss=loss, usd=value
+            architecture=name, parameters=alternative.architecture.parameters, tokens=its, loss=loss, usd=value
         )
     return Decision(best, tokens, len(alternatives), tuple(options_named.values())[:MOST_NAMED])
 

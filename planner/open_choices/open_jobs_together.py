@@ -63,16 +63,18 @@ class Together:
     def at_budget(self, budget_usd: float | None) -> Together:
         """Return the same jobs with another budget and with first ladders for it; what was solved is kept."""
         shared = replace(self.shared, budget_usd=budget_usd)
-        ladders = tuple(tuple(Ladder(one.alternative, shared, one.tables) for one in each) for each in self.ladders)
+        ladders = tuple(
+            tuple(Ladder(ladder.alternative, shared, ladder.tables) for ladder in each) for each in self.ladders
+        )
         return replace(self, shared=shared, ladders=ladders)
 
     def first_rungs(self) -> None:
         """Make the first ladders for the budget."""
         budget_usd, ladders = self.shared.budget_usd, self.ladders
         left = (math.inf if budget_usd is None else budget_usd) - sum(map(least_late_usd, self.fixed))
-        for ladder in (one for each in ladders for one in each):
+        for ladder in (ladder for each in ladders for ladder in each):
             ladder.start(left)
-        least = [min(one.least_usd for one in each) for each in ladders]
+        least = [min(ladder.least_usd for ladder in each) for each in ladders]
         if math.isfinite(sum(least)):
             for each, own in zip(ladders, least, strict=True):
                 for ladder in each:
@@ -81,20 +83,22 @@ class Together:
     def in_turns(self) -> Together:
         """Return the same jobs where they need not run at one time: no limit on what runs at one time holds."""
         shared = self.shared.in_turns()
-        ladders = tuple(tuple(Ladder(one.alternative, shared) for one in each) for each in self.ladders)
+        ladders = tuple(tuple(Ladder(ladder.alternative, shared) for ladder in each) for each in self.ladders)
         return replace(self, shared=shared, ladders=ladders)
 
     def budget_of(self, step: Step) -> float:
         """Return the most dollars that the job of a step may cost: what the others need at least is not its own."""
         budget = math.inf if self.shared.budget_usd is None else self.shared.budget_usd
         others = [each for each in self.ladders if step.ladder not in each]
-        return budget - sum(map(least_late_usd, self.fixed)) - sum(min(one.least_usd for one in o) for o in others)
+        return (
+            budget - sum(map(least_late_usd, self.fixed)) - sum(min(ladder.least_usd for ladder in o) for o in others)
+        )
 
     def search(self, tolerance: float) -> Found | None:
         """Return the models and tokens of the least sum of losses, proven to a tolerance; None where there are none."""
         if shares_machines(self.shared) or self.shared.budget_usd is None:
             return self._search_ladders(tolerance)
-        fixed = [least_late_usd(one) for one in self.fixed]
+        fixed = [least_late_usd(table) for table in self.fixed]
         left = self.shared.budget_usd - sum(fixed)
         found = least_sum_of_losses(self.alternatives, left, tolerance) if left > 0 else None
         if found is None:
@@ -113,7 +117,7 @@ class Together:
             low = least_sum(self.ladders, self.fixed, self.shared, self.run, bound=True)
             if best is None or low is None:
                 return None
-            middles = [(one, one.middle) for one in low.steps if one.ladder is not None and one.middle is not None]
+            middles = [(step, step.middle) for step in low.steps if step.ladder is not None and step.middle is not None]
             if best.loss - low.loss <= tolerance or not middles:
                 return Found(tuple(map(Trained.at, best.steps)), best.loss, max(0.0, best.loss - low.loss), best.usd)
             for step, middle in middles:
@@ -152,14 +156,14 @@ def together(scenario: Scenario, library: Library, options: SolveOptions) -> Tog
     shared = build_shared_limits(prepared.scenario, prepared.market)
     alternatives = tuple(tuple(list_alternatives(scenario, job, library, prepared)) for job in jobs)
     known: dict[str, Alternative] = {}
-    for alternative in (one for each in alternatives for one in each):
+    for alternative in (alternative for each in alternatives for alternative in each):
         if (first_one := known.setdefault(alternative.essence, alternative)) is not alternative:
             alternative.share(first_one)
     names = tuple(job.name for job in jobs)
     return Together(
         names=names,
         alternatives=alternatives,
-        ladders=tuple(tuple(Ladder(one, shared) for one in each) for each in alternatives),
+        ladders=tuple(tuple(Ladder(alternative, shared) for alternative in each) for each in alternatives),
         fixed=tuple(
             _fixed(prepared, place, shared) for place, job in enumerate(scenario.jobs) if job.name not in names
         ),
@@ -172,7 +176,7 @@ def together(scenario: Scenario, library: Library, options: SolveOptions) -> Tog
 def _fixed(prepared: PreparedScenario, place: int, shared: SharedLimits) -> CandidateTable:
     """Return what dollars and machines leave of the candidates of a job whose work is given."""
     scenario, limits = prepared.scenario, prepared.scenario.limits
-    job, names = scenario.jobs[place], [one.name for one in scenario.jobs]
+    job, names = scenario.jobs[place], [job.name for job in scenario.jobs]
     margins = Margins(limits.vram_headroom, limits.budget_confidence)
     architecture = prepared.library.architecture(job.architecture)
     found = enumerate_candidates(

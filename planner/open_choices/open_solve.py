@@ -78,7 +78,7 @@ def smallest_changes(alternatives: Sequence[Alternative], options: SolveOptions)
     for way in _ways(alternatives):
         by_paths.setdefault(way.solution.paths, []).append(way)
     for ways in by_paths.values():
-        ways.sort(key=lambda one: one.solution.change)
+        ways.sort(key=lambda way: way.solution.change)
     order = sorted(by_paths, key=lambda paths: (len(paths), by_paths[paths][0].solution.change))
     found: list[list[LimitChange]] = []
     for paths in order:
@@ -88,7 +88,9 @@ def smallest_changes(alternatives: Sequence[Alternative], options: SolveOptions)
         if least is not None and not any(asks_no_less(least, before) for before in found):
             found.append(least)
     return [
-        one for number, changes in enumerate(found, 1) for one in _reported(alternatives[0], changes, number, options)
+        relaxation
+        for number, changes in enumerate(found, 1)
+        for relaxation in _reported(alternatives[0], changes, number, options)
     ]
 
 
@@ -102,7 +104,7 @@ def _reported(
     plan, best = try_solve(decision.alternative.prepared(decision.tokens)), decision.alternative
     name = f"{best.architecture.name} at a batch of {best.batch:,}"
     made = [] if plan is None else build_relaxations(plan, changes, number)
-    return [one.model_copy(update={"then": f"{name}, {one.then}"}) for one in made]
+    return [relaxation.model_copy(update={"then": f"{name}, {relaxation.then}"}) for relaxation in made]
 
 
 def _ways(alternatives: Sequence[Alternative]) -> Iterator[_Way]:
@@ -200,7 +202,9 @@ def solve_open(
         For models that no law knows, and for losses and sizes outside what the law has seen.
     """
     options = options or SolveOptions()
-    library = library or read_library([name for one in scenario.jobs for name in architectures_of(one)])
+    library = library or read_library(
+        [name for scenario_job in scenario.jobs for name in architectures_of(scenario_job)]
+    )
     if len(scenario.jobs) > 1:
         return _solve_several(scenario, options, library, started, finish)
     alternatives = open_alternatives(scenario, job, library)
@@ -277,11 +281,12 @@ def _model_faults(scenario: Scenario, job: OpenJob, alternatives: Sequence[Alter
     if not job.uses_law:
         return []
     faults = []
-    for one in {alternative.architecture.name: alternative.architecture for alternative in alternatives}.values():
-        if one.kind != "decoder" or one.experts:
-            what = (
-                f"{one.name} {'has experts' if one.experts else 'makes images'}: the laws hold for dense models of text"
-            )
+    for architecture in {
+        alternative.architecture.name: alternative.architecture for alternative in alternatives
+    }.values():
+        if architecture.kind != "decoder" or architecture.experts:
+            kind = "has experts" if architecture.experts else "makes images"
+            what = f"{architecture.name} {kind}: the laws hold for dense models of text"
             faults.append(Fault(scenario.name, 0, f"{place}.architecture", what, "leave it out"))
     ranges = [known_range(alternative) for alternative in alternatives]
     if not faults and all(first > last for first, last in ranges):

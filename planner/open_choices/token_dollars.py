@@ -77,7 +77,9 @@ class Curve:
         found = np.full(len(self.tokens), np.inf)
         known = sorted(self.usd)
         if known:
-            found[: self.end] = np.interp(self.tokens[: self.end], self.tokens[known], [self.usd[one] for one in known])
+            found[: self.end] = np.interp(
+                self.tokens[: self.end], self.tokens[known], [self.usd[place] for place in known]
+            )
             found[known[-1] : self.end] = self._along(known[-1], self.end)
             found[: known[0]] = np.inf
         return found
@@ -91,7 +93,7 @@ class Curve:
         """Return the place halfway from the last known one to one that is not known; None where it is known."""
         if place in self.usd:
             return None
-        before = max((one for one in self.usd if one < place), default=place)
+        before = max((known for known in self.usd if known < place), default=place)
         return (before + place + 1) // 2
 
 
@@ -140,29 +142,32 @@ def least_sum_of_losses(jobs: Sequence[Sequence[Alternative]], budget_usd: float
 
     Where the sum cannot be proven, because the dollars of known points leave gaps, `above_least` says what is left.
     """
-    curves = [[Curve.of(one) for one in each if known_range(one)[0] <= known_range(one)[1]] for each in jobs]
+    curves = [
+        [Curve.of(alternative) for alternative in each if known_range(alternative)[0] <= known_range(alternative)[1]]
+        for each in jobs
+    ]
     for each in curves:
         for curve in each:
             curve.price(0)
     while True:
-        bound = _bound([_points(each, [one.lower() for one in each]) for each in curves], budget_usd)
+        bound = _bound([_points(each, [curve.lower() for curve in each]) for each in curves], budget_usd)
         best = _known(curves, budget_usd)
         if bound is None or best is None:
             return None
-        above = max(0.0, sum(one.loss for one in best) - bound[0])
+        above = max(0.0, sum(point.loss for point in best) - bound[0])
         missing = [] if above <= tolerance else list(dict.fromkeys(_missing(curves, bound[1:], budget_usd)))
         if not missing:
-            return LeastSum(best, sum(one.loss for one in best), above)
+            return LeastSum(best, sum(point.loss for point in best), above)
         for curve, place in missing:
             curve.price(place)
 
 
 def _missing(curves: Sequence[Sequence[Curve]], low: Sequence[Sequence[Point]], budget_usd: float) -> Iterator[Point]:
     """Yield the places to price next: of the answer by the guess, else next to those of the bound."""
-    guess = _bound([_points(each, [one.guess() for one in each]) for each in curves], budget_usd)
-    found = [] if guess is None else [one for one in guess[1] if one.place not in one.curve.usd]
+    guess = _bound([_points(each, [curve.guess() for curve in each]) for each in curves], budget_usd)
+    found = [] if guess is None else [point for point in guess[1] if point.place not in point.curve.usd]
     # Where no run is feasible from some place on, a guess would come down to it step by step.
-    wanted = [one for one in found if one.curve.end == len(one.curve.tokens)]
+    wanted = [point for point in found if point.curve.end == len(point.curve.tokens)]
     if wanted:
         yield from wanted
         return
@@ -174,13 +179,13 @@ def _missing(curves: Sequence[Sequence[Curve]], low: Sequence[Sequence[Point]], 
 
 def _points(curves: Sequence[Curve], usd: Sequence[Floats]) -> Points:
     """Return all points of the models of one job that have dollars."""
-    which = [np.flatnonzero(np.isfinite(one)) for one in usd]
+    which = [np.flatnonzero(np.isfinite(costs)) for costs in usd]
     return Points(
         curves,
-        np.repeat(np.arange(len(curves)), [len(one) for one in which]),
+        np.repeat(np.arange(len(curves)), [len(places) for places in which]),
         np.concatenate([np.zeros(0, dtype=np.int64), *which]),
         np.concatenate([np.zeros(0), *(curve.losses[at] for curve, at in zip(curves, which, strict=True))]),
-        np.concatenate([np.zeros(0), *(one[at] for one, at in zip(usd, which, strict=True))]),
+        np.concatenate([np.zeros(0), *(costs[at] for costs, at in zip(usd, which, strict=True))]),
     )
 
 
@@ -223,9 +228,9 @@ def _known(curves: Sequence[Sequence[Curve]], budget_usd: float) -> tuple[Point,
             if spent + usd <= budget_usd
         )
         front: list[tuple[float, float, tuple[Point, ...]]] = []
-        for one in sorted(added, key=lambda one: one[:2]):
-            if not front or one[1] < front[-1][1]:
-                front.append(one)
+        for extended in sorted(added, key=lambda extended: extended[:2]):
+            if not front or extended[1] < front[-1][1]:
+                front.append(extended)
         # The last sums lose least.
         sums = front if len(front) <= MOST_SUMS else front[:: -(-len(front) // MOST_SUMS)] + front[-1:]
     return sums[-1][2] if sums else None

@@ -399,6 +399,6 @@ class Plan(Part):
 
     def assignment(self, job: str) -> Assignment:
         """Return the assignment of a job; NoPlanError if it has none."""
-        if found := [one for one in self.jobs if one.name == job]:
+        if found := [assignment for assignment in self.jobs if assignment.name == job]:
             return found[0]
         raise NoPlanError(f"no plan for {job!r}: the scenario is {self.status}")

@@ -74,17 +74,17 @@ def _predicted(service: Service, name: str) -> str:
 
 
 FLEET_FEATURES: tuple[tuple[str, Callable[[Service], str]], ...] = (
-    ("replicas", lambda one: span(min(one.fleet.replicas_by_hour), max(one.fleet.replicas_by_hour))),
-    ("fleet", lambda one: "; ".join(describe_kinds(one.fleet))),
-    ("model", lambda one: one.architecture),
-    ("load", lambda one: f"{span(min(one.fleet.load), max(one.fleet.load))} {one.fleet.unit}"),
-    ("tokens", lambda one: f"{one.input_tokens:,.4g} in, {one.output_tokens:,.4g} out"),
-    ("per token", lambda one: _predicted(one, "tpot")),
-    ("first token", lambda one: _predicted(one, "ttft")),
-    ("spot", lambda one: spot_percent(one.fleet.spot_share)),
-    ("served", lambda one: f"{one.fleet.served_share * 100:.1f} %"),
-    ("mean use", lambda one: f"{one.fleet.use * 100:.1f} %"),
-    ("starts", lambda one: f"{one.fleet.starts:,} a {'day' if len(one.fleet.load) == 24 else 'week'}"),
+    ("replicas", lambda service: span(min(service.fleet.replicas_by_hour), max(service.fleet.replicas_by_hour))),
+    ("fleet", lambda service: "; ".join(describe_kinds(service.fleet))),
+    ("model", lambda service: service.architecture),
+    ("load", lambda service: f"{span(min(service.fleet.load), max(service.fleet.load))} {service.fleet.unit}"),
+    ("tokens", lambda service: f"{service.input_tokens:,.4g} in, {service.output_tokens:,.4g} out"),
+    ("per token", lambda service: _predicted(service, "tpot")),
+    ("first token", lambda service: _predicted(service, "ttft")),
+    ("spot", lambda service: spot_percent(service.fleet.spot_share)),
+    ("served", lambda service: f"{service.fleet.served_share * 100:.1f} %"),
+    ("mean use", lambda service: f"{service.fleet.use * 100:.1f} %"),
+    ("starts", lambda service: f"{service.fleet.starts:,} a {'day' if len(service.fleet.load) == 24 else 'week'}"),
 )
 """What may differ, most important first, and how each side of it reads."""
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from planner import generation
 from planner.arrays import Flags, Floats, Integers
-from planner.estimates import request_arrivals as arrivals
 from planner.estimates.generation import CHUNK_TOKENS, decode_step_seconds, prompt_seconds
 from planner.estimates.latency import (
     BatchMeans,
@@ -22,7 +21,16 @@ from planner.estimates.latency import (
     mean_cycle_seconds,
     rows,
 )
-from planner.estimates.request_arrivals import Places, Present, wait_moments, wait_points
+from planner.estimates.request_arrivals import (
+    MOST_BUSY,
+    Places,
+    Present,
+    TokenTimes,
+    gamma_quantile,
+    token_seconds_quantile,
+    wait_moments,
+    wait_points,
+)
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.library.schema import Library
 from planner.records import record
@@ -46,8 +54,8 @@ def grouped_lengths(lengths: Lengths) -> Lengths:
     group = group.astype(int)
     whole = np.bincount(group, weights=count[order])
     prompt, output = (
-        np.bincount(group, weights=one[order] * count[order]) / np.maximum(whole, 1e-300)
-        for one in (lengths.prompt, lengths.output)
+        np.bincount(group, weights=tokens[order] * count[order]) / np.maximum(whole, 1e-300)
+        for tokens in (lengths.prompt, lengths.output)
     )
     some = whole > 0
     return Lengths(prompt[some], output[some], whole[some], lengths.prefix)
@@ -80,8 +88,8 @@ class Traffic:
         parts = np.ceil(np.maximum(own, 1.0) / CHUNK_TOKENS)
         share = np.asarray(lengths.count, dtype=float) / lengths.requests
         most = (seconds @ share) / float(np.maximum(own, 1.0) @ share) * CHUNK_TOKENS
-        cache = np.asarray([one.cache for one in speeds.memory])
-        engine = np.asarray([one.recipe.engine.sequences for one in speeds.which], dtype=float)
+        cache = np.asarray([replica.cache for replica in speeds.memory])
+        engine = np.asarray([served_gpu.recipe.engine.sequences for served_gpu in speeds.which], dtype=float)
         held = np.clip(np.floor(cache / (means.cached_tokens * speeds.token_bytes)), 1.0, engine)
         return cls(
             job, speeds, slow, lengths, means, PromptMix(share, seconds, parts, most),
@@ -144,7 +152,7 @@ class Traffic:
         met, output, width = present.met, self.means.output, np.maximum(0.05 * present.met, 0.05)
         inside = self.hold(met)
         slope = (self.hold(met + width) - inside) / width
-        times = arrivals.TokenTimes(
+        times = TokenTimes(
             share=self.prompts.share,
             output=np.asarray(self.lengths.output, dtype=float),
             rate=self.passing(present),
@@ -156,12 +164,12 @@ class Traffic:
             prompt=mean,
             prompt_square=self.prompts.mean_square,
         )
-        return np.asarray(arrivals.token_seconds_quantile(self.job.latency.share, times))
+        return np.asarray(token_seconds_quantile(self.job.latency.share, times))
 
     def first_tokens(self, rate: Floats) -> FirstAnswers:
         """Return when requests have their first token."""
         present, share = self.queue.present(rate), self.job.latency.share
-        most = arrivals.gamma_quantile(share, present.flight, np.maximum(present.variance, 1e-12))
+        most = gamma_quantile(share, present.flight, np.maximum(present.variance, 1e-12))
         step = self.step(np.minimum(most, self.queue.number))
         found = FirstTokens.of(self.prompts, self.passing(present), step)
         token = (self.queue.full - self.prompts.mean) / self.means.output
@@ -226,11 +234,13 @@ def slow_factor(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Librar
     adapters = job.adapter is not None and job.adapter.served is not None
     seen = class_sigmas(library.calibrations["uncertainty"].values, "observed").tail
     tails = []
-    for one in speeds.which:
-        recipe = one.recipe
-        prior = generation.prior_parts(coefficients, recipe.framework, recipe.engine.label, one.gpu, recipe.quant)
+    for served_gpu in speeds.which:
+        recipe = served_gpu.recipe
+        prior = generation.prior_parts(
+            coefficients, recipe.framework, recipe.engine.label, served_gpu.gpu, recipe.quant
+        )
         sigma = generation.speed_sigma(coefficients, recipe.framework, bool(prior) or adapters)
-        tails.append(seen if generation.is_measured(job, recipe, one.gpu) else float(tail_of_68_percent(sigma)))
+        tails.append(seen if generation.is_measured(job, recipe, served_gpu.gpu) else float(tail_of_68_percent(sigma)))
     certain = np.asarray(confidence_factor(np.asarray(tails, dtype=float), job.confidence), dtype=float)
     return certain * expected_factor(job, speeds)
 
@@ -250,7 +260,7 @@ def mixture_rates(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Libr
     each = [
         Lengths(prompt[mixture > 0], output[mixture > 0], mixture[mixture > 0], lengths.prefix) for mixture in mixtures
     ]
-    return np.stack([_capacities(Traffic.of(job, speeds, slow, one)).rate for one in each])
+    return np.stack([_capacities(Traffic.of(job, speeds, slow, mixture)).rate for mixture in each])
 
 
 def replica_capacities(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library) -> Capacities:
@@ -261,15 +271,15 @@ def replica_capacities(job: ServeJob, speeds: generation.ReplicaSpeeds, library:
 def _capacities(traffic: Traffic) -> Capacities:
     """Return the capacity of each recipe for some requests."""
     limits, share, greatest = traffic.job.latency, traffic.job.latency.share, traffic.greatest
-    rate = arrivals.MOST_BUSY * greatest
+    rate = MOST_BUSY * greatest
     binds = np.full(rate.shape, HELD_BY.index("compute"))
     some = np.flatnonzero(greatest > 0)
     if limits.tpot_seconds is not None:
         seconds = limits.tpot_seconds
-        _held(traffic, rate, some, lambda one, at: one.tpot(at) <= seconds, binds, "TPOT")
+        _held(traffic, rate, some, lambda some_traffic, at: some_traffic.tpot(at) <= seconds, binds, "TPOT")
     if limits.ttft_seconds is not None:
         first = limits.ttft_seconds
-        _held(traffic, rate, some, lambda one, at: one.in_time(at, first) >= share, binds, "TTFT")
+        _held(traffic, rate, some, lambda some_traffic, at: some_traffic.in_time(at, first) >= share, binds, "TTFT")
         late = np.flatnonzero(binds == HELD_BY.index("TTFT"))
         placed = traffic.choosing(late).in_time(rate[late] * BEYOND, first, waits=False) >= share
         binds[late[placed]] = HELD_BY.index("KV")

@@ -71,7 +71,7 @@ def _relaxed(prepared: PreparedScenario, built: BuiltTimetable) -> dict[str, tup
     """
     found = {name: (current, without) for name, current, without in relaxed_timetables(built.problem)}
     for limit, value in given_peaks(prepared.scenario.limits):
-        if not limit.is_of_dollars and any(one.rejected[limit.exceeded] for one in prepared.screened):
+        if not limit.is_of_dollars and any(candidates.rejected[limit.exceeded] for candidates in prepared.screened):
             lifted = change_scenario(prepared.scenario, [f"{limit.path}=null"])
             found[limit.path] = value, build_timetable(prepare(lifted, prepared.library, prepared)).problem
     return found
@@ -92,7 +92,7 @@ def _binding(relaxed: Mapping[str, tuple[float | str, Timetable]], plan: Plan) -
         hours = (plan.hours.at_confidence if plan.hours else last) - last
         usd = saving if without.objective == "cost" else None
         found.append(Binding(limit=name, current=current, saving=saving, saving_usd=usd, saving_hours=hours))
-    yield from sorted(found, key=lambda one: -one.saving)
+    yield from sorted(found, key=lambda binding: -binding.saving)
 
 
 def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyNot:

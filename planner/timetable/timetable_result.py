@@ -204,7 +204,7 @@ def _reservation(
     prepared: PreparedScenario, built: BuiltTimetable, schedule: Schedule, resource: int, jobs: tuple[Assignment, ...]
 ) -> Reservation:
     """Return a lot that is bought, and how full it is."""
-    lot = next(one for lots in built.shared.lots.values() for one in lots if one.resource == resource)
+    lot = next(lot for lots in built.shared.lots.values() for lot in lots if lot.resource == resource)
     offer, count = prepared.market.offers[lot.offer], schedule.bought[resource]
     place = [number for number, bought in enumerate(schedule.bought) if bought].index(resource)
     users = [job for job in jobs if job.reservation == place]
@@ -329,7 +329,7 @@ def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
     """
     if not may_take_turns(prepared):
         return try_solve(prepared)
-    if not all(len(one.table) for one in prepared.screened):
+    if not all(len(candidates.table) for candidates in prepared.screened):
         return None
     if not prepared.scenario.needs_timetable:
         best = best_side_by_side(prepared, OPTIONS)

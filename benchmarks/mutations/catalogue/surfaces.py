@@ -19,7 +19,7 @@ AREA.add(
     "key=lambda part: part[1])[:4]",
 )
 AREA.add(
-    "memory is against what is allocated", "words.bar(vram.peak / vram.usable)", "words.bar(vram.allocated / 80.0)"
+    "memory is against what is allocated", "format.bar(vram.peak / vram.usable)", "format.bar(vram.allocated / 80.0)"
 )
 
 AREA.of("planner/report/frontier_text.py", "tests/report/test_frontier_text.py")

@@ -99,7 +99,9 @@ def frontier(
         by=None if main.in_turn else by,
         curves=curves,
         beyond=tuple(_hidden_by_deadline(prepared)) if main.points and not scenario.needs_timetable else (),
-        candidates=count_candidates(prepared, sum(len(np.unique(one.rows)) for one in screened) - main.used),
+        candidates=count_candidates(
+            prepared, sum(len(np.unique(candidates.rows)) for candidates in screened) - main.used
+        ),
         solver="envelope" if main.exact else "cp-sat" if main.in_turn else options.solver,
         seconds=perf_counter() - started,
         as_of=tracer.as_of.isoformat(),
@@ -152,14 +154,14 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[tuple[Cur
     """
     prepared = tracer.prepared
     wide = _whole_curves(prepared, by)
-    labels = [_labels(prepared, index, one, by) for index, one in enumerate(wide)]
+    labels = [_labels(prepared, index, candidates, by) for index, candidates in enumerate(wide)]
     names = list(dict.fromkeys(str(name) for column in labels for name in np.unique(column)))
     if by == "method":
         names = [name for name in METHODS if name in names]
     each = max(MIN_CURVE_POINTS, points // max(1, len(names)))
     curves, in_turn = [], []
     for name in names:
-        part = [one.select(column == name) for one, column in zip(wide, labels, strict=True)]
+        part = [candidates.select(column == name) for candidates, column in zip(wide, labels, strict=True)]
         traced = tracer.traced(part, each, is_part=True)
         if traced.in_turn:
             in_turn.append(name)
@@ -175,7 +177,7 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[tuple[Cur
             )
         )
     if by != "method":
-        curves.sort(key=lambda one: (one.points[-1].cost_usd if one.points else math.inf, one.label))
+        curves.sort(key=lambda curve: (curve.points[-1].cost_usd if curve.points else math.inf, curve.label))
     return tuple(curves), tuple(in_turn)
 
 

@@ -92,7 +92,10 @@ class FilterCatalog:
 
     def _numbers(self, filters: Sequence[CandidateFilter | None]) -> Integers:
         """Return the number of each filter, -1 for None."""
-        numbers = [-1 if one is None else self.numbers.setdefault(one, len(self.numbers)) for one in filters]
+        numbers = [
+            -1 if candidate_filter is None else self.numbers.setdefault(candidate_filter, len(self.numbers))
+            for candidate_filter in filters
+        ]
         return np.asarray(numbers, dtype=np.int64)
 
 
