@@ -139,9 +139,9 @@ def _asked(
 def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
     """Write the page, and say on standard error or output what it is."""
     from planner.documents.files import write_text_atomically
-    from planner.report.format import width, wrap_lines
     from planner.report.html.plan_words import headline
     from planner.report.html.report_page import render_page
+    from planner.report.words import width, wrap_lines
 
     exports, notes = _exports(found.plan, scenario)
     page = render_page(found, exports, notes)

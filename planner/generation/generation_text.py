@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from planner.library.engines import read_engines
-from planner.report import format
-from planner.report.format import line_room
+from planner.report import words
+from planner.report.words import line_room
 from planner.results.inference import ApiPrice, BulkGeneration
 from planner.results.service_results import MILLISECONDS
 from planner.units import figure_text
@@ -35,8 +35,8 @@ def request_words(made: BulkGeneration) -> str:
 
 def serve_lines(made: BulkGeneration, machines: str, trials: str) -> list[str]:
     """Return engine, requests, machines and trials, a line each."""
-    lines = format.wrap_lines(engine_words(made), line_room(), 2)
-    return [*lines, *(format.shorten(line, line_room()) for line in (request_words(made), machines, trials) if line)]
+    lines = words.wrap_lines(engine_words(made), line_room(), 2)
+    return [*lines, *(words.shorten(line, line_room()) for line in (request_words(made), machines, trials) if line)]
 
 
 BINDING = {"memory": "memory", "engine": "the engine's default", "requests": "there are no more"}
@@ -61,25 +61,25 @@ def speed_lines(made: BulkGeneration, rate: str) -> list[str]:
     """Return tokens and requests per second, what takes the time, and latency."""
     requests = made.output_tokens_per_second / made.output_tokens
     parts = sorted(made.time_shares.items(), key=lambda part: -part[1])
-    shown = [f"{TIME_KINDS[name]} {format.percent(share)}" for name, share in parts if share >= SHARE_SHOWN]
-    each = f", per token {format.significant(made.tpot_seconds * MILLISECONDS)} ms" if made.output_tokens > 1 else ""
-    first = f"first token {format.significant(made.ttft_seconds)} s{each}"
+    shown = [f"{TIME_KINDS[name]} {words.percent(share)}" for name, share in parts if share >= SHARE_SHOWN]
+    each = f", per token {words.significant(made.tpot_seconds * MILLISECONDS)} ms" if made.output_tokens > 1 else ""
+    first = f"first token {words.significant(made.ttft_seconds)} s{each}"
     lines = [
-        f"{rate.replace(' tokens/s', ' output tokens/s')}, {format.significant(requests)} requests/s",
+        f"{rate.replace(' tokens/s', ' output tokens/s')}, {words.significant(requests)} requests/s",
         f"time goes to {', '.join(shown)}",
         f"{first}; {made.evidence}",
     ]
-    return [line for text in lines for line in format.wrap_lines(text, line_room(), 2)]
+    return [line for text in lines for line in words.wrap_lines(text, line_room(), 2)]
 
 
 def price_lines(made: BulkGeneration) -> list[str]:
     """Return dollars per 1,000 prompts and per million tokens: the whole bill by the time of each kind of token."""
     tokens = (
-        f"${format.significant(made.usd_per_million_input_tokens)} per million tokens in, "
-        f"${format.significant(made.usd_per_million_output_tokens)} out"
+        f"${words.significant(made.usd_per_million_input_tokens)} per million tokens in, "
+        f"${words.significant(made.usd_per_million_output_tokens)} out"
     )
-    return format.wrap_lines(
-        f"${format.significant(made.usd_per_thousand_requests)} per 1,000 requests; {tokens}", line_room(), 2
+    return words.wrap_lines(
+        f"${words.significant(made.usd_per_thousand_requests)} per 1,000 requests; {tokens}", line_room(), 2
     )
 
 
@@ -93,12 +93,12 @@ def api_lines(made: BulkGeneration) -> list[str]:
     for service in made.api[:MOST_SERVICES]:
         pays = "own machines are never cheaper"
         if service.pays_from_requests is not None:
-            pays = f"own machines are cheaper from {format.significant(service.pays_from_requests)} requests"
+            pays = f"own machines are cheaper from {words.significant(service.pays_from_requests)} requests"
         lines += api_service_lines(service, "", pays)
     return lines
 
 
 def api_service_lines(one: ApiPrice, per: str, pays: str) -> list[str]:
     """Return a service that answers by the token: its dollars, what it hosts, and from where own machines pay."""
-    text = f"{format.sanitise(one.offer)}: {format.usd(one.usd)}{per}, {HOSTS[one.hosts_tuned]}; {pays}"
-    return format.wrap_lines(text, line_room(), 2)
+    text = f"{words.sanitise(one.offer)}: {words.usd(one.usd)}{per}, {HOSTS[one.hosts_tuned]}; {pays}"
+    return words.wrap_lines(text, line_room(), 2)

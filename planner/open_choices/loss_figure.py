@@ -8,7 +8,7 @@ from planner.drawing.axis import fit_axis, room_of_ticks
 from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption, Scene
 from planner.open_choices.model_choice_text import count, format_loss_ends, render_loss_frontier
-from planner.report import format
+from planner.report import words
 from planner.report.figures.plan_figures import PICTURE
 from planner.results.chosen_model import LossFrontier
 
@@ -25,9 +25,9 @@ def loss_scene(found: LossFrontier, width: float) -> Scene:
     for index, model in enumerate(models):
         role = SERIES[index % len(SERIES)]
         of_model = [point for point in points if point.architecture == model]
-        label = f"{format.sanitise(model)} ({count(of_model[0].parameters)})"
+        label = f"{words.sanitise(model)} ({count(of_model[0].parameters)})"
         shown = tuple(
-            f"{format.usd(point.budget_usd)}: loss {point.loss:.3f}, {count(point.tokens)} tokens" for point in of_model
+            f"{words.usd(point.budget_usd)}: loss {point.loss:.3f}, {count(point.tokens)} tokens" for point in of_model
         )
         places = tuple((point.budget_usd, point.loss) for point in of_model)
         traces.append(Trace(places, role, label, width=0.0, mark="dot", words=shown))
@@ -38,13 +38,13 @@ def loss_scene(found: LossFrontier, width: float) -> Scene:
 
 
 def _budget(usd: float) -> str:
-    return format.usd(usd).removesuffix(".00")
+    return words.usd(usd).removesuffix(".00")
 
 
 def loss_picture(found: LossFrontier) -> Scene | None:
     """Return the curve in the size of a picture, with the first line of its text as the title; None without a point."""
     if not found.points:
         return None
-    with format.unwrapped():
+    with words.unwrapped():
         title = render_loss_frontier(found).partition("\n")[0]
     return replace(loss_scene(found, PICTURE), title=title)

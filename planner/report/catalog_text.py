@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from planner.report import format
-from planner.report.format import line_room
+from planner.report import words
+from planner.report.words import line_room
 from planner.results.market_results import (
     EndsByAge,
     FittedDuration,
@@ -95,8 +95,8 @@ def card_text(facts: Mapping[str, Any]) -> str:
     width = max(len(key) for key in facts) + 2
     lines = []
     for key, value in facts.items():
-        texts = format.wrap_lines(_text(value), max(20, format.width() - width - 2), 100)
-        lines += format.hang(f"  {key:<{width}}", texts)
+        texts = words.wrap_lines(_text(value), max(20, words.width() - width - 2), 100)
+        lines += words.hang(f"  {key:<{width}}", texts)
     return "\n".join(lines)
 
 
@@ -105,7 +105,7 @@ def described_names(described: Mapping[str, str]) -> str:
     width = max(map(len, described), default=0) + 2
     lines: list[str] = []
     for name, text in described.items():
-        lines += format.hang(f"{name:<{width}}", format.wrap_lines(text or "-", format.width() - width, 4))
+        lines += words.hang(f"{name:<{width}}", words.wrap_lines(text or "-", words.width() - width, 4))
     return "\n".join(lines)
 
 
@@ -113,7 +113,7 @@ def table(columns: Sequence[Column], items: Iterable[Any]) -> str:
     """Return a line per item; columns are as wide as their widest cell, with two blanks between."""
     rows = [
         [head for head, _, _ in columns],
-        *([format.sanitise(show(item)) for _, _, show in columns] for item in items),
+        *([words.sanitise(show(item)) for _, _, show in columns] for item in items),
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [side for _, side, _ in columns]
@@ -128,17 +128,17 @@ GPU_LEGEND = (
 
 def gpu_table(cards: Sequence[Any]) -> str:
     """Return the table of GPUs with a line of explanation."""
-    return "\n".join([table(GPU_COLUMNS, cards), "", *format.wrap_lines(GPU_LEGEND, format.width(), 2)])
+    return "\n".join([table(GPU_COLUMNS, cards), "", *words.wrap_lines(GPU_LEGEND, words.width(), 2)])
 
 
 def _billions(count: int) -> str:
-    return f"{format.significant(count / 1e9)} B"
+    return f"{words.significant(count / 1e9)} B"
 
 
 def _machine(offer: Offer) -> str:
     if offer.is_cpu:
         return f"{offer.cpu_cores or 0:g} cores"
-    return format.gpus(offer.gpus, offer.card) if offer.rents_gpus else "-"
+    return words.gpus(offer.gpus, offer.card) if offer.rents_gpus else "-"
 
 
 def _price(offer: Offer) -> str:
@@ -158,12 +158,12 @@ def _tier(offer: Offer) -> str:
     if offer.is_for_sale_only:
         return "to buy"
     if offer.committed_hours is not None:
-        return f"{offer.tier}, {format.hours(offer.committed_hours)} left"
+        return f"{offer.tier}, {words.hours(offer.committed_hours)} left"
     return f"{offer.tier}, {offer.managed.method}" if offer.managed else offer.tier
 
 
 def _per_gpu(usd_per_hour: float | None, gpus: int) -> str:
-    return "-" if usd_per_hour is None else format.rate(usd_per_hour / gpus).removeprefix("$")
+    return "-" if usd_per_hour is None else words.rate(usd_per_hour / gpus).removeprefix("$")
 
 
 def _text(value: Any) -> str:
@@ -193,7 +193,7 @@ def import_text(summary: ImportSummary) -> str:
         told.append(f"left out {_count(sum(skipped.rows for skipped in rest), 'row')} for {len(rest)} more reasons")
     told += [f"{_count(noted.rows, 'row')}: {noted.note}" for noted in summary.notes]
     for text in told:
-        lines += format.hang("  ", format.wrap_lines(text, format.width() - 2, 4))
+        lines += words.hang("  ", words.wrap_lines(text, words.width() - 2, 4))
     return "\n".join(lines)
 
 
@@ -216,7 +216,7 @@ def update_text(update: PriceUpdate) -> str:
         elif provider.why_not:
             stands = f"the prices of {provider.stands} stay, {age}" if provider.stands else "none are stored"
             text = f"{provider.provider}: not updated: {provider.why_not}; {stands}"
-            lines += format.wrap_lines(text, format.width(), 4)
+            lines += words.wrap_lines(text, words.width(), 4)
         else:
             lines.append(f"{provider.provider}: nothing newer than {provider.stands}, {age}")
     return "\n".join(lines)
@@ -234,13 +234,13 @@ def _changes(changes: PriceChanges) -> list[str]:
         head = f"  {what:<5} {len(listed):>5,}  "
         more = [f"and {len(listed) - MOST_LISTED:,} more"] if len(listed) > MOST_LISTED else []
         if listed:
-            lines += format.hang(head, [format.sanitise(line) for line in (*listed[:MOST_LISTED], *more)])
+            lines += words.hang(head, [words.sanitise(line) for line in (*listed[:MOST_LISTED], *more)])
     return lines
 
 
 def _move(move: PriceMove) -> str:
     was, now = (
-        "not sold" if usd is None else format.rate(usd) for usd in (move.before_usd_per_hour, move.after_usd_per_hour)
+        "not sold" if usd is None else words.rate(usd) for usd in (move.before_usd_per_hour, move.after_usd_per_hour)
     )
     if not move.before_usd_per_hour or move.after_usd_per_hour is None:
         return f"{was} -> {now}"
@@ -259,17 +259,17 @@ MOST_TRACES = 20
 def render_market(fit: MarketFit) -> str:
     """Return the text of a fit: the summary, the block, then what it is based on."""
     lines = [_summary(fit), "", fit.spot_yaml.rstrip(), ""]
-    lines += format.section("Share", format.wrap_lines(_available(fit), line_room(), 3))
-    lines += format.section("Up", _durations(fit.up, fit.spot.up))
-    lines += format.section("Outage", _durations(fit.outage, fit.spot.outage))
-    lines += format.section("Ages", format.wrap_lines(_ages(fit), line_room(), 3))
-    lines += format.section("Traces", _traces(fit.traces))
-    return "\n".join([*lines, *format.section("Notes", format.wrap_all(fit.notes, line_room(), 5))])
+    lines += words.section("Share", words.wrap_lines(_available(fit), line_room(), 3))
+    lines += words.section("Up", _durations(fit.up, fit.spot.up))
+    lines += words.section("Outage", _durations(fit.outage, fit.spot.outage))
+    lines += words.section("Ages", words.wrap_lines(_ages(fit), line_room(), 3))
+    lines += words.section("Traces", _traces(fit.traces))
+    return "\n".join([*lines, *words.section("Notes", words.wrap_all(fit.notes, line_room(), 5))])
 
 
 def span(hours: float) -> str:
     """Return hours from one hour on, minutes below."""
-    return format.hours(hours) if hours >= 0.995 else f"{max(1, round(hours * 60))} min"
+    return words.hours(hours) if hours >= 0.995 else f"{max(1, round(hours * 60))} min"
 
 
 def _summary(fit: MarketFit) -> str:
@@ -278,21 +278,21 @@ def _summary(fit: MarketFit) -> str:
     name = fit.traces[0].name if len(fit.traces) == 1 else f"{len(fit.traces)} traces"
     brief = f"{machines} available {share} of the time"
     whole = f"{brief}, for {span(fit.up.mean_hours.expected)} on average"
-    return format.first_fitting(name, whole, brief)
+    return words.first_fitting(name, whole, brief)
 
 
 def _available(fit: MarketFit) -> str:
     low, high = (f"{share * 100:.0f}" for share in (fit.availability.low, fit.availability.high))
     count = "1 interruption" if fit.interruptions == 1 else f"{fit.interruptions:,} interruptions"
     factor = f"{fit.up.known_to_factor:.1f}"
-    known = f"{count} in {format.hours(fit.hours)}: the mean up-time is known to a factor of {factor}"
+    known = f"{count} in {words.hours(fit.hours)}: the mean up-time is known to a factor of {factor}"
     return f"{low} to {high} % of the time ({fit.share_of_hours * 100:.0f} % of the observed hours); {known}"
 
 
 def _durations(fitted: FittedDuration, block: EndsByAge) -> list[str]:
     mean = f"{span(fitted.mean_hours.expected)} on average ({_between(fitted.mean_hours)})"
     mean += f", {fitted.ends:,} observed to the end" + (f", CV {fitted.cv:.1f}" if fitted.cv is not None else "")
-    return format.wrap_lines(mean, line_room(), 1) + format.wrap_lines(_rates(block), line_room(), 3)
+    return words.wrap_lines(mean, line_room(), 1) + words.wrap_lines(_rates(block), line_room(), 3)
 
 
 def _between(interval: Spread) -> str:
@@ -303,7 +303,7 @@ def _between(interval: Spread) -> str:
 
 def _rates(block: EndsByAge) -> str:
     """Return the rates, such as `ends 4.08 times an hour up to an age of 13 min, then 0.86`."""
-    rates = [format.significant(rate) for rate in block.ends_per_hour]
+    rates = [words.significant(rate) for rate in block.ends_per_hour]
     untils = [f" up to an age of {span(age)}" for age in block.ages_hours[1:]] + [""]
     first = f"ends {rates[0]} times an hour{untils[0]}"
     rest = (f"{rate}{until}" for rate, until in zip(rates[1:], untils[1:], strict=True))
@@ -326,7 +326,7 @@ def _traces(traces: tuple[TraceReport, ...]) -> list[str]:
     lines = [f"{'':<{NAME_COLUMNS}}{'hours':>8}{'avail.':>7}{'up':>8}{'outage':>8}{'lost':>6}"]
     for trace in traces[:MOST_TRACES]:
         up, outage = ("-" if mean is None else span(mean) for mean in (trace.mean_up_hours, trace.mean_outage_hours))
-        name = format.sanitise(trace.name)  # the end distinguishes the traces of trace collection
+        name = words.sanitise(trace.name)  # the end distinguishes the traces of trace collection
         name = name if len(name) <= NAME_COLUMNS else f"...{name[3 - NAME_COLUMNS :]}"
         share = f"{trace.availability * 100:.0f} %"
         lines.append(f"{name:<{NAME_COLUMNS}}{trace.hours:>8,.1f}{share:>7}{up:>8}{outage:>8}{trace.interruptions:>6,}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.report import format, plan_sections
-from planner.report.format import LABEL, WIDTH, line_room
+from planner.report import plan_sections, words
+from planner.report.words import LABEL, WIDTH, line_room
 from planner.results.differences import device_noun
 from planner.results.estimate import Estimate
 
@@ -51,18 +51,18 @@ def render_estimate(estimate: Estimate) -> str:
     lines = [
         _summary(estimate),
         *plan_sections.cut_lines([estimate.cut] if estimate.cut else []),
-        *format.second_lines(estimate.conversion),
+        *words.second_lines(estimate.conversion),
         "",
-        *format.section("Train", _train(estimate)),
-        *format.section("Memory", _memory(estimate)),
-        *format.section("Remedies", _remedies(estimate)),
-        *format.section("Limits", _limits(estimate)),
-        *format.section("Step", _step(estimate)),
-        *format.section("Basis", _basis(estimate)),
-        *format.section(
-            "Assumed", format.wrap_lines(", ".join(estimate.assumed), line_room(), 3) if estimate.assumed else []
+        *words.section("Train", _train(estimate)),
+        *words.section("Memory", _memory(estimate)),
+        *words.section("Remedies", _remedies(estimate)),
+        *words.section("Limits", _limits(estimate)),
+        *words.section("Step", _step(estimate)),
+        *words.section("Basis", _basis(estimate)),
+        *words.section(
+            "Assumed", words.wrap_lines(", ".join(estimate.assumed), line_room(), 3) if estimate.assumed else []
         ),
-        *format.section("Notes", format.wrap_all(estimate.notes, line_room(), 2)),
+        *words.section("Notes", words.wrap_all(estimate.notes, line_room(), 2)),
     ]
     return "\n".join(lines)
 
@@ -70,24 +70,24 @@ def render_estimate(estimate: Estimate) -> str:
 def _summary(estimate: Estimate) -> str:
     """Return whether it fits, the memory and the speed with its interval; without room, less of the memory."""
     vram = estimate.vram_gib
-    what = f"{format.sanitise(estimate.architecture)} on {format.gpus(estimate.gpus, estimate.gpu)}"
+    what = f"{words.sanitise(estimate.architecture)} on {words.gpus(estimate.gpus, estimate.gpu)}"
     if vram.fits:
-        taken, speed = format.gib(vram.peak), plan_sections.rate(estimate)
-        rooms = (f"fits, {taken} of {format.gib(vram.usable)} GiB", f"fits, {taken} GiB", "fits")
+        taken, speed = words.gib(vram.peak), plan_sections.rate(estimate)
+        rooms = (f"fits, {taken} of {words.gib(vram.usable)} GiB", f"fits, {taken} GiB", "fits")
         wordings = [f"{room}, {speed}" for room in rooms]
     else:
-        wordings = [f"does not fit: {format.gib(estimate.short_gib)} GiB short of {format.gib(vram.usable)} GiB"]
-    form = next((form for form in wordings if len(what) + len(form) + 2 <= format.width()), wordings[-1])
-    return f"{format.shorten(what, format.width() - len(form) - 2)}: {form}"
+        wordings = [f"does not fit: {words.gib(estimate.short_gib)} GiB short of {words.gib(vram.usable)} GiB"]
+    form = next((form for form in wordings if len(what) + len(form) + 2 <= words.width()), wordings[-1])
+    return f"{words.shorten(what, words.width() - len(form) - 2)}: {form}"
 
 
 def _train(estimate: Estimate) -> list[str]:
     """Return technique, batch, machines, and the number of trained weights."""
     share = f"{_count(estimate.trainable_parameters)} trained weights"
     if estimate.techniques.method == "lora":
-        share += f", {format.percent(estimate.trainable_parameters / estimate.parameters)} of the model"
+        share += f", {words.percent(estimate.trainable_parameters / estimate.parameters)} of the model"
     machines = [plan_sections.machines(estimate)] if estimate.gpus > 1 else []
-    return format.wrap_all(
+    return words.wrap_all(
         [plan_sections.techniques(estimate), plan_sections.batch(estimate), *machines, share], line_room(), 2
     )
 
@@ -95,41 +95,41 @@ def _train(estimate: Estimate) -> list[str]:
 def _count(weights: int) -> str:
     """Return a number of weights, such as `41.9 million` or `8.03 billion`."""
     unit, name = (1e9, "billion") if weights >= 1e9 else (1e6, "million")
-    return f"{format.significant(weights / unit)} {name}"
+    return f"{words.significant(weights / unit)} {name}"
 
 
 def _memory(estimate: Estimate) -> list[str]:
     """Return a bar for each part of the peak, on the scale of the usable memory or of the peak if that is larger."""
     vram = estimate.vram_gib
     scale = max(vram.usable, vram.peak)
-    chance = format.probability_text(vram.fit_probability)
+    chance = words.probability_text(vram.fit_probability)
     device = device_noun(estimate.gpu)
-    lines = [f"{format.gib(vram.peak)} of {format.gib(vram.usable)} GiB per {device}, fits with {chance} probability"]
+    lines = [f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB per {device}, fits with {chance} probability"]
     is_gpu = device == "GPU"
     shown = {**vram.parts, **vram.set_aside}
     if not is_gpu:
         shown = {"runtime" if name == "context" else name: size for name, size in shown.items()}
-    lines += _bars(shown, scale, format.gib)
+    lines += _bars(shown, scale, words.gib)
     free = vram.usable - vram.peak
     if free >= 0.05:
-        lines.append(draw_bar("free", free, scale, format.gib, "."))
-    shown_there = f"; nvidia-smi shows about {format.gib(vram.device_used)} GiB" if vram.fits and is_gpu else ""
+        lines.append(draw_bar("free", free, scale, words.gib, "."))
+    shown_there = f"; nvidia-smi shows about {words.gib(vram.device_used)} GiB" if vram.fits and is_gpu else ""
     return [*lines, f"peak in: {vram.phase}{shown_there}", *plan_sections.host_memory(estimate.host_memory)]
 
 
 def _step(estimate: Estimate) -> list[str]:
     """Return a bar for each part of the step, on the scale of the step."""
     step = estimate.step_seconds
-    each = f"{format.significant(step.total)} s per step"
+    each = f"{words.significant(step.total)} s per step"
     if not estimate.vram_gib.fits:
         each += f", {plan_sections.rate(estimate)} if it did fit"
     elif estimate.unit == "tokens":
-        counted = format.significant(estimate.processed_tokens_per_second)
+        counted = words.significant(estimate.processed_tokens_per_second)
         each += f", {counted} tokens/s with {'padding' if estimate.packing == 'padded' else 'unfilled positions'}"
-    lines = [format.shorten(each, line_room())]
+    lines = [words.shorten(each, line_room())]
     if estimate.gpus > 1:  # traffic and computation overlap, so that a part may take longer than its bar
-        lines += format.wrap_lines("time that each part adds, without what overlaps with another part", line_room(), 2)
-    return [*lines, *_bars(step.parts, step.total, format.significant)]
+        lines += words.wrap_lines("time that each part adds, without what overlaps with another part", line_room(), 2)
+    return [*lines, *_bars(step.parts, step.total, words.significant)]
 
 
 def _limits(estimate: Estimate) -> list[str]:
@@ -149,8 +149,8 @@ def _remedies(estimate: Estimate) -> list[str]:
         return []
     if not estimate.remedies:
         return ["no single change makes it fit on this GPU"]
-    return format.wrap_all(
-        (f"{remedy.change}: {format.gib(remedy.peak)} GiB" for remedy in estimate.remedies), line_room(), 2
+    return words.wrap_all(
+        (f"{remedy.change}: {words.gib(remedy.peak)} GiB" for remedy in estimate.remedies), line_room(), 2
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import services
-from planner.report import format
-from planner.report.format import line_room
+from planner.report import words
 from planner.report.infeasible_text import format_relaxation, limit_name, limit_value, render_relaxations, settings
 from planner.report.plan_sections import cut_lines
+from planner.report.words import line_room
 from planner.results.differences import device_noun
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, PastCost, WhyNot
 
@@ -49,10 +49,10 @@ def _of_both(explanation: Explanation) -> list[str]:
     """Return what jobs and a service cost, why each part is as it is, and what a looser limit of both saves."""
     jobs, service = explanation.parts
     whole, served = explanation.cost_usd or 0.0, service.cost_usd or 0.0
-    of_jobs = format.usd(whole - served)  # of solve, which may wait less than least dollars do
-    costs = f"{jobs.scenario} {of_jobs}, {service.scenario} {format.usd(served)}"
-    text = f"{explanation.scenario}: {format.usd(whole)} in all: {costs}"
-    lines = format.wrap_lines(format.sanitise(text), format.width(), 2)
+    of_jobs = words.usd(whole - served)  # of solve, which may wait less than least dollars do
+    costs = f"{jobs.scenario} {of_jobs}, {service.scenario} {words.usd(served)}"
+    text = f"{explanation.scenario}: {words.usd(whole)} in all: {costs}"
+    lines = words.wrap_lines(words.sanitise(text), words.width(), 2)
     for part in explanation.parts:
         lines += ["", *render(part).split("\n")]
     steps = [step for step in explanation.next_steps if step.limit.startswith("limits.")]
@@ -61,20 +61,20 @@ def _of_both(explanation: Explanation) -> list[str]:
         line for step in steps if step.setting for line in (*step_lines(step, shared), *settings([step.setting], 2))
     ]
     both += _next(shared.model_copy(update={"next_steps": tuple(step for step in steps if not step.setting)}))
-    return [*lines, "", *format.section("Both", both)]
+    return [*lines, "", *words.section("Both", both)]
 
 
 def plan(explanation: Explanation) -> list[str]:
     """Return why the plan is as it is."""
     lines = [_summary(explanation)]
     if explanation.compared_by:
-        lines.append(format.shorten(f"  compared by {explanation.compared_by}", format.width()))
-    lines += [f"  {line}" for line in format.wrap_all(explanation.notes, format.width() - 2, 2)]
+        lines.append(words.shorten(f"  compared by {explanation.compared_by}", words.width()))
+    lines += [f"  {line}" for line in words.wrap_all(explanation.notes, words.width() - 2, 2)]
     lines.append("")
-    binds = [format.shorten(binding_line(limit, explanation), line_room()) for limit in explanation.binding]
-    lines += format.section("Binds", binds or ["none: relaxing a single limit does not lower the cost"])
-    lines += format.section("Next", _next(explanation)) if explanation.next_steps else []
-    lines += format.section("Prices", [past_line(past_cost, explanation) for past_cost in explanation.past_costs])
+    binds = [words.shorten(binding_line(limit, explanation), line_room()) for limit in explanation.binding]
+    lines += words.section("Binds", binds or ["none: relaxing a single limit does not lower the cost"])
+    lines += words.section("Next", _next(explanation)) if explanation.next_steps else []
+    lines += words.section("Prices", [past_line(past_cost, explanation) for past_cost in explanation.past_costs])
     jobs = dict.fromkeys(option.job for option in explanation.alternatives)
     for job in jobs:
         options = [option for option in explanation.alternatives if option.job == job]
@@ -87,26 +87,26 @@ def past_line(past: PastCost, explanation: Explanation) -> str:
     """Return what the same machines would have cost, such as `7 days ago (2026-11-15): $2.93, 7 % more`."""
     change = past.cost_usd / explanation.cost_usd - 1 if explanation.cost_usd else 0.0
     than = "about the same" if abs(change) < SAME_COST else f"{abs(change):.0%} {'more' if change > 0 else 'less'}"
-    return f"{past.days_ago} days ago ({past.date}): {format.usd(past.cost_usd)}, {than.replace('%', ' %')}"
+    return f"{past.days_ago} days ago ({past.date}): {words.usd(past.cost_usd)}, {than.replace('%', ' %')}"
 
 
 def _summary(explanation: Explanation) -> str:
     count = len(explanation.binding)
     binds = "no limit binds" if not count else "1 limit binds" if count == 1 else f"{count} limits bind"
-    figures = f"{format.likely(explanation.hours or 0.0)}, {format.usd(explanation.cost_usd or 0.0)}; {binds}"
-    name = format.shorten(format.sanitise(explanation.scenario), 30)
-    what = format.sanitise(explanation.plan)
+    figures = f"{words.likely(explanation.hours or 0.0)}, {words.usd(explanation.cost_usd or 0.0)}; {binds}"
+    name = words.shorten(words.sanitise(explanation.scenario), 30)
+    what = words.sanitise(explanation.plan)
     jobs = len({option.job for option in explanation.alternatives})
     if jobs > 1:
         what = f"{jobs} jobs"
-    room = format.width() - len(name) - len(figures) - 4
+    room = words.width() - len(name) - len(figures) - 4
     if len(what) > room and " jobs on " in what:
         what = what.partition(" on ")[0]  # a part of the machines would read as all of them
     while len(what) > room and ", " in what:
         what = what.rpartition(", ")[0]
     if len(what) > room:
         what = what.partition(" at ")[0]  # omit the place rather than cut it
-    return f"{name}: {format.shorten(what, room)}, {figures}"
+    return f"{name}: {words.shorten(what, room)}, {figures}"
 
 
 def binding_line(limit: Binding, explanation: Explanation) -> str:
@@ -134,13 +134,13 @@ def format_gain(explanation: Explanation, better: float | None, usd: float | Non
     """
     money = "" if usd is None else "the same cost"
     if usd is not None and abs(usd) >= SHOWN_USD:
-        money = f"{format.usd(abs(usd))} {'more' if usd > 0 else 'less'}"
-    time = f"{format.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}" if abs(hours) >= SHOWN_HOURS else ""
+        money = f"{words.usd(abs(usd))} {'more' if usd > 0 else 'less'}"
+    time = f"{words.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}" if abs(hours) >= SHOWN_HOURS else ""
     if explanation.objective == "time":
         if better is not None and hours > -SHOWN_HOURS and better >= SHOWN_HOURS:
-            time = f"{format.hours(better)} earlier at the confidence asked for"
+            time = f"{words.hours(better)} earlier at the confidence asked for"
         return [text for text in (time, money) if text] or ["less than 1 min earlier"]
-    gain = [f"{format.usd(better)} better"] if explanation.compared_by and better is not None and better > 0 else []
+    gain = [f"{words.usd(better)} better"] if explanation.compared_by and better is not None and better > 0 else []
     return [*gain, money, *([time] if time else [])]
 
 
@@ -156,7 +156,7 @@ def _next(explanation: Explanation) -> list[str]:
     lines = [line for step in paying for line in step_lines(step, explanation)]
     idle = [limit_name(step.limit, job_scope(explanation)) for step in explanation.next_steps if step.change_to is None]
     if idle:
-        lines += format.wrap_lines(f"no gain from relaxing: {', '.join(idle)}", line_room(), 3)
+        lines += words.wrap_lines(f"no gain from relaxing: {', '.join(idle)}", line_room(), 3)
     return lines
 
 
@@ -167,16 +167,16 @@ def step_lines(step: LimitSensitivity, explanation: Explanation) -> list[str]:
     change = f": {new}" if isinstance(step.change_to, str) else f" {old} -> {new}"
     name = limit_name(step.limit, job_scope(explanation))
     looser = f"without the limit on {name}: {gains}" if step.change_to == "none" else f"{name}{change}: {gains}"
-    hours = f"{format.likely(step.hours)}, " if step.hours is not None else ""
-    plan = f"{step.plan}, {hours}{format.usd(step.cost_usd or 0.0)}"
-    below = [*format.wrap_lines(plan, line_room() - 2, 3)]
-    below += format.wrap_lines(step.note, line_room() - 2, 2) if step.note and step.setting else []
-    return format.wrap_lines(looser, line_room(), 2) + format.hang("  ", below)
+    hours = f"{words.likely(step.hours)}, " if step.hours is not None else ""
+    plan = f"{step.plan}, {hours}{words.usd(step.cost_usd or 0.0)}"
+    below = [*words.wrap_lines(plan, line_room() - 2, 3)]
+    below += words.wrap_lines(step.note, line_room() - 2, 2) if step.note and step.setting else []
+    return words.wrap_lines(looser, line_room(), 2) + words.hang("  ", below)
 
 
 def _alternatives(options: Sequence[Alternative], job: str, most: int) -> list[str]:
     """Return tables by provider, GPU and method: the best plan of each, and how it differs."""
-    lines = [format.shorten(f"  Alternatives{f' for {format.sanitise(job)}' if job else ''}", format.width())]
+    lines = [words.shorten(f"  Alternatives{f' for {words.sanitise(job)}' if job else ''}", words.width())]
     for by, title in TABLES.items():
         rows = [option for option in options if option.by == by]
         if not rows:
@@ -192,8 +192,8 @@ def _alternatives(options: Sequence[Alternative], job: str, most: int) -> list[s
 
 def _row(option: Alternative) -> list[str]:
     """Return option alternative; a second line continues the difference."""
-    name = format.shorten(format.sanitise(option.name), 17)
-    machines = format.gpus(option.gpus, option.gpu, option.runs_at_once)
+    name = words.shorten(words.sanitise(option.name), 17)
+    machines = words.gpus(option.gpus, option.gpu, option.runs_at_once)
     how = {
         "provider": f"{machines}, {option.method}",
         "gpu": f"{_count(option)} at {option.provider}",
@@ -201,13 +201,13 @@ def _row(option: Alternative) -> list[str]:
     }[option.by]
     if len(how) > MACHINES and option.by != "gpu":
         how = machines  # omit method or place rather than cut them
-    hours = format.hours(option.hours).removesuffix(" h") if option.hours is not None else ""
-    cost = format.usd(option.cost_usd).replace("$", "") if option.cost_usd is not None else ""
+    hours = words.hours(option.hours).removesuffix(" h") if option.hours is not None else ""
+    cost = words.usd(option.cost_usd).replace("$", "") if option.cost_usd is not None else ""
     difference = option.verdict if option.allowed else "excluded"
     difference = difference.replace("no real ", "no ").replace(" more expensive", " more")
-    row = f"    {name:<18}{format.shorten(format.sanitise(how), MACHINES):<{MACHINES + 1}}{hours:>6}{cost:>10}  "
-    lines = format.hang(row, format.wrap_lines(difference, DIFFERENCE, 2))
-    return [format.shorten(line, format.width()) for line in lines]
+    row = f"    {name:<18}{words.shorten(words.sanitise(how), MACHINES):<{MACHINES + 1}}{hours:>6}{cost:>10}  "
+    lines = words.hang(row, words.wrap_lines(difference, DIFFERENCE, 2))
+    return [words.shorten(line, words.width()) for line in lines]
 
 
 def _count(option: Alternative) -> str:
@@ -219,36 +219,32 @@ def _count(option: Alternative) -> str:
 
 def why_not(explanation: Explanation, found: WhyNot) -> list[str]:
     """Return whether the alternative is feasible, why, and what makes it feasible."""
-    query = format.sanitise(found.asked)
+    query = words.sanitise(found.asked)
     against = ""
     if explanation.cost_usd and explanation.hours:
-        against = f" against {format.usd(explanation.cost_usd)}, {format.likely(explanation.hours)}"
-    figures = f"{format.usd(found.cost_usd or 0.0)}, {format.likely(found.hours or 0.0)}"
+        against = f" against {words.usd(explanation.cost_usd)}, {words.likely(explanation.hours)}"
+    figures = f"{words.usd(found.cost_usd or 0.0)}, {words.likely(found.hours or 0.0)}"
     if found.status == "chosen":
-        return format.wrap_lines(f"{query}: this is the plan: {found.plan}, {figures}", format.width(), 2)
+        return words.wrap_lines(f"{query}: this is the plan: {found.plan}, {figures}", words.width(), 2)
     if found.status == "possible":
-        lines = format.wrap_lines(
-            f"{query}: feasible: {figures}{against}{_times(found, explanation)}", format.width(), 2
-        )
-        lines += format.section("Plan", format.wrap_lines(found.plan, line_room(), 2))
-        lines += format.section("Because", format.wrap_all(found.reasons, line_room(), 2))
+        lines = words.wrap_lines(f"{query}: feasible: {figures}{against}{_times(found, explanation)}", words.width(), 2)
+        lines += words.section("Plan", words.wrap_lines(found.plan, line_room(), 2))
+        lines += words.section("Because", words.wrap_all(found.reasons, line_room(), 2))
         return lines
     if found.status == "beyond":
-        lines = format.wrap_lines(
-            f"{query}: infeasible within the limits: {'; '.join(found.reasons)}", format.width(), 4
-        )
+        lines = words.wrap_lines(f"{query}: infeasible within the limits: {'; '.join(found.reasons)}", words.width(), 4)
         lines.append("Smallest change, verified by solving:")
         lines += format_relaxation(1, found.relax, explanation.scenario)
-        price = format.wrap_lines(f"which is {figures}{against}{_times(found, explanation)}", format.width() - 5, 2)
-        return lines + format.hang(" " * 5, price)
-    lines = format.wrap_lines(f"{query}: infeasible: {'; '.join(found.reasons)}", format.width(), 5)
+        price = words.wrap_lines(f"which is {figures}{against}{_times(found, explanation)}", words.width() - 5, 2)
+        return lines + words.hang(" " * 5, price)
+    lines = words.wrap_lines(f"{query}: infeasible: {'; '.join(found.reasons)}", words.width(), 5)
     lines += _memory(found)
     if found.remedies:
         lines.append("Feasible with one of these changes, each verified by solving:")
         for number, fix in enumerate(found.remedies, 1):
-            figures = f", {format.usd(fix.cost_usd)}, {format.likely(fix.hours)}" if fix.cost_usd and fix.hours else ""
-            change = format.wrap_lines(f"{fix.change}: {fix.plan}{figures}", format.width() - 5, 2)
-            lines += format.hang(f"  {number}. ", change)
+            figures = f", {words.usd(fix.cost_usd)}, {words.likely(fix.hours)}" if fix.cost_usd and fix.hours else ""
+            change = words.wrap_lines(f"{fix.change}: {fix.plan}{figures}", words.width() - 5, 2)
+            lines += words.hang(f"  {number}. ", change)
             lines += settings([pair for pair in (fix.setting, *fix.also) if pair])
     return lines
 
@@ -271,5 +267,5 @@ def _memory(found: WhyNot) -> list[str]:
     if found.memory is None:
         return []
     parts = sorted(found.memory.parts.items(), key=lambda part: (-part[1], part[0]))
-    sizes = [f"{name.replace('_', ' ')} {format.gib(size)}" for name, size in parts if size >= 0.05]
-    return format.section("Memory", format.join_parts([*sizes, f"peak in: {found.memory.phase}"], "  ", line_room(), 3))
+    sizes = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in parts if size >= 0.05]
+    return words.section("Memory", words.join_parts([*sizes, f"peak in: {found.memory.phase}"], "  ", line_room(), 3))

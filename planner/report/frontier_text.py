@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from planner.report import format
+from planner.report import words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines
 from planner.results.differences import describe_job_differences
@@ -44,23 +44,21 @@ def render_frontier(found: Frontier, every: bool = False) -> str:
         return "\n".join([first, *cut_lines(found.cut), *rest])
     lines = [format_summary(found), *cut_lines(found.cut)]
     if found.knee is not None:
-        lines += format.wrap_hanging(f"{knee(found)}: {found.points[found.knee].knee}", 3)
+        lines += words.wrap_hanging(f"{knee(found)}: {found.points[found.knee].knee}", 3)
     lines.append("")
     lines += _curves(found) if found.by else _table(found, every)
-    lines += [line for note in format_notes(found) for line in format.wrap_hanging(note, 3)]
-    return "\n".join(
-        line.rstrip() for line in [*lines, *format.wrap_lines(format_optimality(found), format.width(), 2)]
-    )
+    lines += [line for note in format_notes(found) for line in words.wrap_hanging(note, 3)]
+    return "\n".join(line.rstrip() for line in [*lines, *words.wrap_lines(format_optimality(found), words.width(), 2)])
 
 
 def format_summary(found: Frontier) -> str:
     """Return the range of the frontier in one line."""
     if not found.points:
-        return format.first_fitting(found.scenario, "no candidate within the limits")
+        return words.first_fitting(found.scenario, "no candidate within the limits")
     first, last = (f"{format_point(point)}{_mark_spot_only(point)}" for point in (found.points[0], found.points[-1]))
     if len(found.points) == 1:
-        return format.first_fitting(found.scenario, f"the fastest plan is also the cheapest, {first}")
-    return format.first_fitting(found.scenario, f"{first} down to {last}")
+        return words.first_fitting(found.scenario, f"the fastest plan is also the cheapest, {first}")
+    return words.first_fitting(found.scenario, f"{first} down to {last}")
 
 
 def knee(found: Frontier) -> str:
@@ -77,7 +75,7 @@ def _mark_spot_only(point: Point) -> str:
 
 def format_point(point: Point) -> str:
     """Return cost and hours at the confidence, such as `$39.32 by 7.2 h`."""
-    return f"{format.usd(point.cost_usd)} by {format_hours(point.hours)} h"
+    return f"{words.usd(point.cost_usd)} by {format_hours(point.hours)} h"
 
 
 def format_hours(hours: float) -> str:
@@ -90,20 +88,20 @@ def describe_hardware(point: Point, room: int | None = None) -> list[str]:
 
     Neighbours on equal machines are counted.
     """
-    room = format.width() if room is None else room
+    room = words.width() if room is None else room
     if len(point.jobs) > 1:
-        each = (format.gpus(job.gpus, format.sanitise(job.gpu), job.runs_at_once) for job in point.jobs)
+        each = (words.gpus(job.gpus, words.sanitise(job.gpu), job.runs_at_once) for job in point.jobs)
         equal = ((card, len(list(jobs))) for card, jobs in itertools.groupby(each))
         *cards, last = (f"{card} ({count} jobs)" if count > 1 else card for card, count in equal)
-        return format.join_parts([*(f"{card}," for card in cards), last], " ", room, 3)
-    return format.wrap_lines(describe_assignment(point.jobs[0]), room, 3)
+        return words.join_parts([*(f"{card}," for card in cards), last], " ", room, 3)
+    return words.wrap_lines(describe_assignment(point.jobs[0]), room, 3)
 
 
 def describe_change(found: Frontier, above: int | None, here: int) -> str:
     """Return the differences from the row above (not always the previous breakpoint), and the slope up to this row."""
     text, point = "", found.points[here]
     if above is not None:
-        text = format.sanitise(describe_job_differences(found.points[above].jobs, point.jobs))
+        text = words.sanitise(describe_job_differences(found.points[above].jobs, point.jobs))
         # Without such a segment the cost falls in one step.
         along = next((leg for leg in found.segments if leg.hours_to == point.hours and leg.saved_per_hour > 0), None)
         if along is not None:
@@ -116,7 +114,7 @@ def describe_change(found: Frontier, above: int | None, here: int) -> str:
 
 
 def _format_slope(along: Segment, above: Point) -> str:
-    rate = format.usd(along.saved_per_hour)
+    rate = words.usd(along.saved_per_hour)
     start = format_hours(along.hours_from)
     begins = "" if start == format_hours(above.hours) else f" from {start} h on"
     return f"{SLOPE} {'under $0.01' if rate == '$0.00' else rate}/h{begins}"
@@ -129,28 +127,28 @@ def _table(found: Frontier, every: bool) -> list[str]:
     marks = [f"{START_UP_MARK * point.mostly_start_up}{SPOT_ONLY_MARK * point.spot_only}" for point in points]
     columns = [_column("by", [format_hours(point.hours) for point in points], marks)]
     columns.append(_column("likely", [format_hours(point.expected_hours) for point in points]))
-    columns.append(_column("cost", [format.usd(point.cost_usd) for point in points]))
+    columns.append(_column("cost", [words.usd(point.cost_usd) for point in points]))
     if not found.exact:
         # The bound up to the next row is that of the last breakpoint before it, shown or not.
         ends = [found.points[i - 1] for i in shown[1:]] + points[-1:]
         floors = [end.cost_usd if end.floor_usd is None else end.floor_usd for end in ends]
-        columns.append(_column("bound", [format.usd(usd) for usd in floors]))
+        columns.append(_column("bound", [words.usd(usd) for usd in floors]))
     rows = [" ".join(cells) for cells in zip(*columns, strict=True)]
     left = len(rows[0]) + 2
     needed = min(CHANGES if len(points[0].jobs) > 1 else CHANGE, max(len("change"), *(len(text) for text in changes)))
     wide = min(
-        format.width() - left - 1 - needed, max(len(line) for point in points for line in describe_hardware(point))
+        words.width() - left - 1 - needed, max(len(line) for point in points for line in describe_hardware(point))
     )
     lines = [f"{rows[0]}  {'plan':<{wide}} change"]
     for start, point, change in zip(rows[1:], points, changes, strict=True):
-        wrapped = format.wrap_lines(change, format.width() - left - 1 - wide, ROW_LINES)
-        lines += format.hang(f"{start}  ", format.columns(describe_hardware(point, wide), wrapped, wide + 1))
+        wrapped = words.wrap_lines(change, words.width() - left - 1 - wide, ROW_LINES)
+        lines += words.hang(f"{start}  ", words.columns(describe_hardware(point, wide), wrapped, wide + 1))
     if hidden := len(found.points) - len(points):
         lines.append(f"  {hidden} similar breakpoint{'s' if hidden > 1 else ''} not shown (--all shows them)")
     if any(SLOPE in text for text in changes):
         kinds = [f"{SLOPE} $/h: the cost falls linearly up to this row"] * any(f"{SLOPE} $" in text for text in changes)
         kinds += [f"{CURVED}: along a curve"] * any(CURVED in text for text in changes)
-        lines += format.wrap_hanging(f"{'; '.join(kinds)}; elsewhere in one step", 3)
+        lines += words.wrap_hanging(f"{'; '.join(kinds)}; elsewhere in one step", 3)
     if not found.exact:
         lines.append("  bound: no plan that ends before the next row costs less")
     if any(point.mostly_start_up for point in points):
@@ -163,7 +161,7 @@ def _without_repeats(points: Sequence[Point]) -> list[int]:
 
     def reads(one: Point) -> tuple[object, ...]:
         times = format_hours(one.hours), format_hours(one.expected_hours)
-        return *times, format.usd(one.cost_usd), describe_hardware(one)
+        return *times, words.usd(one.cost_usd), describe_hardware(one)
 
     found: list[int] = []
     for here in select_points(points, MAX_BREAKPOINTS):
@@ -189,10 +187,10 @@ def _curves(found: Frontier) -> list[str]:
         if curves and not allowed:
             lines.append("excluded by the scenario:")
         for curve in curves:
-            label = format.shorten(format.sanitise(curve.label), CURVE_NAME - 2)
-            lines.append(format.shorten(f"{label:<{CURVE_NAME}}{_ends(curve)}", format.width()))
-    without = ", ".join(format.sanitise(curve.label) for curve in found.curves if not curve.points)
-    return [*lines, *(format.wrap_hanging(f"infeasible within the limits: {without}", 3) if without else []), ""]
+            label = words.shorten(words.sanitise(curve.label), CURVE_NAME - 2)
+            lines.append(words.shorten(f"{label:<{CURVE_NAME}}{_ends(curve)}", words.width()))
+    without = ", ".join(words.sanitise(curve.label) for curve in found.curves if not curve.points)
+    return [*lines, *(words.wrap_hanging(f"infeasible within the limits: {without}", 3) if without else []), ""]
 
 
 def _ends(curve: Curve) -> str:
@@ -201,14 +199,14 @@ def _ends(curve: Curve) -> str:
 
 
 def _short(point: Point) -> str:
-    return f"{format_hours(point.hours)} h {format.usd(point.cost_usd)}{SPOT_ONLY_MARK * point.spot_only}"
+    return f"{format_hours(point.hours)} h {words.usd(point.cost_usd)}{SPOT_ONLY_MARK * point.spot_only}"
 
 
 def format_notes(found: Frontier) -> list[str]:
     """Return what the columns mean, what a limit hides, and the notes of the frontier."""
     hold = "at the confidence of each job"
     if found.confidence is not None:
-        hold = f"with {format.probability_text(found.confidence)} confidence"
+        hold = f"with {words.probability_text(found.confidence)} confidence"
     best = "cost is a best estimate" if found.by else "likely and cost are best estimates"
     curves = (found.points, *(curve.points for curve in found.curves))
     if any(point.spot_only for points in curves for point in points):
@@ -218,12 +216,10 @@ def format_notes(found: Frontier) -> list[str]:
 
 def format_hidden(hidden: HiddenByLimit) -> str:
     """Return what a limit on hours hides, and the setting that shows it."""
-    limit = (
-        f"{format.plain_number(hidden.limit_hours)} h {'deadline' if hidden.limit.endswith('deadline') else 'limit'}"
-    )
+    limit = f"{words.plain_number(hidden.limit_hours)} h {'deadline' if hidden.limit.endswith('deadline') else 'limit'}"
     job = hidden.limit.removeprefix("jobs.").removesuffix(".deadline")
-    of_job = f" of {format.sanitise(job)}" if hidden.limit.startswith("jobs.") else ""
-    cost = f"{format.usd(hidden.cost_usd)} by {format_hours(hidden.hours)} h"
+    of_job = f" of {words.sanitise(job)}" if hidden.limit.startswith("jobs.") else ""
+    cost = f"{words.usd(hidden.cost_usd)} by {format_hours(hidden.hours)} h"
     return f"ends at the {limit}{of_job}; the cheapest plan beyond it: {cost} with --set {hidden.setting}"
 
 
@@ -233,10 +229,10 @@ def format_optimality(found: Frontier) -> str:
         pieces = f"{len(found.segments):,} segment{'s' if len(found.segments) != 1 else ''}"
         return f"exact: {pieces} of {found.candidates.made:,} candidates; no plan is cheaper or faster"
     worst = max((point.gap for point in found.points), default=0.0)
-    gap = "each optimal" if worst == 0 else f"each within {format.percent(worst)} of its bound"
+    gap = "each optimal" if worst == 0 else f"each within {words.percent(worst)} of its bound"
     between = "no plan between them is cheaper"
     if found.hidden_usd:
-        between = f"a plan between two saves at most {format.usd(found.hidden_usd)}"
+        between = f"a plan between two saves at most {words.usd(found.hidden_usd)}"
     text = f"{len(found.points)} points, {gap}, none dominated; {between}"
     hidden = max((curve.hidden_usd for curve in found.curves if not curve.exact), default=0.0)
-    return text + (f", on a curve (fewer points) {format.usd(hidden)}" if hidden >= 0.01 else "")
+    return text + (f", on a curve (fewer points) {words.usd(hidden)}" if hidden >= 0.01 else "")

@@ -7,7 +7,7 @@ import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from planner.report import format
+from planner.report import words
 from planner.results.plan import Plan
 from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
 
@@ -25,7 +25,7 @@ def render_infeasible(plan: Plan) -> list[str]:
         counts = plan.candidates
         lines.append(f"  {counts.made:,} candidates, {counts.rejected:,} of them rejected")
         for reason, count in sorted(counts.reasons.items(), key=lambda item: (-item[1], item[0]))[:8]:
-            lines.append(format.shorten(f"  {count:,} x {format.sanitise(reason)}", format.width()))
+            lines.append(words.shorten(f"  {count:,} x {words.sanitise(reason)}", words.width()))
     return [*lines, *_notes(plan)]
 
 
@@ -46,15 +46,15 @@ def format_relaxation(number: int, changes: Sequence[Relaxation], scenario: str)
     texts = [" and ".join(_change(change, scope) for change in changes)]
     texts += [f"then {change.then.removeprefix('then ')}" for change in changes if change.then][:1]
     typed = settings([change.setting for change in changes if change.setting])
-    return format.hang(f"  {number}. ", format.wrap_all(texts, format.width() - 5, 3)) + typed
+    return words.hang(f"  {number}. ", words.wrap_all(texts, words.width() - 5, 3)) + typed
 
 
 def settings(pairs: Sequence[str], margin: int = 5) -> list[str]:
     """Return the settings as typed in a shell, long lines continued by a backslash."""
     lines: list[str] = []
     for pair in pairs:
-        typed = f"--set {shlex.quote(format.sanitise(pair))}"  # whole, however long: half a command cannot be pasted
-        if lines and len(lines[-1]) + 1 + len(typed) <= format.width() - 2:
+        typed = f"--set {shlex.quote(words.sanitise(pair))}"  # whole, however long: half a command cannot be pasted
+        if lines and len(lines[-1]) + 1 + len(typed) <= words.width() - 2:
             lines[-1] += f" {typed}"
         else:
             lines = [*lines[:-1], *(f"{line} \\" for line in lines[-1:]), " " * margin + typed]
@@ -76,7 +76,7 @@ def format_near_misses(nearest: Sequence[NearMiss], several_jobs: bool = False) 
     lines = ["near misses, each with the first limit that it violates"] if nearest else []
     for miss in nearest:
         job = f"{miss.job}: " if several_jobs and miss.job else ""
-        lines += format.wrap_hanging(f"{job}{format_near_miss(miss)}", 2)
+        lines += words.wrap_hanging(f"{job}{format_near_miss(miss)}", 2)
     return lines
 
 
@@ -126,7 +126,7 @@ def limit_value(path: str, value: float | str | None) -> str:
     if key == "vram_headroom" or path.endswith(".confidence.memory"):
         return f"{format_typed(value * 100)} %"
     if key.endswith("usd"):
-        return format.usd(value)
+        return words.usd(value)
     if key in ("deadline", "max_hours", "deadline_hours") or path.startswith("hours left of "):
         return f"{format_typed(value)} h"
     return format_typed(value)
@@ -148,24 +148,24 @@ def _shortfall(miss: NearMiss) -> str:
     if not miss.unit:
         return ""
     if miss.unit.lower() in ("usd", "$"):
-        return f"{format.usd(miss.shortfall)} over"
+        return f"{words.usd(miss.shortfall)} over"
     if miss.unit in ("h", "hours"):
-        return f"{format.hours(miss.shortfall)} late"
+        return f"{words.hours(miss.shortfall)} late"
     if miss.unit == "ms":
-        return f"{format.plain_number(miss.shortfall)} ms over"
+        return f"{words.plain_number(miss.shortfall)} ms over"
     if miss.unit == "GPUs":
-        return f"{format.plain_number(miss.shortfall)} too many"
+        return f"{words.plain_number(miss.shortfall)} too many"
     unit = miss.unit.removesuffix("s") if miss.shortfall == 1 else miss.unit
-    return f"{format.plain_number(miss.shortfall) if miss.shortfall >= 0.05 else 'under 0.1'} {unit} short"
+    return f"{words.plain_number(miss.shortfall) if miss.shortfall >= 0.05 else 'under 0.1'} {unit} short"
 
 
 def _format_no_plan(plan: Plan) -> list[str]:
-    name = format.shorten(format.sanitise(plan.scenario), 40)
-    lines = [f"{name}: stopped without a plan after {format.significant(plan.seconds)} s"]
+    name = words.shorten(words.sanitise(plan.scenario), 40)
+    lines = [f"{name}: stopped without a plan after {words.significant(plan.seconds)} s"]
     if plan.bound is not None:
-        lines.append(f"  no plan costs less than {format.significant(plan.bound)} (bound by {plan.solver})")
+        lines.append(f"  no plan costs less than {words.significant(plan.bound)} (bound by {plan.solver})")
     return [*lines, "  try a longer --time-limit or a larger --gap"]
 
 
 def _notes(plan: Plan) -> list[str]:
-    return [line for note in plan.warnings for line in format.wrap_hanging(note, 2)]
+    return [line for note in plan.warnings for line in words.wrap_hanging(note, 2)]

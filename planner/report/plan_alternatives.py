@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.report import format
-from planner.report.format import line_room
+from planner.report import words
+from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Fallback, Option
 
@@ -12,7 +12,7 @@ def methods(job: Assignment) -> list[str]:
     """Return every method with its least cost."""
     rungs = [format_method(option, job) for option in job.ladder]
     lines = 3 if job.inference is None else max(3, len(rungs))
-    return format.join_parts(rungs, "   ", line_room(), lines) if rungs else []
+    return words.join_parts(rungs, "   ", line_room(), lines) if rungs else []
 
 
 FRAMEWORKS = "Frameworks"
@@ -23,11 +23,11 @@ def frameworks(job: Assignment) -> list[str]:
     """Return the frameworks with their least cost, cheapest first, and then what rests on priors."""
     options = sorted(job.frameworks, key=lambda option: (option.prior, option.cost_usd))
     priced = [
-        (option.label, format.usd(option.cost_usd), option.prior) for option in options if option.cost_usd is not None
+        (option.label, words.usd(option.cost_usd), option.prior) for option in options if option.cost_usd is not None
     ]
     rungs = [f"{label} about {usd} (prior)" if prior else f"{label} {usd}" for label, usd, prior in priced]
-    room = line_room() - (len(FRAMEWORKS) + 3 - format.LABEL)
-    return format.join_parts(rungs, "   ", room, 2) if len(rungs) > 1 else []
+    room = line_room() - (len(FRAMEWORKS) + 3 - words.LABEL)
+    return words.join_parts(rungs, "   ", room, 2) if len(rungs) > 1 else []
 
 
 def format_method(option: Option, job: Assignment) -> str:
@@ -38,7 +38,7 @@ def format_method(option: Option, job: Assignment) -> str:
     count = f"{option.gpus:,} x " if option.gpus > 1 else ""
     on = f" on {count}{option.gpu}" if other and option.gpu else ""
     mark = "" if option.allowed else f" ({option.note or 'excluded'})"
-    return f"{option.label} {format.usd(option.cost_usd)}{on}{mark}"
+    return f"{option.label} {words.usd(option.cost_usd)}{on}{mark}"
 
 
 def lossy(job: Assignment) -> list[str]:
@@ -47,21 +47,21 @@ def lossy(job: Assignment) -> list[str]:
     for choice in job.lossy:
         price = "not within the limits"
         if choice.cost_usd is not None and choice.hours is not None:
-            price = f"{format.usd(choice.cost_usd)}, {format.likely(choice.hours)}"
+            price = f"{words.usd(choice.cost_usd)}, {words.likely(choice.hours)}"
         told.append(f"{choice.technique} ({choice.without}: {price})")
     return (
-        [f"  {line}" for line in format.wrap_lines(f"uses {' and '.join(told)}", format.width() - 2, 2)] if told else []
+        [f"  {line}" for line in words.wrap_lines(f"uses {' and '.join(told)}", words.width() - 2, 2)] if told else []
     )
 
 
 def conversion(job: Assignment) -> list[str]:
     """Return what of the weights a user must make, or what frameworks make of the release: at most two lines."""
-    return format.second_lines(job.conversion)
+    return words.second_lines(job.conversion)
 
 
 def quality(job: Assignment) -> list[str]:
     """Return what published work says of the quality of the techniques in use, in at most two lines."""
-    return [line for note in job.quality[:2] for line in format.wrap_lines(note.text, line_room(), 1)]
+    return [line for note in job.quality[:2] for line in words.wrap_lines(note.text, line_room(), 1)]
 
 
 def methods_brief(job: Assignment) -> str:
@@ -70,22 +70,20 @@ def methods_brief(job: Assignment) -> str:
     excluded: list[str] = []
     for option in job.ladder:
         if option.cost_usd is not None:
-            (allowed if option.allowed else excluded).append(f"{option.label} {format.usd(option.cost_usd)}")
+            (allowed if option.allowed else excluded).append(f"{option.label} {words.usd(option.cost_usd)}")
     allowed += [f"excluded: {', '.join(excluded)}"] if excluded else []
     return "; ".join(allowed)
 
 
 def format_alternatives(job: Assignment) -> list[str]:
     """Return the two best alternatives in two lines each, after the objective if it is more than dollars."""
-    lines = (
-        [format.shorten(f"compared by {job.compared_by}:", line_room())] if job.compared_by and job.runner_up else []
-    )
+    lines = [words.shorten(f"compared by {job.compared_by}:", line_room())] if job.compared_by and job.runner_up else []
     for option in job.runner_up[:2]:
-        what = f"{format.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}"
-        cost = f" {format.usd(option.cost_usd)}" if option.cost_usd is not None else ""
-        took = f", {format.likely(option.hours)}" if option.hours is not None else ""
+        what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}"
+        cost = f" {words.usd(option.cost_usd)}" if option.cost_usd is not None else ""
+        took = f", {words.likely(option.hours)}" if option.hours is not None else ""
         note = f": {option.note}" if option.note else ""
-        lines += format.wrap_lines(f"{what}{cost}{took}{note}", line_room(), 2)
+        lines += words.wrap_lines(f"{what}{cost}{took}{note}", line_room(), 2)
     return lines
 
 
@@ -93,14 +91,14 @@ def memory_risk(plan: Plan, job: Assignment) -> list[str]:
     """Return what to do if it is out of memory after all, and a cheaper plan that only that risk excludes."""
     lines, fallback = [], job.vram_gib.fallback
     if fallback is not None and job.vram_gib.fit_probability < SURE_TO_FIT:
-        more = f"+{format.hours(fallback.hours)}, +{format.usd(fallback.usd)}"
+        more = f"+{words.hours(fallback.hours)}, +{words.usd(fallback.usd)}"
         crossed = crossed_limits(plan, job, fallback)
         text = f"if out of memory: {fallback.change}, {more}{crossed and f', which {crossed}'}"
-        lines += format.wrap_lines(text, line_room(), 2)
+        lines += words.wrap_lines(text, line_room(), 2)
     for option in job.riskier:
-        what = f"{format.gpus(option.gpus, option.gpu, option.runs_at_once)} with {option.label}"
-        usd = format.usd(option.cost_usd) if option.cost_usd is not None else ""
-        lines += format.wrap_lines(f"cheaper at risk: {what}, {usd}, {option.note}", line_room(), 3)
+        what = f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} with {option.label}"
+        usd = words.usd(option.cost_usd) if option.cost_usd is not None else ""
+        lines += words.wrap_lines(f"cheaper at risk: {what}, {usd}, {option.note}", line_room(), 3)
     return lines
 
 
@@ -136,19 +134,19 @@ def further_ways(job: Assignment) -> list[str]:
     if not job.fallbacks:
         return []
     told = [
-        f"{format.gpus(fallback.gpus, fallback.gpu, fallback.runs_at_once)} at {fallback.provider} "
-        f"{format.usd(fallback.cost_usd)}, {format.likely(fallback.hours)}"
+        f"{words.gpus(fallback.gpus, fallback.gpu, fallback.runs_at_once)} at {fallback.provider} "
+        f"{words.usd(fallback.cost_usd)}, {words.likely(fallback.hours)}"
         for fallback in job.fallbacks
     ]
-    most = format.usd(max(fallback.more_usd for fallback in job.fallbacks))
+    most = words.usd(max(fallback.more_usd for fallback in job.fallbacks))
     text = "; ".join([*told, f"the most expensive adds {most}"]) if told[1:] else f"{told[0]}, which adds {most}"
-    return format.wrap_lines(f"if it cannot be had: {text}", line_room(), 2 + len(told))
+    return words.wrap_lines(f"if it cannot be had: {text}", line_room(), 2 + len(told))
 
 
 def further_ways_of_all(plan: Plan) -> list[str]:
     """Return the further ways of each of several jobs in at most two lines."""
     told = [(job.name, " ".join(further_ways(job))) for job in plan.jobs if job.fallbacks]
-    return [line for name, ways in told for line in format.wrap_lines(f"{name}: {ways}", line_room(), 2)]
+    return [line for name, ways in told for line in words.wrap_lines(f"{name}: {ways}", line_room(), 2)]
 
 
 def purchase_price(plan: Plan, job: Assignment) -> float | None:
@@ -169,16 +167,16 @@ def purchase(job: Assignment) -> list[str]:
         return []
     low_usd, high_usd = f"{one.low_usd:,.0f}", f"{one.high_usd:,.0f}"
     dated = f"{low_usd} to {high_usd}; {one.date}" if low_usd != high_usd else one.date
-    what = f"{format.gpus(job.gpus, job.gpu, job.runs_at_once)} for ${one.usd:,.0f} ({dated})"
-    use = format.hours(one.hours)
+    what = f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)} for ${one.usd:,.0f} ({dated})"
+    use = words.hours(one.hours)
     if one.pays_from_hours is None:
-        return format.wrap_lines(
+        return words.wrap_lines(
             f"{what} is never cheaper than renting: its power and place cost as much", line_room(), 2
         )
     low, high = one.pays_from_hours_low or 0.0, one.pays_from_hours_high or 0.0
-    between = f" ({format.significant(low)} to {format.significant(high)})" if low < high else ""
-    pays = f"cheaper than renting from {format.significant(one.pays_from_hours)} h{between} of such use"
-    return format.wrap_lines(f"{what}: {pays}; this job has {use}", line_room(), 3)
+    between = f" ({words.significant(low)} to {words.significant(high)})" if low < high else ""
+    pays = f"cheaper than renting from {words.significant(one.pays_from_hours)} h{between} of such use"
+    return words.wrap_lines(f"{what}: {pays}; this job has {use}", line_room(), 3)
 
 
 def faster(plan: Plan) -> list[str]:
@@ -192,10 +190,10 @@ def faster(plan: Plan) -> list[str]:
             continue
         more = option.cost_usd - plan.jobs[0].cost_usd
         sign = "+" if more >= 0 else "-"
-        machines = format.gpus(option.gpus, option.gpu, option.runs_at_once)
-        late = "" if option.hours_at_confidence is None else f", {format.by(option.hours_at_confidence)},"
-        trade = f"{format.likely(option.hours)}{late} for {format.usd(option.cost_usd)} ({sign}{format.usd(abs(more))})"
-        lines += format.wrap_lines(format.sanitise(f"{trade}: {machines} at {option.provider}"), line_room(), 2)
+        machines = words.gpus(option.gpus, option.gpu, option.runs_at_once)
+        late = "" if option.hours_at_confidence is None else f", {words.by(option.hours_at_confidence)},"
+        trade = f"{words.likely(option.hours)}{late} for {words.usd(option.cost_usd)} ({sign}{words.usd(abs(more))})"
+        lines += words.wrap_lines(words.sanitise(f"{trade}: {machines} at {option.provider}"), line_room(), 2)
     return lines
 
 
@@ -220,7 +218,7 @@ def scope(plan: Plan) -> list[str]:
         what = "models and batches" if model.batch and model.loss else "batches" if model.batch else "models"
         among = f"{goal} of {model.compared:,} {what} compared; {among} for the chosen one"
     left = f"; {counts.outdated_offers:,} prices too old" if counts.outdated_offers else ""
-    return format.wrap_lines(among + left, line_room(), 2) + near_tie(plan)
+    return words.wrap_lines(among + left, line_room(), 2) + near_tie(plan)
 
 
 LEAST_COST_IS = {
@@ -238,9 +236,9 @@ LEAST_COST_IS = {
 def near_tie(plan: Plan) -> list[str]:
     """Return the least cost where the plan costs a near tie more, and what the plan has in return."""
     least = plan.least_cost_usd
-    if least is None or plan.cost_usd is None or format.usd(least) == format.usd(plan.cost_usd.expected):
+    if least is None or plan.cost_usd is None or words.usd(least) == words.usd(plan.cost_usd.expected):
         return []
     has_loss = any(job.model is not None and job.model.loss is not None for job in plan.jobs)
     of = " of this run" if has_loss else ""
     what = LEAST_COST_IS[plan.tie_decided_by or "hours"]
-    return format.wrap_lines(f"least cost{of} {format.usd(least)}, {what}: --set solve.ties=0", line_room(), 2)
+    return words.wrap_lines(f"least cost{of} {words.usd(least)}, {what}: --set solve.ties=0", line_room(), 2)

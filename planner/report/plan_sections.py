@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from planner import generation
 from planner.library.technique_tables import read_techniques
-from planner.report import format
-from planner.report.format import line_room
+from planner.report import words
+from planner.report.words import line_room
 from planner.results.differences import device_noun
 from planner.results.estimate import Estimate
 from planner.results.explanation import TechniqueAnswer
@@ -39,16 +39,16 @@ def generation_of(job: Run) -> BulkGeneration | None:
 
 def cut_text(cut: CutSamples) -> str:
     """Return how much of the samples the sequences of a job do not hold, and what holds it."""
-    whose = f" of {format.sanitise(cut.job)}" if cut.job else ""
+    whose = f" of {words.sanitise(cut.job)}" if cut.job else ""
     what = f"samples{whose} are cut to {cut.sequence_length:,} tokens"
-    lost = f"{format.percent(cut.share)} of their tokens are not trained on"
+    lost = f"{words.percent(cut.share)} of their tokens are not trained on"
     asks = f"--set {shlex.quote(cut.setting)}" if not cut.setting.startswith("--") else cut.setting
     return f"{what}: {lost}; " + (f"{asks} holds them" if cut.holds else "the model reads no more")
 
 
 def cut_lines(cuts: Sequence[CutSamples]) -> list[str]:
     """Return the lines of `cut_text` that stand below the first line of an answer, at most two for each job."""
-    texts = (format.wrap_lines(cut_text(cut), format.width() - 2, 2) for cut in cuts)
+    texts = (words.wrap_lines(cut_text(cut), words.width() - 2, 2) for cut in cuts)
     return [f"{'  ' if number else '! '}{line}" for text in texts for number, line in enumerate(text)]
 
 
@@ -63,14 +63,14 @@ def variant_cut_lines(cuts: Sequence[CutSamples], cutting: int, variants: int) -
 def format_optimality(plan: Plan) -> str:
     """Return `optimal`, or how far from the optimum the plan can be."""
     if plan.gap is not None and (plan.status != "optimal" or plan.gap >= 0.0005):
-        return f"within {format.percent(plan.gap)} of optimum" if plan.gap < 1.0 else "no bound within the time limit"
+        return f"within {words.percent(plan.gap)} of optimum" if plan.gap < 1.0 else "no bound within the time limit"
     return "optimal" if plan.status == "optimal" else "optimality unknown"
 
 
 def format_place(job: Assignment, with_region: bool = True) -> str:
     """Return the place, such as `1 x RTX3090 at vast (CA-QC)`, or `3 x (1 x RTX3090) at vast` for parallel runs."""
     region = f" ({job.region})" if with_region and job.region not in ("", "any") else ""
-    return format.sanitise(f"{format.gpus(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}{region}")
+    return words.sanitise(f"{words.gpus(job.gpus, job.gpu, job.runs_at_once)} at {job.provider}{region}")
 
 
 def format_market(spot_share: float, tier: str = "secure") -> str:
@@ -148,8 +148,8 @@ def train(job: Assignment) -> list[str]:
     if made := generation_of(job):
         return generation.serve_lines(made, machines(job), trials(job))
     rest = [kernels(job), batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
-    return format.wrap_lines(techniques(job), line_room(), 2) + [
-        format.shorten(line, line_room()) for line in rest if line
+    return words.wrap_lines(techniques(job), line_room(), 2) + [
+        words.shorten(line, line_room()) for line in rest if line
     ]
 
 
@@ -166,18 +166,18 @@ def memory(job: Assignment) -> list[str]:
     vram = job.vram_gib
     if not job.gpus:
         return []
-    head = (f"{format.gib(vram.peak)} of {format.gib(vram.usable)} GiB", format.bar(vram.peak / vram.usable))
+    head = (f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", words.bar(vram.peak / vram.usable))
     biggest = sorted(vram.parts.items(), key=lambda part: (-part[1], part[0]))[:4]
-    shown = [f"{name.replace('_', ' ')} {format.gib(size)}" for name, size in biggest if size >= 0.05]
+    shown = [f"{name.replace('_', ' ')} {words.gib(size)}" for name, size in biggest if size >= 0.05]
     if made := generation_of(job):
         text = generation.flight_words(made)
-        return format.join_parts([*head, *shown], "  ", line_room(), 2) + format.wrap_lines(text, line_room(), 2)
-    fits = f"fits with {format.probability_text(vram.fit_probability)} probability"
+        return words.join_parts([*head, *shown], "  ", line_room(), 2) + words.wrap_lines(text, line_room(), 2)
+    fits = f"fits with {words.probability_text(vram.fit_probability)} probability"
     if job.observed_hours is not None:
         fits = "fits: observed"
         if vram.allocated > vram.peak:  # the estimated parts would contradict the observed peak
-            return format.join_parts([*head, fits, f"estimated {format.gib(vram.allocated)} GiB"], "  ", line_room(), 3)
-    lines = format.join_parts([*head, fits, *shown, f"peak in: {vram.phase}"], "  ", line_room(), 3)
+            return words.join_parts([*head, fits, f"estimated {words.gib(vram.allocated)} GiB"], "  ", line_room(), 3)
+    lines = words.join_parts([*head, fits, *shown, f"peak in: {vram.phase}"], "  ", line_room(), 3)
     return [*lines, *host_memory(job.host_memory)]
 
 
@@ -186,13 +186,13 @@ def host_memory(host: HostMemory | None) -> list[str]:
     if host is None:
         return []
     known = " (assumed)" if host.assumed else ""
-    return [f"host: {format.significant(host.taken_gb)} of {host.total_gb:,.0f} GB per machine{known}"]
+    return [f"host: {words.significant(host.taken_gb)} of {host.total_gb:,.0f} GB per machine{known}"]
 
 
 def rate(job: Run) -> str:
     """Return tokens or images per second with their interval."""
-    low, high = (format.significant(v) for v in (job.tokens_per_second_low, job.tokens_per_second_high))
-    return f"{format.significant(job.tokens_per_second)} {job.unit}/s ({low} to {high})"
+    low, high = (words.significant(v) for v in (job.tokens_per_second_low, job.tokens_per_second_high))
+    return f"{words.significant(job.tokens_per_second)} {job.unit}/s ({low} to {high})"
 
 
 def speed(job: Assignment) -> list[str]:
@@ -200,17 +200,17 @@ def speed(job: Assignment) -> list[str]:
     if made := generation_of(job):
         return generation.speed_lines(made, rate(job))
     count = f"{job.steps:,} step{'' if job.steps == 1 else 's'}"
-    steps = f", {count} of {format.significant(job.step_seconds)} s" if job.step_seconds else ""
+    steps = f", {count} of {words.significant(job.step_seconds)} s" if job.step_seconds else ""
     paced = ", limited by storage" if job.fed_by_storage else ""
     bound = ", an upper bound" if any("an upper bound" in note for note in job.notes) else ""
-    return format.wrap_lines(f"{rate(job)}{bound}{steps}{paced}", line_room(), 2 if paced or bound else 1)
+    return words.wrap_lines(f"{rate(job)}{bound}{steps}{paced}", line_room(), 2 if paced or bound else 1)
 
 
 def time(job: Assignment) -> list[str]:
     """Return the hours by stage, and the probability to meet the deadline."""
-    interval = f"({format.between(job.hours.low, job.hours.high)})"
-    late = format.by(job.hours.at_confidence)
-    whole = f"{format.likely(job.hours.expected)} in total {interval}, {late}"
+    interval = f"({words.between(job.hours.low, job.hours.high)})"
+    late = words.by(job.hours.at_confidence)
+    whole = f"{words.likely(job.hours.expected)} in total {interval}, {late}"
     if job.observed_hours is None:
         before = {name: hours for name, hours in job.stage_hours.items() if name == "prepare data"}
         waiting = job.spot.waiting_hours if job.spot else 0.0
@@ -219,24 +219,24 @@ def time(job: Assignment) -> list[str]:
         # A managed service has no machine to start: the hours before training are the upload of the data.
         first = "start" if job.gpus else "upload"
         stages = {**before, first: job.start_hours, **training, **job.stage_hours}
-        steps = [f"{name} {format.hours(hours)}" for name, hours in stages.items() if hours > 0]
+        steps = [f"{name} {words.hours(hours)}" for name, hours in stages.items() if hours > 0]
         one_line = ", ".join([*steps, whole])
         fits = len(steps) < 3 and len(one_line) <= line_room()
-        lines = [one_line] if fits else [*format.join_parts(steps, ", ", line_room(), 2), whole]
+        lines = [one_line] if fits else [*words.join_parts(steps, ", ", line_room(), 2), whole]
     else:
-        lines = format.wrap_lines(_format_observed(job, whole, f"{interval}, {late}"), line_room(), 2)
+        lines = words.wrap_lines(_format_observed(job, whole, f"{interval}, {late}"), line_room(), 2)
     if job.lead_hours:
-        lines.append(f"starts when the machine is there, at hour {format.plain_number(job.lead_hours)}")
+        lines.append(f"starts when the machine is there, at hour {words.plain_number(job.lead_hours)}")
     lines += [chance] if (chance := format_job_deadline(job)) else []
     if job.spot is None and job.spot_share > 0 and job.switch_to_on_demand_at_hours is not None:
-        switch = format.plain_number(job.switch_to_on_demand_at_hours)
+        switch = words.plain_number(job.switch_to_on_demand_at_hours)
         lines.append(f"switches to on demand at hour {switch} if not done on spot")
-    return [format.shorten(line, line_room()) for line in lines]
+    return [words.shorten(line, line_room()) for line in lines]
 
 
 def _format_observed(job: Assignment, whole: str, interval: str) -> str:
     """Return the observed hours, and the hours with spot or trials."""
-    observed = format.hours(job.observed_hours or 0.0)
+    observed = words.hours(job.observed_hours or 0.0)
     if job.trials > 1:
         return f"{observed} each (observed), {whole}"
     if job.spot_share > 0:
@@ -249,9 +249,9 @@ def format_job_deadline(job: Assignment) -> str:
     if job.deadline_hours is None or job.deadline_probability is None:
         return ""
     # A spot policy keeps the deadline on every path of the market, so that the probability is a lower bound.
-    chance = format.chance_text(job.deadline_probability, at_least=job.spot is not None)
+    chance = words.chance_text(job.deadline_probability, at_least=job.spot is not None)
     without = "" if job.has_fallback else " (no fallback)"
-    return f"meets the {format.plain_number(job.deadline_hours)} h deadline with {chance} probability{without}"
+    return f"meets the {words.plain_number(job.deadline_hours)} h deadline with {chance} probability{without}"
 
 
 def spot(job: Assignment) -> list[str]:
@@ -259,17 +259,17 @@ def spot(job: Assignment) -> list[str]:
     policy = job.spot
     if policy is None:
         told = (note for note in job.notes if note.startswith(FIXED_SHARE))
-        return [line for note in told for line in format.wrap_lines(note, line_room(), 3)]
+        return [line for note in told for line in words.wrap_lines(note, line_room(), 3)]
     if policy.basis:  # a guess: from no machines at all to machines at any time
-        most = format.usd(policy.saving_usd + policy.luck_usd)
-        saved = f"may save {format.usd(policy.saving_usd)} (0 to {most}; assumed market) against on demand"
+        most = words.usd(policy.saving_usd + policy.luck_usd)
+        saved = f"may save {words.usd(policy.saving_usd)} (0 to {most}; assumed market) against on demand"
     else:
-        saved = f"saves {format.usd(policy.saving_usd)} ± {format.usd(policy.usd_sd)} against on demand"
+        saved = f"saves {words.usd(policy.saving_usd)} ± {words.usd(policy.usd_sd)} against on demand"
     times = f"{policy.interruptions:,.1f} interruption{'' if round(policy.interruptions, 1) == 1 else 's'}"
     times += " of each machine" if job.inference and job.instances > 1 else ""
-    lost = f"{format.hours(policy.wasted_hours)} of restarts and lost work"
-    rule = format.wrap_all([waiting_rule(policy)], line_room(), 2)
-    return format.join_parts([saved, times, lost], "; ", line_room(), 3) + rule + _zones(policy)
+    lost = f"{words.hours(policy.wasted_hours)} of restarts and lost work"
+    rule = words.wrap_all([waiting_rule(policy)], line_room(), 2)
+    return words.join_parts([saved, times, lost], "; ", line_room(), 3) + rule + _zones(policy)
 
 
 def _zones(policy: SpotPlan) -> list[str]:
@@ -277,24 +277,24 @@ def _zones(policy: SpotPlan) -> list[str]:
     by_price = sorted(policy.zones, key=lambda name: (policy.zones[name], name))
     if not by_price:
         return []
-    low, high = (format.usd(policy.zones[name]) for name in (by_price[0], by_price[-1]))
+    low, high = (words.usd(policy.zones[name]) for name in (by_price[0], by_price[-1]))
     prices = low if low == high else f"{low} to {high}"
     first, *others = [name.rpartition("/")[2] for name in by_price[:3]] + ["..."] * (len(by_price) > 3)
     text = f"moves among {len(by_price)} zones at {prices} an hour: {first}"
-    return format.join_parts([text, *others], ", ", line_room(), 1)
+    return words.join_parts([text, *others], ", ", line_room(), 1)
 
 
 def waiting_rule(policy: SpotPlan) -> str:
     """Return in plain words when a run that waits takes a machine, and when it moves to on demand at the latest."""
-    latest = f"on demand from hour {format.plain_number(policy.latest_on_demand_hours)} at the latest"
+    latest = f"on demand from hour {words.plain_number(policy.latest_on_demand_hours)} at the latest"
     after, at_once = policy.take_after_up_hours, policy.take_at_once_from_hours
     if after is None:
         return latest
     if after <= 0:
         return f"take a spot machine as soon as there is one; {latest}"
-    rule = f"take a spot machine once the market has been up for {format.hours(after)}"
+    rule = f"take a spot machine once the market has been up for {words.hours(after)}"
     if at_once is not None:
-        rule += f", from hour {format.plain_number(at_once)} on at once"
+        rule += f", from hour {words.plain_number(at_once)} on at once"
     return f"{rule}; {latest}"
 
 
@@ -302,8 +302,8 @@ def budget(plan: Plan) -> list[str]:
     """Return the probability to keep the budget; empty without one."""
     if plan.budget_usd is None or plan.budget_probability is None:
         return []
-    chance = format.chance_text(plan.budget_probability)
-    return [f"within the {format.usd(plan.budget_usd)} budget with {chance} probability"]
+    chance = words.chance_text(plan.budget_probability)
+    return [f"within the {words.usd(plan.budget_usd)} budget with {chance} probability"]
 
 
 def commitment(job: Assignment) -> list[str]:
@@ -312,16 +312,16 @@ def commitment(job: Assignment) -> list[str]:
     if term is None:
         return []
     months = f"{term.months} month{'s' if term.months > 1 else ''}"
-    used = f"{format.hours(term.used_hours)} of the {format.hours(term.term_hours)} paid for"
+    used = f"{words.hours(term.used_hours)} of the {words.hours(term.term_hours)} paid for"
     share = term.break_even_share
     if term.break_even_hours is None or term.on_demand_usd_per_hour is None or share is None:
         pays = "no offer by the hour to compare with"
     else:
-        against = f"against {format.rate(term.on_demand_usd_per_hour)} an hour"
-        pays = f"breaks even at {format.hours(term.break_even_hours)} of use ({format.percent(share)}) {against}"
+        against = f"against {words.rate(term.on_demand_usd_per_hour)} an hour"
+        pays = f"breaks even at {words.hours(term.break_even_hours)} of use ({words.percent(share)}) {against}"
         if share > 1:
             pays = f"never breaks even {against}"
-    return format.wrap_lines(f"{months}, {format.usd(term.usd)}: uses {used}; {pays}", line_room(), 2)
+    return words.wrap_lines(f"{months}, {words.usd(term.usd)}: uses {used}; {pays}", line_room(), 2)
 
 
 OLD_PRICE_DAYS = 60
@@ -337,7 +337,7 @@ def old_prices(plan: Plan) -> list[str]:
 
 def prices(job: Assignment) -> list[str]:
     """Return the age and the source of the price."""
-    return format.wrap_lines(price_text(job), line_room(), 4)
+    return words.wrap_lines(price_text(job), line_room(), 4)
 
 
 def price_text(job: Assignment) -> str:
@@ -373,9 +373,9 @@ def bill(job: Assignment, room: int) -> list[str]:
     free = ("gpu committed", "tokens trained", "training runs")  # shown although they cost nothing
     known = [item for item in job.bill if NOT_INCLUDED not in item.basis]
     paid = [item for item in known if round(item.usd, 2) != 0 or item.item in free]
-    tail = format.join_parts([f"not included: {', '.join(unknown)}"], "", format.line_room(), 1) if unknown else []
-    certain = format.usd(job.cost.low) == format.usd(job.cost.high)
-    spread = "" if certain else f"({format.usd_between(job.cost.low, job.cost.high)})"
+    tail = words.join_parts([f"not included: {', '.join(unknown)}"], "", words.line_room(), 1) if unknown else []
+    certain = words.usd(job.cost.low) == words.usd(job.cost.high)
+    spread = "" if certain else f"({words.usd_between(job.cost.low, job.cost.high)})"
     total = job.cost.expected
     tail.append(_amount("total", spread, total))
     space = room - len(tail)
@@ -393,12 +393,12 @@ def bill(job: Assignment, room: int) -> list[str]:
 
 
 def rounding(amounts: Sequence[float], total: float) -> float:
-    """Return what amounts, each shown as `format.usd` shows it, lack of their total as it is shown."""
+    """Return what amounts, each shown as `words.usd` shows it, lack of their total as it is shown."""
     return round(_shown(total) - math.fsum(_shown(amount) for amount in amounts), 2)
 
 
 def _shown(amount: float) -> float:
-    return float(format.usd(amount).replace("$", "").replace(",", ""))
+    return float(words.usd(amount).replace("$", "").replace(",", ""))
 
 
 def bill_line(item: BillItem, gpu: str = "") -> str:
@@ -423,10 +423,10 @@ def item_name(item: str, gpu: str = "") -> str:
 def product(amount: float, unit: str, rate_usd: float, usd: float) -> str:
     """Return `quantity x rate` with the fewest digits whose product is the dollars as they are shown."""
     for in_rate, in_amount in sorted(itertools.product(range(4), range(6)), key=lambda more: (sum(more), more)):
-        factors = quantity(amount, unit, in_amount), format.rate(rate_usd, in_rate)
+        factors = quantity(amount, unit, in_amount), words.rate(rate_usd, in_rate)
         of_unit = 60.0 if factors[0].endswith(" min") else 1.0
         shown = [float(factor.split()[0].strip("$").replace(",", "")) for factor in factors]
-        if format.usd(shown[0] * shown[1] / of_unit) == format.usd(usd):
+        if words.usd(shown[0] * shown[1] / of_unit) == words.usd(usd):
             return " x ".join(factors)
     return quantity(amount, unit)
 
@@ -434,8 +434,8 @@ def product(amount: float, unit: str, rate_usd: float, usd: float) -> str:
 def quantity(amount: float, unit: str, more: int = 0) -> str:
     """Return an amount with its unit, `more` digits than usual; hours of any kind have one decimal."""
     if unit == "h":
-        return format.hours(amount, more)
-    figure = f"{amount:,.{1 + more}f}" if "hour" in unit else format.significant(amount, 3 + more)
+        return words.hours(amount, more)
+    figure = f"{amount:,.{1 + more}f}" if "hour" in unit else words.significant(amount, 3 + more)
     unit = unit.removesuffix("s") if amount == 1 and " " not in unit else unit
     unit = unit.replace("machine for", "machines for") if amount != 1 else unit
     return f"{figure} {unit}".rstrip()
@@ -443,8 +443,8 @@ def quantity(amount: float, unit: str, more: int = 0) -> str:
 
 def _amount(item: str, how: str, amount: float) -> str:
     """Return one row of the bill: 21 columns item, 35 basis, 12 dollars."""
-    what, how = format.shorten(format.sanitise(item), 20), format.shorten(format.sanitise(how), 34)
-    return f"{what:<21}{how:<35}{format.usd(amount).replace('$', ''):>12}"
+    what, how = words.shorten(words.sanitise(item), 20), words.shorten(words.sanitise(how), 34)
+    return f"{what:<21}{how:<35}{words.usd(amount).replace('$', ''):>12}"
 
 
 # Notes below a plan: each in full or counted.
@@ -459,7 +459,7 @@ def render_notes(texts: tuple[str, ...], room: int) -> list[str]:
     lines: list[str] = []
     left = list(texts)
     while left:
-        wrapped = format.wrap_lines(left[0], line_room(), NOTE_LINES)
+        wrapped = words.wrap_lines(left[0], line_room(), NOTE_LINES)
         if len(lines) + len(wrapped) + (len(left) > 1) > room:
             break
         lines += wrapped
@@ -468,8 +468,8 @@ def render_notes(texts: tuple[str, ...], room: int) -> list[str]:
         more = f" ({len(left) - 1} more: --json)" if len(left) > 1 else ""
         short = next((text for text in left if len(text) + len(more) <= line_room()), None)
         counted = f"{len(left)} {'more' if lines else 'notes'}: --json"
-        lines.append(f"{format.sanitise(short)}{more}" if short else counted)
-    return format.section("Notes", lines)
+        lines.append(f"{words.sanitise(short)}{more}" if short else counted)
+    return words.section("Notes", lines)
 
 
 # One line for the data path, one for the exported result.
@@ -490,23 +490,23 @@ def data_path(job: Assignment) -> list[str]:
         (path.cores_used or 0.0) / path.cores,
         WORTH_A_LINE * (path.cores_used is None or "prepare data" in job.stage_hours),
     )
-    return format.wrap_lines(data_path_text(path, job.name), line_room(), 2) if max(shares) >= WORTH_A_LINE else []
+    return words.wrap_lines(data_path_text(path, job.name), line_room(), 2) if max(shares) >= WORTH_A_LINE else []
 
 
 def data_path_text(path: DataPath, job: str) -> str:
     """Return what is read and used, and what caching or prefetching would bring."""
     rates = (
-        format.significant(bytes_per_second / MEGA)
+        words.significant(bytes_per_second / MEGA)
         for bytes_per_second in (path.read_bytes_per_second, path.storage_bytes_per_second)
     )
     text = "reads {} of {} MB/s".format(*rates)
     if path.cores_used is not None:
         about = "" if path.cores_known else " (assumed)"
-        text += f", {format.significant(path.cores_used)} of {path.cores:g} cores{about} if tokenised on the way"
+        text += f", {words.significant(path.cores_used)} of {path.cores:g} cores{about} if tokenised on the way"
     if path.saved_hours >= NOTICED_HOURS:
-        return f"{text}: faster storage or a cache would save {format.hours(path.saved_hours)}"
+        return f"{text}: faster storage or a cache would save {words.hours(path.saved_hours)}"
     if path.latents_saved_hours >= NOTICED_HOURS:
-        saved = format.hours(path.latents_saved_hours)
+        saved = words.hours(path.latents_saved_hours)
         return f"{text}; cached latents would save about {saved}: --set jobs.{job}.techniques.latents=cached"
     return f"{text}: faster storage, caching or prefetching would save no time"
 
@@ -517,10 +517,10 @@ def export(job: Assignment) -> list[str]:
     if made is None or made.format == "adapters":
         return []
     kind = "16-bit weights" if made.bits is None else f"{made.format} of {made.bits} bits"
-    where = f", made at {format.sanitise(made.offer)}" if made.offer else ""
+    where = f", made at {words.sanitise(made.offer)}" if made.offer else ""
     needs = f"; merging needs {made.ram_gb:,.0f} GB of RAM" if made.ram_gb else ""
     known = "" if made.ram_known or not made.ram_gb else " (unknown here)"
-    return format.wrap_lines(f"{kind}, {format.significant(made.gb)} GB{where}{needs}{known}", line_room(), 2)
+    return words.wrap_lines(f"{kind}, {words.significant(made.gb)} GB{where}{needs}{known}", line_room(), 2)
 
 
 # The answer of `explain --technique` as text.
@@ -536,15 +536,15 @@ def render(answer: TechniqueAnswer) -> str:
         answer.decides, f"the program decides it {answer.decides}"
     )
     lines = [f"{answer.technique}: {verdict}", ""]
-    lines += format.section("Why", format.wrap_lines(answer.why, line_room(), 3))
-    lines += format.section("Where", [answer.where] if answer.where else [])
+    lines += words.section("Why", words.wrap_lines(answer.why, line_room(), 3))
+    lines += words.section("Where", [answer.where] if answer.where else [])
     found = [f"{fact.finding} ({fact.setting}; {fact.source})" for fact in answer.found]
-    lines += format.section("Found", format.wrap_all(found, line_room(), MOST_LINES_EACH))
+    lines += words.section("Found", words.wrap_all(found, line_room(), MOST_LINES_EACH))
     several = len(answer.data_paths) > 1
     here = [
         f"{name}: {text}" if several else text
         for name, path in answer.data_paths.items()
         for text in [data_path_text(path, name)]
     ]
-    lines += format.section("Here", format.wrap_all([*here, *answer.notes], line_room(), 3))
+    lines += words.section("Here", words.wrap_all([*here, *answer.notes], line_room(), 3))
     return "\n".join(lines)

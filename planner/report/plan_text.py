@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from planner import generation, open_choices, services, timetable
-from planner.report import format, plan_alternatives, plan_sections
-from planner.report.format import line_room
+from planner.report import plan_alternatives, plan_sections, words
 from planner.report.plan_sections import bill, render_notes
+from planner.report.words import line_room
 from planner.results.odds import FIXED_SHARE
 from planner.results.plan import Assignment, Plan
 
@@ -46,7 +46,7 @@ def _together(plan: Plan, of_services: str) -> str:
     """Return the text of a plan of jobs and services: what both cost, then each."""
     from planner.results.service_results import jobs_alone
 
-    first = format.wrap_lines(f"{format.sanitise(plan.scenario)}: {services.both_headline(plan)}", format.width(), 2)
+    first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {services.both_headline(plan)}", words.width(), 2)
     jobs = jobs_alone(plan)
     jobs = jobs.model_copy(update={"scenario": jobs.jobs[0].name}) if len(jobs.jobs) == 1 else jobs
     cut, jobs = plan_sections.cut_lines(plan.cut), jobs.model_copy(update={"cut": ()})
@@ -66,45 +66,45 @@ def _single(plan: Plan) -> list[str]:
         *plan_alternatives.lossy(job),
     ]
     above = [
-        *format.section("Model", open_choices.model_lines(job.model) if job.model else []),
-        *format.section("Batch", open_choices.batch_lines(job.model) if job.model else []),
-        *format.section("Serve" if job.inference else "Train", plan_sections.train(job)),
-        *format.section("Memory", [*plan_sections.memory(job), *plan_alternatives.memory_risk(plan, job)]),
-        *format.section("Speed", plan_sections.speed(job)),
-        *format.section("Data", plan_sections.data_path(job)),
-        *format.section("Export", plan_sections.export(job)),
-        *format.section("Price", generation.price_lines(job.inference) if job.inference else []),
-        *format.section("Time", plan_sections.time(job)),
-        *format.section("Spot", plan_sections.spot(job)),
-        *format.section("Term", plan_sections.commitment(job)),
+        *words.section("Model", open_choices.model_lines(job.model) if job.model else []),
+        *words.section("Batch", open_choices.batch_lines(job.model) if job.model else []),
+        *words.section("Serve" if job.inference else "Train", plan_sections.train(job)),
+        *words.section("Memory", [*plan_sections.memory(job), *plan_alternatives.memory_risk(plan, job)]),
+        *words.section("Speed", plan_sections.speed(job)),
+        *words.section("Data", plan_sections.data_path(job)),
+        *words.section("Export", plan_sections.export(job)),
+        *words.section("Price", generation.price_lines(job.inference) if job.inference else []),
+        *words.section("Time", plan_sections.time(job)),
+        *words.section("Spot", plan_sections.spot(job)),
+        *words.section("Term", plan_sections.commitment(job)),
     ]
     other_ways = [
-        *format.section("Else", plan_alternatives.further_ways(job)),
-        *format.section("Buy", plan_alternatives.purchase(job)),
+        *words.section("Else", plan_alternatives.further_ways(job)),
+        *words.section("Buy", plan_alternatives.purchase(job)),
     ]
     below = [
-        *format.section("Faster", plan_alternatives.faster(plan)),
-        *format.section(
+        *words.section("Faster", plan_alternatives.faster(plan)),
+        *words.section(
             "Engines" if job.inference else "Methods",
             [*plan_alternatives.methods(job), *plan_alternatives.quality(job)],
         ),
-        *format.section(plan_alternatives.FRAMEWORKS, plan_alternatives.frameworks(job)),
-        *format.section("Service", generation.api_lines(job.inference) if job.inference else []),
-        *format.section("Next", plan_alternatives.format_alternatives(job)),
+        *words.section(plan_alternatives.FRAMEWORKS, plan_alternatives.frameworks(job)),
+        *words.section("Service", generation.api_lines(job.inference) if job.inference else []),
+        *words.section("Next", plan_alternatives.format_alternatives(job)),
         *other_ways,
-        *format.section(
+        *words.section(
             "Limits",
-            [*plan_sections.budget(plan), *format.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)],
+            [*plan_sections.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)],
         ),
-        *format.section("Prices", plan_sections.prices(job)),
-        *format.section("Scope", plan_alternatives.scope(plan)),
+        *words.section("Prices", plan_sections.prices(job)),
+        *words.section("Scope", plan_alternatives.scope(plan)),
     ]
     every = dict.fromkeys((*job.notes, *plan.warnings))
     all_notes = tuple(line for line in every if not line.startswith(FIXED_SHARE))  # section Spot has it
     more = job.stage_hours or job.trials > 1 or job.commitment or job.spot or job.inference or job.model
     most = LINES + MORE_LINES * bool(more) + len(other_ways) - len(plan_sections.cut_lines(plan.cut))
     room = most - len(summary) - len(above) - len(below) - bool(all_notes)
-    costs = format.section("Bill", bill(job, max(3, room)))
+    costs = words.section("Bill", bill(job, max(3, room)))
     left = most - len(summary) - len(above) - len(costs) - len(below)
     remarks = render_notes(all_notes, left)
     first, second = [""] * (left > len(remarks)), [""] * (left > len(remarks) + 1)  # blank lines if there is room
@@ -120,7 +120,7 @@ def _joint(plan: Plan) -> list[str]:
     for detail in (6, 4, 3, 2):
         lines = _joint_lines(plan, detail)
         if len(lines) <= LINES:
-            return [*lines, *format.section("Scope", plan_alternatives.scope(plan))][:LINES]
+            return [*lines, *words.section("Scope", plan_alternatives.scope(plan))][:LINES]
     return _joint_lines(plan, 1)
 
 
@@ -128,20 +128,20 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     """Return the joint text with blocks of at most `detail` lines; below 6 the bill shows only the total."""
     full = detail == 6
     figures = [f"{len(plan.jobs)} jobs"]
-    times = [format.likely_and_by(plan.hours), format.likely(plan.hours.expected)] if plan.hours else [""]
-    rest = [format.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    times = [words.likely_and_by(plan.hours), words.likely(plan.hours.expected)] if plan.hours else [""]
+    rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
     rest = [*rest, plan_sections.format_optimality(plan)]
     forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
     lines = [_summary_line(plan.scenario, *forms), *plan_sections.old_prices(plan)]
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
-    ages = dict.fromkeys(format.shorten(plan_sections.price_text(job), line_room()) for job in plan.jobs)
-    lines += ["", *format.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
-    binds = format.wrap_lines(binding or "no limit of a single job binds", line_room(), 2)
-    lines += format.section("Limits", [*plan_sections.budget(plan), *binds])
-    lines += format.section("Prices", list(ages)[:2])
-    lines += format.section("Else", plan_alternatives.further_ways_of_all(plan))
+    ages = dict.fromkeys(words.shorten(plan_sections.price_text(job), line_room()) for job in plan.jobs)
+    lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
+    binds = words.wrap_lines(binding or "no limit of a single job binds", line_room(), 2)
+    lines += words.section("Limits", [*plan_sections.budget(plan), *binds])
+    lines += words.section("Prices", list(ages)[:2])
+    lines += words.section("Else", plan_alternatives.further_ways_of_all(plan))
     return [*lines, *render_notes(_joint_notes(plan), 4 if full else 3)]
 
 
@@ -158,33 +158,33 @@ def _joint_notes(plan: Plan) -> tuple[str, ...]:
 def _block(job: Assignment) -> list[str]:
     """Return one of several jobs in at most seven lines."""
     vram = job.vram_gib
-    fit = f"{format.gib(vram.peak)} of {format.gib(vram.usable)} GiB"
+    fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
     chance = f"; {text}" if (text := plan_sections.format_job_deadline(job)) else ""
-    time = f"{format.between(job.hours.low, job.hours.high)}, {format.by(job.hours.at_confidence)}{chance}"
+    time = f"{words.between(job.hours.low, job.hours.high)}, {words.by(job.hours.at_confidence)}{chance}"
     lines = [
         *(
-            format.shorten(line.strip(), line_room())
+            words.shorten(line.strip(), line_room())
             for line in (open_choices.answer_lines(job.model) if job.model else [])
         ),
-        *(format.wrap_lines(job.conversion, line_room(), 2) if job.conversion else []),
-        *format.wrap_lines(plan_sections.techniques(job, brief=True), line_room(), 1),
-        *([format.shorten(made, line_room())] if (made := plan_sections.batch(job)) else []),
-        format.shorten(f"{fit}; {plan_sections.rate(job)}" if job.gpus else plan_sections.rate(job), line_room()),
-        format.shorten(time if len(time) <= line_room() else time.removesuffix(" probability"), line_room()),
-        *(format.wrap_lines(plan_alternatives.methods_brief(job), line_room(), 1) if job.ladder else []),
+        *(words.wrap_lines(job.conversion, line_room(), 2) if job.conversion else []),
+        *words.wrap_lines(plan_sections.techniques(job, brief=True), line_room(), 1),
+        *([words.shorten(made, line_room())] if (made := plan_sections.batch(job)) else []),
+        words.shorten(f"{fit}; {plan_sections.rate(job)}" if job.gpus else plan_sections.rate(job), line_room()),
+        words.shorten(time if len(time) <= line_room() else time.removesuffix(" probability"), line_room()),
+        *(words.wrap_lines(plan_alternatives.methods_brief(job), line_room(), 1) if job.ladder else []),
     ]
-    summary = _summary_line(job.name, *_headlines(job), width=format.width() - 2)
-    return [f"  {summary}", *(" " * format.LABEL + line for line in lines)]
+    summary = _summary_line(job.name, *_headlines(job), width=words.width() - 2)
+    return [f"  {summary}", *(" " * words.LABEL + line for line in lines)]
 
 
 def _joint_bill(plan: Plan) -> list[str]:
     """Return one line per job and the total."""
-    rows = [(job.name, plan_sections.format_place(job), format.usd(job.cost_usd)) for job in plan.jobs]
+    rows = [(job.name, plan_sections.format_place(job), words.usd(job.cost_usd)) for job in plan.jobs]
     if plan.cost_usd is not None:
-        spread = f"({format.usd_between(plan.cost_usd.low, plan.cost_usd.high)})"
-        rows.append(("total", spread, format.usd(plan.cost_usd.expected)))
+        spread = f"({words.usd_between(plan.cost_usd.low, plan.cost_usd.high)})"
+        rows.append(("total", spread, words.usd(plan.cost_usd.expected)))
     return [
-        f"{format.shorten(format.sanitise(name), 19):<20}{format.shorten(how, 34):<35}{amount.replace('$', ''):>13}"
+        f"{words.shorten(words.sanitise(name), 19):<20}{words.shorten(how, 34):<35}{amount.replace('$', ''):>13}"
         for name, how, amount in rows
     ]
 
@@ -195,15 +195,15 @@ def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str,
     Of a bought machine its price is named too, of which the job carries its share.
     """
     full, figures = (
-        f", {time}, {format.usd(job.cost_usd)}"
-        for time in (format.likely_and_by(job.hours), format.likely(job.hours.expected))
+        f", {time}, {words.usd(job.cost_usd)}"
+        for time in (words.likely_and_by(job.hours), words.likely(job.hours.expected))
     )
     if purchase_usd is not None:
         full, figures = (f" for ${purchase_usd:,.0f}{text} for this job" for text in (full, figures))
     market = f", {plan_sections.format_market(job.spot_share, job.tier)}"
     rest = f"{market}{figures}"
     short = plan_sections.format_place(job, with_region=False)
-    least = format.sanitise(format.gpus(job.gpus, job.gpu, job.runs_at_once))
+    least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
     named = ", bought" if purchase_usd is not None else ""
     place = plan_sections.format_place(job)
     return place + market + full, place + rest, short + rest, f"{short}{named}{figures}", f"{least}{named}{figures}"
@@ -214,18 +214,18 @@ def _summary_line(name: str, *texts: str, width: int | None = None) -> str:
 
     Hours, dollars and optimality at the end are never cut.
     """
-    name, width = format.sanitise(name), format.width() if width is None else width
+    name, width = words.sanitise(name), words.width() if width is None else width
     # Market and place are shown below too: drop them before a short name is cut.
     forms = texts if len(name) <= SHORT_NAME else texts[:3]
     for form in forms:
         if len(name) + len(form) + 2 <= width:
             return f"{name}: {form}"
     shortest = forms[-1]
-    name = format.shorten(name, max(12, width - len(shortest) - 2))
+    name = words.shorten(name, max(12, width - len(shortest) - 2))
     over = len(name) + 2 + len(shortest) - width
     if over > 0:
         what, comma, rest = shortest.partition(", ")
-        shortest = format.shorten(what, max(3, len(what) - over)) + comma + rest
+        shortest = words.shorten(what, max(3, len(what) - over)) + comma + rest
     return f"{name}: {shortest}"
 
 

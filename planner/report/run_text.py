@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.report import format
-from planner.report.format import line_room
+from planner.report import words
+from planner.report.words import line_room
 from planner.results.run_results import (
     CalibrationResult,
     Choice,
@@ -25,16 +25,16 @@ def render_calibration(result: CalibrationResult) -> str:
         lines = [_calibration_summary(result, result.compared), "", *entry]
     if result.generation is not None:
         lines = [_summary_of_generation(result, result.generation), "", *entry]
-    lines += format.section("Logs", format.wrap_all(result.logs, line_room(), 2))
+    lines += words.section("Logs", words.wrap_all(result.logs, line_room(), 2))
     if result.step_times is not None:
-        lines += format.section("Step", format.wrap_lines(_step(result.step_times), line_room(), 2))
-    lines += format.section("Speed", _calibration_speed(result))
-    lines += format.section("Memory", _calibration_memory(result))
+        lines += words.section("Step", words.wrap_lines(_step(result.step_times), line_room(), 2))
+    lines += words.section("Speed", _calibration_speed(result))
+    lines += words.section("Memory", _calibration_memory(result))
     if result.generation is not None:
-        lines += format.section("Speed", _generation(result.generation))
+        lines += words.section("Speed", _generation(result.generation))
     if result.before is not None and result.after is not None:
-        lines += format.section("Plan", [*_plan("before", result.before), *_plan("after", result.after)])
-    lines += format.section("Notes", format.wrap_all(result.notes, line_room(), 3))
+        lines += words.section("Plan", [*_plan("before", result.before), *_plan("after", result.after)])
+    lines += words.section("Notes", words.wrap_all(result.notes, line_room(), 3))
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -52,22 +52,22 @@ def _summary_of_generation(result: CalibrationResult, compared: GenerationCompar
 
 def _generation(compared: GenerationComparison) -> list[str]:
     rate, predicted = compared.output_tokens_per_second, compared.predicted_output_tokens_per_second
-    lines = [f"{format.significant(rate)} output tokens/s observed, {format.significant(predicted)} predicted"]
+    lines = [f"{words.significant(rate)} output tokens/s observed, {words.significant(predicted)} predicted"]
     for what, seen, thought in (
         ("first token", compared.ttft_seconds, compared.predicted_ttft_seconds),
         ("per token", compared.tpot_seconds, compared.predicted_tpot_seconds),
     ):
         if seen is not None:
-            lines.append(f"{what} {format.significant(seen)} s observed, {format.significant(thought)} s predicted")
+            lines.append(f"{what} {words.significant(seen)} s observed, {words.significant(thought)} s predicted")
     return lines
 
 
 def _step(times: StepTimes) -> str:
     if times.spread is None:
-        return f"{format.significant(times.seconds)} s, mean of {times.steps:,} steps"
+        return f"{words.significant(times.seconds)} s, mean of {times.steps:,} steps"
     plural = "" if times.dropped == 1 else "s"
     warm = f", {times.dropped} warm-up step{plural} excluded" if times.dropped else ""
-    return f"{format.significant(times.seconds)} s, median of {times.steps:,} (± {format.percent(times.spread)}){warm}"
+    return f"{words.significant(times.seconds)} s, median of {times.steps:,} (± {words.percent(times.spread)}){warm}"
 
 
 def _calibration_speed(result: CalibrationResult) -> list[str]:
@@ -75,27 +75,27 @@ def _calibration_speed(result: CalibrationResult) -> list[str]:
     if not isinstance(observed, float):
         return []
     predicted = (
-        f", {format.significant(result.compared.predicted_tokens_per_second)} predicted" if result.compared else ""
+        f", {words.significant(result.compared.predicted_tokens_per_second)} predicted" if result.compared else ""
     )
-    return [f"{format.significant(observed)} {result.unit}/s observed{predicted}"]
+    return [f"{words.significant(observed)} {result.unit}/s observed{predicted}"]
 
 
 def _calibration_memory(result: CalibrationResult) -> list[str]:
     peak = result.measured.get("peak_vram_gib")
     if not isinstance(peak, float):
         return []
-    text = f"{format.gib(peak)} GiB {result.measured.get('peak_kind')} observed"
+    text = f"{words.gib(peak)} GiB {result.measured.get('peak_kind')} observed"
     predicted = result.compared.predicted_peak_vram_gib if result.compared else None
-    return [text + (f", {format.gib(predicted)} predicted" if predicted is not None else "")]
+    return [text + (f", {words.gib(predicted)} predicted" if predicted is not None else "")]
 
 
 def _plan(when: str, plan: PlanSummary) -> list[str]:
     if plan.hours is None or plan.gpu is None or plan.gpus is None or plan.cost_usd is None:
         return [f"{when:<7} {plan.status}"]
-    interval = format.between(plan.hours_low or 0.0, plan.hours_high or 0.0)
-    where = format.sanitise(f"{format.gpus(plan.gpus, plan.gpu)} at {plan.provider}")
-    text = f"{when:<7} {where}, {format.likely(plan.hours)} ({interval}), {format.usd(plan.cost_usd)}"
-    return format.wrap_lines(text, line_room(), 2)
+    interval = words.between(plan.hours_low or 0.0, plan.hours_high or 0.0)
+    where = words.sanitise(f"{words.gpus(plan.gpus, plan.gpu)} at {plan.provider}")
+    text = f"{when:<7} {where}, {words.likely(plan.hours)} ({interval}), {words.usd(plan.cost_usd)}"
+    return words.wrap_lines(text, line_room(), 2)
 
 
 # The result of `track` as text: what was observed, what was planned, and how it will end.
@@ -107,62 +107,62 @@ MIN_CAUSE_HOURS = 0.05
 
 def render_tracking(found: Tracking) -> str:
     """Return the text of a tracked job."""
-    lines = format.wrap_lines(_summary(found), format.width(), 2)
-    lines += ["", *format.section("Done", format.wrap_all(_done(found), line_room(), 2))]
-    lines += format.section("Speed", format.wrap_all(_speed(found), line_room(), 2))
+    lines = words.wrap_lines(_summary(found), words.width(), 2)
+    lines += ["", *words.section("Done", words.wrap_all(_done(found), line_room(), 2))]
+    lines += words.section("Speed", words.wrap_all(_speed(found), line_room(), 2))
     if found.observed.peak_vram_gib is not None:
-        lines += format.section("Memory", format.wrap_all(_memory(found), line_room(), 2))
-    lines += format.section("End", format.wrap_all(_end(found), line_room(), 2))
-    lines += format.section("Because", _causes(found))
+        lines += words.section("Memory", words.wrap_all(_memory(found), line_room(), 2))
+    lines += words.section("End", words.wrap_all(_end(found), line_room(), 2))
+    lines += words.section("Because", _causes(found))
     for choice in found.choices:
-        lines += format.section(
-            "Now" if choice is found.choices[0] else "", format.wrap_lines(_choice(choice), line_room(), 3)
+        lines += words.section(
+            "Now" if choice is found.choices[0] else "", words.wrap_lines(_choice(choice), line_room(), 3)
         )
-    lines += format.section("Logs", format.wrap_all(found.logs, line_room(), 2))
-    lines += format.section("Notes", format.wrap_all(found.notes, line_room(), 3))
+    lines += words.section("Logs", words.wrap_all(found.logs, line_room(), 2))
+    lines += words.section("Notes", words.wrap_all(found.notes, line_room(), 3))
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _summary(found: Tracking) -> str:
     end, chance = found.projected, found.projected.deadline_probability
     text = (
-        f"{found.job}: {100 * found.observed.share_done:.0f} % done, ends after {format.likely(end.hours.expected)} "
-        f"for {format.usd(end.cost_usd.expected)}"
+        f"{found.job}: {100 * found.observed.share_done:.0f} % done, ends after {words.likely(end.hours.expected)} "
+        f"for {words.usd(end.cost_usd.expected)}"
     )
     if chance is None or found.planned.deadline_hours is None:
         return text
-    deadline = format.plain_number(found.planned.deadline_hours)
-    return f"{text}, meets the {deadline} h deadline with {format.chance_text(chance)} probability"
+    deadline = words.plain_number(found.planned.deadline_hours)
+    return f"{text}, meets the {deadline} h deadline with {words.chance_text(chance)} probability"
 
 
 def _done(found: Tracking) -> list[str]:
     seen = found.observed
     how = "spent" if seen.spent_is_given else "spent at the prices of the plan"
     lines = [
-        f"{seen.steps:,} of {found.planned.steps:,} steps in {format.hours(seen.elapsed_hours)}, "
-        f"{format.usd(seen.spent_usd)} {how}"
+        f"{seen.steps:,} of {found.planned.steps:,} steps in {words.hours(seen.elapsed_hours)}, "
+        f"{words.usd(seen.spent_usd)} {how}"
     ]
     if seen.restarts:
         plural = "" if seen.restarts == 1 else "s"
         again = f", {seen.repeated_steps:,} steps done again" if seen.repeated_steps else ""
         lines.append(f"{seen.restarts} restart{plural}{again}")
     if seen.standing_hours >= MIN_CAUSE_HOURS:
-        lines.append(f"stood still for {format.hours(seen.standing_hours)}")
+        lines.append(f"stood still for {words.hours(seen.standing_hours)}")
     return lines
 
 
 def _speed(found: Tracking) -> list[str]:
     seen, plan = found.observed, found.planned
-    planned = f"{format.significant(plan.tokens_per_second)} planned"
+    planned = f"{words.significant(plan.tokens_per_second)} planned"
     if seen.tokens_per_second is None or seen.step_seconds is None:
         return [f"not timed; {planned}"]
     ratio = seen.tokens_per_second / plan.tokens_per_second - 1.0
-    spread = f" (± {format.percent(seen.step_spread)} each)" if seen.step_spread is not None else ""
+    spread = f" (± {words.percent(seen.step_spread)} each)" if seen.step_spread is not None else ""
     warm = f", {seen.warm_up_steps:,} of warm-up excluded" if seen.warm_up_steps else ""
     lines = [
-        f"{format.significant(seen.tokens_per_second)} {plan.unit}/s observed, {planned} ({100 * ratio:+.0f} %)",
-        f"{format.significant(seen.step_seconds)} s per step{spread} over {seen.timed_steps:,} steps{warm}; "
-        f"{format.significant(plan.step_seconds)} s planned",
+        f"{words.significant(seen.tokens_per_second)} {plan.unit}/s observed, {planned} ({100 * ratio:+.0f} %)",
+        f"{words.significant(seen.step_seconds)} s per step{spread} over {seen.timed_steps:,} steps{warm}; "
+        f"{words.significant(plan.step_seconds)} s planned",
     ]
     if seen.gpu_utilisation is not None:
         lines.append(f"GPUs busy {100 * seen.gpu_utilisation:.0f} % of the time")
@@ -172,22 +172,22 @@ def _speed(found: Tracking) -> list[str]:
 def _memory(found: Tracking) -> list[str]:
     seen, plan = found.observed, found.planned
     return [
-        f"{format.gib(seen.peak_vram_gib or 0.0)} of {format.gib(plan.usable_vram_gib)} GiB ({seen.peak_kind}), "
-        f"{format.gib(seen.free_vram_gib or 0.0)} free; peak of {format.gib(plan.peak_vram_gib)} planned"
+        f"{words.gib(seen.peak_vram_gib or 0.0)} of {words.gib(plan.usable_vram_gib)} GiB ({seen.peak_kind}), "
+        f"{words.gib(seen.free_vram_gib or 0.0)} free; peak of {words.gib(plan.peak_vram_gib)} planned"
     ]
 
 
 def _end(found: Tracking) -> list[str]:
     end, plan = found.projected, found.planned
     lines = [
-        f"{format.likely(end.hours.expected)} ({format.between(end.hours.low, end.hours.high)}), "
-        f"{format.hours(end.left_hours)} left; {format.likely(plan.hours.expected)} planned",
-        f"{format.usd(end.cost_usd.expected)} ({format.usd_between(end.cost_usd.low, end.cost_usd.high)}); "
-        f"{format.usd(plan.cost_usd.expected)} planned",
+        f"{words.likely(end.hours.expected)} ({words.between(end.hours.low, end.hours.high)}), "
+        f"{words.hours(end.left_hours)} left; {words.likely(plan.hours.expected)} planned",
+        f"{words.usd(end.cost_usd.expected)} ({words.usd_between(end.cost_usd.low, end.cost_usd.high)}); "
+        f"{words.usd(plan.cost_usd.expected)} planned",
     ]
     if end.deadline_probability is not None:
-        asked = f"asked for: {format.probability_text(plan.confidence)}"
-        lines.append(f"deadline: {format.chance_text(end.deadline_probability)}; {asked}")
+        asked = f"asked for: {words.probability_text(plan.confidence)}"
+        lines.append(f"deadline: {words.chance_text(end.deadline_probability)}; {asked}")
     return lines
 
 
@@ -202,6 +202,6 @@ def _causes(found: Tracking) -> list[str]:
 
 
 def _choice(one: Choice) -> str:
-    chance = "" if one.deadline_probability is None else f", {format.chance_text(one.deadline_probability)} on time"
-    where = format.sanitise(f"{one.machines} at {one.provider}")
-    return f"{one.what}: {where}, {format.usd(one.cost_usd)}, {format.likely(one.hours.expected)} left{chance}"
+    chance = "" if one.deadline_probability is None else f", {words.chance_text(one.deadline_probability)} on time"
+    where = words.sanitise(f"{one.machines} at {one.provider}")
+    return f"{one.what}: {where}, {words.usd(one.cost_usd)}, {words.likely(one.hours.expected)} left{chance}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import services
-from planner.report import format
-from planner.report.format import line_room
+from planner.report import words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines
+from planner.report.words import line_room
 from planner.results.differences import spot_percent
 from planner.results.simulation import OPTIMUM, Histogram, JobReplays, PolicyFigures, Simulation
 
@@ -35,40 +35,40 @@ def render_simulation(found: Simulation) -> str:
         return "\n".join([first, *cut_lines(found.plan.cut), *rest])
     lines = [*format_summary(found), *cut_lines(found.plan.cut), ""]
     cost, hours = found.cost_usd, found.hours
-    spread = f"{format.usd_between(cost.p05, cost.p95)} in 90 % of runs, median {format.usd(cost.p50)}"
-    lines += format.section("Cost", [spread, *_budget(found)])
-    lines += _draw_histogram(found.cost_histogram, format.usd)
-    spread = f"{format.between(hours.p05, hours.p95)} in 90 % of runs, median {format.hours(hours.p50)}"
-    lines += format.section("Hours", [spread, *_deadline(found)])
-    lines += _draw_histogram(found.hours_histogram, format.hours)
+    spread = f"{words.usd_between(cost.p05, cost.p95)} in 90 % of runs, median {words.usd(cost.p50)}"
+    lines += words.section("Cost", [spread, *_budget(found)])
+    lines += _draw_histogram(found.cost_histogram, words.usd)
+    spread = f"{words.between(hours.p05, hours.p95)} in 90 % of runs, median {words.hours(hours.p50)}"
+    lines += words.section("Hours", [spread, *_deadline(found)])
+    lines += _draw_histogram(found.hours_histogram, words.hours)
     if found.spot_share:
-        lines += format.section("Spot", format.wrap_lines(_spot(found), line_room(), 3))
+        lines += words.section("Spot", words.wrap_lines(_spot(found), line_room(), 3))
     if len(found.policies) > 1:
         lines += ["", *_policies(found.policies)]
     if any(job.end_at_hours for job in found.jobs):
         lines += ["", *_jobs_in_turn(found.jobs)]
     elif len(found.jobs) > 1:
         lines += ["", *_jobs(found.jobs)]
-    lines += ["", *format.section("Sampled", format.wrap_lines("; ".join(_sources(found)), line_room(), 5))]
+    lines += ["", *words.section("Sampled", words.wrap_lines("; ".join(_sources(found)), line_room(), 5))]
     if found.services:
         lines += ["", *services.service_replays(found)]
-    return "\n".join([*lines, *format.section("Notes", format.wrap_all(found.notes, line_room(), 3))])
+    return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
 
 
 def format_summary(found: Simulation) -> list[str]:
     """Return mean cost and share of met deadlines of the runs, each with the figure of the plan."""
     if found.cost_usd is None or found.predicted is None:
         return []
-    cost = f"{format.usd(found.cost_usd.mean)} on average over {found.runs:,} {_runs(found)}"
-    planned = f" (plan: {format.usd(found.predicted.cost_usd)})"
+    cost = f"{words.usd(found.cost_usd.mean)} on average over {found.runs:,} {_runs(found)}"
+    planned = f" (plan: {words.usd(found.predicted.cost_usd)})"
     met = ""
     if found.deadline_hit_rate is not None:
         several = "s" if sum(job.deadline_hours is not None for job in found.jobs) > 1 else ""
         rate = format_frequency(found.deadline_hit_rate)
         met = f", deadline{several} met in {rate} of runs{_format_guarantee(found)}"
-    name = format.shorten(format.sanitise(found.scenario), 40)
-    beside = "" if found.services_usd is None else f"; the service below costs {format.usd(found.services_usd)} more"
-    return format.wrap_lines(f"{name}: {cost}{planned}{met}{beside}", format.width(), 4)
+    name = words.shorten(words.sanitise(found.scenario), 40)
+    beside = "" if found.services_usd is None else f"; the service below costs {words.usd(found.services_usd)} more"
+    return words.wrap_lines(f"{name}: {cost}{planned}{met}{beside}", words.width(), 4)
 
 
 def _runs(found: Simulation) -> str:
@@ -87,25 +87,25 @@ def _format_guarantee(found: Simulation) -> str:
     plan = found.predicted
     if plan is None or plan.deadline_probability is None:
         return ""
-    return f" (plan: {format.chance_text(plan.deadline_probability, plan.at_least)})"
+    return f" (plan: {words.chance_text(plan.deadline_probability, plan.at_least)})"
 
 
 def _budget(found: Simulation) -> list[str]:
     if found.budget_usd is None or found.budget_hit_rate is None:
         return []
-    return [f"within the {format.usd(found.budget_usd)} budget in {format_frequency(found.budget_hit_rate)} of runs"]
+    return [f"within the {words.usd(found.budget_usd)} budget in {format_frequency(found.budget_hit_rate)} of runs"]
 
 
 def _deadline(found: Simulation) -> list[str]:
     """Return the mean hours, those of the plan, and the deadline if all jobs have the same."""
     if found.hours is None or found.predicted is None:
         return []
-    planned = format.likely(found.predicted.hours)
+    planned = words.likely(found.predicted.hours)
     if found.plan.hours is not None:
-        planned += f", {format.by(found.plan.hours.at_confidence)}"
-    text = f"{format.hours(found.hours.mean)} on average (plan: {planned})"
+        planned += f", {words.by(found.plan.hours.at_confidence)}"
+    text = f"{words.hours(found.hours.mean)} on average (plan: {planned})"
     deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
-    return [text + (f"; deadline {format.plain_number(deadlines.pop())} h" if len(deadlines) == 1 else "")]
+    return [text + (f"; deadline {words.plain_number(deadlines.pop())} h" if len(deadlines) == 1 else "")]
 
 
 def _draw_histogram(histogram: Histogram | None, form: Callable[[float], str]) -> list[str]:
@@ -113,7 +113,7 @@ def _draw_histogram(histogram: Histogram | None, form: Callable[[float], str]) -
     if histogram is None or len(histogram.counts) < 2:
         return []
     most = max(histogram.counts)
-    margin = " " * format.LABEL
+    margin = " " * words.LABEL
     heights = [-(-HISTOGRAM_LINES * count // most) for count in histogram.counts]
     rows = ["".join("#" if height >= row else " " for height in heights) for row in range(HISTOGRAM_LINES, 0, -1)]
     low, high = (form(edge) for edge in (histogram.edges[0], histogram.edges[-1]))
@@ -126,7 +126,7 @@ def _spot(found: Simulation) -> str:
     if found.interruptions is not None:
         facts.append(f"{found.interruptions:,.1f} interruptions")
     for hours, what in ((found.wasted_hours, "of restarts and lost work"), (found.waiting_hours, "waiting")):
-        facts += [f"{format.hours(hours)} {what}"] if hours is not None else []
+        facts += [f"{words.hours(hours)} {what}"] if hours is not None else []
     return ", ".join(facts)
 
 
@@ -139,10 +139,10 @@ def _policies(policies: dict[str, PolicyFigures]) -> list[str]:
     """Return a row per policy: cost, mean hours, cost above the offline optimum, share in time, share on spot."""
     lines = [f"  {'policy':<{NAME}}{'cost':>11}{'hours':>8}{'above optimum':>17}{'in time':>9}{'spot':>10}"]
     for name, figures in policies.items():
-        cost = format.usd(figures.cost_usd.mean) if figures.cost_usd else "-"
+        cost = words.usd(figures.cost_usd.mean) if figures.cost_usd else "-"
         over = "-"
         if figures.usd_over_optimum is not None and figures.share_over_optimum is not None:
-            over = f"{format.usd(figures.usd_over_optimum)} {figures.share_over_optimum * 100:5.1f} %"
+            over = f"{words.usd(figures.usd_over_optimum)} {figures.share_over_optimum * 100:5.1f} %"
         hours = f"{figures.hours.mean:,.1f}" if figures.hours else "-"
         met = "-" if figures.deadline_hit_rate is None else f"{figures.deadline_hit_rate * 100:.1f} %"
         label = POLICY_NAMES.get(name, name)
@@ -157,9 +157,9 @@ def _jobs(jobs: Sequence[JobReplays]) -> list[str]:
     for job in jobs:
         if job.cost_usd is None or job.hours is None:
             continue
-        name = format.shorten(format.sanitise(job.name), NAME - 1)
+        name = words.shorten(words.sanitise(job.name), NAME - 1)
         met = "-" if job.deadline_hit_rate is None else f"{job.deadline_hit_rate * 100:.1f} %"
-        usd = (format.usd(job.cost_usd.mean), format.usd(job.predicted.cost_usd))
+        usd = (words.usd(job.cost_usd.mean), words.usd(job.predicted.cost_usd))
         hours = (f"{job.hours.mean:,.1f}", f"{job.predicted.hours:,.1f}")
         share = f"{(job.spot_share or 0.0) * 100:.0f} %"
         lines.append(f"  {name:<{NAME}}{usd[0]:>11}{usd[1]:>11}{hours[0]:>8}{hours[1]:>8}{met:>9}{share:>8}")
@@ -175,15 +175,15 @@ def _jobs_in_turn(jobs: Sequence[JobReplays]) -> list[str]:
             continue
         times = (job.start_at_hours.mean, job.end_at_hours.mean, job.end_at_hours.p95)
         row = "".join(f"{hours:>9,.1f}" for hours in times)
-        due = "-" if job.deadline_hours is None else format.plain_number(job.deadline_hours)
+        due = "-" if job.deadline_hours is None else words.plain_number(job.deadline_hours)
         met = "-" if job.deadline_hit_rate is None else f"{job.deadline_hit_rate * 100:.1f} %"
-        name = format.shorten(format.sanitise(job.name), NAME - 1)
-        lines.append(f"  {name:<{NAME}}{format.usd(job.cost_usd.mean):>11}{row}{due:>10}{met:>9}")
+        name = words.shorten(words.sanitise(job.name), NAME - 1)
+        lines.append(f"  {name:<{NAME}}{words.usd(job.cost_usd.mean):>11}{row}{due:>10}{met:>9}")
     cut = [job for job in jobs if job.outlasts_machines]
     for job in cut[:3]:
         rate = format_frequency(job.outlasts_machines or 0.0)
         lines.append(
-            f"  {format.sanitise(job.name)} outlasts the window or reservation of its machines in {rate} of runs"
+            f"  {words.sanitise(job.name)} outlasts the window or reservation of its machines in {rate} of runs"
         )
     return lines
 
@@ -201,16 +201,16 @@ def _market(job: JobReplays, several: bool) -> str:
     market = job.market
     if market is None:
         return ""
-    name = f"{format.sanitise(job.name)}: " if several else ""
+    name = f"{words.sanitise(job.name)}: " if several else ""
     group = f" of {market.instances} machines together" if market.instances > 1 else ""
     share = f"available {percent(market.availability)} of the time"
-    tick = f"a decision every {format.significant(market.tick_hours * 60, 2)} min"
+    tick = f"a decision every {words.significant(market.tick_hours * 60, 2)} min"
     if market.source == "traces":
         count = f"{market.windows:,} window{'s' if market.windows != 1 else ''}"
         names = f"{len(market.traces)} trace{'s' if len(market.traces) > 1 else ''}"
         return f"{name}{names}{group}, {share}, {count} long enough for the job, {tick}"
     stays = "never interrupted"
     if market.mean_up_hours is not None and market.mean_outage_hours is not None:
-        up, outage = format.hours(market.mean_up_hours), format.hours(market.mean_outage_hours)
+        up, outage = words.hours(market.mean_up_hours), words.hours(market.mean_outage_hours)
         stays = f"mean up-time {up}, mean outage {outage}"
     return f"{name}market{group} {share}, {stays}, heavy-tailed, {tick}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.report import format
+from planner.report import words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import format_market, variant_cut_lines
 from planner.results.service_results import span
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def format_difference(value: float) -> str:
     """Return a difference of dollars with its sign, such as `+$1.15`; zero without a sign."""
-    text = format.usd(abs(value))
+    text = words.usd(abs(value))
     return text if text == "$0.00" else f"{'-' if value < 0 else '+'}{text}"
 
 
@@ -31,7 +31,7 @@ def shown_difference(before: float, after: float, digits: int = 2) -> float:
 
 def format_hours_difference(value: float) -> str:
     """Return a difference of hours with its sign."""
-    text = format.hours(abs(value))
+    text = words.hours(abs(value))
     return text if abs(value) < 0.005 else f"{'-' if value < 0 else '+'}{text}"
 
 
@@ -54,7 +54,7 @@ def shown_differences(answer: WhatIf) -> tuple[float, float]:
 
 def describe_setting(setting: str) -> str:
     """Return a setting as the subject of a sentence, such as `the deadline of 8h` or `forbidding H100-80GB`."""
-    path, _, value = format.sanitise(setting).partition("=")
+    path, _, value = words.sanitise(setting).partition("=")
     path, value = path.strip(), value.strip().strip("[]")
     steps = path.split(".")
     key = steps[-1]
@@ -152,7 +152,7 @@ def render_sweep(answer: Sweep) -> str:
     else:
         lines += _grids(answer)
     if answer.unsolved is not None:
-        lines += ["", *format.wrap_lines(f"with the loosest values, {_loosest(answer)}:", format.width(), 2)]
+        lines += ["", *words.wrap_lines(f"with the loosest values, {_loosest(answer)}:", words.width(), 2)]
         lines += render_infeasible(answer.unsolved)
     return "\n".join(line.rstrip() for line in lines)
 
@@ -168,10 +168,10 @@ def _loosest(answer: Sweep) -> str:
 def format_value(value: str, number: float | None, unit: str) -> str:
     """Return a value of an axis as text, such as `6 h`, `20M` or `llama-2-7b`."""
     if number is None:
-        return format.sanitise(value.strip('"'))
+        return words.sanitise(value.strip('"'))
     if abs(number) >= 1e6:
         size, letter = next(pair for pair in ((1e12, "T"), (1e9, "B"), (1e6, "M")) if abs(number) >= pair[0])
-        return f"{format.significant(number / size, 4)}{letter}{unit}"
+        return f"{words.significant(number / size, 4)}{letter}{unit}"
     text = figure_text(number)
     return f"{text} {unit}".strip() if unit in ("h", "d", "m", "min", "s", "w") else f"{text}{unit}"
 
@@ -197,7 +197,7 @@ def describe_hardware(cell: Cell | Variant) -> str:
         for job in cell.jobs
     ]
     return "; ".join(
-        map(format.sanitise, [*jobs, *(machine for service in cell.services for machine in service.machines)])
+        map(words.sanitise, [*jobs, *(machine for service in cell.services for machine in service.machines)])
     )
 
 
@@ -224,9 +224,9 @@ def _summary(answer: Sweep) -> str:
     costs = [usd for usd in map(monthly_usd if serves(answer) else _cost_usd, answer.cells) if usd is not None]
     none = len(answer.cells) - len(costs)
     month = " a month" if serves(answer) else ""
-    found = f"{format.usd_between(min(costs), max(costs))}{month}" if costs else "no value has a plan"
+    found = f"{words.usd_between(min(costs), max(costs))}{month}" if costs else "no value has a plan"
     rest = f", {none:,} of {len(answer.cells):,} without a plan" if none and costs else ""
-    return format.first_fitting(answer.scenario, f"{found}{rest}")
+    return words.first_fitting(answer.scenario, f"{found}{rest}")
 
 
 def _cost_usd(cell: Cell) -> float | None:
@@ -240,22 +240,22 @@ def _curve(answer: Sweep) -> list[str]:
     monthly = serves(answer)
     column = 8 if monthly else 7
     cost, time = ("a month", "replicas") if monthly else ("cost", "likely")
-    lines = [f"{format.shorten(head, width):>{width}}  {cost:>10}  {time:>{column}}  machines"]
-    room = format.width() - width - 16 - column
+    lines = [f"{words.shorten(head, width):>{width}}  {cost:>10}  {time:>{column}}  machines"]
+    room = words.width() - width - 16 - column
     last = ""
     for value, cell in zip(values, answer.cells, strict=True):
-        start = f"{format.shorten(value, width):>{width}}"
+        start = f"{words.shorten(value, width):>{width}}"
         if cell.cost_usd is None or cell.hours is None:
             lines.append(f"{start}  {_mark(cell):>10}")
             last = ""
             continue
         what = describe_hardware(cell)
-        took = format.hours(cell.hours).removesuffix(" h")
+        took = words.hours(cell.hours).removesuffix(" h")
         usd = cell.cost_usd
         if monthly:
             usd, took = monthly_usd(cell) or 0.0, replicas_text(cell)
         machines = ["the same"] if what == last else _wrap_jobs(what, room)
-        lines += format.hang(f"{start}  {format.usd(usd):>10}  {took:>{column}}  ", machines)
+        lines += words.hang(f"{start}  {words.usd(usd):>10}  {took:>{column}}  ", machines)
         last = what
     return lines
 
@@ -271,10 +271,10 @@ def _grids(answer: Sweep) -> list[str]:
         if cell.cost_usd is None:
             return _mark(cell)
         usd = monthly_usd(cell) if serves(answer) else cell.cost_usd
-        return f"{format.usd(usd or 0.0)} {letters[describe_hardware(cell)]}"
+        return f"{words.usd(usd or 0.0)} {letters[describe_hardware(cell)]}"
 
     def took(cell: Cell) -> str:
-        return format.hours(cell.hours).removesuffix(" h") if cell.hours is not None else "-"
+        return words.hours(cell.hours).removesuffix(" h") if cell.hours is not None else "-"
 
     def begins(cell: Cell) -> str:
         return f"{max(job.start_hours for job in cell.jobs) * MINUTES:,.0f}" if cell.jobs else "-"
@@ -286,18 +286,18 @@ def _grids(answer: Sweep) -> list[str]:
     if _is_start_dominant(answer):
         lines += [*_grid(answer, "minutes before the first step", begins), ""]
     for what, letter in list(letters.items())[:20]:
-        lines += format.hang(f"  {letter:<3}", _wrap_jobs(what, format.width() - 5))
+        lines += words.hang(f"  {letter:<3}", _wrap_jobs(what, words.width() - 5))
     return lines + ([f"  and {len(letters) - 20} others: --json"] if len(letters) > 20 else [])
 
 
 def _wrap_jobs(what: str, room: int) -> list[str]:
     """Return the machines job by job in at most `MACHINE_LINES`; the last line refers to --json if it was cut."""
     *jobs, last = what.split("; ")
-    lines = format.join_parts([*(f"{job};" for job in jobs), last], " ", room, MACHINE_LINES)
+    lines = words.join_parts([*(f"{job};" for job in jobs), last], " ", room, MACHINE_LINES)
     cut = " (--json)"
     if not lines[-1].endswith("..."):
         return lines
-    return [*lines[:-1], format.shorten(lines[-1], room - len(cut)).rstrip() + cut]
+    return [*lines[:-1], words.shorten(lines[-1], room - len(cut)).rstrip() + cut]
 
 
 def _is_start_dominant(answer: Sweep) -> bool:
@@ -323,13 +323,13 @@ def _grid(answer: Sweep, name: str, render: Callable[[Cell], str]) -> list[str]:
     head = f"{axis_name(answer.axes[0].path)} by {axis_name(answer.axes[1].path)}"
     label = min(24, max(len(row) for row in rows)) + 2
     width = max(*(len(text) for row in texts for text in row), *(min(16, len(column)) for column in columns)) + 2
-    at_once = max(1, (format.width() - label) // width)
-    lines = [f"{name}, {format.shorten(head, 60)}"]
+    at_once = max(1, (words.width() - label) // width)
+    lines = [f"{name}, {words.shorten(head, 60)}"]
     for first in range(0, len(columns), at_once):
         part = slice(first, first + at_once)
-        lines.append(" " * label + "".join(f"{format.shorten(column, width - 2):>{width}}" for column in columns[part]))
+        lines.append(" " * label + "".join(f"{words.shorten(column, width - 2):>{width}}" for column in columns[part]))
         lines += [
-            f"{format.shorten(row, label - 2):<{label}}" + "".join(f"{text:>{width}}" for text in cells[part])
+            f"{words.shorten(row, label - 2):<{label}}" + "".join(f"{text:>{width}}" for text in cells[part])
             for row, cells in zip(rows, texts, strict=True)
         ]
     return lines
@@ -351,28 +351,28 @@ def render_variants(answer: ManyVariants) -> str:
     found = sum(count for status, count in counts.items() if status not in STATUS_WORDS)
     parts = [f"{answer.variants:,} variants", f"{found:,} with a plan"]
     parts += [f"{counts[status]:,} {what}" for status, what in STATUS_WORDS.items() if status in counts]
-    lines = [format.first_fitting(answer.scenario, ", ".join(parts))]
+    lines = [words.first_fitting(answer.scenario, ", ".join(parts))]
     lines += [*variant_cut_lines(answer.cut, answer.cutting, answer.variants), ""]
     if answer.cheapest is not None:
-        lines += format.section("Cheapest", _lines(answer, answer.cheapest))
+        lines += words.section("Cheapest", _lines(answer, answer.cheapest))
     if answer.fastest is not None and answer.fastest != answer.cheapest:
-        lines += format.section("Fastest", _lines(answer, answer.fastest))
-    lines += format.section("Errors", [line for error in answer.errors for line in _error(answer, error)])
+        lines += words.section("Fastest", _lines(answer, answer.fastest))
+    lines += words.section("Errors", [line for error in answer.errors for line in _error(answer, error)])
     resumed = f", {answer.resumed:,} of them before an interruption" if answer.resumed else ""
-    return "\n".join([*lines, "", f"written to {format.sanitise(answer.file)}{resumed}"])
+    return "\n".join([*lines, "", f"written to {words.sanitise(answer.file)}{resumed}"])
 
 
 def _values(answer: ManyVariants, one: Variant) -> str:
     """Return the values of a variant, such as `deadline = 6h, budget_usd = 4`."""
     pairs = zip(answer.paths, one.values, strict=True)
-    return format.sanitise(", ".join(f"{axis_name(path)} = {value}" for path, value in pairs))
+    return words.sanitise(", ".join(f"{axis_name(path)} = {value}" for path, value in pairs))
 
 
 def _lines(answer: ManyVariants, one: Variant) -> list[str]:
-    hours = "" if one.hours is None else f", {format.likely(one.hours)}"
-    figures = f"{format.usd(one.cost_usd or 0.0)}{hours}: {_values(answer, one)}"
-    return [figures, *format.wrap_lines(describe_hardware(one), format.line_room(), 2)]
+    hours = "" if one.hours is None else f", {words.likely(one.hours)}"
+    figures = f"{words.usd(one.cost_usd or 0.0)}{hours}: {_values(answer, one)}"
+    return [figures, *words.wrap_lines(describe_hardware(one), words.line_room(), 2)]
 
 
 def _error(answer: ManyVariants, one: Variant) -> list[str]:
-    return format.wrap_lines(f"{_values(answer, one)}: {format.sanitise(one.error)}", format.line_room(), 3)
+    return words.wrap_lines(f"{_values(answer, one)}: {words.sanitise(one.error)}", words.line_room(), 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import services
-from planner.report import format, plan_sections
+from planner.report import plan_sections, words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines, item_name, rounding
 from planner.report.sweep_text import (
@@ -46,8 +46,8 @@ def render_what_if(answer: WhatIf) -> str:
         lines = _unchanged(answer)
     else:
         lines = [_summary(answer, *describe_changes(answer)), "", *_table_lines(answer)]
-        reasons = format.wrap_all(describe_reasons(answer), format.width() - ROW_LABEL, 3)
-        lines += format.hang(f"{'why':<{ROW_LABEL}}", reasons)
+        reasons = words.wrap_all(describe_reasons(answer), words.width() - ROW_LABEL, 3)
+        lines += words.hang(f"{'why':<{ROW_LABEL}}", reasons)
     cut = answer.after.cut or answer.before.cut
     return "\n".join(line.rstrip() for line in [*lines[:1], *cut_lines(cut), *lines[1:]])
 
@@ -59,10 +59,10 @@ def _both(answer: WhatIf) -> list[str]:
     jobs = answer.model_copy(update={"before": old, "after": jobs_alone(after), "services": ()})
     lines = _both_summary(answer, jobs)
     if before.jobs and all(_is_same(job) for job in answer.jobs):
-        lines += ["", *format.wrap_lines(f"unchanged: {', '.join(job.name for job in after.jobs)}", format.width(), 2)]
+        lines += ["", *words.wrap_lines(f"unchanged: {', '.join(job.name for job in after.jobs)}", words.width(), 2)]
     else:
         name = after.jobs[0].name if len(after.jobs) == 1 else "jobs"
-        lines += ["", format.shorten(format.sanitise(name), format.width()), *_table_lines(jobs)]
+        lines += ["", words.shorten(words.sanitise(name), words.width()), *_table_lines(jobs)]
     return [*lines, "", *services.service_lines(answer), *services.shares_of_settings(answer)]
 
 
@@ -70,24 +70,24 @@ def _both_summary(answer: WhatIf, jobs: WhatIf) -> list[str]:
     """Return the difference in all, and of it that of the jobs and that of the services."""
     before, after = answer.before, answer.after
     assert after.cost_usd is not None
-    whole = format.usd(after.cost_usd.expected)
+    whole = words.usd(after.cost_usd.expected)
     if before.cost_usd is None:
-        text = f"feasible after the change: {whole} in all, of it {format.usd(services_usd(after))} for the service"
-        return format.wrap_lines(f"{format.sanitise(answer.scenario)}: {text}", format.width(), 3)
+        text = f"feasible after the change: {whole} in all, of it {words.usd(services_usd(after))} for the service"
+        return words.wrap_lines(f"{words.sanitise(answer.scenario)}: {text}", words.width(), 3)
     cost, hours = shown_differences(answer)
     unmoved = abs(services_usd(after) - services_usd(before)) < 0.005  # a cent of rounding is then the jobs'
     of_jobs = cost if unmoved else shown_differences(jobs)[0]
-    time = "" if abs(hours) < 0.05 else f", {format.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}"
+    time = "" if abs(hours) < 0.05 else f", {words.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}"
     parts = [
         f"{name} {'the same' if abs(usd) < 0.005 else format_difference(usd)}"
         for name, usd in (("jobs", of_jobs), ("service", round(cost - of_jobs, 2)))
     ]
-    text = f"{format.usd(before.cost_usd.expected)} -> {whole} in all ({format_difference(cost)}{time})"
-    return format.wrap_lines(f"{format.sanitise(answer.scenario)}: {text}: {', '.join(parts)}", format.width(), 3)
+    text = f"{words.usd(before.cost_usd.expected)} -> {whole} in all ({format_difference(cost)}{time})"
+    return words.wrap_lines(f"{words.sanitise(answer.scenario)}: {text}: {', '.join(parts)}", words.width(), 3)
 
 
 def _summary(answer: WhatIf, *texts: str) -> str:
-    return format.first_fitting(answer.scenario, *texts)
+    return words.first_fitting(answer.scenario, *texts)
 
 
 def _figures(plan: Plan) -> str:
@@ -96,17 +96,17 @@ def _figures(plan: Plan) -> str:
     if len(plan.jobs) == 1:
         (job,) = plan.jobs
         what = plan_sections.format_place(job, with_region=False)
-    time = format.likely_and_by(plan.hours) if plan.hours else ""
-    cost = format.usd(plan.cost_usd.expected) if plan.cost_usd else ""
+    time = words.likely_and_by(plan.hours) if plan.hours else ""
+    cost = words.usd(plan.cost_usd.expected) if plan.cost_usd else ""
     return ", ".join((what, time, cost, plan_sections.format_optimality(plan)))
 
 
 def describe_changes(answer: WhatIf) -> list[str]:
     """Return the differences of cost and hours with the most important other ones: in full, and only the first."""
     cost, hours = shown_differences(answer)
-    money = "the same cost" if abs(cost) < 0.005 else f"{format.usd(abs(cost))} {'more' if cost > 0 else 'less'}"
+    money = "the same cost" if abs(cost) < 0.005 else f"{words.usd(abs(cost))} {'more' if cost > 0 else 'less'}"
     time = (
-        f"{format.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}" if abs(hours) >= 0.05 else "the same hours"
+        f"{words.likely(abs(hours))} {'later' if hours > 0 else 'earlier'}" if abs(hours) >= 0.05 else "the same hours"
     )
     changed = [job for job in answer.jobs if job.changes]
     if not changed:
@@ -123,10 +123,10 @@ def _unchanged(answer: WhatIf) -> list[str]:
     lines = [_summary(answer, "nothing changes"), f"  the plan stays {_figures(answer.after)}"]
     if answer.settings:
         for hint in answer.it_would_take:
-            lines += format.wrap_hanging(hint, 3)
+            lines += words.wrap_hanging(hint, 3)
     else:
         lines.append("  no value was set: --set PATH=VALUE changes one")
-    return [format.shorten(line, format.width()) for line in lines]
+    return [words.shorten(line, words.width()) for line in lines]
 
 
 def _no_plan_after(answer: WhatIf) -> list[str]:
@@ -138,9 +138,9 @@ def _no_plan_after(answer: WhatIf) -> list[str]:
         lines = [_summary(answer, f"{ends} after the change"), f"  before   {_figures(before)}"]
     alone = [effect for effect in answer.effects if effect.alone_status == "infeasible"]
     for effect in alone:
-        lines += format.wrap_hanging(f"{describe_setting(effect.setting)} alone is infeasible", 3)
+        lines += words.wrap_hanging(f"{describe_setting(effect.setting)} alone is infeasible", 3)
     if answer.effects and not alone and before.jobs:
-        lines += format.wrap_hanging("each setting alone is feasible; together they are not", 3)
+        lines += words.wrap_hanging("each setting alone is feasible; together they are not", 3)
     return [*lines, "", *render_infeasible(after)]
 
 
@@ -161,14 +161,14 @@ def _table_lines(answer: WhatIf) -> list[str]:
         if _is_same(delta):
             same.append(delta.name)
         else:
-            lines += ["", format.shorten(format.sanitise(delta.name), format.width())]
+            lines += ["", words.shorten(words.sanitise(delta.name), words.width())]
             lines += _block(earlier[delta.name], later[delta.name], delta)
     for name in (name for name in later if name not in earlier):
-        lines += ["", f"{format.shorten(format.sanitise(name), 60)}: new", *_block(None, later[name], None)]
+        lines += ["", f"{words.shorten(words.sanitise(name), 60)}: new", *_block(None, later[name], None)]
     gone = [name for name in earlier if name not in later]
     for label, names in (("unchanged", same), ("removed", gone if after.jobs else [])):
         if names:
-            lines += ["", *format.wrap_lines(f"{label}: {', '.join(names)}", format.width(), 2)]
+            lines += ["", *words.wrap_lines(f"{label}: {', '.join(names)}", words.width(), 2)]
     return lines
 
 
@@ -194,11 +194,11 @@ def _cost_and_hours(
     cost: float | None, new_cost: float | None, hours: Hours | None, new_hours: Hours | None
 ) -> list[str]:
     """Return three rows: dollars, likely hours and those at the confidence, before and after, with the differences."""
-    dollars = ["no plan" if usd is None else format.usd(usd) for usd in (cost, new_cost)]
+    dollars = ["no plan" if usd is None else words.usd(usd) for usd in (cost, new_cost)]
     times = [_hours_text(duration) if duration else "" for duration in (hours, new_hours)]
     if cost is not None and new_cost is not None:
         dollars[1] += f"  ({format_difference(shown_difference(cost, new_cost))})"
-    late = [format.hours(duration.at_confidence) if duration else "" for duration in (hours, new_hours)]
+    late = [words.hours(duration.at_confidence) if duration else "" for duration in (hours, new_hours)]
     if hours and new_hours:
         times[1] += f"  ({format_hours_difference(shown_hours_difference(hours.expected, new_hours.expected))})"
         change = shown_hours_difference(hours.at_confidence, new_hours.at_confidence)
@@ -214,17 +214,17 @@ def _bill(delta: JobDelta, before: Assignment, after: Assignment) -> list[str]:
         rounding([line.after_usd or 0.0 for line in delta.bill], after.cost_usd),
     )
     if any(rests):
-        lines += _row("all else", *(f" {format.usd(usd).replace('$', '')}" for usd in rests))
+        lines += _row("all else", *(f" {words.usd(usd).replace('$', '')}" for usd in rests))
     return lines
 
 
 def _bill_line(line: BillDelta, gpu: str) -> list[str]:
     """Return a line of the bill before and after."""
     old, new = (
-        format.usd(usd).replace("$", "") if usd is not None else "-" for usd in (line.before_usd, line.after_usd)
+        words.usd(usd).replace("$", "") if usd is not None else "-" for usd in (line.before_usd, line.after_usd)
     )
     change = format_difference(shown_difference(line.before_usd or 0.0, line.after_usd or 0.0)).replace("$", "")
-    return _row(format.shorten(item_name(line.item, gpu), ROW_LABEL - 1), f" {old}", f" {new}  ({change})")
+    return _row(words.shorten(item_name(line.item, gpu), ROW_LABEL - 1), f" {old}", f" {new}  ({change})")
 
 
 def _machines(job: Assignment | None) -> str:
@@ -236,25 +236,25 @@ def _machines(job: Assignment | None) -> str:
 
 
 def _hours_text(hours: Hours) -> str:
-    return f"{format.hours(hours.expected)} ({format.between(hours.low, hours.high).removesuffix(' h')})"
+    return f"{words.hours(hours.expected)} ({words.between(hours.low, hours.high).removesuffix(' h')})"
 
 
 def _in_time(job: Assignment | None) -> str:
     if job is None or job.deadline_hours is None or job.deadline_probability is None:
         return "no deadline" if job else ""
-    chance = format.chance_text(job.deadline_probability, at_least=job.spot is not None)
-    return f"{format.plain_number(job.deadline_hours)} h with {chance}"
+    chance = words.chance_text(job.deadline_probability, at_least=job.spot is not None)
+    return f"{words.plain_number(job.deadline_hours)} h with {chance}"
 
 
 def _row(label: str, before: str, after: str) -> list[str]:
     """Return one row; a long cell continues below, in at most three lines."""
-    cells = format.columns(_cell(before, BEFORE - 2), _cell(after, AFTER), BEFORE)
-    return format.hang(f"{label:<{ROW_LABEL}}", cells)
+    cells = words.columns(_cell(before, BEFORE - 2), _cell(after, AFTER), BEFORE)
+    return words.hang(f"{label:<{ROW_LABEL}}", cells)
 
 
 def _cell(text: str, width: int) -> list[str]:
     indent = " " if text.startswith(" ") else ""
-    return [indent + line for line in format.wrap_lines(text.strip(), width - len(indent), 3)]
+    return [indent + line for line in words.wrap_lines(text.strip(), width - len(indent), 3)]
 
 
 # A tornado as text: bars of plus and minus, largest effect first.
@@ -273,7 +273,7 @@ def render_tornado(answer: Tornado) -> str:
     plan = answer.base
     if plan.cost_usd is None or plan.hours is None:
         lines = [
-            format.first_fitting(answer.scenario, "no plan to start from"),
+            words.first_fitting(answer.scenario, "no plan to start from"),
             *cut_lines(plan.cut),
             "",
             *render_infeasible(plan),
@@ -281,16 +281,16 @@ def render_tornado(answer: Tornado) -> str:
         return "\n".join(line.rstrip() for line in lines)
     visible = [(name, bar) for name, bar in answer.lines if is_visible(answer, bar)]
     share = f"{answer.by * 100:.3g} %"
-    figures = format.usd(plan.cost_usd.expected)
+    figures = words.usd(plan.cost_usd.expected)
     if plan.services:
         figures += f" for {plan.hours.expected / DAY_HOURS:,.4g} days"
     if answer.better == "sooner":
-        figures = f"{format.likely(plan.hours.expected)}, {figures}"
+        figures = f"{words.likely(plan.hours.expected)}, {figures}"
     most = f"{figures}; nothing has an effect"
     if visible:
-        most = f"{figures}; largest effect: {format.sanitise(visible[0][0])}"
+        most = f"{figures}; largest effect: {words.sanitise(visible[0][0])}"
     # The head of the columns shows the share too.
-    lines = [format.first_fitting(answer.scenario, *([f"{most}, moved by {share}"] if visible else []), most)]
+    lines = [words.first_fitting(answer.scenario, *([f"{most}, moved by {share}"] if visible else []), most)]
     lines += [*cut_lines(plan.cut), ""]
     if visible:
         lines += _bars(answer, visible, share)
@@ -300,9 +300,9 @@ def render_tornado(answer: Tornado) -> str:
             else "dollars minus the plan's cost"
         )
         lines += ["", f"  - moved down, + moved up; {unit}"]
-    rest = [f"{format.sanitise(name)}{_base(bar)}" for name, bar in answer.lines if not is_visible(answer, bar)]
+    rest = [f"{words.sanitise(name)}{_base(bar)}" for name, bar in answer.lines if not is_visible(answer, bar)]
     if rest:
-        lines += [f"  {line}" for line in format.wrap_lines(f"no effect: {'; '.join(rest)}", format.width() - 2, 6)]
+        lines += [f"  {line}" for line in words.wrap_lines(f"no effect: {'; '.join(rest)}", words.width() - 2, 6)]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -322,7 +322,7 @@ def _bars(answer: Tornado, visible: list[tuple[str, Bar]], share: str) -> list[s
     lines = [f"{head}  {left}{right:>{bars - len(left)}}"]
     widest = max(answer.effect(bar) for _, bar in visible)
     for name, bar in visible:
-        what, *more = format.wrap_lines(f"{name}{_base(bar)}", label - 1, 3)
+        what, *more = words.wrap_lines(f"{name}{_base(bar)}", label - 1, 3)
         ends = "".join(f"{_end(end, answer.base, by_time):>{wide}}" for end in (bar.down, bar.up))
         if by_time:
             ends += "".join(f"{_end(end, answer.base, False):>{wide}}" for end in (bar.down, bar.up))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from planner import generation
-from planner.report import format as words
-from planner.report.format import line_room
+from planner.report import words as words
 from planner.report.infeasible_text import limit_name
 from planner.report.plan_sections import old_prices, product, render_notes
+from planner.report.words import line_room
 from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan import Plan
 from planner.results.service_results import BINDING_WORDS, replicas_text, seconds_text, services_usd, sharing_of

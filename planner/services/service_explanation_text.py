@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from planner import generation
-from planner.report import format as words
-from planner.report.format import line_room
+from planner.report import words as words
 from planner.report.infeasible_text import limit_name, limit_value, settings
+from planner.report.words import line_room
 from planner.results.explanation import Alternative, Explanation, LimitSensitivity, ServiceReasons, WhyNot
 from planner.results.service_results import BINDING_WORDS
 from planner.services.fleet_text import proven

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from planner.report import format
-from planner.report.format import line_room
+from planner.report import words
 from planner.report.infeasible_text import render_infeasible
+from planner.report.words import line_room
 from planner.results.service_results import (
     ServiceReplay,
     ServiceSimulation,
@@ -30,7 +30,7 @@ def render_service_simulation(found: ServiceSimulation) -> str:
     if not found.services:
         return "\n".join(render_infeasible(found.plan))
     lines = service_replays(found)
-    return "\n".join([*lines, *format.section("Notes", format.wrap_all(found.notes, line_room(), 3))])
+    return "\n".join([*lines, *words.section("Notes", words.wrap_all(found.notes, line_room(), 3))])
 
 
 def service_replays(found: ServiceSimulation | Simulation) -> list[str]:
@@ -43,14 +43,14 @@ def service_replays(found: ServiceSimulation | Simulation) -> list[str]:
 
 def _service(service: ServiceReplay, found: ServiceSimulation | Simulation) -> list[str]:
     """Return the lines of one service."""
-    lines = [*format.wrap_lines(_headline(service), format.width(), 3), ""]
+    lines = [*words.wrap_lines(_headline(service), words.width(), 3), ""]
     for stream in service.streams:
         lines += [*_table(service, stream), ""]
-    lines += format.section("Refused", format.wrap_lines(refused(service), line_room(), 4))
+    lines += words.section("Refused", words.wrap_lines(refused(service), line_room(), 4))
     runs = f"{found.runs:,} requests in each of {service.distinct_hours:,} distinct hours, Poisson and in bursts"
     cycle = "day" if service.cycle_hours == _DAY else "week"
     text = f"{runs}, {service.requests:,} in all; hours count by their requests of a {cycle}"
-    return [*lines, *format.section("Sampled", format.wrap_lines(text, line_room(), 3))]
+    return [*lines, *words.section("Sampled", words.wrap_lines(text, line_room(), 3))]
 
 
 def _headline(service: ServiceReplay) -> str:
@@ -58,20 +58,20 @@ def _headline(service: ServiceReplay) -> str:
     parts = []
     for limit in service.streams[0].limits:
         if limit.limit_seconds is not None and limit.cycle.simulated_share is not None:
-            asked = format.percent(limit.asked_share).replace(".0 %", " %")
-            share = format.percent(limit.cycle.simulated_share)
+            asked = words.percent(limit.asked_share).replace(".0 %", " %")
+            share = words.percent(limit.cycle.simulated_share)
             parts.append(
                 f"{share} within {seconds_text(limit.limit_seconds)}{LIMIT_HEADS[limit.name]} (asked: {asked})"
             )
     held = ", ".join(parts) or "no limit on latency"
     refused = f"{_share(service.refused_share)} refused" if service.refused_share else "none refused"
-    return f"{format.sanitise(service.name)}: {held}, {refused}"
+    return f"{words.sanitise(service.name)}: {held}, {refused}"
 
 
 def _table(service: ServiceReplay, stream: SimulatedStream) -> list[str]:
     """Return the figures of one stream."""
     words_of = {"Poisson": "Poisson arrivals", "bursts": "bursts (gaps twice as varied as a Poisson stream's)"}
-    share = format.percent(stream.limits[0].asked_share).replace(".0 %", " %")
+    share = words.percent(stream.limits[0].asked_share).replace(".0 %", " %")
     heads = (
         " " * sum(LATENCY_ROOM[:3])
         + "within limit".rjust(sum(LATENCY_ROOM[3:5]))
@@ -83,7 +83,7 @@ def _table(service: ServiceReplay, stream: SimulatedStream) -> list[str]:
     lines += [_limit_row(limit, limit.busiest, f"{LIMIT_WORDS[limit.name]}, {when}") for limit in stream.limits]
     if len(stream.kinds) > 1:
         for kind in stream.kinds[:MOST_KINDS]:
-            lines.append(format.shorten(f"  {format.sanitise(f'{kind.gpu} at {kind.provider}')}", format.width()))
+            lines.append(words.shorten(f"  {words.sanitise(f'{kind.gpu} at {kind.provider}')}", words.width()))
             for limit in stream.limits:
                 text = f"    {LIMIT_WORDS[limit.name]}, {when}"
                 lines.append(_limit_row(limit, kind.ttft if limit.name == "ttft" else kind.tpot, text))
@@ -96,8 +96,8 @@ def _limit_row(one: SimulatedLimit, found: SimulatedLatency, text: str) -> str:
     """Return one line of the table."""
     limit = "none" if one.limit_seconds is None else seconds_text(one.limit_seconds)
     shares = [found.predicted_share, found.simulated_share]
-    inside = ["" if share is None else format.percent(share) for share in shares]
-    asked = "" if one.limit_seconds is None else format.percent(one.asked_share).replace(".0 %", " %")
+    inside = ["" if share is None else words.percent(share) for share in shares]
+    asked = "" if one.limit_seconds is None else words.percent(one.asked_share).replace(".0 %", " %")
     return _row(
         (text, limit, asked, *inside, seconds_text(found.predicted_seconds), seconds_text(found.simulated_seconds))
     )
@@ -105,7 +105,7 @@ def _limit_row(one: SimulatedLimit, found: SimulatedLatency, text: str) -> str:
 
 def _row(cells: tuple[str, ...]) -> str:
     """Return a line of the table: the first cell to the left, figures to the right."""
-    first = format.shorten(cells[0], LATENCY_ROOM[0]).ljust(LATENCY_ROOM[0])
+    first = words.shorten(cells[0], LATENCY_ROOM[0]).ljust(LATENCY_ROOM[0])
     return (first + "".join(cell.rjust(room) for cell, room in zip(cells[1:], LATENCY_ROOM[1:], strict=True))).rstrip()
 
 
@@ -129,4 +129,4 @@ def refused(service: ServiceReplay) -> str:
 
 def _share(share: float) -> str:
     """Return a share of the requests; what is there is never shown as none."""
-    return "below 0.1 %" if 0.0 < share < 0.001 else format.percent(share)
+    return "below 0.1 %" if 0.0 < share < 0.001 else words.percent(share)

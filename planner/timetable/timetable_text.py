@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from planner import generation
 from planner.documents.quantities import moment_after
-from planner.report import format
-from planner.report.format import line_room
+from planner.report import words
 from planner.report.infeasible_text import limit_name
 from planner.report.plan_alternatives import further_ways_of_all
 from planner.report.plan_sections import budget, format_optimality, format_place, old_prices, price_text, render_notes
+from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Reservation
 
@@ -19,26 +19,26 @@ MAX_PAUSES_SHOWN = 4
 
 def render_timetable(plan: Plan) -> list[str]:
     """Return the summary, a row per job in order of start, reservations, idle machines and the baseline."""
-    lines = [format.first_fitting(plan.scenario, *_timetable_headlines(plan)), *old_prices(plan), ""]
+    lines = [words.first_fitting(plan.scenario, *_timetable_headlines(plan)), *old_prices(plan), ""]
     lines += _table(plan)
     lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
-    lines += format.section(
+    lines += words.section(
         "Reserved", [line for reservation in plan.reservations for line in _reserved(plan, reservation)]
     )
-    lines += format.section("Pauses", [line for job in plan.jobs for line in _pauses(plan, job)])
-    lines += format.section("Idle", _idle(plan))
-    lines += format.section("Baseline", _baseline(plan))
-    lines += format.section("Limits", [*_shared(plan), *budget(plan)])
-    ages = dict.fromkeys(format.shorten(price_text(job), line_room()) for job in plan.jobs)
-    lines += format.section("Prices", list(ages)[:2])
-    lines += format.section("Else", further_ways_of_all(plan))
+    lines += words.section("Pauses", [line for job in plan.jobs for line in _pauses(plan, job)])
+    lines += words.section("Idle", _idle(plan))
+    lines += words.section("Baseline", _baseline(plan))
+    lines += words.section("Limits", [*_shared(plan), *budget(plan)])
+    ages = dict.fromkeys(words.shorten(price_text(job), line_room()) for job in plan.jobs)
+    lines += words.section("Prices", list(ages)[:2])
+    lines += words.section("Else", further_ways_of_all(plan))
     return [*lines, *render_notes(plan.warnings, 4)]
 
 
 def _timetable_headlines(plan: Plan) -> list[str]:
     """Return how many jobs, when the last one ends, dollars and optimality: with both times, and with the late one."""
     jobs = f"{len(plan.jobs)} jobs" if len(plan.jobs) > 1 else "1 job"
-    rest = [format.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
     rest = [*rest, format_optimality(plan)]
     if plan.hours is None:
         return [", ".join((jobs, *rest))]
@@ -50,15 +50,15 @@ def _timetable_headlines(plan: Plan) -> list[str]:
 def _table(plan: Plan) -> list[str]:
     """Return the table of jobs, the first to start first."""
     jobs = sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.end_at_hours or 0.0, job.name))
-    name = min(20, max(4, *(len(format.sanitise(job.name)) for job in jobs)))
+    name = min(20, max(4, *(len(words.sanitise(job.name)) for job in jobs)))
     times = [(_when(plan, job.start_at_hours), _when(plan, job.finish_hours)) for job in jobs]
     width = max(6, *(len(text) for pair in times for text in pair))
     method = max(7, *(len(_method(job)) for job in jobs))
-    room = format.WIDTH - 2 - name - 2 * (width + 2) - 11 - 2 - method
+    room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 2 - method
     lines = [f"  {'job':<{name}}  {'machine':<{room}}{'start':>{width}}  {'by':>{width}}{'cost':>11}"]
     for job, (start, end) in list(zip(jobs, times, strict=True))[:MAX_JOBS_SHOWN]:
-        who, where = format.shorten(format.sanitise(job.name), name), format.shorten(_place(job), room - 1)
-        row = f"  {who:<{name}}  {where:<{room}}{start:>{width}}  {end:>{width}}{format.usd(job.cost_usd):>11}"
+        who, where = words.shorten(words.sanitise(job.name), name), words.shorten(_place(job), room - 1)
+        row = f"  {who:<{name}}  {where:<{room}}{start:>{width}}  {end:>{width}}{words.usd(job.cost_usd):>11}"
         lines.append(f"{row}  {_method(job)}")
     if len(jobs) > MAX_JOBS_SHOWN:
         lines.append(f"  {len(jobs) - MAX_JOBS_SHOWN} more jobs: --json")
@@ -86,7 +86,7 @@ def _method(job: Assignment) -> str:
 def _when(plan: Plan, hours: float) -> str:
     """Return a moment as weekday and time where the plan knows the date, else as hours from its start."""
     if not plan.now:
-        return format.hours(hours) if hours else "0.0 h"
+        return words.hours(hours) if hours else "0.0 h"
     moment = moment_after(plan.now, hours, plan.zone)
     return moment.strftime("%a %d %b %H:%M")
 
@@ -94,11 +94,11 @@ def _when(plan: Plan, hours: float) -> str:
 def _reserved(plan: Plan, one: Reservation) -> list[str]:
     """Return what is reserved, how full it is, and from which use on it pays."""
     term = one.end_hours - one.start_hours
-    text = f"{one.count} x {one.offer}, {format.hours(term)} from {_when(plan, one.start_hours)}, {format.usd(one.usd)}"
-    text += f": used {format.percent(one.used_share)}"
+    text = f"{one.count} x {one.offer}, {words.hours(term)} from {_when(plan, one.start_hours)}, {words.usd(one.usd)}"
+    text += f": used {words.percent(one.used_share)}"
     if one.pays_from_hours is not None:
-        text += f", cheaper than by the hour from {format.hours(one.pays_from_hours)} of use"
-    return format.wrap_lines(text, line_room(), 2)
+        text += f", cheaper than by the hour from {words.hours(one.pays_from_hours)} of use"
+    return words.wrap_lines(text, line_room(), 2)
 
 
 def _pauses(plan: Plan, job: Assignment) -> list[str]:
@@ -109,18 +109,16 @@ def _pauses(plan: Plan, job: Assignment) -> list[str]:
     shown = ", ".join(times[:MAX_PAUSES_SHOWN]) + (
         f", {len(times) - MAX_PAUSES_SHOWN} more" * (len(times) > MAX_PAUSES_SHOWN)
     )
-    lost = f"checkpoint and start {format.hours(job.resume_hours)} each time"
-    return format.wrap_lines(f"{format.sanitise(job.name)}: {shown}; {lost}", line_room(), 3)
+    lost = f"checkpoint and start {words.hours(job.resume_hours)} each time"
+    return words.wrap_lines(f"{words.sanitise(job.name)}: {shown}; {lost}", line_room(), 3)
 
 
 def _idle(plan: Plan) -> list[str]:
     """Return the idle hours of own machines."""
     last = plan.hours.at_confidence if plan.hours else 0.0
-    texts = [f"{offer} {format.hours(hours)}" for offer, hours in plan.idle_hours.items()]
+    texts = [f"{offer} {words.hours(hours)}" for offer, hours in plan.idle_hours.items()]
     return (
-        format.wrap_lines(f"own machines until {_when(plan, last)}: {', '.join(texts)}", line_room(), 3)
-        if texts
-        else []
+        words.wrap_lines(f"own machines until {_when(plan, last)}: {', '.join(texts)}", line_room(), 3) if texts else []
     )
 
 
@@ -128,12 +126,12 @@ def _shared(plan: Plan) -> list[str]:
     """Return what the limits cost that the jobs share, the most expensive first."""
     lines = []
     for shared_limit in plan.shared_limits:
-        name, saving = format.sanitise(limit_name(shared_limit.limit)), format.usd(shared_limit.saving_usd)
+        name, saving = words.sanitise(limit_name(shared_limit.limit)), words.usd(shared_limit.saving_usd)
         text = f"{name} {shared_limit.current:,g}: without it {saving} less"
         if abs(shared_limit.saving_hours) >= 0.05:
             word = "earlier" if shared_limit.saving_hours > 0 else "later"
-            text += f", last finish {format.hours(abs(shared_limit.saving_hours))} {word}"
-        lines += format.wrap_lines(text, line_room(), 2)
+            text += f", last finish {words.hours(abs(shared_limit.saving_hours))} {word}"
+        lines += words.wrap_lines(text, line_room(), 2)
     return lines
 
 
@@ -144,9 +142,9 @@ def _baseline(plan: Plan) -> list[str]:
     own, usd, hours = plan.objective or 0.0, plan.baseline.cost_usd, plan.baseline.hours
     by_time = plan.baseline.compares == "time"
     other, word = (hours, "later") if by_time else (usd, "more")
-    more = f"{format.percent(other / own - 1)} {word}" if own > 0 and other > own * 1.0005 else "the same"
-    figures = f"last finish by {format.hours(hours)} ({more}), {format.usd(usd)}"
+    more = f"{words.percent(other / own - 1)} {word}" if own > 0 and other > own * 1.0005 else "the same"
+    figures = f"last finish by {words.hours(hours)} ({more}), {words.usd(usd)}"
     rule = {"earliest due date": "jobs in the order of their due dates", "cheapest first": "cheapest jobs first"}
     name = rule.get(plan.baseline.name, plan.baseline.name)
-    text = f"{name}: {figures if by_time else f'{format.usd(usd)} ({more})'}"
-    return format.wrap_lines(text, line_room(), 2)
+    text = f"{name}: {figures if by_time else f'{words.usd(usd)} ({more})'}"
+    return words.wrap_lines(text, line_room(), 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner import services
-from planner.report import format
+from planner.report import words
 from planner.report.html import plan_words
 from planner.report.html.report_page import groups_of
 from planner.report.plan_sections import format_market, format_place
@@ -59,13 +59,13 @@ def _compared(plan: Plan) -> list[tuple[str, str]]:
     if plan.cost_usd is None or plan.hours is None:
         return [("cost", "no plan")]
     if plan.services:
-        return rows if not plan.jobs else [("jobs and service", format.usd(plan.cost_usd.expected)), *rows]
+        return rows if not plan.jobs else [("jobs and service", words.usd(plan.cost_usd.expected)), *rows]
     machines = _machines(plan.jobs[0]) if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs"
     hours = plan.hours
     return [
-        ("cost", format.usd(plan.cost_usd.expected)),
-        ("likely finish", format.hours(hours.expected)),
-        ("ends by", format.hours(hours.at_confidence)),
+        ("cost", words.usd(plan.cost_usd.expected)),
+        ("likely finish", words.hours(hours.expected)),
+        ("ends by", words.hours(hours.at_confidence)),
         ("machines", machines),
     ]
 
@@ -80,16 +80,12 @@ def change_parts(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, 
         return {"summary": "", "rows": rows, "reasons": []}
     single = len(after.jobs) <= 1
     for job in answer.jobs:
-        start = "" if single else f"{format.sanitise(job.name)}: "
+        start = "" if single else f"{words.sanitise(job.name)}: "
         rows += [(start + label, *rest) for label, *rest in _job_rows(job, single)]
     same = answer.unchanged
     summary = "" if not (before.jobs and after.jobs) else "nothing changes" if same else describe_changes(answer)[0]
     reasons = answer.it_would_take if same else describe_reasons(answer) if answer.settings else ()
-    return {
-        "summary": format.sanitise(summary),
-        "rows": rows,
-        "reasons": [format.sanitise(reason) for reason in reasons],
-    }
+    return {"summary": words.sanitise(summary), "rows": rows, "reasons": [words.sanitise(reason) for reason in reasons]}
 
 
 def _joint_rows(before: Plan, after: Plan) -> list[Row]:
@@ -99,7 +95,7 @@ def _joint_rows(before: Plan, after: Plan) -> list[Row]:
         return rows
     old, new = ({job.name: _machines(job) for job in plan.jobs} for plan in (before, after))
     machines = [(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys((*old, *new))]
-    of_jobs = [(f"{format.sanitise(name)}: machines", was, now, "changed") for name, was, now in machines if was != now]
+    of_jobs = [(f"{words.sanitise(name)}: machines", was, now, "changed") for name, was, now in machines if was != now]
     return [("jobs and service", *_totals(before, after)[0][1:]), *rows, *of_jobs]
 
 
@@ -107,7 +103,7 @@ def _time_row(label: str, before: Plan, after: Plan, which: str) -> Row:
     """Return the row of one of the two times of the whole plans: `expected` or `at_confidence`."""
     old, new = (getattr(plan.hours, which) if plan.hours else None for plan in (before, after))
     change = "" if old is None or new is None else format_hours_difference(shown_hours_difference(old, new))
-    return (label, *("" if hours is None else format.hours(hours) for hours in (old, new)), change)
+    return (label, *("" if hours is None else words.hours(hours) for hours in (old, new)), change)
 
 
 def _totals(before: Plan, after: Plan) -> list[Row]:
@@ -117,7 +113,7 @@ def _totals(before: Plan, after: Plan) -> list[Row]:
     if usd is not None and new_usd is not None:
         cost = format_difference(shown_difference(usd, new_usd))
     rows: list[Row] = [
-        ("cost", *("no plan" if dollars is None else format.usd(dollars) for dollars in (usd, new_usd)), cost),
+        ("cost", *("no plan" if dollars is None else words.usd(dollars) for dollars in (usd, new_usd)), cost),
         _time_row("likely finish", before, after, "expected"),
         _time_row("ends by", before, after, "at_confidence"),
     ]
@@ -141,7 +137,7 @@ def _job_rows(job: JobDelta, is_single: bool) -> list[Row]:
         if change.what not in skipped
     ]
     for line in job.bill:
-        old, new = ("none" if usd is None else format.usd(usd) for usd in (line.before_usd, line.after_usd))
+        old, new = ("none" if usd is None else words.usd(usd) for usd in (line.before_usd, line.after_usd))
         change = format_difference(shown_difference(line.before_usd or 0.0, line.after_usd or 0.0))
         rows.append((f"bill: {line.item.replace('gpu ', 'GPU ')}", old, new, change))
-    return [tuple(map(format.sanitise, row)) for row in rows]
+    return [tuple(map(words.sanitise, row)) for row in rows]

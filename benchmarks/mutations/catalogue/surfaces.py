@@ -4,7 +4,7 @@ from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
-AREA.of("planner/report/format.py", "tests/report/test_format.py", "tests/report/test_small_words.py")
+AREA.of("planner/report/words.py", "tests/report/test_format.py", "tests/report/test_small_words.py")
 AREA.add("likely and by are one time", "by(both.at_confidence)", "by(both.expected)", "tests/report/test_plan_text.py")
 AREA.add("near certainty is certain", "return f\"{least or 'over '}99 %\"", "return f\"{least or 'over '}100 %\"")
 AREA.add("probabilities are rounded up", "math.floor(probability * 100 + 1e-9)", "math.ceil(probability * 100)")
@@ -19,7 +19,7 @@ AREA.add(
     "key=lambda part: part[1])[:4]",
 )
 AREA.add(
-    "memory is against what is allocated", "format.bar(vram.peak / vram.usable)", "format.bar(vram.allocated / 80.0)"
+    "memory is against what is allocated", "words.bar(vram.peak / vram.usable)", "words.bar(vram.allocated / 80.0)"
 )
 
 AREA.of("planner/report/frontier_text.py", "tests/report/test_frontier_text.py")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from planner.drawing.bars import Ranged, Swing, ranged, swings
 from planner.drawing.scene import Caption
-from planner.report import format
+from planner.report import words
 from planner.report.figures.plan_figures import Figure, Table
 from planner.report.what_if_text import effect_of, is_visible
 from planner.results.estimate import PriceHistory
@@ -28,7 +28,7 @@ def alternative_figures(plan: Plan, explanation: Explanation | None) -> list[Fig
     """Return the least cost by GPU, provider, method and framework, for each job."""
     figures: list[Figure] = []
     for job in plan.jobs[:JOBS_WITH_ALTERNATIVES]:
-        of_job = f" of {format.sanitise(job.name)}" if len(plan.jobs) > 1 else ""
+        of_job = f" of {words.sanitise(job.name)}" if len(plan.jobs) > 1 else ""
         for by, title in (("gpu", "GPU"), ("provider", "Provider"), ("method", "Method")):
             rows = _explained(explanation, job.name, by)
             if by == "method" and not rows:
@@ -75,9 +75,9 @@ def _explained(explanation: Explanation | None, job: str, by: str) -> Rows:
     )
     rows = []
     for option in found:
-        name = format.sanitise(option.name)
-        took = format.hours(option.hours) if option.hours is not None else ""
-        cost = format.usd(option.cost_usd) if option.cost_usd is not None else ""
+        name = words.sanitise(option.name)
+        took = words.hours(option.hours) if option.hours is not None else ""
+        cost = words.usd(option.cost_usd) if option.cost_usd is not None else ""
         remark = (
             "chosen"
             if option.chosen
@@ -86,7 +86,7 @@ def _explained(explanation: Explanation | None, job: str, by: str) -> Rows:
         mark = "" if option.allowed else " (excluded)"
         figures = f"{cost}, likely {took}" if took else cost
         bar = Ranged(f"{name}{mark}", option.cost_usd or 0.0, figures, is_chosen=option.chosen)
-        rows.append((bar, (name, format.sanitise(option.plan), took, cost, format.sanitise(remark))))
+        rows.append((bar, (name, words.sanitise(option.plan), took, cost, words.sanitise(remark))))
     return rows
 
 
@@ -94,19 +94,19 @@ def _options(options: Sequence[Option], is_chosen: Callable[[Option], bool]) -> 
     """Return methods, frameworks or runners-up of a plan."""
     rows = []
     for option in sorted(options, key=lambda option: (option.cost_usd is None, option.cost_usd or 0.0)):
-        name = format.sanitise(option.label or f"{option.gpu} at {option.provider}")
-        machines = format.sanitise(
-            f"{format.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}" if option.gpu else ""
+        name = words.sanitise(option.label or f"{option.gpu} at {option.provider}")
+        machines = words.sanitise(
+            f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}" if option.gpu else ""
         )
-        took = format.hours(option.hours) if option.hours is not None else ""
-        cost = format.usd(option.cost_usd) if option.cost_usd is not None else "infeasible"
+        took = words.hours(option.hours) if option.hours is not None else ""
+        cost = words.usd(option.cost_usd) if option.cost_usd is not None else "infeasible"
         remark = option.note or (
             "about: rests on priors" if option.prior else "" if option.allowed else "excluded by the scenario"
         )
         mark = " (prior)" if option.prior else "" if option.allowed else " (excluded)"
         figures = f"{cost}, likely {took}" if took else cost
         bar = Ranged(f"{name}{mark}", option.cost_usd or 0.0, figures, is_chosen=is_chosen(option))
-        rows.append((bar, (name, machines, took, cost, format.sanitise(remark))))
+        rows.append((bar, (name, machines, took, cost, words.sanitise(remark))))
     return rows
 
 
@@ -135,15 +135,15 @@ def tornado_figure(found: Tornado, most: int = MOST_BARS) -> Figure | None:
     if not visible:
         return None
     share, unit = f"{found.by * 100:.3g} %", "hours" if by_time else "dollars"
-    show = format.hours if by_time else _signed
+    show = words.hours if by_time else _signed
     rows, table = [], []
     for name, bar in visible:
         down, up = (effect_of(end, found.base, by_time) for end in (bar.down, bar.up))
         texts = ["no plan" if change is None else show(change) for change in (down, up)]
-        label = format.sanitise(name)
+        label = words.sanitise(name)
         rows.append(Swing(label, down, up, f"{label}: {texts[0]} at {bar.down.value}, {texts[1]} at {bar.up.value}"))
         table.append((label, bar.base, f"{bar.down.value}: {texts[0]}", f"{bar.up.value}: {texts[1]}"))
-    idle = [format.sanitise(name) for name, bar in found.lines if not is_visible(found, bar)]
+    idle = [words.sanitise(name) for name, bar in found.lines if not is_visible(found, bar)]
     lead = f"Each limit, price and estimate alone, {share} down and up; the largest effect: {rows[0].label}"
     names = (f"{share} less", f"{share} more")
     title = f"change of the expected {'hours' if by_time else 'cost'}"
@@ -160,11 +160,11 @@ def tornado_figure(found: Tornado, most: int = MOST_BARS) -> Figure | None:
 
 
 def _signed(value: float) -> str:
-    return f"{'+' if value > 0 else ''}{format.usd(value)}"
+    return f"{'+' if value > 0 else ''}{words.usd(value)}"
 
 
 def _hours_tick(value: float) -> str:
-    return format.plain_number(value)
+    return words.plain_number(value)
 
 
 def price_figures(histories: Sequence[PriceHistory]) -> list[Figure]:
@@ -178,18 +178,16 @@ def price_figures(histories: Sequence[PriceHistory]) -> list[Figure]:
             continue
         market = "on demand" if key == "usd_per_hour" else "spot"
         bars = [
-            Ranged(day, price, format.rate(price), is_chosen=day == known[-1][0]) for day, price in known[-MOST_BARS:]
+            Ranged(day, price, words.rate(price), is_chosen=day == known[-1][0]) for day, price in known[-MOST_BARS:]
         ]
         prices = [price for _, price in known]
-        name = format.sanitise(history.offer)
-        lead = (
-            f"{name}, {market}: {format.rate(min(prices))} to {format.rate(max(prices))} an hour on {len(known)} days"
-        )
+        name = words.sanitise(history.offer)
+        lead = f"{name}, {market}: {words.rate(min(prices))} to {words.rate(max(prices))} an hour on {len(known)} days"
         rows = tuple(
             (
                 day.date.isoformat(),
-                format.rate(day.usd_per_hour) if day.usd_per_hour is not None else "",
-                format.rate(day.spot_usd_per_hour) if day.spot_usd_per_hour is not None else "",
+                words.rate(day.usd_per_hour) if day.usd_per_hour is not None else "",
+                words.rate(day.spot_usd_per_hour) if day.spot_usd_per_hour is not None else "",
             )
             for day in days
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.drawing.curve import Branch, Breakpoint, Run, curve
 from planner.drawing.scene import SERIES, Caption, Scene
-from planner.report import format
+from planner.report import words
 from planner.report.figures.plan_figures import NARROW, Figure, Table, item_name
 from planner.report.frontier_text import format_hours, format_notes, format_optimality, format_summary, knee
 from planner.report.plan_sections import batch, format_place, kernels, techniques
@@ -32,17 +32,17 @@ NEAR = 1e-9
 
 def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
     """Return the frontier as a figure; `deadline` is that of the plan, if all of its jobs share one."""
-    confidence = f" ({format.probability_text(found.confidence)})" if found.confidence is not None else ""
+    confidence = f" ({words.probability_text(found.confidence)})" if found.confidence is not None else ""
     knee_text = f"{knee(found)}: {found.points[found.knee].knee}." if found.knee is not None else ""
-    lead = f"{format.sanitise(format_summary(found))}. {knee_text}".strip()
+    lead = f"{words.sanitise(format_summary(found))}. {knee_text}".strip()
     shown = select_points(found.points, MOST_ROWS) if len(found.points) > 2 else list(range(len(found.points)))
     rows = []
     for above, here in zip([None, *shown], shown, strict=False):
         point = found.points[here]
         change = (
-            format.sanitise(describe_job_differences(found.points[above].jobs, point.jobs)) if above is not None else ""
+            words.sanitise(describe_job_differences(found.points[above].jobs, point.jobs)) if above is not None else ""
         )
-        rows.append((f"{format_hours(point.hours)} h", format.usd(point.cost_usd), _plan(point), change))
+        rows.append((f"{format_hours(point.hours)} h", words.usd(point.cost_usd), _plan(point), change))
     hidden = len(found.points) - len(shown)
     every = [*found.points, *(point for line in found.curves for point in line.points)]
     hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in every) else ""
@@ -56,13 +56,13 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
             _draw, found, deadline, Caption("Cost against time", lead, f"ends by{confidence}, hours{hollow}")
         ),
         Table((f"ends by{confidence}", "expected cost", "plan", "change"), tuple(rows)),
-        tuple(map(format.sanitise, notes)),
+        tuple(map(words.sanitise, notes)),
     )
 
 
 def _plan(point: Point) -> str:
     alone = " (spot only: no guarantee)" if point.spot_only else ""
-    return format.sanitise("; ".join(map(describe_assignment, point.jobs))) + alone
+    return words.sanitise("; ".join(map(describe_assignment, point.jobs))) + alone
 
 
 def _draw(found: Frontier, deadline: float | None, caption: Caption, width: float) -> Scene:
@@ -78,7 +78,7 @@ def _draw(found: Frontier, deadline: float | None, caption: Caption, width: floa
             point.hours,
             point.cost_usd,
             texts[index] if index in named and index not in repeated else "",
-            f"by {format_hours(point.hours)} h, {format.usd(point.cost_usd)}: {_plan(point)}",
+            f"by {format_hours(point.hours)} h, {words.usd(point.cost_usd)}: {_plan(point)}",
             point.spot_only,
             index == found.knee,
         )
@@ -99,7 +99,7 @@ def _branches(found: Frontier) -> tuple[list[Branch], list[Branch]]:
     cheapest = sorted(curves, key=lambda each: (each.label not in legs, each.points[-1].cost_usd))
     chosen = [each for each in curves if each in cheapest[: len(SERIES)]]
     branches = [
-        _branch(each, role, format.sanitise(each.label) + ("" if each.allowed else " (excluded)"))
+        _branch(each, role, words.sanitise(each.label) + ("" if each.allowed else " (excluded)"))
         for role, each in zip(SERIES, chosen, strict=False)
     ]
     others = cheapest[len(SERIES) :]
@@ -114,7 +114,7 @@ def _branch(found_curve: Curve, role: str, name: str, width: float = 2.0) -> Bra
     points = tuple(
         Breakpoint(
             point.hours, point.cost_usd, "",
-            f"{found_curve.label}: by {format_hours(point.hours)} h, {format.usd(point.cost_usd)}", point.spot_only,
+            f"{found_curve.label}: by {format_hours(point.hours)} h, {words.usd(point.cost_usd)}", point.spot_only,
         )
         for point in found_curve.points
     )  # fmt: skip
@@ -124,9 +124,9 @@ def _branch(found_curve: Curve, role: str, name: str, width: float = 2.0) -> Bra
 
 
 def _label(point: Point, is_knee: bool) -> str:
-    machines = ", ".join(format.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs[:2])
+    machines = ", ".join(words.gpus(job.gpus, job.gpu, job.runs_at_once) for job in point.jobs[:2])
     text = f"{machines}, {method_name(point.jobs[0].techniques)}" if len(point.jobs) == 1 else machines
-    return format.sanitise(f"{KNEE}{text}" if is_knee else text)
+    return words.sanitise(f"{KNEE}{text}" if is_knee else text)
 
 
 def runs_of(segments: Sequence[Segment], points: Sequence[Point]) -> list[Run]:
@@ -150,7 +150,7 @@ def frontier_data(found: Frontier) -> dict[str, Any]:
     bills: dict[tuple[float, ...], int] = {}
 
     def plan_of(jobs: Sequence[Assignment]) -> int:
-        return _store(plans, texts, [{"name": format.sanitise(job.name), "facts": _facts(job)} for job in jobs])
+        return _store(plans, texts, [{"name": words.sanitise(job.name), "facts": _facts(job)} for job in jobs])
 
     def bill_of(jobs: Sequence[Assignment], reserved: float) -> int:
         sums: dict[str, float] = {"reserved": reserved} if reserved else {}
@@ -220,11 +220,8 @@ def _slopes(found: Frontier) -> list[tuple[Segment, Sequence[Assignment], Sequen
 
 def _short_facts(job: SegmentJob) -> dict[str, Any]:
     """Return what a segment itself says of a job."""
-    machines = f"{format.gpus(job.gpus, job.gpu)} at {job.provider}"
-    return {
-        "name": format.sanitise(job.name),
-        "facts": [("machines", format.sanitise(machines)), ("method", job.method)],
-    }
+    machines = f"{words.gpus(job.gpus, job.gpu)} at {job.provider}"
+    return {"name": words.sanitise(job.name), "facts": [("machines", words.sanitise(machines)), ("method", job.method)]}
 
 
 def _facts(job: Assignment) -> list[tuple[str, str]]:
@@ -235,6 +232,6 @@ def _facts(job: Assignment) -> list[tuple[str, str]]:
         ("training" if job.inference is None else "serving", techniques(job)),
         ("batch", batch(job)),
         ("framework", kernels(job)),
-        ("memory", f"{format.gib(vram.peak)} of {format.gib(vram.usable)} GiB" if job.gpus else ""),
+        ("memory", f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB" if job.gpus else ""),
     ]
-    return [(name, format.sanitise(text)) for name, text in facts if text]
+    return [(name, words.sanitise(text)) for name, text in facts if text]

@@ -13,7 +13,7 @@ from planner.drawing.lanes import Lane, Moment, Stretch, lane_axis, lanes
 from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import Caption, Scene, joined
 from planner.records import record
-from planner.report import format, plan_sections
+from planner.report import plan_sections, words
 from planner.report.plan_sections import format_market, format_place
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import BillItem
@@ -72,52 +72,52 @@ def bill_figure(plan: Plan) -> Figure:
         Stack(
             _name(job),
             tuple((item_name(line, job.gpu), line.usd) for line in job.bill if round(line.usd, 2) > 0),
-            format.usd(job.cost_usd),
+            words.usd(job.cost_usd),
         )
         for job in jobs
     ]
     stacks += [
-        Stack(format.sanitise(reservation.offer), (("reserved", reservation.usd),), format.usd(reservation.usd))
+        Stack(words.sanitise(reservation.offer), (("reserved", reservation.usd),), words.usd(reservation.usd))
         for reservation in plan.reservations
     ]
     rows = [
         (
             _name(job), item_name(line, job.gpu), _how(line),
-            "" if line.rate_usd is None else format.rate(line.rate_usd),
-            format.usd(line.usd), format.sanitise(line.basis) or "price of the offer",
+            "" if line.rate_usd is None else words.rate(line.rate_usd),
+            words.usd(line.usd), words.sanitise(line.basis) or "price of the offer",
         )
         for job in plan.jobs for line in job.bill
     ]  # fmt: skip
     rows += [
         (
             "all",
-            f"reserved: {format.sanitise(reservation.offer)}",
+            f"reserved: {words.sanitise(reservation.offer)}",
             f"{reservation.count} x",
             "",
-            format.usd(reservation.usd),
+            words.usd(reservation.usd),
             "price of the offer",
         )
         for reservation in plan.reservations
     ]
     lead = ""
     if plan.cost_usd is not None:
-        spread = format.usd_between(plan.cost_usd.low, plan.cost_usd.high)
-        total = format.usd(plan.cost_usd.expected)
+        spread = words.usd_between(plan.cost_usd.low, plan.cost_usd.high)
+        total = words.usd(plan.cost_usd.expected)
         lead = f"{total} expected; {spread} with 80 % probability"
         shown = [line.usd for job in plan.jobs for line in job.bill] + [
             reservation.usd for reservation in plan.reservations
         ]
         if rest := plan_sections.rounding(shown, plan.cost_usd.expected):
-            rows.append(("all", "rounding", "", "", format.usd(rest), "amounts are shown in whole cents"))
+            rows.append(("all", "rounding", "", "", words.usd(rest), "amounts are shown in whole cents"))
         rows.append(("total", "", "", "", total, spread))
-    draw = functools.partial(stacked, stacks, Caption("Bill", f"Bill by item: {lead}"), format.usd, "")
+    draw = functools.partial(stacked, stacks, Caption("Bill", f"Bill by item: {lead}"), words.usd, "")
     head = ("job", "item", "amount", "rate", "dollars", "basis")
     return Figure("bill", "Bill", f"{lead}.", draw, Table(head, tuple(rows)))
 
 
 def item_name(line: BillItem, gpu: str) -> str:
     """Return an item of a bill in the words of the screen, as a page shows it."""
-    return format.sanitise(plan_sections.item_name(line.item, gpu))
+    return words.sanitise(plan_sections.item_name(line.item, gpu))
 
 
 def _how(line: BillItem) -> str:
@@ -136,17 +136,17 @@ def memory_figure(plan: Plan) -> Figure | None:
         rest = vram.peak - math.fsum(size for _, size in parts)
         parts += [(OVERHEAD, rest)] if rest > 0.05 else []
         stacks.append(
-            Stack(_name(job), tuple(parts), f"{format.gib(vram.peak)} of {format.gib(vram.usable)} GiB", vram.usable)
+            Stack(_name(job), tuple(parts), f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB", vram.usable)
         )
-    rows = [(_name(job), name, f"{format.gib(size)} GiB") for job in jobs for name, size in _memory_rows(job)]
+    rows = [(_name(job), name, f"{words.gib(size)} GiB") for job in jobs for name, size in _memory_rows(job)]
     lead = "; ".join(
         f"{f'{_name(job)}: ' if len(jobs) > 1 else ''}"
-        f"{format.gib(job.vram_gib.peak)} of {format.gib(job.vram_gib.usable)} "
-        f"GiB of {job.gpu}, fits with {format.probability_text(job.vram_gib.fit_probability)} probability"
+        f"{words.gib(job.vram_gib.peak)} of {words.gib(job.vram_gib.usable)} "
+        f"GiB of {job.gpu}, fits with {words.probability_text(job.vram_gib.fit_probability)} probability"
         for job in jobs[:3]
     ) + (f"; {len(jobs) - 3} more jobs" if len(jobs) > 3 else "")
     draw = functools.partial(
-        stacked, stacks, Caption("Memory of one GPU", lead), format.gib_text, "usable memory of the GPU",
+        stacked, stacks, Caption("Memory of one GPU", lead), words.gib_text, "usable memory of the GPU",
         has_sums=len(stacks) == 1,
     )  # fmt: skip
     return Figure("memory", "Memory of one GPU", f"{lead}.", draw, Table(("job", "part", "size"), tuple(rows)))
@@ -167,11 +167,11 @@ def _memory_rows(job: Assignment) -> list[tuple[str, float]]:
 
 
 def _part(name: str) -> str:
-    return format.sanitise(name.replace("_", " "))
+    return words.sanitise(name.replace("_", " "))
 
 
 def _name(job: Assignment) -> str:
-    return format.sanitise(job.name)
+    return words.sanitise(job.name)
 
 
 def timetable_figure(plan: Plan) -> Figure:
@@ -181,7 +181,7 @@ def timetable_figure(plan: Plan) -> Figure:
     found = machine_lanes(plan) if plan.is_timetable else [(format_place(job, False), [job]) for job in plan.jobs]
     rows = [
         Lane(
-            format.sanitise(name),
+            words.sanitise(name),
             tuple(_stretch(job, start, end) for job in jobs for start, end in _times(job)),
             tuple(job.deadline_hours for job in jobs if job.deadline_hours is not None),
             tuple(
@@ -200,12 +200,12 @@ def timetable_figure(plan: Plan) -> Figure:
     ]
     table = [
         (_name(job), format_place(job), f"{job.start_at_hours:.1f} h", f"{job.finish_hours:.1f} h",
-         format.usd(job.cost_usd),
-         "" if job.deadline_hours is None else f"{format.plain_number(job.deadline_hours)} h")
+         words.usd(job.cost_usd),
+         "" if job.deadline_hours is None else f"{words.plain_number(job.deadline_hours)} h")
         for job in sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.name))
     ]  # fmt: skip
     since = f", hours from {plan.now.replace('T', ' ')}" if plan.now else ", hours"
-    lead = f"{len(plan.jobs)} jobs; the last one ends by hour {format.plain_number(_last(plan))}"
+    lead = f"{len(plan.jobs)} jobs; the last one ends by hour {words.plain_number(_last(plan))}"
     kinds = {stretch.role: stretch for row in rows for stretch in row.stretches}
     legend = [
         (name, role)
@@ -285,7 +285,7 @@ def _stretch(job: Assignment, start: float, end: float) -> Stretch:
     own = job.is_reserved or job.tier in ("own", "committed")
     role = "c3" if own else ON_SPOT if job.spot_share > 0 else BY_THE_HOUR
     market = format_market(job.spot_share, job.tier)
-    how = f"{_name(job)}: {format.plain_number(start)} to {format.plain_number(end)} h, {market}"
+    how = f"{_name(job)}: {words.plain_number(start)} to {words.plain_number(end)} h, {market}"
     return Stretch(start, end, role, _name(job), how)
 
 
@@ -299,21 +299,21 @@ def _stages(job: Assignment) -> Figure:
     table: list[tuple[str, ...]] = []
     at = 0.0
     for name, hours, role in _parts(job):
-        rows.append(Lane(name, (Stretch(at, at + hours, role, "", f"{name}: {format.hours(hours)}"),)))
-        table.append((name, format.hours(at) if at else "0.0 h", format.hours(hours)))
+        rows.append(Lane(name, (Stretch(at, at + hours, role, "", f"{name}: {words.hours(hours)}"),)))
+        table.append((name, words.hours(at) if at else "0.0 h", words.hours(hours)))
         at += hours
-    moments = [Moment(job.hours.expected, f"likely end, {format.hours(job.hours.expected)}", "ink")]
+    moments = [Moment(job.hours.expected, f"likely end, {words.hours(job.hours.expected)}", "ink")]
     if job.hours.at_confidence > job.hours.expected * 1.001:
-        moments.append(Moment(job.hours.at_confidence, f"ends by, {format.hours(job.hours.at_confidence)}", "ink"))
+        moments.append(Moment(job.hours.at_confidence, f"ends by, {words.hours(job.hours.at_confidence)}", "ink"))
     guard = job.spot.latest_on_demand_hours if job.spot else None
     guard = job.switch_to_on_demand_at_hours if guard is None and 0 < job.spot_share < 1 else guard
     if guard is not None:
-        moments.append(Moment(guard, f"guard: on demand from {format.hours(guard)} at the latest", "c3"))
+        moments.append(Moment(guard, f"guard: on demand from {words.hours(guard)} at the latest", "c3"))
     if job.deadline_hours is not None and job.deadline_hours <= 4 * job.hours.at_confidence:
-        moments.append(Moment(job.deadline_hours, f"deadline, {format.hours(job.deadline_hours)}", "accent"))
-    table += [(moment.name, format.hours(moment.hours), "") for moment in moments]
-    interval = format.between(job.hours.low, job.hours.high)
-    lead = f"{format.likely_and_by(job.hours)}; {interval} with 80 % probability"
+        moments.append(Moment(job.deadline_hours, f"deadline, {words.hours(job.deadline_hours)}", "accent"))
+    table += [(moment.name, words.hours(moment.hours), "") for moment in moments]
+    interval = words.between(job.hours.low, job.hours.high)
+    lead = f"{words.likely_and_by(job.hours)}; {interval} with 80 % probability"
     names = {
         ON_SPOT: "on spot",
         BY_THE_HOUR: "on demand",

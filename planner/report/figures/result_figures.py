@@ -14,7 +14,7 @@ from planner.drawing.scene import Caption, Scene, framed, headed, joined, to_svg
 from planner.drawing.sketch import picture_id
 from planner.errors import Fault, NoPlanError, ScenarioError, escaped
 from planner.records import record
-from planner.report import format
+from planner.report import words
 from planner.report.figures.frontier_figure import frontier_figure
 from planner.report.figures.plan_figures import PICTURE, timetable_figure
 from planner.report.figures.simulation_figures import simulation_scene
@@ -53,24 +53,24 @@ def estimate_scene(found: Estimate) -> Scene:
     """Return the memory of one GPU by part against what is usable, with the speed in the title."""
     vram = found.vram_gib
     fits = "fits" if vram.fits else "does not fit"
-    where = f"{found.architecture} on {format.gpus(found.gpus, found.gpu)}"
-    title = f"{where}: {fits}, {format.significant(found.tokens_per_second)} {found.unit}/s"
+    where = f"{found.architecture} on {words.gpus(found.gpus, found.gpu)}"
+    title = f"{where}: {fits}, {words.significant(found.tokens_per_second)} {found.unit}/s"
     return _memory({**vram.parts, **vram.set_aside}, vram.peak, vram.usable, title)
 
 
 def inference_scene(found: InferenceEstimate) -> Scene:
     """Return the memory of one GPU of a replica by part."""
     memory = found.memory_gib
-    where = f"{found.architecture} on {format.gpus(found.gpus, found.gpu)}, {found.engine}"
-    title = f"{where}: {format.significant(found.output_tokens_per_second.expected)} tokens/s"
+    where = f"{found.architecture} on {words.gpus(found.gpus, found.gpu)}, {found.engine}"
+    title = f"{where}: {words.significant(found.output_tokens_per_second.expected)} tokens/s"
     return _memory(memory.parts, sum(memory.parts.values()), memory.usable, title)
 
 
 def _memory(parts: Mapping[str, float], peak: float, usable: float, title: str) -> Scene:
     shown = tuple((name.replace("_", " "), size) for name, size in parts.items() if size >= LEAST_PART)
-    bar = Stack("GiB per GPU", shown, f"{format.gib(peak)} of {format.gib(usable)} GiB", usable)
-    caption = Caption(format.sanitise(title), f"Memory of one GPU by part: {bar.words}")
-    return stacked([bar], caption, format.gib_text, "usable memory of the GPU", PICTURE)
+    bar = Stack("GiB per GPU", shown, f"{words.gib(peak)} of {words.gib(usable)} GiB", usable)
+    caption = Caption(words.sanitise(title), f"Memory of one GPU by part: {bar.words}")
+    return stacked([bar], caption, words.gib_text, "usable memory of the GPU", PICTURE)
 
 
 def explanation_scene(found: Explanation) -> Scene | None:
@@ -83,13 +83,10 @@ def explanation_scene(found: Explanation) -> Scene | None:
     first = options[0].job if options else ""
     rows = [
         Ranged(
-            format.sanitise(option.name if option.allowed else f"{option.name} (excluded)"),
+            words.sanitise(option.name if option.allowed else f"{option.name} (excluded)"),
             option.cost_usd or 0.0,
             ", ".join(
-                [
-                    format.usd(option.cost_usd or 0.0),
-                    *([format.likely(option.hours)] if option.hours is not None else []),
-                ]
+                [words.usd(option.cost_usd or 0.0), *([words.likely(option.hours)] if option.hours is not None else [])]
             ),
             is_chosen=option.chosen,
         )
@@ -103,7 +100,7 @@ def market_scene(found: MarketFit) -> Scene:
     """Return how long machines stay and are away, with the intervals of both means."""
     means = (("machines stay", found.up.mean_hours), ("machines are away", found.outage.mean_hours))
     rows = [
-        Ranged(name, mean.expected, f"{format.hours(mean.expected)} on average", mean.low, mean.high)
+        Ranged(name, mean.expected, f"{words.hours(mean.expected)} on average", mean.low, mean.high)
         for name, mean in means
     ]
     return bars_scene(rows, f"Spot market: available in {found.availability.expected * 100:.0f} % of the hours")
@@ -120,7 +117,7 @@ def calibration_scene(found: CalibrationResult) -> Scene | None:
         elif seen.peak_vram_gib is not None:
             peaks = (("observed", seen.peak_vram_gib), ("estimated", seen.predicted_peak_vram_gib))
             rows = [
-                Ranged(name, value, format.gib_text(value), is_chosen=name == "observed")
+                Ranged(name, value, words.gib_text(value), is_chosen=name == "observed")
                 for name, value in peaks
                 if value is not None
             ]
@@ -132,7 +129,7 @@ def calibration_scene(found: CalibrationResult) -> Scene | None:
 
 
 def _speed(name: str, value: float, unit: str) -> Ranged:
-    return Ranged(name, value, f"{format.significant(value)} {unit} per second", is_chosen=name == "observed")
+    return Ranged(name, value, f"{words.significant(value)} {unit} per second", is_chosen=name == "observed")
 
 
 def tracking_scene(found: Tracking) -> Scene:
@@ -140,14 +137,14 @@ def tracking_scene(found: Tracking) -> Scene:
     ends = (("planned", found.planned.hours), ("projected", found.projected.hours))
     rows = [
         Ranged(
-            name, hours.expected, f"{format.likely(hours.expected)}, {format.usd(cost.expected)}",
+            name, hours.expected, f"{words.likely(hours.expected)}, {words.usd(cost.expected)}",
             hours.low, hours.high, name == "projected",
         )
         for (name, hours), cost in zip(ends, (found.planned.cost_usd, found.projected.cost_usd), strict=True)
     ]  # fmt: skip
     if found.planned.deadline_hours is not None:
         due = found.planned.deadline_hours
-        rows.append(Ranged("deadline", due, format.hours(due)))
+        rows.append(Ranged("deadline", due, words.hours(due)))
     done = f"{found.observed.share_done * 100:.0f} % done"
     return bars_scene(rows, f"{found.job}: {done}")
 
@@ -156,14 +153,14 @@ def variants_scene(found: ManyVariants) -> Scene:
     """Return how many variants ended in which status, with the cheapest one in the title."""
     rows = [Ranged(status.replace("_", " "), count, f"{count:,}") for status, count in found.counts.items() if count]
     best = found.cheapest.cost_usd if found.cheapest else None
-    cheapest = f"; the cheapest costs {format.usd(best)}" if best is not None else ""
+    cheapest = f"; the cheapest costs {words.usd(best)}" if best is not None else ""
     return bars_scene(rows, f"{found.scenario}: {found.variants:,} variants{cheapest}")
 
 
 def bars_scene(rows: list[Ranged], title: str) -> Scene:
     """Return rows as bars under a title, in the size of a picture."""
     shown = "; ".join(f"{row.label}: {row.words}" for row in rows)
-    return ranged(rows, Caption(format.sanitise(title), shown), PICTURE)
+    return ranged(rows, Caption(words.sanitise(title), shown), PICTURE)
 
 
 # A picture of any result, for notebooks and files.
@@ -252,7 +249,7 @@ def _plan_scene(plan: Plan) -> Scene | None:
 def _frontier_scene(found: Frontier) -> Scene | None:
     if not found.points or (chart := frontier_figure(found, None).draw) is None:
         return None
-    with format.unwrapped():
+    with words.unwrapped():
         title = "; ".join(text for text in (frontier_summary(found), knee(found)) if text)
     return dataclasses.replace(chart(PICTURE), title=title)
 
@@ -263,7 +260,7 @@ def _titled(draw: Callable[[Any, float], Scene], text: Callable[[Any], str]) -> 
 
 
 def _first_line(text: Callable[[Any], str], result: Any) -> str:
-    with format.unwrapped():
+    with words.unwrapped():
         return text(result).partition("\n")[0]
 
 

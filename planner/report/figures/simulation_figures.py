@@ -10,7 +10,7 @@ from planner.drawing.bars import Ranged, histogram, ranged
 from planner.drawing.lanes import Lane, Stretch, lane_axis, lanes
 from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import GAP, Caption, Scene, Text, headed, joined, wrap
-from planner.report import format
+from planner.report import words
 from planner.report.figures.plan_figures import Figure, Table
 from planner.report.simulation_text import POLICY_NAMES, format_frequency, format_summary
 from planner.results.simulation import PLANNED, Distribution, Histogram, JobReplays, ReplayFigures, Simulation, Timeline
@@ -27,7 +27,7 @@ REPLAY_HIGH = 190.0
 
 def simulation_scene(found: Simulation, width: float) -> Scene:
     """Return one replay, the distributions of cost and of hours next to each other, and the policies."""
-    summary = format.sanitise(" ".join(format_summary(found)))
+    summary = words.sanitise(" ".join(format_summary(found)))
     rows: list[list[Scene]] = []
     job = next((job for job in found.jobs if job.told is not None), None)
     if job is not None and job.told is not None:
@@ -60,7 +60,7 @@ def _policy_bars(found: Simulation) -> Iterator[Ranged]:
             met = figures.deadline_hit_rate
             in_time = f", {format_frequency(met)} in time" if met is not None else ""
             mean = figures.cost_usd.mean
-            yield Ranged(POLICY_NAMES.get(name, name), mean, f"{format.usd(mean)}{in_time}", is_chosen=name == PLANNED)
+            yield Ranged(POLICY_NAMES.get(name, name), mean, f"{words.usd(mean)}{in_time}", is_chosen=name == PLANNED)
 
 
 def _replay(job: JobReplays, timeline: Timeline, several: bool, width: float) -> list[list[Scene]]:
@@ -76,12 +76,12 @@ def _replay(job: JobReplays, timeline: Timeline, several: bool, width: float) ->
     ]
     if timeline.guard is not None:
         traces.append(Trace(tuple(timeline.guard), "accent", "guard: on demand to the right of it", dashed=True))
-    due = format.hours(timeline.ends_by_hours)
+    due = words.hours(timeline.ends_by_hours)
     moments = ((timeline.ends_by_hours, f"done by {due}", "muted"),)
-    replay = f"{format.sanitise(job.name)}: one replay" if several else "One replay"
+    replay = f"{words.sanitise(job.name)}: one replay" if several else "One replay"
     count = f"{timeline.interruptions} interruption{'' if timeline.interruptions == 1 else 's'}"
-    machines = f"{format.gpus(job.gpus, job.gpu)} at {format.sanitise(job.provider)}"
-    heading = f"{replay}, {machines}: {format.usd(timeline.usd)}, {count}"
+    machines = f"{words.gpus(job.gpus, job.gpu)} at {words.sanitise(job.provider)}"
+    heading = f"{replay}, {machines}: {words.usd(timeline.usd)}, {count}"
     up = Axis(0.0, 1.0, 22.0 + REPLAY_HIGH, 26.0)
     labels = Labels("", up=lambda share: f"{share * 100:.0f} %", moments=moments)
     above = panel(traces, axis, up, labels, Caption(heading, heading), width)
@@ -95,7 +95,7 @@ def _bands(timeline: Timeline) -> Iterator[Lane]:
     for zone in timeline.zones:
         ran = [Stretch(part.from_hours, part.to_hours, RUN_ROLES["spot"]) for part in parts if part.zone == zone.zone]
         up = tuple(Stretch(begin, end, AVAILABLE) for begin, end in zone.up)
-        yield Lane(format.sanitise(zone.zone), tuple(ran), behind=up)
+        yield Lane(words.sanitise(zone.zone), tuple(ran), behind=up)
     if not timeline.zones:
         up = tuple(Stretch(part.from_hours, part.to_hours, AVAILABLE) for part in parts if part.market_up)
         yield Lane("market available", up)
@@ -109,23 +109,23 @@ def simulation_figures(found: Simulation) -> list[Figure]:
     """Return the distributions of cost and of hours over the replays, with the figures of the plan."""
     if found.cost_usd is None or found.hours is None or found.predicted is None:
         return []
-    summary = format.sanitise(" ".join(format_summary(found)))
-    cost = [(found.predicted.cost_usd, f"plan {format.usd(found.predicted.cost_usd)}", "ink")]
+    summary = words.sanitise(" ".join(format_summary(found)))
+    cost = [(found.predicted.cost_usd, f"plan {words.usd(found.predicted.cost_usd)}", "ink")]
     if found.budget_usd is not None:
-        cost.append((found.budget_usd, f"budget {format.usd(found.budget_usd)}", "accent"))
-    hours = [(found.predicted.hours, f"plan, {format.likely(found.predicted.hours)}", "ink")]
+        cost.append((found.budget_usd, f"budget {words.usd(found.budget_usd)}", "accent"))
+    hours = [(found.predicted.hours, f"plan, {words.likely(found.predicted.hours)}", "ink")]
     deadlines = {job.deadline_hours for job in found.jobs if job.deadline_hours is not None}
     if len(deadlines) == 1:
         limit = deadlines.pop()
-        hours.append((limit, f"deadline {format.plain_number(limit)} h", "accent"))
+        hours.append((limit, f"deadline {words.plain_number(limit)} h", "accent"))
     figures = []
     for key, title, spread, bins, marks, show, axis_title in (
-        ("cost-runs", "Simulated cost", found.cost_usd, found.cost_histogram, cost, format.usd, "dollars"),
-        ("hours-runs", "Simulated finish", found.hours, found.hours_histogram, hours, format.hours, "hours until done"),
+        ("cost-runs", "Simulated cost", found.cost_usd, found.cost_histogram, cost, words.usd, "dollars"),
+        ("hours-runs", "Simulated finish", found.hours, found.hours_histogram, hours, words.hours, "hours until done"),
     ):
         figures += _spread(key, title, spread, bins, marks, show, f"{axis_title}, {found.runs:,} runs")
     if figures:
-        table, notes = _policies(found), tuple(map(format.sanitise, found.notes))
+        table, notes = _policies(found), tuple(map(words.sanitise, found.notes))
         figures.append(Figure("policies", "Policies on the same markets", summary, None, table, notes))
     return figures
 
@@ -162,8 +162,8 @@ def _policies(found: Simulation) -> Table:
         rows.append(
             (
                 POLICY_NAMES.get(name, name),
-                f"{format.usd(cost.mean)} ({format.usd_between(cost.p05, cost.p95)})" if cost else "",
-                f"{format.hours(hours.mean)} ({format.between(hours.p05, hours.p95)})" if hours else "",
+                f"{words.usd(cost.mean)} ({words.usd_between(cost.p05, cost.p95)})" if cost else "",
+                f"{words.hours(hours.mean)} ({words.between(hours.p05, hours.p95)})" if hours else "",
                 format_frequency(met) if met is not None else "",
                 f"{figures.interruptions:,.1f}" if figures.interruptions is not None else "",
             )

@@ -24,7 +24,7 @@ from planner.drawing.scene import (
     text_width,
     wrap,
 )
-from planner.report import format
+from planner.report import words
 from planner.report.figures.analysis_figures import tornado_figure
 from planner.report.figures.plan_figures import COST_LABEL, MONTH_LABEL
 from planner.report.plan_sections import item_name
@@ -62,26 +62,26 @@ def bills_scene(answer: WhatIf, width: float) -> Scene:
         bill = _bill(plan)
         text = plan.status.replace("_", " ")
         if plan.services and monthly:
-            text = f"{format.usd(sum(bill.values()))} a month"
+            text = f"{words.usd(sum(bill.values()))} a month"
         elif plan.cost_usd and plan.hours:
-            text = f"{format.usd(plan.cost_usd.expected)}, {format.likely(plan.hours.expected)}"
+            text = f"{words.usd(plan.cost_usd.expected)}, {words.likely(plan.hours.expected)}"
         rows.append(Stack(name, tuple(part for part in bill.items() if part[1] >= LEAST_USD), text))
     shown = "; ".join(f"{row.label}: {row.words}" for row in rows)
     caption = Caption("Before and after", shown, MONTH_LABEL if monthly else COST_LABEL)
-    return stacked(rows, caption, format.usd, "", width, has_sums=False, has_axis=True)
+    return stacked(rows, caption, words.usd, "", width, has_sums=False, has_axis=True)
 
 
 def _bill(plan: Plan) -> dict[str, float]:
     found: dict[str, float] = {}
     for job in plan.jobs:
         for line in job.bill:
-            name = format.sanitise(item_name(line.item, job.gpu))
+            name = words.sanitise(item_name(line.item, job.gpu))
             found[name] = found.get(name, 0.0) + line.usd
     for service in plan.services:
         for item, usd in month_items(service.fleet):
             # Next to jobs: of all of its hours.
             share = service.cost_usd / service.fleet.usd_per_month if plan.jobs else 1.0
-            found[format.sanitise(item)] = found.get(format.sanitise(item), 0.0) + usd * share
+            found[words.sanitise(item)] = found.get(words.sanitise(item), 0.0) + usd * share
     return found
 
 
@@ -105,8 +105,8 @@ def _named_values(answer: Sweep, width: float) -> Scene:
             rows.append(Ranged(label, 0.0, "no plan"))
             continue
         most = _value(cell, False, monthly) or 0.0
-        second = f"at most {most:,.0f} replicas" if monthly else format.likely(most)
-        rows.append(Ranged(label, usd, f"{format.usd(usd)}, {second}", is_chosen=usd == least))
+        second = f"at most {most:,.0f} replicas" if monthly else words.likely(most)
+        rows.append(Ranged(label, usd, f"{words.usd(usd)}, {second}", is_chosen=usd == least))
     shown = "; ".join(f"{row.label}: {row.words}" for row in rows)
     return headed(ranged(rows, Caption(name, shown), width), f"{MONTH_LABEL if monthly else COST_LABEL} by {name}")
 
@@ -206,7 +206,7 @@ def _heat_map(answer: Sweep, width: float) -> Scene:
         x, y = left + wide * (index % columns), 22.0 + tall * (index // columns)
         role = "soft" if usd is None else _heat(usd, low, high)
         lines = _cell_lines(cell, usd, columns, wide) if max(rows, columns) <= MAX_WRITTEN else []
-        note = f"{', '.join(map(format.sanitise, cell.values))}: {'no plan' if usd is None else format.usd(usd)}"
+        note = f"{', '.join(map(words.sanitise, cell.values))}: {'no plan' if usd is None else words.usd(usd)}"
         shapes.append(Rect(x, y, wide - 1, tall - 1, role, note))
         first = y + tall / 2 + 4 - 7 * (len(lines) - 1)
         middle = x + wide / 2
@@ -223,18 +223,18 @@ def _heat_map(answer: Sweep, width: float) -> Scene:
     scale = _scale(low, high, len(known) < len(values), MONTH_LABEL if monthly else COST_LABEL)
     shapes += [moved(shape, 0.0, bottom + COLUMN_LABEL) for shape in scale]
     return Scene(
-        width, bottom + COLUMN_LABEL + 24, titles[0], f"{COST_LABEL}: {format.usd_between(low, high)}", tuple(shapes)
+        width, bottom + COLUMN_LABEL + 24, titles[0], f"{COST_LABEL}: {words.usd_between(low, high)}", tuple(shapes)
     )
 
 
 def _cell_lines(cell: Cell, usd: float | None, columns: int, wide: float) -> list[str]:
     """Return what is written into a cell: dollars, and the machines where there is room."""
-    text = "no plan" if usd is None else format.usd(usd)
+    text = "no plan" if usd is None else words.usd(usd)
     if text_width(text, SMALL) > wide - 2 and usd is not None:
         text = f"${usd:,.0f}"
     lines = [text] if text_width(text, SMALL) <= wide - 2 else []
     if lines and columns <= MAX_LABELLED_ROWS and len(cell.jobs) == 1:
-        lines += wrap(format.sanitise(cell.jobs[0].machines), wide - 4, 1)
+        lines += wrap(words.sanitise(cell.jobs[0].machines), wide - 4, 1)
     return lines
 
 
@@ -250,13 +250,13 @@ def _scale(low: float, high: float, has_gaps: bool, label: str) -> Iterator[Shap
     if high > 0:
         yield Text(0, 12, f"{label}:")
         x = text_width(f"{label}:") + 8
-        yield Text(x, 12, format.usd(low))
-        x += text_width(format.usd(low)) + 6
+        yield Text(x, 12, words.usd(low))
+        x += text_width(words.usd(low)) + 6
         for role in HEAT:
             yield Rect(x, 2, 16, 12, role)
             x += 16
-        yield Text(x + 6, 12, format.usd(high))
-        x += text_width(format.usd(high)) + 24
+        yield Text(x + 6, 12, words.usd(high))
+        x += text_width(words.usd(high)) + 24
     if has_gaps:
         yield Rect(x, 2, 12, 12, "soft")
         yield Text(x + 18, 12, "no plan")

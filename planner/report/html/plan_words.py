@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import generation, services
-from planner.report import format, plan_alternatives, plan_sections
+from planner.report import plan_alternatives, plan_sections, words
 from planner.report.explanation_text import binding_line, past_line, step_lines
 from planner.report.figures.plan_figures import Table
 from planner.report.infeasible_text import format_near_miss, format_relaxation
@@ -29,8 +29,8 @@ def headline(plan: Plan) -> str:
         return "; ".join(services.fleet_headline(service).partition(": ")[2] for service in plan.services)
     if not plan.jobs or plan.cost_usd is None or plan.hours is None:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
-    cost, proof = format.usd(plan.cost_usd.expected), plan_sections.format_optimality(plan)
-    figures = f"{format.likely_and_by(plan.hours)}, {cost}, {proof}"
+    cost, proof = words.usd(plan.cost_usd.expected), plan_sections.format_optimality(plan)
+    figures = f"{words.likely_and_by(plan.hours)}, {cost}, {proof}"
     if len(plan.jobs) > 1:
         return f"{len(plan.jobs)} jobs, {figures}"
     job = plan.jobs[0]
@@ -39,7 +39,7 @@ def headline(plan: Plan) -> str:
 
 def warnings(plan: Plan) -> list[str]:
     """Return what of the job asked for the plan leaves out: it stands right below the headline."""
-    return [format.sanitise(plan_sections.cut_text(cut)) for cut in plan.cut]
+    return [words.sanitise(plan_sections.cut_text(cut)) for cut in plan.cut]
 
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
@@ -48,40 +48,32 @@ def tiles(plan: Plan) -> list[tuple[str, str, str]]:
         return []
     cost, hours = plan.cost_usd, plan.hours
     found = [
-        (
-            "expected cost",
-            format.usd(cost.expected),
-            f"{format.usd_between(cost.low, cost.high)} with 80 % probability",
-        ),
-        (
-            "likely finish",
-            format.hours(hours.expected),
-            f"{format.between(hours.low, hours.high)} with 80 % probability",
-        ),
-        ("ends by", format.hours(hours.at_confidence), "at the confidence asked for"),
+        ("expected cost", words.usd(cost.expected), f"{words.usd_between(cost.low, cost.high)} with 80 % probability"),
+        ("likely finish", words.hours(hours.expected), f"{words.between(hours.low, hours.high)} with 80 % probability"),
+        ("ends by", words.hours(hours.at_confidence), "at the confidence asked for"),
     ]
     chances = [job for job in plan.jobs if job.deadline_probability is not None and job.deadline_hours is not None]
     if chances:
         worst = min(chances, key=lambda job: job.deadline_probability or 0.0)
-        chance = format.chance_text(worst.deadline_probability or 0.0, at_least=worst.spot is not None)
-        whose = f"{format.plain_number(worst.deadline_hours or 0.0)} h" + (
-            f", {format.sanitise(worst.name)}" if len(plan.jobs) > 1 else ""
+        chance = words.chance_text(worst.deadline_probability or 0.0, at_least=worst.spot is not None)
+        whose = f"{words.plain_number(worst.deadline_hours or 0.0)} h" + (
+            f", {words.sanitise(worst.name)}" if len(plan.jobs) > 1 else ""
         )
         found.append(("meets the deadline", chance, whose))
     if plan.budget_usd is not None and plan.budget_probability is not None:
-        found.append(("keeps the budget", format.chance_text(plan.budget_probability), format.usd(plan.budget_usd)))
+        found.append(("keeps the budget", words.chance_text(plan.budget_probability), words.usd(plan.budget_usd)))
     fits = [job.vram_gib.fit_probability for job in plan.jobs if job.gpus]
     if fits:
         found.append(
-            ("fits in memory", format.probability_text(min(fits)), "least of all jobs" if len(fits) > 1 else "")
+            ("fits in memory", words.probability_text(min(fits)), "least of all jobs" if len(fits) > 1 else "")
         )
     return found
 
 
 def job_facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
     """Return each job's name with its sections, as in the text of `solve`."""
-    with format.unwrapped():
-        return [(format.sanitise(job.name), list(_sections(plan, job))) for job in plan.jobs[:MOST_BLOCKS]]
+    with words.unwrapped():
+        return [(words.sanitise(job.name), list(_sections(plan, job))) for job in plan.jobs[:MOST_BLOCKS]]
 
 
 def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
@@ -105,22 +97,22 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
     )
     for label, lines in found:
         if text := "; ".join(line.strip() for line in lines if line.strip()):
-            yield label, format.sanitise(text)
+            yield label, words.sanitise(text)
 
 
 def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
     """Return which limits bind, what it is worth to relax them, and how far the plan is proven."""
-    with format.unwrapped():
+    with words.unwrapped():
         found = [("Proof", "; ".join(plan_alternatives.scope(plan)))]
         if plan.baseline is not None:
             found.append(
                 (
                     "Simple rule",
-                    f"{plan.baseline.name}: {format.usd(plan.baseline.cost_usd)}, {format.hours(plan.baseline.hours)}",
+                    f"{plan.baseline.name}: {words.usd(plan.baseline.cost_usd)}, {words.hours(plan.baseline.hours)}",
                 )
             )
         if explanation is None or explanation.status == "infeasible":
-            return [(label, format.sanitise(text)) for label, text in found if text]
+            return [(label, words.sanitise(text)) for label, text in found if text]
         binds = [binding_line(limit, explanation) for limit in explanation.binding]
         found += [("Binds", text) for text in binds or ["none: relaxing a single limit does not lower the cost"]]
         paying = [step for step in explanation.next_steps if step.change_to is not None]
@@ -128,7 +120,7 @@ def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
             text = "; ".join(line.strip() for line in step_lines(step, explanation))
             found.append(("Relaxing", f"{text} (--set {step.setting})" if step.setting else text))
         found += [("Earlier prices", past_line(past_cost, explanation)) for past_cost in explanation.past_costs]
-    return [(label, format.sanitise(text)) for label, text in found if text]
+    return [(label, words.sanitise(text)) for label, text in found if text]
 
 
 def assumptions(plan: Plan) -> Table:
@@ -140,7 +132,7 @@ def assumptions(plan: Plan) -> Table:
         source = ", ".join(part for part in (named, job.price_date, age) if part)
         rows[f"price of {job.offer}", "as offered", source] = None
         speeds = (job.tokens_per_second_low, job.tokens_per_second_high)
-        error = f"{' to '.join(map(format.significant, speeds))} {job.unit}/s with 80 % probability"
+        error = f"{' to '.join(map(words.significant, speeds))} {job.unit}/s with 80 % probability"
         rows[
             f"speed of {job.name}",
             error,
@@ -150,7 +142,7 @@ def assumptions(plan: Plan) -> Table:
             if line.basis:
                 rows[f"bill: {line.item}", line.basis, "assumption where the offer states no price"] = None
         if job.spot is not None:
-            market = f"up {format.hours(job.spot.mean_up_hours)} at a time, available {job.spot.availability:.0%}"
+            market = f"up {words.hours(job.spot.mean_up_hours)} at a time, available {job.spot.availability:.0%}"
             rows[f"spot market of {job.offer}", market.replace("%", " %"), job.spot.basis or "stated by the offer"] = (
                 None
             )
@@ -159,10 +151,10 @@ def assumptions(plan: Plan) -> Table:
         if job.inference is not None:
             rows[f"engine {job.inference.engine}", job.inference.evidence, "; ".join(job.inference.priors)] = None
     notes = dict.fromkeys((*plan.warnings, *(note for job in plan.jobs for note in job.notes)))
-    found = [tuple(map(format.sanitise, row)) for row in rows] + [("note", format.sanitise(note), "") for note in notes]
+    found = [tuple(map(words.sanitise, row)) for row in rows] + [("note", words.sanitise(note), "") for note in notes]
     versions = plan.inputs.versions if plan.inputs else {}
     if versions:
-        found.append(("versions", format.sanitise(", ".join(" ".join(pair) for pair in versions.items())), ""))
+        found.append(("versions", words.sanitise(", ".join(" ".join(pair) for pair in versions.items())), ""))
     found.append(("ages counted to", plan.as_of, f"solver {plan.solver}"))
     return Table(("assumption", "value", "source"), tuple(found))
 
@@ -171,7 +163,7 @@ def relaxations(plan: Plan) -> list[tuple[str, str]]:
     """Return the smallest changes that give an infeasible scenario a plan: in words, and as settings."""
     found = plan.infeasible
     ways: dict[int, list[str]] = {}
-    with format.unwrapped():
+    with words.unwrapped():
         for number in dict.fromkeys(relaxation.way for relaxation in (found.relax if found else ())):
             changes = [relaxation for relaxation in (found.relax if found else ()) if relaxation.way == number]
             ways[number] = format_relaxation(number, changes, plan.scenario)
@@ -179,7 +171,7 @@ def relaxations(plan: Plan) -> list[tuple[str, str]]:
     for lines in ways.values():
         typed = [line.strip().rstrip("\\").strip() for line in lines if line.strip().startswith("--set")]
         said = [line.strip() for line in lines if not line.strip().startswith("--set")]
-        texts.append((format.sanitise(" ".join(said).partition(". ")[2]), " ".join(typed)))
+        texts.append((words.sanitise(" ".join(said).partition(". ")[2]), " ".join(typed)))
     return texts
 
 
@@ -187,7 +179,7 @@ def near_misses(plan: Plan) -> list[str]:
     """Return the rejected candidates that come closest, each with what would make it feasible."""
     found = plan.infeasible.nearest if plan.infeasible else ()
     return [
-        format.sanitise(
+        words.sanitise(
             f"{near_miss.job}: {format_near_miss(near_miss)}" if near_miss.job else format_near_miss(near_miss)
         )
         for near_miss in found
