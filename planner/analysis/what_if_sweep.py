@@ -338,7 +338,7 @@ def _limits(scenario: Scenario, by: float) -> Iterator[Parameter]:
     for limit, most in given_peaks(limits):
         if limit.is_whole:
             yield _integer_parameter(limit.key, limit.path, int(most), by, 1)
-        elif not limit.is_of_dollars:
+        else:
             yield _scaled_parameter(limit.key, limit.path, most, by)
     if limits.max_hours is not None:
         yield _scaled_parameter("max_hours", "limits.max_hours", limits.max_hours, by)

@@ -12,6 +12,7 @@ from planner.candidates.screening import ScreenedCandidates
 from planner.loading.scenario_file import change_scenario
 from planner.results.explanation import Binding, Explanation, WhyNot
 from planner.results.plan import Plan
+from planner.results.plan_parts import jobs_text
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import SolveOptions
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
@@ -60,7 +61,7 @@ def explain_over_time(prepared: PreparedScenario, query: WhyNotQuery | None, opt
 def _describe(plan: Plan) -> str:
     """Return how many jobs there are on which machines."""
     machines = dict.fromkeys(f"{job.gpus} x {job.gpu} at {job.provider}" for job in plan.jobs)
-    return f"{len(plan.jobs)} jobs on {', '.join(machines)}" if plan.jobs else ""
+    return f"{jobs_text(len(plan.jobs))} on {', '.join(machines)}" if plan.jobs else ""
 
 
 def _relaxed(prepared: PreparedScenario, built: BuiltTimetable) -> dict[str, tuple[float | str, Timetable]]:

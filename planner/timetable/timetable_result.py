@@ -14,7 +14,7 @@ from planner.decode.notes import budget_probability, budget_warnings
 from planner.errors import SolverError
 from planner.records import record
 from planner.results.plan import Assignment, Plan, plan_figures
-from planner.results.plan_parts import Baseline, Pause, Reservation
+from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
 from planner.scenario.peak_limits import limits_spending
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.base import Termination
@@ -350,6 +350,6 @@ def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     if plan.cost_usd is None or plan.hours is None or plan.objective is None:
         return None
     how = "in turn" if any(job.start_at_hours for job in plan.jobs) else "side by side"
-    description = f"{len(plan.jobs)} jobs {how}, last finish by {plan.hours.at_confidence:,.1f} h"
+    description = f"{jobs_text(len(plan.jobs))} {how}, last finish by {plan.hours.at_confidence:,.1f} h"
     late = plan.cost_usd.expected if plan.cost_at_confidence is None else plan.cost_at_confidence
     return TimetablePlan(prepared, description, plan.cost_usd.expected, late, plan.hours.expected, plan.objective)

@@ -205,7 +205,8 @@ def timetable_figure(plan: Plan) -> Figure:
         for job in sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.name))
     ]  # fmt: skip
     since = f", hours from {plan.now.replace('T', ' ')}" if plan.now else ", hours"
-    lead = f"{len(plan.jobs)} jobs; the last one ends by hour {words.plain_number(_last(plan))}"
+    ends = f"by hour {words.plain_number(_last(plan))}"
+    lead = f"1 job, which ends {ends}" if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs; the last one ends {ends}"
     kinds = {stretch.role: stretch for row in rows for stretch in row.stretches}
     legend = [
         (name, role)
