@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from planner.evaluation.evaluated_kind import EvaluatedKind, NamedKind, context_of_kind
-from planner.library.names import hosted_name
+from planner.evaluation.evaluated_replica import usd_by_the_token
 from planner.library.schema import Library
 from planner.records import record
 from planner.results.fleet import ApiPrice, Fleet, FleetKind, LatencyLimit, Service
@@ -141,15 +141,10 @@ class EvaluatedFleet:
         A fleet pays from standing / (dollars of a request at the service) requests a month on, where a request at the
         fleet's full load costs less; `standing` is what the fleet of its quietest hour costs for a month.
         """
-        work, found, cycles = self.job.work, [], MONTH_HOURS / self.hours
+        found, cycles = [], MONTH_HOURS / self.hours
         usd, requests, standing = self.usd * cycles, self.requests * cycles, min(self.usd_by_hour) * MONTH_HOURS
-        for label, offer in self.offers.items():
-            price = offer.managed
-            if price is None or not price.answers or hosted_name(self.job.architecture) not in price.architectures:
-                continue
-            tokens_in = work.total_input_tokens * (price.usd_per_million_input_tokens or 0.0)
-            tokens_out = work.total_output_tokens * (price.usd_per_million_output_tokens or 0.0)
-            each = (tokens_in + tokens_out) / MEGA / work.total_requests
+        for label, offer, price, all_usd in usd_by_the_token(self.job, self.offers):
+            each = all_usd / self.job.work.total_requests
             found.append(
                 ApiPrice(
                     offer=label,

@@ -6,13 +6,12 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.serving_recipes import serving_recipe
-from planner.estimates.time.stage_seconds import boot_seconds, load_seconds, transfer_seconds
 from planner.evaluation.evaluated_hours import group_market, spot_states
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.evaluation.evaluated_queue import ReplicaQueue
 from planner.evaluation.evaluated_replica import Replica
+from planner.evaluation.evaluated_stages import start_of_replicas
 from planner.evaluation.named_run import NamedRun, RunContext
 from planner.library.schema import Library
 from planner.records import record
@@ -21,7 +20,6 @@ from planner.scenario.fees import fee_rate
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import ServeJob
-from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,15 +143,8 @@ class EvaluatedKind:
     @cached_property
     def start_hours(self) -> float:
         """Hours from ordering a machine to its first answer."""
-        job, context = self.job, self.context
-        if job.cold_start_hours is not None:
-            return job.cold_start_hours
-        stages, pull = context.stages, context.download_rate_of(self.offer)
-        size = context.architecture.release_gb * GB
-        disk = job.storage_gb_per_second * GB / stages.disk_efficiency * job.load_efficiency
-        slot = PCIE_BYTES_PER_SECOND[context.gpu.pcie_gen]
-        loaded = load_seconds(size, self.named.gpus_per_replica, disk, slot, stages, 0, 1)
-        return float(boot_seconds(pull, stages) + transfer_seconds(size, pull) + loaded) / HOUR
+        given = self.job.cold_start_hours
+        return start_of_replicas(self.context, self.named.gpus_per_replica)[0] if given is None else given
 
     @cached_property
     def billed_hours(self) -> tuple[float, float]:

@@ -29,12 +29,12 @@ from planner.results.plan_parts import BillItem, Vram
 from planner.scenario.fees import fees_usd
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.observed_run import ServedRun
-from planner.scenario.offer import Offer
+from planner.scenario.offer import Managed, Offer
 from planner.scenario.scenario import Scenario
-from planner.units import GB, GIB, HOUR
+from planner.units import GB, GIB, HOUR, MEGA
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 # A job of generation in plain floats: speed and memory of one replica, request by request, and its stages.
@@ -215,8 +215,7 @@ class Replica:
 
     def _services(self, bill: Sequence[BillItem]) -> tuple[ApiPrice, ...]:
         """Return what each service that answers with the model takes, and from how many requests on a machine pays."""
-        work, name = self.job.work, hosted_name(self.context.architecture.name)
-        trials = self.job.trials.count
+        work, trials = self.job.work, self.job.trials.count
         requests, machines = work.total_requests * trials, self.context.machine.instances * self.job.trials.at_once
         work_lines = [line for line in bill if line.item in ("gpu on demand", "gpu spot", "gpu committed")]
         each = math.fsum(line.usd for line in work_lines)
@@ -225,13 +224,8 @@ class Replica:
         )
         once = (math.fsum(line.usd for line in bill) - each) / machines
         found = []
-        for label, offer in self.context.offers.items():
-            if offer.managed is None or not offer.managed.answers or name not in offer.managed.architectures:
-                continue
-            price = offer.managed
-            tokens_in = work.total_input_tokens * (price.usd_per_million_input_tokens or 0.0)
-            tokens_out = work.total_output_tokens * (price.usd_per_million_output_tokens or 0.0)
-            usd = (tokens_in + tokens_out) / 1e6 * (1.0 - price.batch_discount) * trials
+        for label, offer, price, usd in usd_by_the_token(self.job, self.context.offers):
+            usd *= (1.0 - price.batch_discount) * trials
             pays = once * requests / (usd - each) if usd > each else None
             found.append(
                 ApiPrice(
@@ -313,6 +307,17 @@ def evaluate_replicas(context: RunContext, job: InferenceJob) -> EvaluatedReplic
         replica.sigmas,
         {"fed_by_storage": False, "vram_gib": replica.vram(), "speed_factor": 1.0, "memory_factor": 1.0},
     )
+
+
+def usd_by_the_token(job: InferenceJob, offers: Mapping[str, Offer]) -> Iterator[tuple[str, Offer, Managed, float]]:
+    """Yield each offer that answers with the model by the token: label, prices, dollars of all requests of the job."""
+    work, name = job.work, hosted_name(job.architecture)
+    for label, offer in offers.items():
+        price = offer.managed
+        if price is not None and price.answers and name in price.architectures:
+            tokens_in = work.total_input_tokens * (price.usd_per_million_input_tokens or 0.0)
+            tokens_out = work.total_output_tokens * (price.usd_per_million_output_tokens or 0.0)
+            yield label, offer, price, (tokens_in + tokens_out) / MEGA
 
 
 def next_to_adapters(plain: Any, context: RunContext, job: InferenceJob) -> Any:
