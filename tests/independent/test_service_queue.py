@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
-import random
 
 import numpy as np
 import pytest
@@ -13,11 +11,11 @@ from planner.estimates.latency import PromptMix, first_token_quantile
 from planner.evaluation.evaluated_fleet import evaluate_fleet
 from planner.evaluation.evaluated_kind import EvaluatedKind, NamedKind
 from planner.library.reading import read_library
-from planner.loading.scenario_file import parse_scenario, read_scenario
-from planner.scenario.scenario import Scenario, SolveOptions
+from planner.loading.scenario_file import read_scenario
+from planner.scenario.scenario import SolveOptions
 from planner.scenario.service_load import ServeJob
 from planner.solving.solve import solve
-from tests.helpers.services import MACHINES
+from tests.helpers.services import drawn_service
 from tests.independent.service_queue import Prompts, ServiceReplica, first_token_seconds
 
 NEAR = 1e-4
@@ -67,35 +65,18 @@ def test_services_of_a_shipped_scenario_agree_with_the_second_queues(name: str) 
             assert_agrees(kind, max(service.fleet.use_by_hour))
 
 
-def drawn(seed: int) -> tuple[Scenario, NamedKind, float]:
-    """Return a service of drawn lengths, load and limits, a kind that may serve it, and a share of its capacity."""
-    draw = random.Random(seed)
-    lengths = [
-        {"input_tokens": draw.randint(20, 4000), "output_tokens": draw.choice([1, 20, 150, 600]), "count": count}
-        for count in range(1, draw.choice([2, 4, 41]))
-    ]
-    load = {draw.choice(["per_second", "concurrent"]): 20, "lengths": lengths}
-    load |= {"prefix_tokens": 16} if draw.random() < 0.5 else {}
-    latency = {
-        "ttft": f"{draw.choice([1, 2, 3])}s",
-        "tpot": f"{draw.choice([60, 120, 400])}ms",
-        "share": draw.choice([0.5, 0.9, 0.99]),
-    }
-    job = {"name": "drawn", "kind": "serve", "architecture": "llama-3.1-8b", "load": load, "latency": latency}
-    job |= {"confidence": draw.choice([0.5, 0.8]), "efficiency": draw.choice([1.0, 0.8])}
-    limits = {"vram_headroom": draw.choice([0.05, 0.5])}  # half of an L40S has few places beside the weights
-    file = f"schema: 2\nname: drawn\njobs: [{json.dumps(job)}]\nlimits: {json.dumps(limits)}\n{MACHINES}"
-    scenario = parse_scenario(file)
-    label, _ = draw.choice(scenario.labelled_offers())
-    weights, engine = draw.choice(["bf16", "fp8"]), draw.choice(["vllm", "sglang", "trt-llm"])
-    return scenario, NamedKind(label, "on demand", engine, weights, 16, 1, 1, (1,) * 24), draw.uniform(0.05, 1.0)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_drawn_replicas_agree_with_the_second_queues(seed: int) -> None:
     """Lengths from one to forty, requests by the second and in flight, limits from tight to loose."""
-    scenario, named, use = drawn(seed)
+    scenario, draw = drawn_service(seed)
+    label, _ = draw.choice(scenario.labelled_offers())
+    weights, engine, use = (
+        draw.choice(["bf16", "fp8"]),
+        draw.choice(["vllm", "sglang", "trt-llm"]),
+        draw.uniform(0.05, 1.0),
+    )
+    named = NamedKind(label, "on demand", engine, weights, 16, 1, 1, (1,) * 24)
     (job,) = scenario.jobs
     assert isinstance(job, ServeJob)
     (kind,) = evaluate_fleet([named], job, scenario, read_library([job.architecture])).kinds

@@ -1,6 +1,6 @@
 """Bugs in the figures of services: in their search, their evaluation, the queues that both share, and their audit."""
 
-from benchmarks.mutations.catalogue.tests import FLEET, QUEUES, SERVED
+from benchmarks.mutations.catalogue.tests import FLEET, KINDS, QUEUES, SERVED
 from benchmarks.mutations.mutation import Area
 
 AREA = Area()
@@ -12,7 +12,7 @@ AREA.add("spot of the search is never lost", "usd = priced.usd * priced.availabi
 
 AREA.of("planner/configurations/replica_traffic.py", SERVED)
 AREA.add("the search expects, not with confidence", "return certain * expected_factor", "return expected_factor")
-AREA.add("the search has half of the places", "np.clip(np.floor(cache /", "np.clip(np.floor(0.5 * cache /", QUEUES)
+AREA.add("the search has half of the places", "np.clip(np.floor(cache /", "np.clip(np.floor(0.5 * cache /", KINDS)
 AREA.add("the search halves four times", "range(CAPACITY_HALVINGS)", "range(4)")
 
 AREA.of("planner/solving/fleet/fleet_plan.py", SERVED)

@@ -15,6 +15,7 @@ PHYSICS = "tests/independent/test_physics.py::test_estimate_agrees_with_the_seco
 QUEUES = "tests/independent/test_service_queue.py::test_drawn_replicas_agree_with_the_second_queues"
 STAGES = "tests/audit/test_stages.py"
 SERVED = "tests/solving/fleet/test_solve_services.py"
+KINDS = "tests/evaluation/test_kinds_of_a_search.py"
 FLEET = "tests/evaluation/test_fleet_by_hand.py"
 PAYMENTS = "tests/audit/test_payments.py"
 OPTIMUM = "tests/formulation/test_optimum.py"

@@ -52,7 +52,7 @@ def build_service(
     job, problem, fleets = served.job, found.problem, found.solved.fleets
     assert fleets is not None
     used = np.flatnonzero(np.any(fleets > 0, axis=0)).tolist()
-    fleet = evaluate_fleet(_named_kinds(served, market, fleets, used), job, scenario, library)
+    fleet = evaluate_fleet(named_kinds(served, market, fleets, used), job, scenario, library)
     made = evaluate_service(fleet, as_of)
     if wrong := compare_with_search(made, served, problem, fleets):
         differences = "; ".join(str(one) for one in wrong[:5])
@@ -70,7 +70,7 @@ def build_service(
     return made.model_copy(update=others)
 
 
-def _named_kinds(served: ServedKinds, market: Market, fleets: Floats, used: Sequence[int]) -> list[NamedKind]:
+def named_kinds(served: ServedKinds, market: Market, fleets: Floats, used: Sequence[int]) -> list[NamedKind]:
     """Return what decides the figures of the kinds of a fleet (hours, kinds)."""
     found = []
     for place in used:
