@@ -61,6 +61,9 @@ def _audit_service(
         found += [Violation(name, *broken) for kind in fleet.kinds for broken in choices_of_kind(kind)]
         made = evaluate_service(fleet, datetime.date.fromisoformat(as_of))
         found += compare(name, "", _completed(made, service), service, replace(tolerance, usd=SMALL_USD))
+        for lines in ("api", "fees"):  # of which one without dollars is nothing to compare
+            mine, others = (len(getattr(each.fleet, lines)) for each in (made, service))
+            found += compare(name, f"number of fleet.{lines}", mine, others, tolerance)
         found += [Violation(name, *broken) for broken in _hours(fleet, made.fleet, scenario, library)]
         found += [Violation(name, *broken) for broken in _beyond_limits(made.fleet)]
         found += [
