@@ -253,7 +253,7 @@ def spot_only_run(context: RunContext, stages: JobStages, physics: Physics) -> t
     # What an hour is worth is on no bill, and nothing is decided by it.
     return replace(
         _run(context, stages, physics), standing_usd_per_hour=_storage_usd_per_hour(context, stages)
-    ), _states(context)
+    ), spot_states(context)
 
 
 def market_ends(stages: JobStages, hours: EvaluatedHours) -> bool:
@@ -274,7 +274,7 @@ def evaluate_policy_run(context: RunContext, stages: JobStages, physics: Physics
     named = context.named.policy
     if named is None:
         return None
-    run, states, guaranteed = _run(context, stages, physics), _states(context), named.guaranteed_hours
+    run, states, guaranteed = _run(context, stages, physics), spot_states(context), named.guaranteed_hours
     if not 0 < run.work_hours + run.restart_hours <= guaranteed * (1 + _TIME_TOLERANCE):
         return None
     policies, searched = PolicyCache(), context.searched
@@ -286,7 +286,7 @@ def evaluate_policy_run(context: RunContext, stages: JobStages, physics: Physics
     return EvaluatedPolicyRun(run, states, point, rule, stages.outside_run_hours - stages.start, moved_gb, storage)
 
 
-def _states(context: RunContext) -> SpotStates:
+def spot_states(context: RunContext) -> SpotStates:
     """Return the market of all machines together: as the offer tells it by age, else its means in the usual shape."""
     given, values = context.offer.spot, context.values("spot")
     if given and given.up and given.outage and given.instances == _lost_together(context):
@@ -312,7 +312,7 @@ def moved_to_other_regions(context: RunContext, physics: Physics) -> tuple[float
 
 def _run(context: RunContext, stages: JobStages, physics: Physics) -> SpotRun:
     """Return what the policy has to bring home. The hours of an observed run have its start among them."""
-    offer, instances, states = context.offer, context.machine.instances, _states(context)
+    offer, instances, states = context.offer, context.machine.instances, spot_states(context)
     stall, write = spot_checkpoint_hours(context, physics)
     notice = offer.spot.notice_seconds if offer.spot else None
     noticed = (offer.spot_notice_seconds if notice is None else notice) or 0.0

@@ -494,16 +494,21 @@ def _exported(context: RunContext) -> ExportedResult | None:
     )
 
 
+def start_of_replicas(context: RunContext, together: int) -> tuple[float, float]:
+    """Return the hours from ordering a machine to its first answer, and those of loading the model among them."""
+    job, coefficients, pull = context.job, context.stages, context.download_rate_of(context.offer)
+    size, slot = context.architecture.release_gb * GB, PCIE_BYTES_PER_SECOND[context.gpu.pcie_gen]
+    disk = job.storage_gb_per_second * GB * job.load_efficiency / coefficients.disk_efficiency
+    load = float(load_seconds(size, together, disk, slot, coefficients, 0, 1))
+    return (coefficients.boot_seconds + (coefficients.image_bytes + size) / pull + load) / HOUR, load / HOUR
+
+
 def evaluate_replica_stages(context: RunContext, found: generation.EvaluatedReplicas) -> JobStages:
     """Return the stages: start, answering, loads between trials, answers on their way out."""
     job, trials, offer = found.replica.job, context.trials, context.offer
-    weights, pull = context.architecture.release_gb, context.download_rate_of(offer)
-    own_pull = context.download_rate_of(offer, of_own_data=True)
-    disk = job.storage_gb_per_second * GB * job.load_efficiency / context.stages.disk_efficiency
-    slot = PCIE_BYTES_PER_SECOND[context.gpu.pcie_gen]
-    load = float(load_seconds(weights * GB, found.replica.together, disk, slot, context.stages, 0, 1)) / HOUR
-    boot = context.stages.boot_seconds + context.stages.image_bytes / pull
-    start = (boot + weights * GB / pull + job.data_gb * GB / own_pull) / HOUR + load
+    weights, own_pull = context.architecture.release_gb, context.download_rate_of(offer, of_own_data=True)
+    start, load = start_of_replicas(context, found.replica.together)
+    start += job.data_gb * GB / own_pull / HOUR
     source, wanted = job.stages.transfer, job.stages.export
     lies_here = source is not None and (source.region,) == offer.regions
     result = wanted.gb if wanted and wanted.gb else job.work.total_output_tokens * _BYTES_PER_TOKEN / GB

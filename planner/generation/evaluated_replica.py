@@ -29,12 +29,12 @@ from planner.results.plan_parts import BillItem, Vram
 from planner.scenario.fees import fees_usd
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.observed_run import ServedRun
-from planner.scenario.offer import Offer
+from planner.scenario.offer import Managed, Offer
 from planner.scenario.scenario import Scenario
-from planner.units import GB, GIB, HOUR
+from planner.units import GB, GIB, HOUR, MEGA
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 # A job of generation in plain floats: speed and memory of one replica, request by request, and its stages.
@@ -86,6 +86,33 @@ class Replica:
         """Whether the job has a run of this engine and GPU in these formats."""
         here = self.context.recipe.framework, self.context.gpu.name, self.context.recipe.quant, self.kv_bits
         return here in {(run.engine, run.gpu, run.weight_format, run.kv_bits) for run in self.job.measured}
+
+    @cached_property
+    def priors(self) -> tuple[str, ...]:
+        """What no published measurement informs: engine, GPU, format, adapters; nothing where the job has a run."""
+        if self.measured:
+            return ()
+        recipe, table, gpu = self.context.recipe, read_engines(), self.context.gpu.name
+        known = self.context.library.calibrations["inference"].coefficients
+        keys = {
+            f"engine {table.engines[recipe.framework].label}": f"spread.{recipe.framework}",
+            f"GPU {gpu}": f"memory.{gpu}",
+            f"format {recipe.quant}": f"reading.{table.fitted_as(recipe.quant)}",
+        }
+        found = {words: known.get(key) for words, key in keys.items()}
+        priors = tuple(words for words, entry in found.items() if entry is None or entry.basis != "measured")
+        serves_adapters = self.job.adapter is not None and self.job.adapter.served is not None
+        return (*priors, "served adapters") if serves_adapters else priors
+
+    @cached_property
+    def sigmas(self) -> Sigmas:
+        """Spread of the logarithm of its speed."""
+        if self.measured:
+            return class_sigmas(self.context.values("uncertainty"), "observed")
+        values = self.context.values("inference")
+        own = values.get(f"spread.{self.context.recipe.framework}", values.get("spread", 0.4))
+        sigma = math.hypot(own, values.get("spread.prior", 0.2) if self.priors else 0.0)
+        return Sigmas(sigma, float(tail_of_68_percent(sigma)))
 
     def cycle(self, flight: float) -> float:
         """Return the mean seconds of a request with so many in flight: that of each length, weighted."""
@@ -162,28 +189,33 @@ class Replica:
         alone = self._cycle_of(max(self.job.work.classes, key=lambda one: one.output_tokens), 1.0)
         return max(seconds, alone), flight
 
+    @cached_property
+    def fit_probability(self) -> float:
+        """Chance that the longest request fits alone: weights are known, all else may be larger than estimated."""
+        held = self.memory
+        least = held["activations"] + held["overhead"] + self.longest_tokens * self.token_bytes
+        sigma = memory_spread(self.context.values("memory"), UNKNOWN_FRAMEWORK, False).sigma
+        headroom = self.context.scenario.limits.vram_headroom or 0.0
+        room = self.context.gpu.usable_gib * GIB * (1.0 - headroom) - held["weights"]
+        return float(fit_probability(room / least - 1.0, sigma))
+
     def vram(self) -> Vram:
         """Return the memory of one GPU with the requests in flight."""
         held, flight = self.memory, self.run[1]
         cache = min(held["cache"], max(flight * self.seat_tokens, self.longest_tokens) * self.token_bytes)
         parts = {name: held[name] / GIB for name in ("weights", "activations", "overhead")} | {"kv_cache": cache / GIB}
-        least = held["activations"] + held["overhead"] + self.longest_tokens * self.token_bytes
-        sigma = memory_spread(self.context.values("memory"), UNKNOWN_FRAMEWORK, False).sigma
-        headroom = self.context.scenario.limits.vram_headroom or 0.0
-        room = self.context.gpu.usable_gib * GIB * (1.0 - headroom) - held["weights"]
         return Vram(
             peak=math.fsum(parts.values()),
             allocated=math.fsum(parts.values()),
             usable=held["usable"] / GIB,
-            fit_probability=float(fit_probability(room / least - 1.0, sigma)),
+            fit_probability=self.fit_probability,
             phase="decode",
             parts=parts,
         )
 
     def _services(self, bill: Sequence[BillItem]) -> tuple[ApiPrice, ...]:
         """Return what each service that answers with the model takes, and from how many requests on a machine pays."""
-        work, name = self.job.work, hosted_name(self.context.architecture.name)
-        trials = self.job.trials.count
+        work, trials = self.job.work, self.job.trials.count
         requests, machines = work.total_requests * trials, self.context.machine.instances * self.job.trials.at_once
         work_lines = [line for line in bill if line.item in ("gpu on demand", "gpu spot", "gpu committed")]
         each = math.fsum(line.usd for line in work_lines)
@@ -192,13 +224,8 @@ class Replica:
         )
         once = (math.fsum(line.usd for line in bill) - each) / machines
         found = []
-        for label, offer in self.context.offers.items():
-            if offer.managed is None or not offer.managed.answers or name not in offer.managed.architectures:
-                continue
-            price = offer.managed
-            tokens_in = work.total_input_tokens * (price.usd_per_million_input_tokens or 0.0)
-            tokens_out = work.total_output_tokens * (price.usd_per_million_output_tokens or 0.0)
-            usd = (tokens_in + tokens_out) / 1e6 * (1.0 - price.batch_discount) * trials
+        for label, offer, price, usd in usd_by_the_token(self.job, self.context.offers):
+            usd *= (1.0 - price.batch_discount) * trials
             pays = once * requests / (usd - each) if usd > each else None
             found.append(
                 ApiPrice(
@@ -213,18 +240,7 @@ class Replica:
         usd = math.fsum(line.usd for line in bill)
         (model, hardware, stack), work, flight = self.inputs, self.job.work, self.run[1]
         recipe, requests, prefix = self.context.recipe, work.total_requests, float(work.prefix_tokens)
-        engine, known = read_engines().engines[recipe.framework], self.context.library.calibrations["inference"]
-        keys = (
-            f"spread.{recipe.framework}",
-            f"memory.{self.context.gpu.name}",
-            f"reading.{read_engines().fitted_as(recipe.quant)}",
-        )
-        words = (f"engine {engine.label}", f"GPU {self.context.gpu.name}", f"format {recipe.quant}")
-        found = [known.coefficients.get(key) for key in keys]
-        priors = tuple(w for w, one in zip(words, found, strict=True) if one is None or one.basis != "measured")
-        if self.job.adapter is not None and self.job.adapter.served is not None:
-            priors += ("served adapters",)
-        priors = () if self.measured else priors
+        engine, priors = read_engines().engines[recipe.framework], self.priors
         mean = work.total_input_tokens / requests
         taken_in = math.fsum(
             one.count * float(prefill.prompt_seconds(model, hardware, one.input_tokens - prefix, prefix)[0])
@@ -283,19 +299,25 @@ def evaluate_replicas(context: RunContext, job: InferenceJob) -> EvaluatedReplic
     requests, written = float(work.total_requests), float(work.total_output_tokens)
     mean = (work.total_input_tokens + work.total_output_tokens) / requests
     step = replica.run[0] / requests / job.efficiency
-    made = replica.generation(())
-    values = context.values("inference")
-    own = values.get(f"spread.{context.recipe.framework}", values.get("spread", 0.4))
-    sigma = math.hypot(own, values.get("spread.prior", 0.2) if made.priors else 0.0)
-    spread = Sigmas(sigma, float(tail_of_68_percent(sigma)))
     return EvaluatedReplicas(
         replica,
         Workload(longest, float(longest), mean, mean, written, requests, 0.0, 0.0),
         step,
         written / (requests * step),
-        class_sigmas(context.values("uncertainty"), "observed") if replica.measured else spread,
+        replica.sigmas,
         {"fed_by_storage": False, "vram_gib": replica.vram(), "speed_factor": 1.0, "memory_factor": 1.0},
     )
+
+
+def usd_by_the_token(job: InferenceJob, offers: Mapping[str, Offer]) -> Iterator[tuple[str, Offer, Managed, float]]:
+    """Yield each offer that answers with the model by the token: label, prices, dollars of all requests of the job."""
+    work, name = job.work, hosted_name(job.architecture)
+    for label, offer in offers.items():
+        price = offer.managed
+        if price is not None and price.answers and name in price.architectures:
+            tokens_in = work.total_input_tokens * (price.usd_per_million_input_tokens or 0.0)
+            tokens_out = work.total_output_tokens * (price.usd_per_million_output_tokens or 0.0)
+            yield label, offer, price, (tokens_in + tokens_out) / MEGA
 
 
 def next_to_adapters(plain: Any, context: RunContext, job: InferenceJob) -> Any:

@@ -46,7 +46,6 @@ class ReplicaKind:
     availability: float = 1.0
     mean_up_hours: float = float("inf")
     group: str = ""  # machines on spot that are lost together
-    billed_hours: tuple[float, float] = (1.0, 0.0)  # in an hour for which it is wanted, and for a start
 
     @property
     def answering_share(self) -> float:
@@ -199,5 +198,4 @@ def _kind(
         availability=priced.availability,
         mean_up_hours=priced.up_hours,
         group=group,
-        billed_hours=(priced.availability * (1.0 + again), start_billed),
     )

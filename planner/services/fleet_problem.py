@@ -300,12 +300,6 @@ def cycle_of(for_hours: float, hours: int) -> float:
     return for_hours / hours
 
 
-def uses(fleets: Sequence[Sequence[int]], problem: FleetProblem) -> Floats:
-    """Return the share (hours,) of its capacity that each hour's fleet is loaded with; 0 where there is no fleet."""
-    able = np.asarray(fleets, dtype=float) @ problem.capacity
-    return np.where(able > 0, problem.load / np.maximum(able, math.ulp(1.0)), 0.0)
-
-
 # Kinds of machines that copies of another replace, and that no best fleet needs.
 #
 # Each unit of a kind runs for an hour or more each time it is started. So what replaces it may cost more to start, if

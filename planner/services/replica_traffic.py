@@ -214,12 +214,11 @@ LEAST_USE = 1e-5
 
 @record(frozen=True)
 class Capacities:
-    """Columns (n,): the greatest load of one replica, and its latency there; 0 where no load keeps the latency."""
+    """Columns (n,): the greatest load of one replica; 0 where no load keeps the latency."""
 
     rate: Floats  # requests per second
     flight: Floats  # requests in flight at that rate, in the mean
-    ttft_seconds: Floats  # that the asked share stays below
-    tpot_seconds: Floats
+    tpot_seconds: Floats  # at that rate, that the asked share stays below
     binds: Integers  # place in HELD_BY
     slow: Floats  # factor on all times, at the confidence
     greatest: Floats  # requests per second of a saturated replica
@@ -285,13 +284,9 @@ def _capacities(traffic: Traffic) -> Capacities:
         binds[late[placed]] = HELD_BY.index("KV")
     holds = rate > LEAST_USE * greatest
     rate = np.where(holds, rate, 0.0)
-    ttft = np.full_like(rate, np.inf)
-    there = np.flatnonzero(traffic.places > 0)
-    ttft[there] = traffic.choosing(there).ttft(rate[there])
     return Capacities(
         rate=rate,
         flight=np.where(holds, traffic.flight(rate), 0.0),
-        ttft_seconds=ttft,
         tpot_seconds=traffic.tpot(rate),
         binds=binds,
         slow=traffic.slow,

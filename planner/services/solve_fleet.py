@@ -35,7 +35,7 @@ from planner.scenario.scenario import (
 from planner.scenario.service_load import ServeJob
 from planner.services.fleet_kinds import ServedKinds, served_kinds
 from planner.services.fleet_optimise import FLEET_GAP, optimise_fleet, simple_fleets
-from planner.services.fleet_plan import build_service, fleet_problem
+from planner.services.fleet_plan import FoundFleet, build_service, fleet_problem
 from planner.services.fleet_problem import FleetProblem, cycle_of, in_least_room
 from planner.services.fleet_refine import has_passed, latest_moment
 from planner.services.fleet_refusals import ServiceTrial, explain_none, looser_latency
@@ -140,7 +140,9 @@ def _service(asked: _Asked, found: SharedFleets, name: str, explains: bool) -> S
     solved = replace(found.solved[name], bound=found.alone[name].bound)
     simple = () if has_passed(asked.until) else simple_fleets(in_least_room(problem), options)
     as_of = options.as_of or datetime.date.today()
-    service = build_service(served, problem, solved, simple, asked.market, asked.library, as_of)
+    service = build_service(
+        served, FoundFleet(problem, solved, simple), asked.market, asked.scenario, asked.library, as_of
+    )
     if not explains or has_passed(asked.until):
         return service
     trial = ServiceTrial(served, asked.market, problem, solved)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import random
+
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import Scenario
 
@@ -53,3 +56,24 @@ jobs:
 def desk(*settings: str) -> Scenario:
     """Return the scenario of the small service with settings applied."""
     return parse_scenario(SERVICE_FILE, set_=settings)
+
+
+def drawn_service(seed: int) -> tuple[Scenario, random.Random]:
+    """Return a service of drawn lengths, load and limits, and the generator to go on with."""
+    draw = random.Random(seed)
+    lengths = [
+        {"input_tokens": draw.randint(20, 4000), "output_tokens": draw.choice([1, 20, 150, 600]), "count": count}
+        for count in range(1, draw.choice([2, 4, 41]))
+    ]
+    load = {draw.choice(["per_second", "concurrent"]): 20, "lengths": lengths}
+    load |= {"prefix_tokens": 16} if draw.random() < 0.5 else {}
+    latency = {
+        "ttft": f"{draw.choice([1, 2, 3])}s",
+        "tpot": f"{draw.choice([60, 120, 400])}ms",
+        "share": draw.choice([0.5, 0.9, 0.99]),
+    }
+    job = {"name": "drawn", "kind": "serve", "architecture": "llama-3.1-8b", "load": load, "latency": latency}
+    job |= {"confidence": draw.choice([0.5, 0.8]), "efficiency": draw.choice([1.0, 0.8])}
+    limits = {"vram_headroom": draw.choice([0.05, 0.5])}  # half of an L40S has few places beside the weights
+    file = f"schema: 2\nname: drawn\njobs: [{json.dumps(job)}]\nlimits: {json.dumps(limits)}\n{MACHINES}"
+    return parse_scenario(file), draw

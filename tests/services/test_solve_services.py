@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from planner.audit.audit import audit
-from planner.errors import ScenarioError
+from planner.errors import AuditError, ScenarioError
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.report.plan_text import render
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario, SolveOptions
+from planner.services.fleet_kinds import ServedKinds, served_kinds
 from planner.solving.prepare import prepare
 from planner.solving.solve import solve
 from tests.helpers.services import MACHINES, answering
@@ -94,6 +97,23 @@ def test_the_audit_finds_what_was_changed(plan: Plan) -> None:
         assert found, change
     night = audit(other.model_copy(update={"services": (_asleep(plan),)}), scenario, library)
     assert any("hour 0: replicas" in one.what for one in night)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("figure", "factor"), [("capacity", 1.05), ("start_usd", 2.0)])
+def test_a_search_with_other_figures_than_the_plan_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, figure: str, factor: float
+) -> None:
+    """Each kind carries 5 % more in the search, or starts at twice the dollars: no such plan is answered."""
+
+    def wrong(*args: Any) -> ServedKinds:
+        served = served_kinds(*args)
+        kinds = (replace(kind, **{figure: getattr(kind, figure) * factor}) for kind in served.kinds)
+        return replace(served, kinds=tuple(kinds))
+
+    monkeypatch.setattr("planner.services.solve_fleet.served_kinds", wrong)
+    with pytest.raises(AuditError, match=f"not the fleet that the search chose.*{figure}"):
+        solve(chat())
 
 
 def _asleep(plan: Plan):  # type: ignore[no-untyped-def]

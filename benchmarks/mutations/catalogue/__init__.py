@@ -6,6 +6,7 @@ from benchmarks.mutations.catalogue import (
     plans,
     program,
     screening,
+    services,
     shipping,
     spot,
     surfaces,
@@ -14,7 +15,7 @@ from benchmarks.mutations.catalogue import (
 
 MUTATIONS = tuple(
     mutation
-    for part in (candidates, screening, shipping, program, plans, spot, estimates, ways, surfaces)
+    for part in (candidates, screening, shipping, program, plans, spot, estimates, services, ways, surfaces)
     for mutation in part.AREA.mutations
 )
 """Every mutation; names are unique within a file."""

@@ -7,13 +7,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from planner.audit.audit import audit
-from planner.audit.audited_replica import Prompts, first_token_seconds
-from planner.estimates.latency import PromptMix, first_token_quantile
 from planner.library.reading import read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import parse_scenario
@@ -127,18 +124,3 @@ def test_a_choice_that_is_changed_is_refused(kind: dict[str, Any], what: str) ->
     fleet = service.fleet.model_copy(update={"kinds": (first.model_copy(update=kind), *rest)})
     wrong = plan.model_copy(update={"services": (service.model_copy(update={"fleet": fleet}),)})
     assert any(what in one.what for one in audit(wrong, scenario, library))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rate", [0.1, 2.0, 7.0])
-@pytest.mark.parametrize("seconds", [(0.05,), (0.02, 0.2), (0.9,)])
-def test_both_computations_of_the_wait_agree(rate: float, seconds: tuple[float, ...]) -> None:
-    """Recursion and squares against convolutions and steps: the same to eight digits, prompts in parts too."""
-    rate = rate * 0.1 / max(seconds)
-    shares = np.full(len(seconds), 1.0 / len(seconds))
-    mix = PromptMix(shares, np.array([seconds]), np.ceil(np.array(seconds) / 0.4), np.array([0.4]))
-    first = first_token_quantile(0.95, mix, np.array([rate]), np.array([0.02]))[0]
-    parts = [int(one) for one in mix.parts]
-    assert first_token_seconds(0.95, Prompts(shares.tolist(), list(seconds), parts, 0.4), rate, 0.02) == pytest.approx(
-        first, rel=1e-7
-    )

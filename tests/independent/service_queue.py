@@ -1,4 +1,7 @@
-"""One replica of a service in plain floats: memory, steps, and what requests and their prompts wait for."""
+"""One replica of a service, written a second time: what requests and their prompts wait for, and where limits break.
+
+Steps and the cache of a token are those of `planner.estimates.generation`; queues, waits and quantiles are not.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from planner import generation
 from planner.arrays import Floats
-from planner.estimates import generation as batching
-from planner.estimates import generation as decode
-from planner.estimates import generation as kv_cache
-from planner.estimates import generation as prefill
+from planner.estimates import generation
 from planner.estimates.generation import CHUNK_TOKENS
 from planner.estimates.latency import CHAIN_SQUARES, LATTICE, MOST_OF_STEPS, RANGE_SIGMAS, WAITS
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
+from planner.evaluation.evaluated_kind import NamedKind
+from planner.generation.engine_recipes import Serving, ServingColumns, coefficient_factors
 from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.records import record
-from planner.results.fleet import FleetKind
 from planner.scenario.service_load import ServeJob
 
 if TYPE_CHECKING:
@@ -289,9 +289,9 @@ def lengths_of_job(job: ServeJob) -> list[Length]:
 class ServiceReplica:
     """A replica that a plan names, with the requests of its job; all times are seconds at the job's confidence."""
 
-    named: FleetKind
+    named: NamedKind
     job: ServeJob
-    serving: generation.Serving
+    serving: Serving
     library: Library
     gpu: str
     cache: float  # bytes of the cache on one GPU
@@ -306,7 +306,7 @@ class ServiceReplica:
     def inputs(self) -> Any:
         """Model, hardware and stack of the formulas."""
         values = self.library.calibrations["inference"].values
-        return generation.ServingColumns([self.serving]).inputs(generation.coefficient_factors([self.serving], values))
+        return ServingColumns([self.serving]).inputs(coefficient_factors([self.serving], values))
 
     @cached_property
     def slow(self) -> float:
@@ -345,13 +345,13 @@ class ServiceReplica:
     def context(self) -> float:
         """Tokens that a layer reads of a sequence in flight."""
         model = self.inputs[0]
-        return self.of_places(lambda one: float(kv_cache.mean_seen_tokens(model, one.prompt, one.output)[0]))
+        return self.of_places(lambda one: float(generation.mean_seen_tokens(model, one.prompt, one.output)[0]))
 
     def taken_in(self, one: Length) -> float:
         """Return the seconds that a prompt adds to steps."""
         model, hardware, stack = self.inputs
         prefix = float(self.job.work.prefix_tokens)
-        found = prefill.prompt_seconds(model, hardware, one.prompt - prefix, prefix) + stack.request_seconds
+        found = generation.prompt_seconds(model, hardware, one.prompt - prefix, prefix) + stack.request_seconds
         return float(found[0]) * self.slow
 
     @cached_property
@@ -372,12 +372,12 @@ class ServiceReplica:
     def step(self, flight: float) -> float:
         """Return the seconds of a step without prompts."""
         model, hardware, stack = self.inputs
-        return float(decode.decode_step_seconds(model, hardware, stack, flight, self.context)[0]) * self.slow
+        return float(generation.decode_step_seconds(model, hardware, stack, flight, self.context)[0]) * self.slow
 
     def hold(self, flight: float) -> float:
         """Return the mean seconds for which a request has a place among so many in flight."""
         (model, hardware, stack), taken_in = self.inputs, self.prompts.mean / self.slow
-        found = batching.joined_cycle_seconds(model, hardware, stack, flight, self.context, taken_in, self.output)
+        found = generation.joined_cycle_seconds(model, hardware, stack, flight, self.context, taken_in, self.output)
         return float(found[0]) * self.slow - self.arrival
 
     @cached_property
@@ -405,13 +405,13 @@ class ServiceReplica:
     def blocks(self, one: Length) -> float:
         """Return the tokens of the cache that a request takes in the middle of its answer, or at its reserved end."""
         held = 1.0 if read_engines().engines[self.named.engine].reserves else 0.5
-        return float(kv_cache.blocks_of(kv_cache.seen_tokens(self.inputs[0], one.prompt + one.output * held))[0])
+        return float(generation.blocks_of(generation.seen_tokens(self.inputs[0], one.prompt + one.output * held))[0])
 
     @cached_property
     def token_bytes(self) -> float:
         """Bytes of a token in the cache of one GPU."""
         model, hardware, stack = self.inputs
-        return float(kv_cache.kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)[0])
+        return float(generation.kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)[0])
 
     @cached_property
     def places(self) -> float:

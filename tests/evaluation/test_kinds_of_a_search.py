@@ -1,0 +1,58 @@
+"""Every kind that a search makes of a service, chosen or not, has the figures of its evaluation."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pytest
+
+from planner.candidates.market import build_market
+from planner.evaluation.evaluated_fleet import evaluate_fleet, evaluate_service
+from planner.library.reading import read_library
+from planner.loading.scenario_file import parse_scenario
+from planner.scenario.scenario import Scenario
+from planner.scenario.service_load import ServeJob
+from planner.services.fleet_kinds import served_kinds
+from planner.services.fleet_plan import compare_with_search, fleet_problem, named_kinds
+from tests.helpers.services import SERVICE_FILE, drawn_service
+
+COMMITMENT = """  - provider: two
+    gpu: L40S
+    gpus: 2
+    usd_per_hour: 0.5
+    commitment: {months: 1, upfront_usd: 100}
+    fees: {public_ip_usd_per_hour: 0.005}
+    date: "2026-11-01"
+    source: test
+"""
+
+
+def differences(scenario: Scenario) -> tuple[int, list[str]]:
+    """Return how many kinds the search makes, and where one machine of each in every hour is not as evaluated."""
+    (job,) = scenario.jobs
+    assert isinstance(job, ServeJob)
+    library, market = read_library([job.architecture]), build_market(scenario, read_library([job.architecture]))
+    served = served_kinds(job, library.architecture(job.architecture), market, scenario.limits, library)
+    fleets = np.ones((24, len(served.kinds)))
+    named = named_kinds(served, market, fleets, range(len(served.kinds)))
+    made = evaluate_service(evaluate_fleet(named, job, scenario, library), datetime.date(2026, 11, 21))
+    wrong = compare_with_search(made, served, fleet_problem(served, market, scenario), fleets)
+    return len(served.kinds), [str(one) for one in wrong]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [2, 3, 8, 19, 22])
+def test_kinds_of_drawn_services_are_as_evaluated(seed: int) -> None:
+    """Held by either latency, by the wait for a place or near saturation; on demand and on spot."""
+    kinds, wrong = differences(drawn_service(seed)[0])
+    assert kinds > 3
+    assert wrong == []
+
+
+@pytest.mark.slow
+def test_a_commitment_with_fees_is_as_evaluated() -> None:
+    """Two GPUs a machine, for a month, with an address that is paid by the hour; started in 0.2 h."""
+    kinds, wrong = differences(parse_scenario(SERVICE_FILE + COMMITMENT, set_=("jobs.desk.cold_start=0.2h",)))
+    assert kinds > 3
+    assert wrong == []
