@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner import open_choices
+from planner import open_choices, services
 from planner.audit.audited_limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.audited_timetable import lateness_usd, waited_hours
 from planner.audit.audited_ways import ways_of_plan
@@ -52,9 +52,7 @@ def audit(
     found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
     found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
     if plan.services and plan.status not in _NO_PLAN:
-        from planner.audit.audited_fleet import audit_services  # late: most plans have no services
-
-        found += audit_services(plan, scenario, library, tolerance)
+        found += services.audit_services(plan, scenario, library, tolerance)
         if plan.jobs:
             scenario, plan = without_services(scenario, services_usd(plan)), jobs_alone(plan)
     if plan.status in _NO_PLAN or not plan.jobs:

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from planner import generation
 from planner.audit.audited_timetable import idle_hours, peak, times_of_plan
 from planner.audit.peak_amounts import Held, amount_of, gpus_of, held_by, machines_of
 from planner.configurations.recipe import (
@@ -60,9 +61,7 @@ def choices_of_job(context: RunContext) -> Iterator[Broken]:
         yield from _service(context, offer.managed)
         return
     if isinstance(context.job, InferenceJob):
-        from planner.audit.audited_kind import choices_of_replicas  # late: what only generation needs
-
-        yield from choices_of_replicas(context, context.job)
+        yield from generation.choices_of_replicas(context, context.job)
     else:
         yield from _batch(context)
         yield from _techniques(context)

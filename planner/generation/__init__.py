@@ -1,6 +1,6 @@
 """Bulk generation with an engine: the door of its replicas, their speed and memory, their files and their text.
 
-Others import this package alone, and take names from it: `generation.speed_sigma`. A module is
+Others import this package alone, and take names from it: `generation.usd_by_the_token`. A module is
 loaded when a name of it is used for the first time.
 """
 
@@ -13,22 +13,19 @@ from planner.first_use import on_first_use
 if TYPE_CHECKING:
     from planner.generation.answered_evaluation import generating_on as generating_on
     from planner.generation.answered_evaluation import generation_hours as generation_hours
+    from planner.generation.audited_choices import choices_of_replicas as choices_of_replicas
     from planner.generation.engine_recipes import ALL_BITS as ALL_BITS
-    from planner.generation.engine_recipes import Serving as Serving
-    from planner.generation.engine_recipes import ServingColumns as ServingColumns
     from planner.generation.engine_recipes import ServingRecipe as ServingRecipe
-    from planner.generation.engine_recipes import coefficient_factors as coefficient_factors
     from planner.generation.engine_recipes import generation_faults as generation_faults
     from planner.generation.engine_recipes import request_faults as request_faults
-    from planner.generation.engine_recipes import serving_of as serving_of
     from planner.generation.engine_recipes import serving_recipe as serving_recipe
     from planner.generation.engine_recipes import serving_recipes as serving_recipes
     from planner.generation.evaluated_replica import EvaluatedReplicas as EvaluatedReplicas
+    from planner.generation.evaluated_replica import Replica as Replica
     from planner.generation.evaluated_replica import answering_seconds as answering_seconds
     from planner.generation.evaluated_replica import evaluate_replicas as evaluate_replicas
     from planner.generation.evaluated_replica import hours_on_machine as hours_on_machine
-    from planner.generation.evaluated_replica import measured_rate as measured_rate
-    from planner.generation.evaluated_replica import next_to_adapters as next_to_adapters
+    from planner.generation.evaluated_replica import usd_by_the_token as usd_by_the_token
     from planner.generation.generation_estimate import estimate_inference as estimate_inference
     from planner.generation.generation_settings import LONGER_ANSWERS as LONGER_ANSWERS
     from planner.generation.generation_settings import export_all_generation as export_all_generation
@@ -60,25 +57,22 @@ if TYPE_CHECKING:
 
 _NAMES_BY_MODULE = {
     "planner.generation.answered_evaluation": ("generating_on", "generation_hours"),
+    "planner.generation.audited_choices": ("choices_of_replicas",),
     "planner.generation.engine_recipes": (
         "ALL_BITS",
-        "Serving",
-        "ServingColumns",
         "ServingRecipe",
-        "coefficient_factors",
         "generation_faults",
         "request_faults",
-        "serving_of",
         "serving_recipe",
         "serving_recipes",
     ),
     "planner.generation.evaluated_replica": (
         "EvaluatedReplicas",
+        "Replica",
         "answering_seconds",
         "evaluate_replicas",
         "hours_on_machine",
-        "measured_rate",
-        "next_to_adapters",
+        "usd_by_the_token",
     ),
     "planner.generation.generation_estimate": ("estimate_inference",),
     "planner.generation.generation_settings": ("LONGER_ANSWERS", "export_all_generation", "export_generation"),

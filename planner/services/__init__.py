@@ -1,7 +1,7 @@
-"""Services, fleets of replicas hour by hour: the door of everything that is planned, told and written of them.
+"""Services, fleets of replicas by the hour: the door of everything that is planned, told and written of them.
 
-Others import this package alone, and take what they need from it: `services.solve_together`. A module is loaded when
-a name of it is used for the first time, because most scenarios have no service.
+Others import this package alone, and take names from it: `services.what_if_of_services`. A module is
+loaded when a name of it is used for the first time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from planner.first_use import on_first_use
 
 if TYPE_CHECKING:
+    from planner.services.audited_fleet import audit_services as audit_services
     from planner.services.fleet_refusals import ServiceTrial as ServiceTrial
     from planner.services.fleet_text import both_headline as both_headline
     from planner.services.fleet_text import fleet_headline as fleet_headline
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from planner.services.solve_fleet import solve_together as solve_together
 
 _NAMES_BY_MODULE = {
+    "planner.services.audited_fleet": ("audit_services",),
     "planner.services.fleet_refusals": ("ServiceTrial",),
     "planner.services.fleet_text": ("both_headline", "fleet_headline", "render_services", "shared_lines"),
     "planner.services.frontier_together": ("frontier_of_jobs", "frontier_of_service"),

@@ -15,8 +15,6 @@ from planner.configurations.recipe import weights_to_make
 from planner.decode.assignment import SEARCH_TOLERANCE
 from planner.errors import AuditError
 from planner.evaluation.comparison import Violation, compare, unit_of
-from planner.evaluation.evaluated_fleet import evaluate_fleet, evaluate_service
-from planner.evaluation.evaluated_kind import NamedKind
 from planner.formulation.program import Peak
 from planner.library.schema import Library
 from planner.results.fleet import FleetBaseline, Service
@@ -24,6 +22,8 @@ from planner.results.service_results import seconds_text
 from planner.scenario.peak_limits import PeakLimit, given_peaks
 from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import ServeJob
+from planner.services.evaluated_fleet import evaluate_fleet, evaluate_service
+from planner.services.evaluated_kind import NamedKind
 from planner.services.fleet_kinds import ReplicaKind, ServedKinds
 from planner.services.fleet_optimise import SimpleFleet, SolvedFleet, served_on_average
 from planner.services.fleet_problem import FleetProblem, cycle_of

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import pytest
 
-from planner.evaluation.evaluated_fleet import EvaluatedFleet, evaluate_service
-from planner.evaluation.evaluated_kind import NamedKind
 from planner.loading.scenario_file import parse_scenario
 from planner.results.fleet import FleetKind
 from planner.scenario.service_load import ServeJob
+from planner.services.evaluated_fleet import EvaluatedFleet, evaluate_service
+from planner.services.evaluated_kind import NamedKind
 
 FILE = """
 schema: 2

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from planner.candidates.market import build_market
-from planner.evaluation.evaluated_fleet import evaluate_fleet, evaluate_service
 from planner.library.reading import read_library
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import ServeJob
+from planner.services.evaluated_fleet import evaluate_fleet, evaluate_service
 from planner.services.fleet_kinds import served_kinds
 from planner.services.fleet_plan import compare_with_search, fleet_problem, named_kinds
 from tests.helpers.services import SERVICE_FILE, drawn_service

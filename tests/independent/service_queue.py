@@ -17,12 +17,12 @@ from planner.estimates import generation
 from planner.estimates.generation import CHUNK_TOKENS
 from planner.estimates.latency import CHAIN_SQUARES, LATTICE, MOST_OF_STEPS, RANGE_SIGMAS, WAITS
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
-from planner.evaluation.evaluated_kind import NamedKind
 from planner.generation.engine_recipes import Serving, ServingColumns, coefficient_factors
 from planner.library.engines import read_engines
 from planner.library.schema import Library
 from planner.records import record
 from planner.scenario.service_load import ServeJob
+from planner.services.evaluated_kind import NamedKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

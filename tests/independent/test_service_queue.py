@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from planner.estimates.latency import PromptMix, first_token_quantile
-from planner.evaluation.evaluated_fleet import evaluate_fleet
-from planner.evaluation.evaluated_kind import EvaluatedKind, NamedKind
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.scenario import SolveOptions
 from planner.scenario.service_load import ServeJob
+from planner.services.evaluated_fleet import evaluate_fleet
+from planner.services.evaluated_kind import EvaluatedKind, NamedKind
 from planner.solving.solve import solve
 from tests.helpers.services import drawn_service
 from tests.independent.service_queue import Prompts, ServiceReplica, first_token_seconds

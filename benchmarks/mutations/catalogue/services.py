@@ -23,13 +23,13 @@ AREA.add(
     "gpus_per_replica=8",
 )
 
-AREA.of("planner/evaluation/evaluated_kind.py", SERVED)
+AREA.of("planner/services/evaluated_kind.py", SERVED)
 AREA.add("starts cost twice", "self.hourly_usd * self.billed_hours[1]", "2 * self.hourly_usd * self.billed_hours[1]")
 AREA.add("spot is paid while it is lost", "share * (1.0 + self.start_hours / up)", "(1.0 + self.start_hours / up)")
 AREA.add("a machine has one replica", "self.offer.gpus // self.named.gpus_per_replica", "2")
 AREA.add("latency is that of an idle replica", "rate = use * self.queue.capacity[0]", "rate = 0.01", QUEUES)
 
-AREA.of("planner/evaluation/evaluated_queue.py", SERVED, QUEUES)
+AREA.of("planner/services/evaluated_queue.py", SERVED, QUEUES)
 AREA.add("times are expected, not with confidence", "return certain / (self.job", "return 1.0 / (self.job")
 AREA.add("prompts take as long as estimated", "stack.request_seconds) * self.slow", "stack.request_seconds)")
 AREA.add("a place is held for the arrival too", "seconds[0] * self.slow - self.arrival", "seconds[0] * self.slow")
@@ -47,7 +47,7 @@ AREA.add(
     "steps last as without prompts", "step[:, None] + done, work - done", "step[:, None] + 0.0 * done, work - done"
 )
 
-AREA.of("planner/evaluation/evaluated_fleet.py", FLEET)
+AREA.of("planner/services/evaluated_fleet.py", FLEET)
 AREA.add("headroom costs no use", "load * (1.0 + self.job.headroom)", "load")
 AREA.add("a fleet starts for free", "math.fsum(self.usd_by_hour) + self.start_usd", "math.fsum(self.usd_by_hour)")
 AREA.add("the lost are served", "able + groups[name]), (likely * (1.0", "able + groups[name]), (0.0 * (1.0")
@@ -63,7 +63,7 @@ AREA.add(
     "a month is billed for all hours", "fleet.usd * job.for_hours / fleet.hours", "fleet.usd * job.for_hours / 730"
 )
 
-AREA.of("planner/audit/audited_fleet.py", SERVED)
+AREA.of("planner/services/audited_fleet.py", SERVED)
 AREA.add("an hour may have no replica", '("replicas", job.replicas.min,', '("replicas", 0,')
 AREA.add(
     "a dear hour is not seen",

@@ -6,13 +6,11 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from planner import generation
 from planner.evaluation.evaluated_hours import group_market, spot_states
 from planner.evaluation.evaluated_physics import techniques_of
-from planner.evaluation.evaluated_queue import ReplicaQueue
 from planner.evaluation.evaluated_stages import start_of_replicas
 from planner.evaluation.named_run import NamedRun, RunContext
-from planner.generation.engine_recipes import serving_recipe
-from planner.generation.evaluated_replica import Replica
 from planner.library.schema import Library
 from planner.records import record
 from planner.results.fleet import FleetKind
@@ -20,6 +18,7 @@ from planner.scenario.fees import fee_rate
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import ServeJob
+from planner.services.evaluated_queue import ReplicaQueue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +58,9 @@ def context_of_kind(
     offer, tensor = offers[named.offer], named.gpus_per_replica // named.pipeline_parallel
     if tensor < 1 or tensor * named.pipeline_parallel != named.gpus_per_replica or offer.gpus % named.gpus_per_replica:
         raise ValueError(f"{named.gpus_per_replica} GPUs in {named.pipeline_parallel} groups, {offer.gpus} a machine")
-    recipe = serving_recipe(named.engine, named.weight_format, named.kv_bits, tensor, named.pipeline_parallel)
+    recipe = generation.serving_recipe(
+        named.engine, named.weight_format, named.kv_bits, tensor, named.pipeline_parallel
+    )
     run = NamedRun(
         name=job.name,
         offer=named.offer,
@@ -92,9 +93,9 @@ class EvaluatedKind:
         return self.offer.gpus // self.named.gpus_per_replica
 
     @cached_property
-    def replica(self) -> Replica:
+    def replica(self) -> generation.Replica:
         """Speed and memory of one replica."""
-        return Replica(self.context, self.job)
+        return generation.Replica(self.context, self.job)
 
     @cached_property
     def queue(self) -> ReplicaQueue:

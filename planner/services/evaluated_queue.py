@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Floats
 from planner.estimates.generation import CHUNK_TOKENS, decode_step_seconds, prompt_seconds
 from planner.estimates.latency import BatchMeans, FirstTokens, Lengths, PromptMix, batch_means, mean_cycle_seconds
@@ -25,8 +26,6 @@ from planner.estimates.request_arrivals import (
     wait_points,
 )
 from planner.estimates.uncertainty import confidence_factor
-from planner.generation.evaluated_replica import Replica
-from planner.generation.replica_enumeration import lengths_of
 from planner.library.engines import read_engines
 from planner.records import record
 from planner.scenario.service_load import ServeJob
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 class ReplicaQueue:
     """Requests of a service at one replica; all times are seconds at the confidence of the job."""
 
-    replica: Replica
+    replica: generation.Replica
     job: ServeJob
 
     @cached_property
@@ -52,7 +51,7 @@ class ReplicaQueue:
     @cached_property
     def lengths(self) -> Lengths:
         """Requests by length (c,), neighbours joined where there are many."""
-        return grouped_lengths(lengths_of(self.job))
+        return grouped_lengths(generation.lengths_of(self.job))
 
     @cached_property
     def means(self) -> BatchMeans:

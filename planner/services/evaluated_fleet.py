@@ -9,8 +9,7 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from planner.evaluation.evaluated_kind import EvaluatedKind, NamedKind, context_of_kind
-from planner.generation.evaluated_replica import usd_by_the_token
+from planner import generation
 from planner.library.schema import Library
 from planner.records import record
 from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
@@ -20,6 +19,7 @@ from planner.scenario.fees import FEE_UNITS, fees_that_count
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
 from planner.scenario.service_load import ServeJob
+from planner.services.evaluated_kind import EvaluatedKind, NamedKind, context_of_kind
 from planner.units import HOUR, MEGA, MONTH_HOURS
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class EvaluatedFleet:
         """
         found, cycles = [], MONTH_HOURS / self.hours
         usd, requests, standing = self.usd * cycles, self.requests * cycles, min(self.usd_by_hour) * MONTH_HOURS
-        for label, offer, price, all_usd in usd_by_the_token(self.job, self.offers):
+        for label, offer, price, all_usd in generation.usd_by_the_token(self.job, self.offers):
             each = all_usd / self.job.work.total_requests
             found.append(
                 ApiPrice(

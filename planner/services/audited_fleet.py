@@ -12,11 +12,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.audit.audited_kind import choices_of_kind
 from planner.audit.peak_amounts import Held, amount_of
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare
-from planner.evaluation.evaluated_fleet import EvaluatedFleet, evaluate_fleet, evaluate_service
-from planner.evaluation.evaluated_kind import NamedKind
 from planner.library.schema import Library
 from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.plan import Plan
@@ -24,6 +21,9 @@ from planner.scenario.offer import Offer
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import Scenario, services_of
 from planner.scenario.service_load import ServeJob
+from planner.services.audited_kind import choices_of_kind
+from planner.services.evaluated_fleet import EvaluatedFleet, evaluate_fleet, evaluate_service
+from planner.services.evaluated_kind import NamedKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
