@@ -62,12 +62,14 @@ def export(
     Try: planner export plan.json --to trl --dataset my/data -o run
     """
     from planner.exports.facts import Wishes
+    from planner.exports.known_names import check_names
 
     context = click.get_current_context()
     _check_usage(targets, everything, folder, context)
     plan = read_plan(plan_file)
     wishes, job = Wishes(model_id, dataset), meant_job(plan, job)
     with located_in(plan, plan_file):
+        check_names(plan, plan_file)
         if plan.services and job is None and len(plan.planned) > 1:
             texts, left_out = _files_of_each(plan, plan_file, wishes, everything)
         elif plan.services and job not in [planned_job.name for planned_job in plan.jobs]:

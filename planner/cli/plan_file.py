@@ -62,12 +62,11 @@ def _located(fault: Fault, plan: Plan, path: str) -> Fault:
     if path == "-":  # its text is gone
         return fault
     document = read_json(path, "")
-    jobs, services = ([item.name for item in listed] for listed in (plan.jobs, plan.services))
-    for key, names in (("jobs", jobs), ("services", services)):
-        for index, name in enumerate(f"jobs.{name}" for name in names):
-            if fault.where == name or fault.where.startswith(f"{name}."):
-                inside = fault.where.removeprefix(name).split(".")[1:]
-                return fault._replace(line=document.line((key, index, *inside)))
+    for index, part in enumerate(plan.planned):
+        name = f"jobs.{part.name}"
+        if fault.where == name or fault.where.startswith(f"{name}."):
+            inside = [int(step) if step.isdigit() else step for step in fault.where.removeprefix(name).split(".")[1:]]
+            return fault._replace(line=document.line(("jobs", index, *inside)))
     return fault._replace(line=document.line((fault.where,)))
 
 

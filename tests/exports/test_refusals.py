@@ -9,6 +9,7 @@ import pytest
 from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job
+from planner.exports.known_names import check_names
 from tests.helpers.exported_plans import changed, solved, texts
 from tests.helpers.plans import make_plan
 
@@ -87,3 +88,15 @@ def test_an_edited_plan_with_a_value_that_nobody_knows_is_refused() -> None:
     assert "unknown: sharding zero9, offload disk" in refused(
         "trl", techniques={"sharding": "zero9", "offload": "disk"}
     )
+
+
+def test_names_that_nothing_is_known_of_are_told_together() -> None:
+    """A plan that was changed by hand has one message for each GPU and technique that the library does not have."""
+    plan = changed(solved("quickstart"), {"sharding": "zero9", "offload": "disk"}, gpu="H1OO")
+    with pytest.raises(InputError) as error:
+        check_names(plan, "plan.json")
+    told = str(error.value)
+    assert "jobs.quickstart.gpu: unknown: 'H1OO'; the nearest are H100-80GB" in told
+    assert "jobs.quickstart.techniques.sharding: unknown: 'zero9'" in told
+    assert "jobs.quickstart.techniques.offload: unknown: 'disk'" in told
+    check_names(solved("quickstart"), "plan.json")
