@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class StrictModel(BaseModel):
     """A frozen model without coercion, unknown keys, nan and infinity."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 def validation_error(what: str, fix: str, where: str = "") -> PydanticCustomError:

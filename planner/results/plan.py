@@ -43,7 +43,7 @@ from planner.results.plan_parts import (
 # The data path and the exported result as a plan states them.
 
 
-class DataPath(Part, defer_build=True):
+class DataPath(Part):
     """What training reads, against what storage and cores can do; hours are those of one run."""
 
     read_bytes_per_second: float
@@ -60,7 +60,7 @@ class DataPath(Part, defer_build=True):
     """What computing the latents of images once would save, where it is done in every epoch."""
 
 
-class ExportedResult(Part, defer_build=True):
+class ExportedResult(Part):
     """What leaves as the result, and where it is made."""
 
     format: str

@@ -28,7 +28,7 @@ Count = Annotated[int, Field(ge=0)]
 class Part(BaseModel):
     """A frozen model without unknown keys, so that an edited plan file is validated like other input."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, defer_build=True)
 
 
 class Spread(Part):
@@ -134,14 +134,14 @@ class Option(Part):
     note: str = ""
 
 
-class Pause(Part, defer_build=True):
+class Pause(Part):
     """A time in which a run stands still, because its machine may not be used."""
 
     from_hours: float
     to_hours: float
 
 
-class LossyChoice(Part, defer_build=True):
+class LossyChoice(Part):
     """A technique of the plan that may cost quality and was not asked for, and the least cost without it."""
 
     technique: str
@@ -152,7 +152,7 @@ class LossyChoice(Part, defer_build=True):
     hours: float | None
 
 
-class QualityNote(Part, defer_build=True):
+class QualityNote(Part):
     """What published work says of the quality that a technique in use reaches."""
 
     text: str
@@ -160,7 +160,7 @@ class QualityNote(Part, defer_build=True):
     source: str
 
 
-class ObservedRun(Part, defer_build=True):
+class ObservedRun(Part):
     """An observed run of the job, with the estimate of the same configuration."""
 
     gpu: str
@@ -175,7 +175,7 @@ class ObservedRun(Part, defer_build=True):
     peak_kind: str | None
 
 
-class SeparateMachine(Part, defer_build=True):
+class SeparateMachine(Part):
     """A stage on a separate machine, before or after the training machines are rented."""
 
     stage: str
@@ -185,7 +185,7 @@ class SeparateMachine(Part, defer_build=True):
     usd: float
 
 
-class Reservation(Part, defer_build=True):
+class Reservation(Part):
     """Machines that are paid once for a term and used by any job within it; hours from the start of the plan."""
 
     offer: str
@@ -201,7 +201,7 @@ class Reservation(Part, defer_build=True):
     """Machine hours of use from which on it costs less than equal machines by the hour; None without such an offer."""
 
 
-class SharedLimit(Part, defer_build=True):
+class SharedLimit(Part):
     """A limit that jobs of a timetable share, and what the best timetable without it saves; all others are kept."""
 
     limit: str
@@ -211,7 +211,7 @@ class SharedLimit(Part, defer_build=True):
     """How much earlier the last job ends; negative where the cheaper timetable ends later."""
 
 
-class Baseline(Part, defer_build=True):
+class Baseline(Part):
     """A timetable made by a simple rule without search."""
 
     name: str
@@ -223,7 +223,7 @@ class Baseline(Part, defer_build=True):
     """Hours until its last job ends."""
 
 
-class CommitmentUse(Part, defer_build=True):
+class CommitmentUse(Part):
     """A commitment of the plan and its break-even; dollars and machine hours of all instances."""
 
     months: int
@@ -238,7 +238,7 @@ class CommitmentUse(Part, defer_build=True):
     """The same as a share of the term; above 1 the commitment never breaks even."""
 
 
-class SpotPlan(Part, defer_build=True):
+class SpotPlan(Part):
     """Guarantees and expectations of the policy of a run on spot.
 
     Hours are those of the run at the expected speed; those of a slower run are proportionally longer.
@@ -282,7 +282,7 @@ class SpotPlan(Part, defer_build=True):
     """Of a group of zones, dollars per instance and hour in each: a run that is lost goes on in another one."""
 
 
-class Relaxation(Part, defer_build=True):
+class Relaxation(Part):
     """One limit to relax; all entries with the same `way` together make the scenario feasible.
 
     `setting` is the PATH=VALUE of the change; `then`, dollars and hours are those of the resulting plan.
@@ -311,7 +311,7 @@ class CutSamples(Part):
     """PATH=VALUE for `--set` that asks for it."""
 
 
-class NearMiss(Part, defer_build=True):
+class NearMiss(Part):
     """A rejected candidate, its shortfall, and what makes it feasible."""
 
     job: str
@@ -325,7 +325,7 @@ class NearMiss(Part, defer_build=True):
 # What was considered for a plan: how many candidates, and the nearest ones where there is no plan.
 
 
-class Infeasible(Part, defer_build=True):
+class Infeasible(Part):
     """Why there is no plan."""
 
     relax: tuple[Relaxation, ...] = ()
@@ -348,7 +348,7 @@ class CandidateCounts(Part):
 # Parts of a plan that name other ways: the purchase of its machine, and further ways if it cannot be had.
 
 
-class Purchase(Part, defer_build=True):
+class Purchase(Part):
     """What buying the machines of a job would cost, and from how many hours of such use it pays.
 
     Dollars are of all machines that the job holds at one time, hours are those in which all of them work.
@@ -374,7 +374,7 @@ class Purchase(Part, defer_build=True):
     """Hours of such use that the job has."""
 
 
-class FurtherWay(Part, defer_build=True):
+class FurtherWay(Part):
     """A plan of the same scenario without the providers and cards of the plan, and of the ways before this one."""
 
     provider: str

@@ -110,7 +110,7 @@ class Commitment(StrictModel):
         return self.months * MONTH_HOURS
 
 
-class Managed(StrictModel, defer_build=True):
+class Managed(StrictModel):
     """A service that trains a network or answers prompts: no machine, no memory to fit into."""
 
     architectures: OneOrMany[Text]  # names of cards; one that we have no card of is never asked for
@@ -519,7 +519,7 @@ Names = Annotated[str | tuple[str, ...], BeforeValidator(_names)]
 """A name, or several of which each is selected."""
 
 
-class Match(StrictModel, defer_build=True):
+class Match(StrictModel):
     """Selection of offers: each key that is given must name theirs."""
 
     gpu: Names | None = None
@@ -542,7 +542,7 @@ MAX_PRICE_FACTOR = 1000.0
 """Largest factor on a price."""
 
 
-class Adjust(StrictModel, defer_build=True):
+class Adjust(StrictModel):
     """Factors on the prices of selected offers."""
 
     match: Match = Match()

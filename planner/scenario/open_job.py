@@ -30,7 +30,7 @@ MOST_ALTERNATIVES = 200
 """Most models times batches that are compared."""
 
 
-class ParameterRange(StrictModel, defer_build=True):
+class ParameterRange(StrictModel):
     """Numbers of parameters."""
 
     least: Annotated[Count, Field(alias="from")]
@@ -50,14 +50,14 @@ def _family(word: str) -> str:
     return find_name(word, families()) or word
 
 
-class Family(StrictModel, defer_build=True):
+class Family(StrictModel):
     """The models of a family within a range of sizes; of llama also shapes made by its rules."""
 
     family: Annotated[Text, AfterValidator(_family)]
     parameters: ParameterRange
 
 
-class BatchRange(StrictModel, defer_build=True):
+class BatchRange(StrictModel):
     """Sequences per optimizer step, doubled from the first to at most the last."""
 
     least: Annotated[SequenceCount, Field(alias="from")]
@@ -84,7 +84,7 @@ class BatchRange(StrictModel, defer_build=True):
         return self
 
 
-class OwnLaw(StrictModel, defer_build=True):
+class OwnLaw(StrictModel):
     """Constants of L = e + a / N^alpha + b / D^beta."""
 
     e: Positive
@@ -101,7 +101,7 @@ def _tokens(value: Any) -> Any:
     return value
 
 
-class OpenWork(Work, defer_build=True):
+class OpenWork(Work):
     """How much is to be computed, or what is to be reached: the least loss for the money, or a loss."""
 
     tokens: Annotated[Count | Literal["best"], BeforeValidator(_tokens)] | None = None  # type: ignore[assignment]
@@ -134,7 +134,7 @@ def _law_form(value: Any) -> str:
     return "an own law" if isinstance(value, (dict, OwnLaw)) else "a named law"
 
 
-class OpenJob(Job, defer_build=True):
+class OpenJob(Job):
     """A job of which the best model, number of tokens or batch is to be found."""
 
     if not TYPE_CHECKING:  # a definite job has one model and one batch

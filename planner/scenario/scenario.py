@@ -46,7 +46,7 @@ from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import labelled_offers
 
 
-class ValueOfTime(StrictModel, defer_build=True):
+class ValueOfTime(StrictModel):
     """Minimise dollars plus the value of the hours."""
 
     value_of_time_usd_per_hour: Price
@@ -144,7 +144,7 @@ class SolveSettings(StrictModel):
     ties: NotNegative | None = None  # dollars; None: 1 % of the least cost; 0: the strict optimum
 
 
-class _ScenarioBase(StrictModel, defer_build=True):
+class _ScenarioBase(StrictModel):
     """The fields of a scenario apart from its offers."""
 
     schema_version: Literal[2] | None = Field(default=None, alias="schema")  # of the defaults that the file expects
@@ -163,7 +163,7 @@ class _ScenarioBase(StrictModel, defer_build=True):
     vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: the values of `what-if`; no other command uses them
 
 
-class ScenarioFile(_ScenarioBase, defer_build=False):
+class ScenarioFile(_ScenarioBase):
     """A scenario as it is written: offers in inventory files, inline, or both."""
 
     offers: Rows[Offer] = ()
@@ -183,7 +183,7 @@ def _validated_once(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     return value if is_known else validate(value)
 
 
-class Scenario(_ScenarioBase, defer_build=False):
+class Scenario(_ScenarioBase):
     """A scenario with all its offers: those of the inventory files first, inline offers last.
 
     Prices are as read; `labelled_offers` applies `adjust`.
@@ -373,7 +373,7 @@ def service_alone(scenario: Scenario, name: str) -> Scenario:
 # A job that leaves something open, with that decided: an ordinary job.
 
 
-class DefiniteJob(Job, defer_build=True):
+class DefiniteJob(Job):
     """A job whose tokens follow from a law, which adds to the uncertainty of its hours."""
 
     token_sigma: NotNegative = 0.0  # standard deviation of the logarithm of its tokens
