@@ -7,7 +7,7 @@ from planner.results.plan_parts import BillItem, Part, Relaxation, Spread, html_
 # The result of `estimate --inference`: memory, speed, latency and dollars of one served configuration.
 
 
-class ServingMemory(Part):
+class ServingMemory(Part, defer_build=True):
     """GiB of one GPU; `parts` sum to `used`, and the cache takes the rest of what the engine may use."""
 
     usable: float
@@ -17,7 +17,7 @@ class ServingMemory(Part):
     """Tokens whose keys and values fit, over all requests."""
 
 
-class RequestsThatFit(Part):
+class RequestsThatFit(Part, defer_build=True):
     """Requests whose cache fits at one time."""
 
     typical: int
@@ -28,7 +28,7 @@ class RequestsThatFit(Part):
     """At the longest context of the model; 0: not even one."""
 
 
-class TokenPrices(Part):
+class TokenPrices(Part, defer_build=True):
     """Dollars per million tokens, from the price of the GPUs for the time that each kind of token takes."""
 
     usd_per_gpu_hour: float
@@ -39,7 +39,7 @@ class TokenPrices(Part):
     usd_per_thousand_requests: float
 
 
-class ApiPrice(Part):
+class ApiPrice(Part, defer_build=True):
     """What a service takes for the same tokens; never a plan, because it may not serve the tuned model."""
 
     offer: str
@@ -52,7 +52,7 @@ class ApiPrice(Part):
     source: str = ""
 
 
-class BulkGeneration(Part):
+class BulkGeneration(Part, defer_build=True):
     """What a plan says of a job of generation: its replicas, their speed, and dollars by prompt and by token."""
 
     engine: str
@@ -88,7 +88,7 @@ class BulkGeneration(Part):
     """What no published measurement informs."""
 
 
-class InferenceEstimate(Part):
+class InferenceEstimate(Part, defer_build=True):
     """Memory and speed of one model on one replica."""
 
     architecture: str
@@ -147,7 +147,7 @@ class InferenceEstimate(Part):
 # Dollars are expected US dollars. A cycle is a day or a week from Monday 0:00 on, and repeats.
 
 
-class FleetKind(Part):
+class FleetKind(Part, defer_build=True):
     """Machines of one offer with replicas of one engine and format, and how many of them each hour has."""
 
     provider: str
@@ -184,7 +184,7 @@ class FleetKind(Part):
     """Machines of each hour of the cycle."""
 
 
-class LatencyLimit(Part):
+class LatencyLimit(Part, defer_build=True):
     """A limit on latency and what is predicted in its hour of most use, at the confidence of the job."""
 
     name: Literal["ttft", "tpot"]
@@ -193,7 +193,7 @@ class LatencyLimit(Part):
     """Of the slowest kind; the asked share of the requests stays below."""
 
 
-class FleetBaseline(Part):
+class FleetBaseline(Part, defer_build=True):
     """A simpler fleet for the same load."""
 
     name: str
@@ -202,7 +202,7 @@ class FleetBaseline(Part):
     machines: str = ""
 
 
-class Fleet(Part):
+class Fleet(Part, defer_build=True):
     """The machines of a service in each hour of a cycle."""
 
     kinds: tuple[FleetKind, ...]
@@ -236,7 +236,7 @@ class Fleet(Part):
     """Services that answer with the model; dollars of a month, and the requests of a month from which a fleet pays."""
 
 
-class Service(Part):
+class Service(Part, defer_build=True):
     """One service of a plan."""
 
     name: str

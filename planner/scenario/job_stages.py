@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from planner.deferred import Deferred
 from planner.documents.quantities import (
     MAX_GB,
     Count,
@@ -360,8 +359,8 @@ class Export(StrictModel):
 class Stages(StrictModel):
     """What happens before and after training; None does not happen."""
 
-    ingest: Deferred[Ingest] | None = None
-    transfer: Deferred[Transfer] | None = None
+    ingest: Ingest | None = None
+    transfer: Transfer | None = None
     evaluation: Evaluation | None = None
     checkpoints: Checkpoints | None = None
     export: Export | None = None

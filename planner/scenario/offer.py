@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from planner.deferred import Deferred
 from planner.documents.quantities import (
     Currency,
     Date,
@@ -185,7 +184,7 @@ class Terms(StrictModel):
 
     billing: Billing = Billing()
     fees: Fees = Fees()
-    spot: Deferred[SpotStatistics] | None = None
+    spot: SpotStatistics | None = None
     spot_notice_seconds: NotNegative | None = None  # from the warning to the loss of a spot machine; None: not known
     interconnect: Literal["nvlink", "nvswitch", "pcie", "ici"] | None = None
     network_gbps: Positive | None = None  # per instance
@@ -220,11 +219,11 @@ class Offer(Terms):
     lead_hours: NotNegative = 0.0  # from the order to the machine
     commitment: Commitment | None = None
     committed_hours: Positive | None = None  # instance-hours already paid for and left
-    own: Deferred[Own] | None = None
-    buy: Deferred[Buy] | None = None  # not owned yet: bought where the scenario has a horizon, see `bought_for`
-    managed: Deferred[Managed] | None = None
-    block: Deferred[Block] | None = None  # bought for a fixed time
-    available: Annotated[tuple[Deferred[Window], ...], Field(strict=False)] = ()  # when it may be used; empty: always
+    own: Own | None = None
+    buy: Buy | None = None  # not owned yet: bought where the scenario has a horizon, see `bought_for`
+    managed: Managed | None = None
+    block: Block | None = None  # bought for a fixed time
+    available: Annotated[tuple[Window, ...], Field(strict=False)] = ()  # when it may be used; empty: always
     zones: Zones = ()  # spot price by zone, per instance and hour; a group of zones holds those that it may rent
     _days_behind: int = PrivateAttr(default=0)
     _day_of_source: datetime.date | None = PrivateAttr(default=None)

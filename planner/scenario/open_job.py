@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from planner.deferred import Deferred
 from planner.documents.quantities import (
     Count,
     OneOrMany,
@@ -226,9 +225,9 @@ def job_form(value: Any) -> str:
 
 AnyJob = Annotated[
     Annotated[Job, Tag("of training")]
-    | Annotated[Deferred[InferenceJob], Tag("of inference")]
-    | Annotated[Deferred[ServeJob], Tag("of serving")]
-    | Annotated[Deferred[OpenJob], Tag(OPEN_FORM)],
+    | Annotated[InferenceJob, Tag("of inference")]
+    | Annotated[ServeJob, Tag("of serving")]
+    | Annotated[OpenJob, Tag(OPEN_FORM)],
     Discriminator(job_form),
 ]
 """A job of any form, by its `kind` and by what it leaves open."""

@@ -17,7 +17,6 @@ from pydantic import (
     model_validator,
 )
 
-from planner.deferred import Deferred
 from planner.documents.quantities import (
     Currency,
     NotNegative,
@@ -68,7 +67,7 @@ def _objective_form(value: Any) -> str:
 
 
 Objective = Annotated[
-    Annotated[Literal["cost", "time", "loss"], Tag("word")] | Annotated[Deferred[ValueOfTime], Tag("value")],
+    Annotated[Literal["cost", "time", "loss"], Tag("word")] | Annotated[ValueOfTime, Tag("value")],
     Discriminator(_objective_form),
     BeforeValidator(_word_or_value),
 ]
@@ -154,8 +153,8 @@ class _ScenarioBase(StrictModel):
     inventory: ZeroOrMany[Text] = ()  # offer files as written, relative to the scenario's file; `market` is the shipped
     jobs: Annotated[Rows[AnyJob], Field(min_length=1), AfterValidator(_names_differ), AfterValidator(_jobs_follow_jobs)]
     limits: Limits = Limits()
-    horizon: Deferred[Horizon] | None = None  # how long machines that are bought will be used; None: nothing is bought
-    adjust: Rows[Deferred[Adjust]] = ()
+    horizon: Horizon | None = None  # how long machines that are bought will be used; None: nothing is bought
+    adjust: Rows[Adjust] = ()
     objective: Objective = "cost"
     solve: SolveSettings = SolveSettings()
     currency: Currency = "USD"
@@ -373,7 +372,7 @@ def service_alone(scenario: Scenario, name: str) -> Scenario:
 # A job that leaves something open, with that decided: an ordinary job.
 
 
-class DefiniteJob(Job):
+class DefiniteJob(Job, defer_build=True):
     """A job whose tokens follow from a law, which adds to the uncertainty of its hours."""
 
     token_sigma: NotNegative = 0.0  # standard deviation of the logarithm of its tokens
