@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.analysis.simulated_engine import Run, simulate_runs, speeds_of
 from planner.configurations.replica_enumeration import ServedGpu, replica_speeds
-from planner.configurations.replica_traffic import latency_at_use, replica_capacities
 from planner.configurations.serving_recipes import ServingRecipe, serving_recipes
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.service_load import ServeJob
+from planner.services.replica_traffic import latency_at_use, replica_capacities
+from planner.services.simulated_engine import Run, simulate_runs, speeds_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

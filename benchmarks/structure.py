@@ -194,8 +194,8 @@ def components(graph: dict[str, set[str]]) -> dict[str, int]:
 
 
 def package_graph(sources: list[Source], graph: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Return the packages right below `planner` that each one imports."""
-    of = {source.name: source.package for source in sources}
+    """Return the packages right below `planner` that each one imports; doors, which load on first use, are none."""
+    of = {source.name: "" if "_NAMES_BY_MODULE" in source.text else source.package for source in sources}
     found: dict[str, set[str]] = {package: set() for package in of.values() if package}
     for name, others in graph.items():
         if of[name]:

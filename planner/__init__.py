@@ -8,8 +8,9 @@ Names are imported on first use, so that `planner --help` does not load numpy.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from planner.first_use import on_first_use
 
 if TYPE_CHECKING:
     from planner.analysis.calibration.calibrate import calibrate as calibrate
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from planner.analysis.frontier.frontier_question import frontier as frontier
     from planner.analysis.market_fit_question import market_fit as market_fit
     from planner.analysis.run_sweep import run_sweep as run_sweep
-    from planner.analysis.service_simulation import simulate_service as simulate_service
     from planner.analysis.simulation.job_runs import policy_tables as policy_tables
     from planner.analysis.simulation.job_runs import spot_advice as spot_advice
     from planner.analysis.simulation.simulate_question import simulate as simulate
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from planner.results.what_if import WhatIf as WhatIf
     from planner.scenario.scenario import Scenario as Scenario
     from planner.scenario.scenario import SolveOptions as SolveOptions
+    from planner.services import simulate_service as simulate_service
     from planner.solving.solve import solve as solve
 
 _NAMES_BY_MODULE = {
@@ -57,7 +58,7 @@ _NAMES_BY_MODULE = {
     "planner.analysis.frontier.frontier_question": ("frontier",),
     "planner.analysis.market_fit_question": ("market_fit",),
     "planner.analysis.simulation.job_runs": ("policy_tables", "spot_advice"),
-    "planner.analysis.service_simulation": ("simulate_service",),
+    "planner.services": ("simulate_service",),
     "planner.analysis.simulation.simulate_question": ("simulate",),
     "planner.analysis.track_question": ("track",),
     "planner.analysis.run_sweep": ("run_sweep",),
@@ -77,22 +78,16 @@ _NAMES_BY_MODULE = {
     "planner.scenario.scenario": ("Scenario", "SolveOptions"),
     "planner.solving.solve": ("solve",),
 }
-_HOME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 __version__ = "0.3.0"
 
+_PUBLIC = ["__version__", *(name for names in _NAMES_BY_MODULE.values() for name in names)]
+
 if not TYPE_CHECKING:  # a type checker reads the imports above
-    __all__ = ["__version__", *_HOME]
+    __all__ = _PUBLIC
 
-
-def __getattr__(name: str) -> Any:
-    """Return a public name, imported on first use (PEP 562)."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)
 
 
 def __dir__() -> list[str]:
-    return ["__version__", *_HOME]
+    return _PUBLIC

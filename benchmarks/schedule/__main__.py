@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from benchmarks.schedule.at_once import measure_at_once
 from benchmarks.schedule.instances import READERS, best_known
 from benchmarks.schedule.portfolios import SEED, SHARED, Measured, measure
-from planner.formulation.timetable_problem import violations
-from planner.solvers.cp_sat_timetable import SearchLimits, solve_timetable
-from planner.solving.timetable.timetable_search import best_greedy
+from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.timetable.timetable_problem import violations
+from planner.timetable.timetable_search import best_greedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

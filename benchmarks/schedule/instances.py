@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from planner.formulation.timetable_problem import Mode, Resource, Task, Timetable
+from planner.timetable.timetable_problem import Mode, Resource, Task, Timetable
 
 
 def read_psplib(path: Path) -> Timetable:

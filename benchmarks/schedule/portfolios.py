@@ -13,13 +13,13 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 from planner.documents.files import data_folder
-from planner.formulation.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value
 from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import Scenario
 from planner.solving.prepare import prepare
-from planner.solving.timetable.modes import build_timetable
-from planner.solving.timetable.timetable_plan import PROVEN_GAP
-from planner.solving.timetable.timetable_search import ORDERS, TimetableSearch, best_greedy, greedy_timetable
+from planner.timetable.modes import build_timetable
+from planner.timetable.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value
+from planner.timetable.timetable_result import PROVEN_GAP
+from planner.timetable.timetable_search import ORDERS, TimetableSearch, best_greedy, greedy_timetable
 
 SHARED = ("own", "gpus", "reservation", "everything")
 ARCHITECTURES = ("tinyllama-1.1b", "mistral-7b", "llama-2-7b", "llama-2-13b", "llama-3-8b")

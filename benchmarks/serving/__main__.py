@@ -19,24 +19,24 @@ import numpy as np
 from benchmarks.serving.divided import divided_hours, neighbouring_groups
 from benchmarks.serving.hours import hours_of_plan, in_time, with_starts
 from benchmarks.serving.melange import routed_hours
-from planner.candidates.fleet_kinds import served_kinds
 from planner.candidates.market import build_market
 from planner.configurations.replica_enumeration import lengths_of
-from planner.configurations.replica_traffic import grouped_lengths, mixture_rates
 from planner.library.engines import read_load_profiles
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.scenario import SolveOptions
-from planner.solving.fleet.fleet_optimise import optimise_fleet, simple_fleets
-from planner.solving.fleet.fleet_plan import fleet_problem
+from planner.services.fleet_kinds import served_kinds
+from planner.services.fleet_optimise import optimise_fleet, simple_fleets
+from planner.services.fleet_plan import fleet_problem
+from planner.services.replica_traffic import grouped_lengths, mixture_rates
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:
     from benchmarks.serving.hours import Hour
     from planner.arrays import Floats
-    from planner.candidates.fleet_kinds import ServedKinds
-    from planner.formulation.fleet_problem import FleetProblem
     from planner.library.schema import Library
+    from planner.services.fleet_kinds import ServedKinds
+    from planner.services.fleet_problem import FleetProblem
 
 SCENARIO = "serve-office-hours"
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 24))

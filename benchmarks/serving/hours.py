@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from planner.analysis.simulated_engine import Run, simulate_runs, speeds_of
-from planner.solving.fleet.fleet_optimise import cheapest_circle
+from planner.services.fleet_optimise import cheapest_circle
+from planner.services.simulated_engine import Run, simulate_runs, speeds_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.arrays import Floats
-    from planner.candidates.fleet_kinds import ServedKinds
-    from planner.formulation.fleet_problem import FleetProblem
+    from planner.services.fleet_kinds import ServedKinds
+    from planner.services.fleet_problem import FleetProblem
 
 REQUESTS = 4000
 """Of each hour, simulated."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
-from planner.configurations.replica_traffic import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
+from planner.configurations.serving_evidence import ROUGH_BATCHES, coefficient_or, prior_parts, speed_sigma
 from planner.configurations.serving_recipes import (
     Serving,
     ServingColumns,
@@ -45,7 +45,7 @@ from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
 from planner.loading.question import resolve_cards
 from planner.loading.scenario_file import MARKET, read_inventory
 from planner.records import record
-from planner.results.fleet import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
+from planner.results.inference import InferenceEstimate, RequestsThatFit, ServingMemory, TokenPrices
 from planner.results.plan_parts import Spread
 from planner.scenario.inference_job import InferenceRequest
 from planner.scenario.techniques import WHERE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from planner.analysis.service_simulation import kind_bases
+from planner import services
 from planner.errors import InputError, NoPlanError, SolverError
 from planner.library.schema import Library
 from planner.loading.price_files import read_last_days
@@ -136,7 +136,9 @@ def overview(
             found[field] = run()
         except (InputError, NoPlanError, SolverError) as error:
             skipped[name] = str(error)
-    return Overview(plan=plan, of_file=given, skipped=skipped, bases=kind_bases(scenario, plan, library), **found)
+    return Overview(
+        plan=plan, of_file=given, skipped=skipped, bases=services.kind_bases(scenario, plan, library), **found
+    )
 
 
 def _tornado(scenario: Scenario, options: SolveOptions, library: Library | None) -> object:
@@ -166,21 +168,17 @@ def _service_tasks(
     """Return the analyses of a service; of one next to jobs that which theirs do not have."""
 
     def frontier() -> object:
-        from planner.analysis.frontier.frontier_question import frontier_of_service
-        from planner.analysis.frontier.service_curve import service_frontier
 
-        return (frontier_of_service if plan.jobs else service_frontier)(scenario, options, library)
+        return (services.frontier_of_service if plan.jobs else services.service_frontier)(scenario, options, library)
 
     def reasons() -> object:
-        from planner.analysis.explain.service_reasons import explain_service
 
-        return explain_service(scenario, options=options, library=library)
+        return services.explain_service(scenario, options=options, library=library)
 
     def simulation() -> object:
-        from planner.analysis.service_simulation import simulate_service
 
         runs = replays[0] or _hour_requests(plan)
-        return simulate_service(scenario, plan, options=options, library=library, runs=runs, seed=replays[1])
+        return services.simulate_service(scenario, plan, options=options, library=library, runs=runs, seed=replays[1])
 
     found: list[_Task] = [("frontier", "service_frontier", frontier)]
     if not plan.jobs:

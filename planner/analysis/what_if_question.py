@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.analysis.what_if_sweep import (
-    difference,
-    library_of,
-    mean_of,
-    rest_of,
-    separable_settings,
-    what_if_of_services,
-)
+from planner import services
+from planner.analysis.what_if_sweep import difference, library_of, mean_of, rest_of, separable_settings
 from planner.audit.audited_timetable import peak
 from planner.audit.peak_amounts import amount_of, held_by
 from planner.configurations.recipe import Recipe
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
-from planner.results.differences import compare, services_usd
+from planner.results.differences import compare
 from planner.results.plan import Assignment, Plan
+from planner.results.service_results import services_usd
 from planner.results.what_if import Better, BillDelta, Delta, Effect, JobDelta, WhatIf
 from planner.scenario.peak_limits import PEAK_LIMITS, peak_limit_at
 from planner.scenario.scenario import Scenario, SolveOptions, without_services
@@ -59,7 +54,9 @@ def what_if(
     changed = change_scenario(scenario, settings)
     library = library or library_of([scenario, changed])
     if any(isinstance(job, ServeJob) for one in (scenario, changed) for job in one.jobs):
-        return _with_jobs(what_if_of_services(scenario, settings, options, library), scenario, changed, library)
+        return _with_jobs(
+            services.what_if_of_services(scenario, settings, options, library), scenario, changed, library
+        )
     base = prepare(scenario, library)
     other = prepare(changed, library, base)
     before, after = solve_prepared(base, options), solve_prepared(other, options)

@@ -24,8 +24,8 @@ from planner.evaluation.evaluated_physics import evaluate_work
 from planner.evaluation.named_run import NamedRun, resolve_names
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
-from planner.results.differences import jobs_alone, services_usd
 from planner.results.plan import Assignment, Plan
+from planner.results.service_results import jobs_alone, services_usd
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, without_services
 
 if TYPE_CHECKING:

@@ -156,7 +156,7 @@ def _moved(arriving: Floats, left: float) -> Floats:
 
 # One replica of a service in plain floats: memory, steps, and the latency of requests that arrive one by one.
 #
-# A second computation of what `planner.configurations.replica_traffic` finds for all kinds at once. It shares the
+# A second computation of what `planner.services.replica_traffic` finds for all kinds at once. It shares the
 # seconds of a step and of a prompt with it, and the definition of the lattice on which prompts wait.
 
 

@@ -24,17 +24,14 @@ _SLACK = 1e-6
 """Hours by which two moments may differ."""
 
 
-def end_hours(job: Assignment) -> float:
-    """Return when a job gives its machines back, at its confidence."""
-    return job.hours.at_confidence if job.end_at_hours is None else job.end_at_hours
-
-
 def peak(jobs: Iterable[Assignment], amount: Callable[[Assignment], float]) -> float:
     """Return the most that jobs hold at one time; what ends in a moment makes room for what starts in it."""
     jobs = list(jobs)
     return max(
         (
-            math.fsum(amount(b) for b in jobs if b.start_at_hours <= a.start_at_hours + _SLACK < end_hours(b) - _SLACK)
+            math.fsum(
+                amount(b) for b in jobs if b.start_at_hours <= a.start_at_hours + _SLACK < b.finish_hours - _SLACK
+            )
             for a in jobs
         ),
         default=0.0,
@@ -70,7 +67,7 @@ def times_of_plan(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> Itera
 
 def _times_of_job(wanted: Job, job: Assignment, by_name: dict[str, Assignment]) -> Iterator[Broken]:
     """Yield a start before the release or the end of a job that is waited for, and an end that is not the run's."""
-    start, end, name = job.start_at_hours, end_hours(job), wanted.name
+    start, end, name = job.start_at_hours, job.finish_hours, wanted.name
     if start < wanted.release_hours - _SLACK:
         yield f"start of {name}", f"at least {wanted.release_hours:g}", start
     ends = start + job.hours.at_confidence + job.paused_hours
@@ -79,7 +76,7 @@ def _times_of_job(wanted: Job, job: Assignment, by_name: dict[str, Assignment]) 
     if job.pauses and not job.resume_hours:
         yield f"pauses of {name}", "none: it cannot go on after one", len(job.pauses)
     for one in wanted.after:
-        earliest = end_hours(by_name[one.job]) + one.lag_hours if one.job in by_name else 0.0
+        earliest = by_name[one.job].finish_hours + one.lag_hours if one.job in by_name else 0.0
         if start < earliest - _SLACK:
             yield f"start of {name} after {one.job}", f"at least {earliest:g}", start
 
@@ -87,7 +84,7 @@ def _times_of_job(wanted: Job, job: Assignment, by_name: dict[str, Assignment]) 
 def _in_window(job: Assignment, offer: Offer) -> Iterator[Broken]:
     """Yield a job that runs outside the windows of its machine; between its pauses it is in one each time."""
     begins = [job.start_at_hours, *(pause.to_hours for pause in job.pauses)]
-    ends = [*(pause.from_hours for pause in job.pauses), end_hours(job)]
+    ends = [*(pause.from_hours for pause in job.pauses), job.finish_hours]
     for start, end in zip(begins, ends, strict=True):
         yield from _stretch_in_window(job, offer, start, end)
 
@@ -135,7 +132,7 @@ def _in_reservation(job: Assignment, offer: Offer, reservations: Sequence[Reserv
         yield f"reservation of {job.name}", f"a reservation of {job.offer}", job.reservation
         return
     paid = reservations[job.reservation]
-    if job.start_at_hours < paid.start_hours - _SLACK or end_hours(job) > paid.end_hours + _SLACK:
+    if job.start_at_hours < paid.start_hours - _SLACK or job.finish_hours > paid.end_hours + _SLACK:
         yield f"time of {job.name}", f"{paid.start_hours:g} to {paid.end_hours:g}", job.start_at_hours
 
 
@@ -155,7 +152,7 @@ def _reservation(
         yield f"{what}: usd", offer.committed_usd * reservation.count, reservation.usd
     users = [job for job in plan.jobs if job.reservation == place]
     yield from at_most(f"machines of {what}", reservation.count, peak(users, machines_of))
-    used = math.fsum(machines_of(job) * (end_hours(job) - job.start_at_hours) for job in users)
+    used = math.fsum(machines_of(job) * (job.finish_hours - job.start_at_hours) for job in users)
     share = used / (offer.term_hours * reservation.count) if reservation.count else 0.0
     if abs(used - reservation.used_hours) > 1e-6 * max(1.0, used) or abs(share - reservation.used_share) > 1e-6:
         yield f"{what}: used_hours", used, reservation.used_hours
@@ -213,7 +210,7 @@ def idle_hours(plan: Plan, scenario: Scenario) -> dict[str, float]:
     """
     if not plan.is_timetable:
         return {}
-    last = max(end_hours(job) for job in plan.jobs)
+    last = max(job.finish_hours for job in plan.jobs)
     found = {}
     for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
         if offer.own is None or offer.buy is not None or not scenario.limits.permits(offer):
@@ -243,5 +240,5 @@ def lateness_usd(plan: Plan, scenario: Scenario) -> float:
     late = 0.0
     for job in plan.jobs:
         due, usd = dues.get(job.name, (None, 0.0))
-        late += usd * max(0.0, end_hours(job) - due) if due is not None else 0.0
+        late += usd * max(0.0, job.finish_hours - due) if due is not None else 0.0
     return late

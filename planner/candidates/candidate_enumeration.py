@@ -220,7 +220,7 @@ def enumerate_candidates(
         Earlier candidates of the job; what still applies is not computed again.
     """
     if isinstance(job, InferenceJob):
-        from planner.candidates.fleet_kinds import market_of  # late: what only generation needs
+        from planner.candidates.replica_hours import market_of  # late: what only generation needs
 
         market = market_of(job, market)
     physics, run_hours = _reuse_or_compute(job, architecture, market.distinct_machines, library, margins, before)
@@ -295,7 +295,7 @@ def _hours(
 ) -> RunHours:
     """Return the hours of the configurations of a job of either form."""
     if isinstance(job, InferenceJob):
-        from planner.candidates.fleet_kinds import compute_replica_hours  # late: what only generation needs
+        from planner.candidates.replica_hours import compute_replica_hours  # late: what only generation needs
 
         return compute_replica_hours(job, architecture, physics, library, budget_confidence)
     return compute_run_hours(job, architecture, physics, library, budget_confidence)

@@ -106,7 +106,7 @@ INFERENCE_ALSO = {"architecture", "gpu", "gpus", "instances", "weight_bits"}
 def _inference(as_json: bool, lora_targets: str | None, given: dict[str, Any]) -> None:
     """Print the estimate of generation; an option of training alone is a fault."""
     from planner.analysis.generation_estimate import estimate_inference
-    from planner.report.simulation_text import render_inference
+    from planner.report.inference_text import render_inference
 
     flags = {"largest_batch", "longest_sequence"}
     stray = {name for name in given.keys() - flags if name not in INFERENCE_NAMES | INFERENCE_ALSO}

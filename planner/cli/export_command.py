@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner import services
 from planner.cli.options import NameOf
 from planner.cli.output import STANDARD_OUTPUT, show
 from planner.cli.plan_file import jobs_of, located_in, meant_job, read_plan, scenario_of
@@ -149,13 +150,10 @@ def _service_files(
     plan: Plan, file: str, name: str | None, wishes: Wishes, targets: Sequence[str], everything: bool
 ) -> tuple[dict[str, str], list[str]]:
     """Return the files of a service by name, and what is left out of a whole folder."""
-    from planner.exports.kubernetes import export_all_services, export_service
-    from planner.exports.served_kinds import choose_service
-
-    given = choose_service(plan, scenario_of(plan, file), file, name)
+    given = services.choose_service(plan, scenario_of(plan, file), file, name)
     if everything:
-        return export_all_services(given, wishes, file)
-    return export_service(given, targets, wishes, file), []
+        return services.export_all_services(given, wishes, file)
+    return services.export_service(given, targets, wishes, file), []
 
 
 def _write(folder: Path, texts: dict[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from planner import services
 from planner.cli.options import EXIT_CODES, NameOf, loaded_question, output_options, solve_options
 from planner.cli.output import Output, draw_answer, show_progress
 from planner.loading.scenario_file import LoadedScenario
@@ -92,15 +93,11 @@ def _frontier_of_service(loaded: LoadedScenario, by: Any, output: Output, points
     if by is not None:
         raise click.UsageError("--by divides a frontier of cost against time", context)
     with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
-        from planner.analysis.frontier.frontier_question import frontier_of_service
-        from planner.analysis.frontier.service_curve import SERVICE_POINTS, service_frontier
-
         default = context.get_parameter_source("points") is ParameterSource.DEFAULT
         alone = all(job.kind == "serve" for job in loaded.scenario.jobs)
-        found = (service_frontier if alone else frontier_of_service)(
-            loaded.scenario, options, points=SERVICE_POINTS if default else points
+        found = (services.service_frontier if alone else services.frontier_of_service)(
+            loaded.scenario, options, points=services.SERVICE_POINTS if default else points
         )
-    from planner.report.frontier_text import render_service_frontier
 
-    output.write(found, render_service_frontier, draw_answer if found.points else None)
+    output.write(found, services.render_service_frontier, draw_answer if found.points else None)
     context.exit(EXIT_CODES[found.status])

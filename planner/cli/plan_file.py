@@ -138,7 +138,7 @@ def jobs_of(plan: Plan, scenario: Scenario) -> tuple[Plan, Scenario]:
     """Return a plan and its scenario as those of its jobs alone, without services."""
     if not plan.services:
         return plan, scenario
-    from planner.results.differences import jobs_alone, services_usd
+    from planner.results.service_results import jobs_alone, services_usd
     from planner.scenario.scenario import without_services
 
     return jobs_alone(plan), without_services(scenario, services_usd(plan))

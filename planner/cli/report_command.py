@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner import services
 from planner.cli.options import EXIT_CODES, NameOf, asked_scenario, solve_options
 from planner.cli.output import STANDARD_OUTPUT, show, show_progress, silent_matplotlib
 from planner.cli.plan_file import is_plan, jobs_of, read_plan, scenario_of
@@ -158,8 +159,6 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     from planner.errors import InputError
     from planner.exports.export import choose_job, export_all
     from planner.exports.facts import Wishes
-    from planner.exports.kubernetes import export_all_services
-    from planner.exports.served_kinds import choose_service
 
     names = [*(job.name for job in plan.jobs), *(service.name for service in plan.services)]
     if not names:
@@ -170,7 +169,9 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
         if plan.jobs:
             files, notes = export_all(choose_job(*jobs_of(plan, scenario), "plan", names[0]), Wishes(None, None))
         else:
-            files, notes = export_all_services(choose_service(plan, scenario, "plan", names[0]), Wishes(), "plan")
+            files, notes = services.export_all_services(
+                services.choose_service(plan, scenario, "plan", names[0]), Wishes(), "plan"
+            )
     except InputError as error:
         notes = [f"no files to launch {names[0]}: {error.faults[0].what}"]
     if len(names) > 1 and files:

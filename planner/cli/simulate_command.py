@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from planner import services
 from planner.cli.options import EXIT_CODES, loaded_scenario, output_options, solve_options
 from planner.cli.output import Output, draw_answer, show, show_progress
 from planner.cli.plan_file import read_plan
@@ -101,12 +102,9 @@ def _simulate_service(
             fix = "leave it out; --json has all figures"
             raise ScenarioError([Fault("simulate", 0, option, "not supported for kind: serve", fix)])
     with show_progress(f"simulating {loaded.scenario.name}"), loaded.locate_faults():
-        from planner.analysis.service_simulation import simulate_service
+        found = services.simulate_service(loaded.scenario, plan, options=options, **replay)
 
-        found = simulate_service(loaded.scenario, plan, options=options, **replay)
-    from planner.report.simulation_text import render_service_simulation
-
-    output.write(found, render_service_simulation)
+    output.write(found, services.render_service_simulation)
     click.get_current_context().exit(EXIT_CODES[found.status])
 
 

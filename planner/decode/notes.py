@@ -18,14 +18,14 @@ from planner.configurations.grid import JobShape
 from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
 from planner.configurations.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, optimizer_notes
-from planner.configurations.replica_traffic import ROUGH_BATCHES
+from planner.configurations.serving_evidence import ROUGH_BATCHES
 from planner.decode.chosen import ChosenCandidate
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
 from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.schema import Architecture, Library
-from planner.results.fleet import BulkGeneration
+from planner.results.inference import BulkGeneration
 from planner.results.odds import FIXED_SHARE, joint_probability
 from planner.results.plan import Assignment
 from planner.results.plan_parts import CutSamples, HostMemory, ObservedRun, Vram

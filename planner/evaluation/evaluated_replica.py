@@ -24,7 +24,7 @@ from planner.evaluation.named_run import RunContext
 from planner.library.engines import read_engines
 from planner.library.names import hosted_name
 from planner.records import record
-from planner.results.fleet import ApiPrice, BulkGeneration
+from planner.results.inference import ApiPrice, BulkGeneration
 from planner.results.plan_parts import BillItem, Vram
 from planner.scenario.fees import fees_usd
 from planner.scenario.inference_job import InferenceJob

@@ -18,7 +18,7 @@ from planner.exports.quoting import document, shell_word
 from planner.exports.script_parts import commented, environment_remark, header, image_of
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
-from planner.results.fleet import BulkGeneration
+from planner.results.inference import BulkGeneration
 from planner.scenario.inference_job import InferenceJob
 from planner.units import GIB
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner import services
 from planner.report import format as words
 from planner.report.format import line_room
 from planner.report.infeasible_text import format_relaxation, limit_name, limit_value, render_relaxations, settings
@@ -34,9 +35,7 @@ def render(explanation: Explanation) -> str:
     if explanation.parts:
         return "\n".join(_of_both(explanation))
     if explanation.service is not None:
-        from planner.report.service_explanation_text import render_reasons  # imports this module
-
-        return render_reasons(explanation)
+        return services.render_reasons(explanation)
     if explanation.why_not is not None:
         lines = why_not(explanation, explanation.why_not)
     elif explanation.status == "infeasible":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from planner.library.engines import read_engines
 from planner.report import format as words
 from planner.report.format import line_room
-from planner.results.differences import MILLISECONDS
-from planner.results.fleet import ApiPrice, BulkGeneration
+from planner.results.inference import ApiPrice, BulkGeneration
+from planner.results.service_results import MILLISECONDS
 from planner.units import figure_text
 
 SHARE_SHOWN = 0.05

@@ -15,7 +15,7 @@ from planner.report.format import line_room
 from planner.results.differences import device_noun
 from planner.results.estimate import Estimate
 from planner.results.explanation import TechniqueAnswer
-from planner.results.fleet import BulkGeneration
+from planner.results.inference import BulkGeneration
 from planner.results.odds import FIXED_SHARE
 from planner.results.plan import Assignment, DataPath, Plan
 from planner.results.plan_parts import BillItem, CutSamples, HostMemory, SpotPlan

@@ -8,7 +8,7 @@ from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import variant_cut_lines
-from planner.results.differences import span
+from planner.results.service_results import span
 from planner.results.what_if import Cell, ManyVariants, Sweep, Variant, WhatIf, most_cut
 from planner.units import figure_text
 

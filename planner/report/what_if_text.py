@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner import services
 from planner.report import format as words
 from planner.report import plan_sections as parts
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines, item_name, rounding
-from planner.report.service_comparison_text import render_service_what_if, service_lines, shares
 from planner.report.sweep_text import (
     describe_reasons,
     describe_setting,
@@ -18,9 +18,10 @@ from planner.report.sweep_text import (
     shown_differences,
     shown_hours_difference,
 )
-from planner.results.differences import describe_differences, jobs_alone, services_usd
+from planner.results.differences import describe_differences
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Hours
+from planner.results.service_results import jobs_alone, services_usd
 from planner.results.what_if import Bar, BillDelta, Endpoint, JobDelta, Tornado, WhatIf
 from planner.units import DAY_HOURS
 
@@ -37,7 +38,7 @@ def render_what_if(answer: WhatIf) -> str:
     if answer.after.services and answer.after.jobs and not answer.unchanged:
         lines = _both(answer)
     elif answer.before.services or answer.after.services:
-        return render_service_what_if(answer)
+        return services.render_service_what_if(answer)
     elif not answer.after.jobs:
         lines = _no_plan_after(answer)
     elif not answer.before.jobs:
@@ -63,7 +64,7 @@ def _both(answer: WhatIf) -> list[str]:
     else:
         name = after.jobs[0].name if len(after.jobs) == 1 else "jobs"
         lines += ["", words.shorten(words.sanitise(name), words.width()), *_table_lines(jobs)]
-    return [*lines, "", *service_lines(answer), *shares(answer)]
+    return [*lines, "", *services.service_lines(answer), *services.shares_of_settings(answer)]
 
 
 def _both_summary(answer: WhatIf, jobs: WhatIf) -> list[str]:

@@ -10,11 +10,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.results.differences import KindBasis, ServiceFrontier, ServiceSimulation
 from planner.results.explanation import Explanation
 from planner.results.frontier import Frontier
 from planner.results.plan import Plan
 from planner.results.plan_parts import CutSamples, HostMemory, Part, Techniques, Vram, html_table
+from planner.results.service_results import KindBasis, ServiceFrontier, ServiceSimulation
 from planner.results.simulation import Simulation
 from planner.results.what_if import Tornado
 

@@ -10,7 +10,8 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from planner.errors import NoPlanError
 from planner.results.chosen_model import ModelChoice
-from planner.results.fleet import BulkGeneration, Service
+from planner.results.fleet import Service
+from planner.results.inference import BulkGeneration
 from planner.results.odds import joint_late_usd
 from planner.results.plan_parts import (
     Baseline,
@@ -217,10 +218,18 @@ class Assignment(Part):
         return math.fsum(pause.to_hours - pause.from_hours + self.resume_hours for pause in self.pauses)
 
     @property
+    def finish_hours(self) -> float:
+        """Hours from the start of the plan until the job ends, at its confidence."""
+        return self.hours.at_confidence if self.end_at_hours is None else self.end_at_hours
+
+    @property
     def held_hours(self) -> float:
         """Hours from start to end in which its machines are in use."""
-        end = self.hours.at_confidence if self.end_at_hours is None else self.end_at_hours
-        return end - self.start_at_hours - math.fsum(pause.to_hours - pause.from_hours for pause in self.pauses)
+        return (
+            self.finish_hours
+            - self.start_at_hours
+            - math.fsum(pause.to_hours - pause.from_hours for pause in self.pauses)
+        )
 
     @property
     def delay_hours(self) -> float:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from planner.results.differences import ServiceReplay
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import Infeasible, Part, dollars, html_table
+from planner.results.service_results import ServiceReplay
 
 PLANNED = "planned"
 ON_DEMAND_ONLY = "on demand only"

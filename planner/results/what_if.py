@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from planner.errors import NoPlanError
-from planner.results.differences import CellService, Difference, ServiceDelta
+from planner.results.differences import Difference
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import CutSamples, Part, describe_machines, dollars, html_table
+from planner.results.service_results import CellService, ServiceDelta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from planner import services, timetable
 from planner.audit.audit import audit
 from planner.configurations.recipe import Recipe
 from planner.decode.assignment import build_assignment, compare_purchase
@@ -39,7 +40,6 @@ from planner.solving.binding_limits import describe_binding_limits, describe_out
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
 from planner.solving.optimise_choice import OptimisedChoice, best_side_by_side, may_take_turns, optimise
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
-from planner.solving.timetable.modes import BuiltTimetable
 
 CHANGED_DEFAULTS_NOTE = (
     "defaults of schema 2 hold (framework: hf, solve.ties: 0, limits.max_price_age: null, limits.vram_headroom: 0.05, "
@@ -64,11 +64,9 @@ def solve(
     started = perf_counter()
     scenario = scenario.on_day(options.as_of if options else None)
     if services_of(scenario):
-        from planner.solving.fleet.solve_fleet import solve_together  # what only services need is loaded with them
-
         options = options or SolveOptions()
         library = library or read_library([job.architecture for job in scenario.jobs])
-        plan = solve_together(scenario, library, options, started, solve_prepared, explains)
+        plan = services.solve_together(scenario, library, options, started, solve_prepared, explains)
         return _audited(plan, scenario, library, options)
     if (job := open_job(scenario)) is not None:
         from planner.solving.choices.solve_open import solve_open  # compares many scenarios, each solved as below
@@ -132,29 +130,26 @@ def _solve_alone(prepared: PreparedScenario, options: SolveOptions, started: flo
 def solve_over_time(prepared: PreparedScenario, options: SolveOptions, started: float, explains: bool = True) -> Plan:
     """Return the plan of a scenario whose jobs take turns on what they share."""
     # CP-SAT and the modules of timetables are loaded only where jobs compete.
-    from planner.solving.timetable.modes import build_timetable
 
-    return solve_built(prepared, build_timetable(prepared), options, started, explains)
+    return solve_built(prepared, timetable.build_timetable(prepared), options, started, explains)
 
 
 def solve_built(
-    prepared: PreparedScenario, built: BuiltTimetable, options: SolveOptions, started: float, explains: bool = True
+    prepared: PreparedScenario,
+    built: timetable.BuiltTimetable,
+    options: SolveOptions,
+    started: float,
+    explains: bool = True,
 ) -> Plan:
     """Return the plan of a timetable that is built already, perhaps from some of the candidates only."""
-    from planner.solving.timetable.timetable_plan import solve_schedule, timetable_plan
-
-    solved = solve_schedule(built.problem, options)
+    solved = timetable.solve_schedule(built.problem, options)
     dominated = sum(len(one.table) for one in prepared.screened) - sum(len(job.modes) for job in built.jobs)
     facts = _facts(prepared, options, perf_counter() - started, max(0, dominated)) | {"solver": "cp-sat"}
-    plan = timetable_plan(prepared, built, solved, options, facts)
+    plan = timetable.timetable_plan(prepared, built, solved, options, facts)
     if plan.status == "infeasible" and explains:
-        from planner.solving.timetable.timetable_relaxations import explain_timetable
-
-        plan = plan.model_copy(update={"infeasible": explain_timetable(prepared, built)})
+        plan = plan.model_copy(update={"infeasible": timetable.explain_timetable(prepared, built)})
     if solved.schedule is not None and explains:
-        from planner.solving.timetable.timetable_relaxations import shared_limit_costs
-
-        plan = plan.model_copy(update={"shared_limits": shared_limit_costs(built.problem, solved.schedule)})
+        plan = plan.model_copy(update={"shared_limits": timetable.shared_limit_costs(built.problem, solved.schedule)})
     return _audited(plan, prepared.scenario, prepared.library, options)
 
 

@@ -10,6 +10,7 @@ import zipfile
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from planner import services
 from planner.analysis.overview import overview
 from planner.analysis.simulation.job_runs import policy_tables
 from planner.documents.overrides import override
@@ -18,14 +19,12 @@ from planner.documents.tables import json_text
 from planner.errors import Fault, InputError, printable
 from planner.exports.export import choose_job, export_all
 from planner.exports.facts import Wishes
-from planner.exports.kubernetes import export_all_services
 from planner.exports.machine_names import slug
-from planner.exports.served_kinds import choose_service
 from planner.loading.scenario_file import fill_names
 from planner.records import record
 from planner.report.html.report_page import render_page
-from planner.results.differences import jobs_alone, services_usd
 from planner.results.plan import Plan
+from planner.results.service_results import jobs_alone, services_usd
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_of, without_services
 from planner.web.job_fields import Control
 from planner.web.setting_fields import controls_of
@@ -81,8 +80,8 @@ def _folders(scenario: Scenario, plan: Plan) -> dict[str, tuple[dict[str, str], 
         chosen = choose_job(jobs, asked, PLAN_FILE, name)
         found[chosen.job.name] = export_all(chosen, wishes, PLAN_FILE, policies.get(chosen.job.name))
     for service in plan.services:
-        served = choose_service(plan, scenario, PLAN_FILE, service.name)
-        found[service.name] = export_all_services(served, wishes, PLAN_FILE)
+        served = services.choose_service(plan, scenario, PLAN_FILE, service.name)
+        found[service.name] = services.export_all_services(served, wishes, PLAN_FILE)
     return found
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from planner import services
 from planner.report import format as words
 from planner.report.html import plan_words as facts
 from planner.report.html.report_page import groups_of
-from planner.report.html.service_words import service_facts
-from planner.report.html.service_words import tiles as service_tiles
 from planner.report.plan_sections import format_market, format_place
 from planner.report.sweep_text import (
     describe_reasons,
@@ -18,12 +17,11 @@ from planner.report.sweep_text import (
     shown_hours_difference,
 )
 from planner.report.what_if_text import describe_changes
-from planner.results.differences import KindBasis, jobs_alone
 from planner.results.estimate import Overview
 from planner.results.plan import Assignment, Plan
+from planner.results.service_results import KindBasis, jobs_alone
 from planner.results.what_if import JobDelta, WhatIf
 from planner.web.app_page import drawn
-from planner.web.service_parts import service_compared, service_rows, service_summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +39,8 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
         "status": plan.status,
         "headline": facts.headline(plan),
         "warnings": facts.warnings(plan),
-        "tiles": service_tiles(plan) if plan.services else facts.tiles(plan),
-        "jobs": service_facts(plan) + jobs,
+        "tiles": services.tiles(plan) if plan.services else facts.tiles(plan),
+        "jobs": services.service_facts(plan) + jobs,
         "more_jobs": max(0, len(plan.jobs) - facts.MOST_BLOCKS),
         "figures": [drawn(figure, width) for group in groups for figure in group.figures],
         "relaxations": [] if has_plan else facts.relaxations(plan),
@@ -57,7 +55,7 @@ def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dic
 
 def _compared(plan: Plan) -> list[tuple[str, str]]:
     """Return the rows of a pinned plan: names and figures, those of a service before those of jobs."""
-    rows = service_compared(plan)
+    rows = services.service_compared(plan)
     if plan.cost_usd is None or plan.hours is None:
         return [("cost", "no plan")]
     if plan.services:
@@ -75,7 +73,7 @@ def _compared(plan: Plan) -> list[tuple[str, str]]:
 def change_parts(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, Any]:
     """Return what changed and what it cost; `answer` is the comparison, None where the plans alone are compared."""
     if before.services or after.services:
-        said = service_summary(answer) if answer is not None else [""]
+        said = services.service_summary(answer) if answer is not None else [""]
         return {"summary": said[0], "rows": _joint_rows(before, after), "reasons": said[1:]}
     rows = _totals(before, after)
     if answer is None:
@@ -92,7 +90,7 @@ def change_parts(before: Plan, after: Plan, answer: WhatIf | None) -> dict[str, 
 
 def _joint_rows(before: Plan, after: Plan) -> list[Row]:
     """Return the rows of a service, and of the jobs next to it: what all cost, and the machines of each job."""
-    rows = service_rows(before, after)
+    rows = services.service_rows(before, after)
     if not (before.jobs or after.jobs):
         return rows
     old, new = ({job.name: _machines(job) for job in plan.jobs} for plan in (before, after))

@@ -15,23 +15,21 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.service_simulation import kind_bases
+from planner import services
 from planner.analysis.what_if_question import compare_solved
-from planner.analysis.what_if_sweep import compare_services_solved, difference, library_of
+from planner.analysis.what_if_sweep import difference, library_of
 from planner.errors import InputError, NoPlanError, PlannerError
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.records import record
-from planner.results.differences import ServiceFrontier
 from planner.results.plan import Plan
+from planner.results.service_results import ServiceFrontier
 from planner.results.what_if import WhatIf
 from planner.scenario.scenario import Scenario, SolveOptions, open_jobs, services_alone, services_of
-from planner.solving.fleet.fleet_refusals import ServiceTrial
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
 from planner.web.app_page import figure_data, scene_data
 from planner.web.page_parts import change_parts, plan_parts
-from planner.web.service_parts import steps_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +59,7 @@ class Solved:
 class Curve:
     """The curve of a service as far as it is computed, and the fleets behind it by their limit."""
 
-    fleets: dict[float | None, ServiceTrial]
+    fleets: dict[float | None, services.ServiceTrial]
     found: ServiceFrontier | None = None
     points: int = 0
     """That were asked for."""
@@ -131,7 +129,7 @@ class Engine:
             return self._brief(settings, self.kept[reference].plan, float(request["width"]))
         before, after = self.solved(reference), self.solved(settings)
         width = float(request["width"])
-        bases = kind_bases(after.scenario, after.plan, self.library) if after.plan.services else ()
+        bases = services.kind_bases(after.scenario, after.plan, self.library) if after.plan.services else ()
         parts = plan_parts(after.plan, width, bases)
         change = change_parts(before.plan, after.plan, self._compared(before, after, settings if not reference else ()))
         delta = difference(before.plan, after.plan).model_dump()
@@ -141,7 +139,7 @@ class Engine:
         """Return the comparison of `what-if`; None where that command compares no such scenarios."""
         if serves(self.base):
             is_alone = len(self.base.jobs) == 1
-            return compare_services_solved(before.plan, after.plan, settings) if is_alone else None
+            return services.compare_services_solved(before.plan, after.plan, settings) if is_alone else None
         if before.prepared is None or after.prepared is None:
             return None
         return compare_solved(before.prepared, after.prepared, before.plan, after.plan, settings)
@@ -183,21 +181,19 @@ class Engine:
 
         The page asks for a few points first, and then for more of the same curve, which go on from there.
         """
-        from planner.analysis.frontier.service_curve import SERVICE_POINTS, service_frontier
-
-        settings, points = tuple(request["settings"]), int(request.get("points", SERVICE_POINTS))
+        settings, points = tuple(request["settings"]), int(request.get("points", services.SERVICE_POINTS))
         curve = self.curves.pop(settings, None) or Curve({})
         if curve.found is None or curve.points < points:
             alone = services_alone(scenario)
-            curve.found = service_frontier(alone, self.options, points=points, known=curve.fleets)
+            curve.found = services.service_frontier(alone, self.options, points=points, known=curve.fleets)
             curve.points = points
         self.curves[settings] = curve
         while len(self.curves) > KEPT:
             self.curves.popitem(last=False)
         if not curve.found.points:
             return {"empty": "no fleet at any limit on the time per token, within the other limits"}
-        is_whole = curve.points >= SERVICE_POINTS or curve.found.solved < curve.points
-        return {**steps_data(curve.found, float(request["width"])), "whole": is_whole}
+        is_whole = curve.points >= services.SERVICE_POINTS or curve.found.solved < curve.points
+        return {**services.steps_data(curve.found, float(request["width"])), "whole": is_whole}
 
     def file(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return a file to download: the plan as JSON, the report, or the files that run the plan."""

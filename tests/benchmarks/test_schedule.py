@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.schedule.instances import best_known, read_flexible_shop, read_psplib
 from benchmarks.schedule.portfolios import SHARED, draw
-from planner.solvers.cp_sat_timetable import solve_timetable
+from planner.timetable.cp_sat_timetable import solve_timetable
 
 PROJECT = """jobs (incl. supersource/sink ):  4
 PRECEDENCE RELATIONS:

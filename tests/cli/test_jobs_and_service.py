@@ -17,7 +17,7 @@ from planner.results.plan_parts import Part
 from planner.results.simulation import Simulation
 from planner.scenario.scenario import Scenario, services_alone, without_services
 from planner.solving.solve import solve
-from tests.solving.fleet.test_jobs_and_services import BOTH
+from tests.services.test_jobs_and_services import BOTH
 
 AS_OF = ("--as-of", "2026-11-24")
 WITH_SPOT = BOTH.replace("per_second: 30", "per_second: 4") + "limits: {budget_usd: 3000}\n"
@@ -169,8 +169,8 @@ def test_the_frontier_of_the_service_keeps_the_budget_of_both(scenario: str, pla
 @pytest.mark.long
 def test_simulate_has_the_figures_of_either_alone(tmp_path: Path) -> None:
     """The same seed gives the job the same runs, and the service the same requests, as in scenarios of their own."""
-    from planner.analysis.service_simulation import simulate_service
     from planner.analysis.simulation.simulate_question import simulate
+    from planner.services.service_simulation import simulate_service
 
     path = tmp_path / "spot.yaml"
     path.write_text(WITH_SPOT, encoding="utf-8")

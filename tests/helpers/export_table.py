@@ -24,10 +24,10 @@ from planner.errors import InputError
 from planner.exports.export import choose_job, export
 from planner.exports.facts import Wishes
 from planner.exports.field_map import field_maps, launch_maps
-from planner.exports.kubernetes import export_service
-from planner.exports.served_kinds import choose_service
 from planner.loading.scenario_file import shipped_scenarios
 from planner.scenario.scenario import SolveOptions
+from planner.services.kubernetes import export_service
+from planner.services.served_kinds import choose_service
 from tests.helpers import tool_checks
 from tests.helpers.environments import tool_python
 

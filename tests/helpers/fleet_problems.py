@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.formulation.fleet_problem import FleetProblem, most_machines
+from planner.services.fleet_problem import FleetProblem, most_machines
 
 
 def fleet(

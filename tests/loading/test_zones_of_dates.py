@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from planner.documents.quantities import users_zone, written_in
 from planner.loading.scenario_file import parse_scenario
-from planner.report.plan_text import render_timetable
 from planner.scenario.scenario import Scenario
 from planner.solving.solve import solve
+from planner.timetable.timetable_text import render_timetable
 from tests.helpers.scenarios import json_text
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Tokyo", "America/St_Johns", "Pacific/Apia")

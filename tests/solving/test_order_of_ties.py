@@ -15,7 +15,6 @@ from planner.candidate_table import CandidateTable
 from planner.candidates.preference import Evidence, offer_steps
 from planner.formulation.dominance import find_undominated
 from planner.formulation.program import SharedLimits
-from planner.formulation.timetable_problem import Mode, Resource, Task, Timetable
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.report.plan_alternatives import LEAST_COST_IS, near_tie
 from planner.results.plan import Plan
@@ -24,8 +23,9 @@ from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.registry import run
 from planner.solving.optimise_choice import solve_lexicographic
 from planner.solving.solve import solve
-from planner.solving.timetable.modes import undominated_modes
-from planner.solving.timetable.timetable_plan import solve_schedule
+from planner.timetable.modes import undominated_modes
+from planner.timetable.timetable_problem import Mode, Resource, Task, Timetable
+from planner.timetable.timetable_result import solve_schedule
 from tests.helpers.candidate_tables import NAN, make_table
 
 OPTIONS = SolveOptions(as_of=datetime.date(2026, 11, 21))

@@ -52,11 +52,11 @@ AREA.add(
 )
 AREA.add("a batch job takes one machine", '"nodes": job.instances,\n        "ntasks', '"nodes": 1,\n        "ntasks')
 
-AREA.of("planner/exports/served_kinds.py", "tests/exports/serving")
+AREA.of("planner/services/served_kinds.py", "tests/services/test_service_files.py")
 AREA.add("machines scale by a load above their target", "math.ceil(load / target - 1e-9)", "math.floor(load / target)")
 AREA.add("hours without a machine count as load", "strict=True) if count", "strict=True)")
 
-AREA.of("planner/exports/kubernetes.py", "tests/exports/serving")
+AREA.of("planner/services/kubernetes.py", "tests/services/test_service_files.py")
 AREA.add("a machine is one pod", "count * kind.made.replicas for count", "count for count")
 AREA.add(
     "a pod takes all GPUs of its machine",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from planner import services, timetable
 from planner.analysis.explain.why_not import answer_query
 from planner.analysis.explain.why_not_query import parse_query
 from planner.arrays import Floats
@@ -36,7 +37,6 @@ from planner.solving.optimise_choice import takes_turns
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, try_solve
 from planner.solving.solve import find_cut_samples, lack_of_ways, solve
-from planner.solving.timetable.timetable_plan import ReportedPlan, as_solved, may_cost_less_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,7 +117,7 @@ def _smallest_relaxation(baseline: Baseline, path: str) -> LimitSensitivity:
     verified = verify_relaxation(prepared, changes, baseline.try_better) if found else None
     if verified is None:
         return _no_effect(path, prepared.scenario)
-    better, (change, *_) = as_solved(verified[0]), verified[1]
+    better, (change, *_) = timetable.as_solved(verified[0]), verified[1]
     return LimitSensitivity(
         worth=UNITS.get(limit_key(change.limit), "choice"),
         limit=change.limit,
@@ -129,12 +129,12 @@ def _smallest_relaxation(baseline: Baseline, path: str) -> LimitSensitivity:
     )
 
 
-def _note(better: ReportedPlan, plan: ResolvedPlan) -> str:
+def _note(better: timetable.ReportedPlan, plan: ResolvedPlan) -> str:
     """Return why a better objective shows in no dollars, or that the dollars are an upper bound.
 
     A plan may exceed its least cost by a near tie. Of more than `MOST_JOBS` jobs no timetable is solved.
     """
-    if may_cost_less_in_turn(better):
+    if timetable.may_cost_less_in_turn(better):
         return "at most: with jobs in turn it may cost less"
     if better.prepared.scenario.has_plain_dollars and better.cost_usd > plan.cost_usd - CENT_USD:
         return "only the least cost falls: among near ties another plan is preferred (solve.ties: 0 takes the cheaper)"
@@ -171,7 +171,7 @@ def _scarce_offers(baseline: Baseline) -> Iterator[LimitSensitivity]:
     better = baseline.try_better(prepare(prepared.scenario.model_copy(update=update), prepared.library, prepared))
     if better is None:
         return
-    reported = as_solved(better)
+    reported = timetable.as_solved(better)
     for soft, _ in elastic.shortages(found):
         is_stock = soft.path.startswith(STOCK_OF)
         yield LimitSensitivity(
@@ -184,7 +184,7 @@ def _scarce_offers(baseline: Baseline) -> Iterator[LimitSensitivity]:
         )
 
 
-def _compare(better: ReportedPlan, plan: ResolvedPlan) -> dict[str, Any]:
+def _compare(better: timetable.ReportedPlan, plan: ResolvedPlan) -> dict[str, Any]:
     """Return what a better plan is and what it gains."""
     return {
         "plan": better.description,
@@ -285,21 +285,16 @@ def explain(
     scenario = scenario.on_day(options.as_of if options else None)
     if services_of(scenario):
         if len(services_of(scenario)) < len(scenario.jobs):
-            from planner.analysis.explain.timetable_and_joint_reasons import explain_together
+            return services.explain_together(scenario, why_not, options, library, explain)
 
-            return explain_together(scenario, why_not, options, library, explain)
-        from planner.analysis.explain.service_reasons import explain_service  # loads the modules of fleets
-
-        return explain_service(scenario, why_not, options, library)
+        return services.explain_service(scenario, why_not, options, library)
     prepared = prepare(scenario, library)
     if why_not is None and (lack := lack_of_ways(scenario, options, prepared.library)) is not None:
         return _summary(prepared, None).model_copy(update={**dict(lack), "seconds": perf_counter() - started})
     prepared = without_demand(prepared)
     query = parse_query(why_not, scenario, prepared.library) if why_not is not None else None
     if takes_turns(prepared, options or SolveOptions()):
-        from planner.analysis.explain.timetable_and_joint_reasons import explain_over_time  # loads CP-SAT
-
-        found = explain_over_time(prepared, query, options or SolveOptions())
+        found = timetable.explain_over_time(prepared, query, options or SolveOptions())
         return found.model_copy(update={"seconds": perf_counter() - started})
     if query is not None and query.times:
         what, fix = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner import timetable
 from planner.analysis.frontier.joint_frontier import CommonDeadlines, JointProgram, SolverLimitError, satisfies_limits
 from planner.analysis.frontier.lower_envelope import (
     Breakpoint,
@@ -151,13 +152,12 @@ class FrontierTracer:
 
     def _turns(self, tables: Sequence[CandidateTable], envelopes: Sequence[Sequence[EnvelopePiece]]) -> CommonDeadlines:
         """Return the timetables of jobs that may take turns, and share reservations."""
-        from planner.analysis.frontier.service_curve import TurnProgram  # loads CP-SAT
-        from planner.solving.timetable.modes import without_reservations
-
         one = self.prepared
-        unreserved = [without_reservations(table, one) for table in tables if math.isfinite(self.reserved_usd)]
+        unreserved = [
+            timetable.without_reservations(table, one) for table in tables if math.isfinite(self.reserved_usd)
+        ]
         free = [lower_envelope(build_segments(table, self.limits.budget_usd)) for table in unreserved]
-        return TurnProgram(one.scenario, one.library, envelopes, self.options, self.reserved_usd, free)
+        return timetable.TurnProgram(one.scenario, one.library, envelopes, self.options, self.reserved_usd, free)
 
     def _within_budget(
         self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece]

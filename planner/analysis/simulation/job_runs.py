@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
+from planner import timetable
 from planner.analysis.simulation.market_paths import choose_tick_hours
 from planner.arrays import Floats
 from planner.candidates.job_candidates import JobCandidates
@@ -26,7 +27,6 @@ from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario
 from planner.solving.optimise_choice import may_take_turns
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
-from planner.solving.timetable.modes import screens_of_job
 from planner.spot.market.states import Ages, SpotStates
 from planner.spot.market.zones import expected_rest
 from planner.spot.policy.policy_cache import advice, to_table
@@ -215,7 +215,7 @@ def _choice(prepared: PreparedScenario, index: int, row: int, advice: SpotPlan) 
     """Return the point of the cost curve that a plan was made for; a timetable may have guaranteed less time."""
     tables = [prepared.screened[index]]
     if may_take_turns(prepared):
-        tables += screens_of_job(prepared, index)
+        tables += timetable.screens_of_job(prepared, index)
     found = (table.spot.get(mine) for table in tables for mine in np.flatnonzero(table.rows == row).tolist())
     return next((one for one in found if one and abs(one.point.hours - advice.guaranteed_hours) < 1e-6), None)
 

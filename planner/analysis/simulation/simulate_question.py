@@ -11,8 +11,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from planner import services, timetable
 from planner.analysis.market_fit_question import rarely_available
-from planner.analysis.service_simulation import simulate_service
 from planner.analysis.simulation.job_replay import ReplayedJob, replay_job, replay_without_spot, run_deadlines
 from planner.analysis.simulation.job_runs import JobRun, RunKind, build_job_runs
 from planner.analysis.simulation.market_paths import (
@@ -33,57 +33,18 @@ from planner.analysis.simulation.statistics import (
     outcomes_by_policy,
     summarise_outcome,
 )
-from planner.analysis.simulation.timetable_runs import ShiftedJob, shift_timetable
 from planner.arrays import Floats
 from planner.audit.audit import audit
 from planner.decode.notes import SPOT_ONLY_NOTE
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.estimates.uncertainty import confidence_factor
 from planner.library.schema import Library
-from planner.results.differences import jobs_alone, services_usd
 from planner.results.plan import Plan
 from planner.results.simulation import PLANNED, JobReplays, ReplayMarket, Simulation
-from planner.scenario.scenario import Scenario, SolveOptions, services_of, without_services
+from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve_prepared
 from planner.spot.policy.luck import SPEED_RANK_BOUNDS
-
-# Simulation of a plan with jobs and a service: the jobs on many markets, the service request by request.
-
-
-RECORDED_NOTE = "traces are those of the jobs; losses of the service follow the spot market of its offers"
-
-
-def simulate_together(
-    scenario: Scenario,
-    plan: Plan | None,
-    options: SolveOptions | None,
-    library: Library | None,
-    arguments: SimulationArguments,
-    replay: Callable[[Scenario, Plan], Simulation],
-) -> Simulation:
-    """Return the replays of the jobs, made by `replay`, with the simulation of the services.
-
-    Raises ScenarioError for a scenario of services alone, and what the two simulations raise.
-    """
-    if len(services_of(scenario)) == len(scenario.jobs):
-        raise ScenarioError([Fault(scenario.name, 0, "jobs", "has services alone", "use simulate_service")])
-    own = {name: arguments[name] for name in ("runs", "seed", "exact_speed") if name in arguments}
-    served = simulate_service(scenario, plan, options=options, library=library, **own)  # type: ignore[arg-type]
-    if not served.services:
-        facts = {name: getattr(served, name) for name in ("scenario", "status", "runs", "seed", "exact_speed", "as_of")}
-        return Simulation(**facts, seconds=served.seconds, infeasible=served.infeasible, plan=served.plan)
-    usd = services_usd(served.plan)
-    found = replay(without_services(scenario, usd), jobs_alone(served.plan))
-    recorded = (RECORDED_NOTE,) if arguments.get("traces") else ()
-    update = {
-        "services": served.services,
-        "services_usd": usd,
-        "seconds": found.seconds + served.seconds,
-        "notes": (*found.notes, *served.notes, *recorded),
-    }
-    return found.model_copy(update=update)
-
 
 SPOT_ONLY_PATHS = 3.0
 """Hours of a path on spot alone, over those of the plan at its confidence."""
@@ -133,7 +94,7 @@ def simulate(
     """
     if services_of(scenario):
         run = partial(simulate, options=options, library=library, progress=progress, **arguments)
-        return simulate_together(scenario, plan, options, library, arguments, run)
+        return services.simulate_together(scenario, plan, options, library, arguments, run)
     started = perf_counter()
     settings = SimulationSettings.of(**arguments)
     options = options or SolveOptions()
@@ -198,8 +159,8 @@ def _simulation(
         replayed.append(
             replay_without_spot(job_run, slow) if source is None else replay_job(job_run, source, slow, count)
         )
-    planned = plan, prepared.scenario, prepared.library
-    shifted = {name: shift_timetable(*planned, several) for name, several in outcomes_by_policy(replayed).items()}
+    shift = partial(timetable.shift_timetable, plan, prepared.scenario, prepared.library)
+    shifted = {name: shift(outcomes) for name, outcomes in outcomes_by_policy(replayed).items()}
     reserved_usd = math.fsum(reservation.usd for reservation in plan.reservations)
     whole = combine_jobs(job_runs, {k: [m.outcome for m in v] for k, v in shifted.items()}, reserved_usd)
     spent = math.fsum(one.seconds for one, source in zip(replayed, sources, strict=True) if source is not None)
@@ -251,7 +212,9 @@ def _source(job_run: JobRun, settings: SimulationSettings, rng: np.random.Genera
     return build_recorded_windows(settings.traces, job_run.job.name, job_run.instances, hours, settings.together)
 
 
-def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob, moved: ShiftedJob | None) -> JobReplays:
+def _job(
+    job_run: JobRun, source: PathSource | None, replayed: ReplayedJob, moved: timetable.ShiftedJob | None
+) -> JobReplays:
     """Return the figures of one job; of a timetable its deadline counts from the start of the plan."""
     one = job_run.job
     alone = combine_jobs([job_run], {name: [outcome] for name, outcome in replayed.outcomes.items()})
@@ -272,7 +235,7 @@ def _job(job_run: JobRun, source: PathSource | None, replayed: ReplayedJob, move
     )
 
 
-def _in_turn(job_run: JobRun, moved: ShiftedJob) -> dict[str, Any]:
+def _in_turn(job_run: JobRun, moved: timetable.ShiftedJob) -> dict[str, Any]:
     """Return when a job of a timetable starts and ends, whether it ends in time, and whether its machines are there."""
     (whole,) = combine_jobs([job_run], {PLANNED: [moved.outcome]}).values()
     return {

@@ -16,7 +16,6 @@ from planner.records import record
 from planner.report import format as words
 from planner.report import plan_sections as bill
 from planner.report.plan_sections import format_market, format_place
-from planner.report.plan_text import end_hours
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import BillItem
 
@@ -201,7 +200,7 @@ def timetable_figure(plan: Plan) -> Figure:
         for name, jobs in found[:MAX_BARS_OF_JOBS]
     ]
     table = [
-        (_name(job), format_place(job), f"{job.start_at_hours:.1f} h", f"{end_hours(job):.1f} h",
+        (_name(job), format_place(job), f"{job.start_at_hours:.1f} h", f"{job.finish_hours:.1f} h",
          words.usd(job.cost_usd),
          "" if job.deadline_hours is None else f"{words.plain_number(job.deadline_hours)} h")
         for job in sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.name))
@@ -280,7 +279,7 @@ def stretches_of(job: Assignment) -> list[tuple[float, float]]:
 
 
 def _times(job: Assignment) -> list[tuple[float, float]]:
-    return stretches_of(job) if job.end_at_hours is not None else [(0.0, end_hours(job))]
+    return stretches_of(job) if job.end_at_hours is not None else [(0.0, job.finish_hours)]
 
 
 def _stretch(job: Assignment, start: float, end: float) -> Stretch:
@@ -292,7 +291,7 @@ def _stretch(job: Assignment, start: float, end: float) -> Stretch:
 
 
 def _last(plan: Plan) -> float:
-    return max(end_hours(job) for job in plan.jobs)
+    return max(job.finish_hours for job in plan.jobs)
 
 
 def _stages(job: Assignment) -> Figure:

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner import services
 from planner.documents.files import write_bytes_atomically
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.image import check_drawable, draw_scene
@@ -16,26 +17,23 @@ from planner.records import record
 from planner.report import format as words
 from planner.report.figures.frontier_figure import frontier_figure, loss_scene
 from planner.report.figures.plan_figures import PICTURE, timetable_figure
-from planner.report.figures.service_figures import load_figure, service_frontier_figure
 from planner.report.figures.simulation_figures import simulation_scene
 from planner.report.figures.what_if_figures import bills_scene, sweep_scene, tornado_scene
-from planner.report.fleet_text import headline
 from planner.report.frontier_text import format_summary as frontier_summary
 from planner.report.frontier_text import knee
-from planner.report.frontier_text import summary as service_summary
 from planner.report.model_choice_text import render_loss_frontier
 from planner.report.plan_text import render
 from planner.report.sweep_text import render_sweep
 from planner.report.what_if_text import render_tornado, render_what_if
 from planner.results.chosen_model import LossFrontier
-from planner.results.differences import ServiceFrontier, ServiceSimulation
 from planner.results.estimate import Estimate
 from planner.results.explanation import Explanation
-from planner.results.fleet import InferenceEstimate
 from planner.results.frontier import Frontier
+from planner.results.inference import InferenceEstimate
 from planner.results.market_results import MarketFit
 from planner.results.plan import Plan
 from planner.results.run_results import CalibrationResult, Tracking
+from planner.results.service_results import ServiceFrontier, ServiceSimulation
 from planner.results.simulation import Simulation
 from planner.results.what_if import ManyVariants, Sweep, Tornado, WhatIf
 
@@ -96,7 +94,7 @@ def explanation_scene(found: Explanation) -> Scene | None:
         for option in options
         if option.job == first
     ][:MOST_GPUS]
-    return _bars(rows, f"{found.scenario}: expected cost by GPU") if rows else None
+    return bars_scene(rows, f"{found.scenario}: expected cost by GPU") if rows else None
 
 
 def market_scene(found: MarketFit) -> Scene:
@@ -106,7 +104,7 @@ def market_scene(found: MarketFit) -> Scene:
         Ranged(name, mean.expected, f"{words.hours(mean.expected)} on average", mean.low, mean.high)
         for name, mean in means
     ]
-    return _bars(rows, f"Spot market: available in {found.availability.expected * 100:.0f} % of the hours")
+    return bars_scene(rows, f"Spot market: available in {found.availability.expected * 100:.0f} % of the hours")
 
 
 def calibration_scene(found: CalibrationResult) -> Scene | None:
@@ -128,7 +126,7 @@ def calibration_scene(found: CalibrationResult) -> Scene | None:
         made = found.generation
         speeds = (("observed", made.output_tokens_per_second), ("estimated", made.predicted_output_tokens_per_second))
         rows = [_speed(name, value, "output tokens") for name, value in speeds]
-    return _bars(rows, "The run and its estimate") if rows else None
+    return bars_scene(rows, "The run and its estimate") if rows else None
 
 
 def _speed(name: str, value: float, unit: str) -> Ranged:
@@ -149,7 +147,7 @@ def tracking_scene(found: Tracking) -> Scene:
         due = found.planned.deadline_hours
         rows.append(Ranged("deadline", due, words.hours(due)))
     done = f"{found.observed.share_done * 100:.0f} % done"
-    return _bars(rows, f"{found.job}: {done}")
+    return bars_scene(rows, f"{found.job}: {done}")
 
 
 def variants_scene(found: ManyVariants) -> Scene:
@@ -157,26 +155,11 @@ def variants_scene(found: ManyVariants) -> Scene:
     rows = [Ranged(status.replace("_", " "), count, f"{count:,}") for status, count in found.counts.items() if count]
     best = found.cheapest.cost_usd if found.cheapest else None
     cheapest = f"; the cheapest costs {words.usd(best)}" if best is not None else ""
-    return _bars(rows, f"{found.scenario}: {found.variants:,} variants{cheapest}")
+    return bars_scene(rows, f"{found.scenario}: {found.variants:,} variants{cheapest}")
 
 
-def service_simulation_scene(found: ServiceSimulation) -> Scene | None:
-    """Return the share of the requests within each limit, simulated over the cycle, with the share that is asked."""
-    rows = []
-    for one, stream, limit in ((o, s, each) for o in found.services for s in o.streams for each in s.limits):
-        share, planned = limit.cycle.simulated_share, limit.cycle.predicted_share
-        if share is None or limit.limit_seconds is None:
-            continue
-        shares = [f"{100.0 * share:.1f} %", f"asked {words.significant(100.0 * limit.asked_share)} %"]
-        shares += [] if planned is None else [f"planned {100.0 * planned:.1f} %"]
-        what = {"ttft": "first token", "tpot": "per token"}[limit.name]
-        name = f"{what} within {words.significant(1000.0 * limit.limit_seconds)} ms"
-        label = f"{name}, {stream.name}" if len(found.services) == 1 else f"{one.name}: {name}, {stream.name}"
-        rows.append(Ranged(label, 100.0 * share, ", ".join(shares), is_chosen=share < limit.asked_share))
-    return _bars(rows, f"{found.scenario}: requests within each limit") if rows else None
-
-
-def _bars(rows: list[Ranged], title: str) -> Scene:
+def bars_scene(rows: list[Ranged], title: str) -> Scene:
+    """Return rows as bars under a title, in the size of a picture."""
     shown = "; ".join(f"{row.label}: {row.words}" for row in rows)
     return ranged(rows, Caption(words.sanitise(title), shown), PICTURE)
 
@@ -255,9 +238,9 @@ def _plan_scene(plan: Plan) -> Scene | None:
     if plan.jobs and (chart := timetable_figure(plan).draw) is not None:
         parts.append(chart(PICTURE))
     for service in plan.services:
-        if (chart := load_figure(service).draw) is not None:
+        if (chart := services.load_figure(service).draw) is not None:
             is_alone = len(plan.services) == 1 and not plan.jobs
-            parts.append(chart(PICTURE) if is_alone else headed(chart(PICTURE), headline(service)))
+            parts.append(chart(PICTURE) if is_alone else headed(chart(PICTURE), services.fleet_headline(service)))
     if not parts:
         return None
     title = _first_line(render, plan)
@@ -270,11 +253,6 @@ def _frontier_scene(found: Frontier) -> Scene | None:
     with words.unwrapped():
         title = "; ".join(text for text in (frontier_summary(found), knee(found)) if text)
     return dataclasses.replace(chart(PICTURE), title=title)
-
-
-def _service_frontier_scene(found: ServiceFrontier) -> Scene | None:
-    chart = service_frontier_figure(found).draw if found.points else None
-    return dataclasses.replace(chart(PICTURE), title=service_summary(found)) if chart is not None else None
 
 
 def _titled(draw: Callable[[Any, float], Scene], text: Callable[[Any], str]) -> Callable[[Any], Scene]:
@@ -291,7 +269,7 @@ SCENES: dict[type, Callable[[Any], Scene | None]] = {
     Plan: _plan_scene,
     Frontier: _frontier_scene,
     LossFrontier: lambda found: _titled(loss_scene, render_loss_frontier)(found) if found.points else None,
-    ServiceFrontier: _service_frontier_scene,
+    ServiceFrontier: lambda found: services.service_frontier_scene(found),
     Simulation: lambda found: simulation_scene(found, PICTURE) if found.jobs and found.cost_usd else None,
     WhatIf: _titled(bills_scene, render_what_if),
     Sweep: _titled(sweep_scene, render_sweep),
@@ -303,7 +281,7 @@ SCENES: dict[type, Callable[[Any], Scene | None]] = {
     CalibrationResult: calibration_scene,
     Tracking: tracking_scene,
     ManyVariants: variants_scene,
-    ServiceSimulation: service_simulation_scene,
+    ServiceSimulation: lambda found: services.service_simulation_scene(found),
 }
 """Results with a picture; None where there is nothing to draw."""
 

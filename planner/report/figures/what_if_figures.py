@@ -29,8 +29,8 @@ from planner.report.figures.analysis_figures import tornado_figure
 from planner.report.figures.plan_figures import COST_LABEL, MONTH_LABEL
 from planner.report.plan_sections import item_name
 from planner.report.sweep_text import axis_name, describe_hardware, format_axis_values, monthly_usd, serves
-from planner.results.differences import month_items
 from planner.results.plan import Plan
+from planner.results.service_results import month_items
 from planner.results.what_if import Axis as Varied
 from planner.results.what_if import Cell, Sweep, Tornado, WhatIf
 

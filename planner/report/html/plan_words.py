@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.report import fleet_text as fleet
+from planner import services
 from planner.report import format as words
 from planner.report import generation_text as generation
 from planner.report import plan_alternatives as others
@@ -27,9 +27,9 @@ MOST_BLOCKS = 12
 def headline(plan: Plan) -> str:
     """Return the plan in one sentence: what to rent, for how long, for how much."""
     if plan.services and plan.jobs:
-        return fleet.both_headline(plan)
+        return services.both_headline(plan)
     if plan.services:
-        return "; ".join(fleet.headline(service).partition(": ")[2] for service in plan.services)
+        return "; ".join(services.fleet_headline(service).partition(": ")[2] for service in plan.services)
     if not plan.jobs or plan.cost_usd is None or plan.hours is None:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
     figures = f"{words.likely_and_by(plan.hours)}, {words.usd(plan.cost_usd.expected)}, {parts.format_optimality(plan)}"

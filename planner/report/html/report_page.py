@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import importlib.util
 import json
@@ -11,6 +10,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner import services
 from planner.drawing.scene import PALETTE, to_svg
 from planner.errors import Fault, ScenarioError
 from planner.records import record
@@ -26,21 +26,11 @@ from planner.report.figures.plan_figures import (
     memory_figure,
     timetable_figure,
 )
-from planner.report.figures.service_figures import (
-    fleet_alternatives,
-    latency_figures,
-    load_figure,
-    month_bill_figure,
-    replica_memory_figure,
-    service_frontier_figure,
-    simpler_figure,
-)
 from planner.report.figures.simulation_figures import simulation_figures
 from planner.report.html import plan_words as facts
-from planner.report.html import service_words as services
-from planner.results.differences import jobs_alone
 from planner.results.estimate import Overview, Section
 from planner.results.plan import Plan
+from planner.results.service_results import jobs_alone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +63,7 @@ def groups_of(found: Overview) -> list[Group]:
     """Return the figures of a report in their order."""
     plan = found.plan
     if plan.services:
-        return _service_groups(found)
+        return services.groups_of_services(found)
     if not plan.jobs:
         return []
     groups = []
@@ -85,55 +75,26 @@ def groups_of(found: Overview) -> list[Group]:
     groups += [Group(figure.key, figure.title, (figure,)) for figure in of_plan if figure is not None]
     others = alternative_figures(plan, found.explanation)
     groups += [Group("alternatives", "Alternatives", tuple(others))] if others else []
-    groups += _analysis_groups(found)
+    groups += analysis_groups(found)
     table = facts.assumptions(plan)
     lead = "What the figures rest on, with source and age."
     groups.append(Group("assumptions", "Assumptions", (Figure("assumptions", "Assumptions", lead, None, table),)))
     return groups
 
 
-def _service_groups(found: Overview) -> list[Group]:
-    """Return the figures of a report on services in their order."""
-    plan = found.plan
-    loads = tuple(load_figure(service) for service in plan.services)
-    groups = [Group("load", "Load and replicas", loads)]
-    curves: list[Figure] = []
-    if found.frontier is not None and found.frontier.points:
-        of_jobs = frontier_figure(found.frontier, deadline_of(plan))
-        curves.append(dataclasses.replace(of_jobs, title="Cost of the jobs against time"))
-    if found.service_frontier is not None and found.service_frontier.points:
-        curves.append(service_frontier_figure(found.service_frontier))
-    if curves:
-        groups.append(Group("cost-time", curves[0].title if len(curves) == 1 else "Frontiers", tuple(curves)))
-    bill, simpler = month_bill_figure(plan), tuple(simpler_figure(service) for service in plan.services)
-    bills, table, others = Group("bill", bill.title, (bill,)), services.assumptions(plan, found.bases), list[Figure]()
-    of_service = found.explanation
-    if plan.jobs:
-        alone = jobs_alone(plan)
-        of_service = services.parts_explained(found.explanation)[1]
-        of_jobs = dataclasses.replace(bill_figure(alone), key="bill-jobs", title="Bill of the jobs")
-        bills = Group("bill", "Bills", (bill, of_jobs))
-        others = alternative_figures(alone, services.parts_explained(found.explanation)[0])
-        memory, rows = memory_figure(alone), (*facts.assumptions(alone).rows, *table.rows)
-        groups += [Group(memory.key, memory.title, (memory,))] if memory is not None else []
-        table = Table(table.header, tuple(dict.fromkeys(rows)))
-    replica = replica_memory_figure(found.bases)
-    others += fleet_alternatives(of_service)
-    title = "Alternatives" if others else "Simpler fleets and services"
-    groups += [bills, *([Group("replica-memory", "Memory of a replica", (replica,))] if replica is not None else [])]
-    groups += [Group("alternatives", title, (*others, *simpler)), *_analysis_groups(found)]
-    lead = "What the figures rest on, with source and age."
-    return [*groups, Group("assumptions", "Assumptions", (Figure("assumptions", "Assumptions", lead, None, table),))]
-
-
-def _analysis_groups(found: Overview) -> list[Group]:
+def analysis_groups(found: Overview) -> list[Group]:
     """Return the figures of sensitivity, replays and price history, as far as there are any."""
     swing = tornado_figure(found.tornado) if found.tornado is not None else None
     figures: dict[Section, tuple[Figure, ...]] = {
         "tornado": (swing,) if swing is not None else (),
         "simulation": (
             *(simulation_figures(found.simulation) if found.simulation is not None else ()),
-            *(figure for one in (found.simulation, found.service_simulation) if one for figure in latency_figures(one)),
+            *(
+                figure
+                for one in (found.simulation, found.service_simulation)
+                if one
+                for figure in services.latency_figures(one)
+            ),
         ),
         "prices": tuple(price_figures(found.prices)),
     }

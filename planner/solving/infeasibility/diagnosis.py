@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from planner import timetable
 from planner.candidates.screening import screen
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.errors import InputError
@@ -30,7 +31,6 @@ from planner.solving.infeasibility.relaxed_candidates import HEADROOM, RelaxedCa
 from planner.solving.optimise_choice import may_take_turns
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.resolve import ResolvedPlan, recipe_of, try_solve, with_settings
-from planner.solving.timetable.timetable_plan import MOST_JOBS, ReportedPlan, TimetablePlan, solve_as_asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ ROOM_HOURS = 0.04
 MOST_BUDGETS = 4
 """How often a budget is lowered to what the plan within it needs."""
 
-Settled = tuple[ReportedPlan, list[LimitChange]]
+Settled = tuple[timetable.ReportedPlan, list[LimitChange]]
 
 
 def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settled | None:
@@ -57,7 +57,7 @@ def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settle
     settled = next(
         ((found, made) for made in (list(changes), _roomier(changes)) if (found := _try(prepared, made))), None
     )
-    if settled is None or len(prepared.scenario.jobs) > MOST_JOBS:  # a dozen solves of a timetable
+    if settled is None or len(prepared.scenario.jobs) > timetable.MOST_JOBS:  # a dozen solves of a timetable
         return settled
     for path in [change.limit for change in changes]:
         settled = _without(prepared, settled, path)
@@ -71,9 +71,9 @@ def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settle
     return settled
 
 
-def _try(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> ReportedPlan | None:
+def _try(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> timetable.ReportedPlan | None:
     try:
-        return solve_as_asked(with_settings(prepared, [change.setting for change in changes]))
+        return timetable.solve_as_asked(with_settings(prepared, [change.setting for change in changes]))
     except InputError:  # values that contradict one another: no relaxation
         return None
 
@@ -203,7 +203,7 @@ def _as_solved(prepared: PreparedScenario, found: Sequence[tuple[ResolvedPlan, l
         settled = _settled(prepared, plan, changes)
         if settled is not None and not any(asks_no_less(settled[1], before) for _, before in kept):
             kept.append(settled)
-            if isinstance(settled[0], TimetablePlan) and len(prepared.scenario.jobs) > MOST_JOBS:
+            if isinstance(settled[0], timetable.TimetablePlan) and len(prepared.scenario.jobs) > timetable.MOST_JOBS:
                 break
     return kept
 

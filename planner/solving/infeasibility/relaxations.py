@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from planner import timetable
 from planner.errors import ScenarioError
 from planner.records import record
 from planner.results.plan_parts import Relaxation
@@ -18,7 +19,6 @@ from planner.solving.infeasibility.elastic_program import ElasticProgram, Elasti
 from planner.solving.infeasibility.relaxed_candidates import HEADROOM, MAX_PRICE_AGE, CandidateFilter, margin_of
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve, with_settings
-from planner.solving.timetable.timetable_plan import ReportedPlan
 from planner.units import DAY_HOURS
 
 HOURS_STEP, USD_STEP, SHARE_STEP, MARGIN_STEP, CONFIDENCE_STEP = 0.01, 0.01, 0.01, 0.001, 0.01
@@ -221,11 +221,9 @@ def _try_changes(prepared: PreparedScenario, changes: Iterable[LimitChange], sol
         return None
 
 
-def build_relaxations(plan: ReportedPlan, changes: Sequence[LimitChange], number: int) -> list[Relaxation]:
+def build_relaxations(plan: timetable.ReportedPlan, changes: Sequence[LimitChange], number: int) -> list[Relaxation]:
     """Return one relaxation as results: an entry per limit, all with the same number and the same plan."""
-    from planner.solving.timetable.timetable_plan import may_cost_less_in_turn  # late, as all of timetables
-
-    most = "at most " if may_cost_less_in_turn(plan) else ""
+    most = "at most " if timetable.may_cost_less_in_turn(plan) else ""
     then = f"{plan.description}, {most}${plan.cost_usd:,.2f}"
     if plan.prepared.scenario.limits.budget_usd is not None:
         # A budget holds at the requested confidence, so both figures are needed.

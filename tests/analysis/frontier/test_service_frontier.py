@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.analysis.frontier.service_curve import service_frontier
 from planner.errors import ScenarioError
 from planner.report.figures.result_figures import draw_file
-from planner.report.frontier_text import render_service_frontier
-from planner.results.differences import ServiceFrontier
+from planner.results.service_results import ServiceFrontier
+from planner.services.service_curve import service_frontier
+from planner.services.service_frontier_text import render_service_frontier
 from planner.solving.solve import solve
 from tests.helpers.services import desk
 

@@ -13,12 +13,12 @@ import pytest
 
 import planner
 from planner.analysis.frontier.frontier_question import loss_frontier
-from planner.analysis.frontier.service_curve import service_frontier
 from planner.errors import NoPlanError, ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.report.figures.result_figures import SCENES, Picture, plot
 from planner.results.estimate import Estimate
 from planner.results.plan import Plan
+from planner.services.service_curve import service_frontier
 from tests.helpers import run_logs
 from tests.helpers.open_scenarios import OPEN
 from tests.helpers.record import PICTURES, ROOT

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from planner.analysis.overview import overview
-from planner.analysis.service_simulation import kind_bases, simulate_service
 from planner.catalogs.price_updates import update_book
 from planner.loading.scenario_file import parse_scenario
 from planner.report.figures.plan_figures import Figure
 from planner.report.html.report_page import MOST_BYTES, find_figure, groups_of, render_page
 from planner.results.estimate import Overview
 from planner.scenario.offer import Offer
+from planner.services.service_simulation import kind_bases, simulate_service
 from tests.helpers.pages import OFFICE
 from tests.helpers.reports import HOSTILE, OPTIONS
 from tests.helpers.service_reports import service_overview, service_page, service_scenario

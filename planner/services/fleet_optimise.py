@@ -1,0 +1,356 @@
+"""A cheap fleet for every hour with a proven bound: the way through the hours, losses, simpler fleets.
+
+The best fleets of a few loads begin a pool, and fleets next to them join it. A shortest path through the pool pays the
+starts, and prices of hours that account for starts give a bound. How long this takes changes nothing in what is found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.arrays import Flags, Floats, Integers
+from planner.records import record
+from planner.scenario.scenario import SolveOptions
+from planner.services.fleet_problem import FleetProblem, first_rows, served_of, undominated_kinds
+from planner.services.fleet_program import hour_classes, hour_prices
+from planner.services.fleet_refine import central_multipliers, enriched, fleets_at_prices, has_passed, latest_moment
+
+# Simpler fleets for the same load: one kind for the peak, one kind by the hour, the mix of the peak always on.
+
+
+class SimpleFleet(NamedTuple):
+    """Dollars of a cycle of a simpler fleet, None where none keeps the limits, and its machines at the peak."""
+
+    name: str
+    usd: float | None
+    kind: int = -1
+    machines: int = 0
+
+
+def machines_alone(problem: FleetProblem) -> Floats:
+    """Return the machines (hours, kinds) of one kind alone that carry each hour; nan where that kind may not."""
+    kinds = problem.kinds
+    able = np.ceil(problem.load[:, None] / problem.capacity * (1.0 - 1e-9))
+    standing = np.ceil(problem.min_replicas / np.maximum(problem.replicas, 1))
+    found = np.maximum(able, standing)
+    busy = found > 0
+    most = np.full(kinds, np.inf)
+    for offer, stock in problem.stock.items():
+        most[problem.offer == offer] = stock
+    for provider, quota in problem.quota.items():
+        here = problem.provider == provider
+        most[here] = np.minimum(most, quota // np.maximum(problem.gpus, 1))[here]
+    allowed = found <= most
+    for peak in problem.peaks:
+        allowed &= found * peak.each <= peak.most * (1.0 + 1e-9)
+    there = np.append(problem.availability, 1.0)[problem.group]  # of group -1, on demand: always
+    alone_on_spot = problem.is_spot & ((there < problem.served_share) | (problem.most_on_spot < 1))
+    allowed &= ~busy | ~(alone_on_spot | (~problem.is_spot & (problem.least_on_spot > 0)))
+    return np.where(np.all(allowed, axis=0), found, np.nan)
+
+
+def simple_fleets(problem: FleetProblem, options: SolveOptions) -> tuple[SimpleFleet, ...]:
+    """Return the simpler fleets of a problem without commitments and without its budget."""
+    usual = problem.choosing(~problem.committed)
+    place = np.flatnonzero(~problem.committed)
+    distinct, _ = usual.distinct()
+    peak = distinct.load == np.max(distinct.load)
+    alone = machines_alone(distinct)
+    hourly = machines_alone_by_hour(usual, alone, distinct.load)
+    at_peak = usual.hours * alone[peak][0] * usual.usd
+    found = [_least("one kind for the peak", at_peak, alone[peak][0], place)]
+    starts = np.maximum(hourly - np.roll(hourly, 1, axis=0), 0.0)
+    by_hour = np.sum(hourly * usual.usd + starts * usual.start_usd, axis=0)
+    found.append(_least("one kind by the hour", by_hour, alone[peak][0], place))
+    mixed = _peak_mix(usual, options)
+    found.append(SimpleFleet("the best mix for the peak, always on", None if mixed is None else usual.hours * mixed))
+    return tuple(found)
+
+
+def machines_alone_by_hour(problem: FleetProblem, alone: Floats, loads: Floats) -> Floats:
+    """Return the machines (hours, kinds) of each hour from those of each load."""
+    return np.asarray(alone[np.searchsorted(loads, problem.load)])
+
+
+def _least(name: str, usd: Floats, machines: Floats, place: Integers) -> SimpleFleet:
+    """Return the cheapest kind alone."""
+    if not len(usd) or bool(np.all(np.isnan(usd))):
+        return SimpleFleet(name, None)
+    best = int(np.nanargmin(usd))
+    return SimpleFleet(name, float(usd[best]), int(place[best]), int(machines[best]))
+
+
+def _peak_mix(problem: FleetProblem, options: SolveOptions) -> float | None:
+    """Return the dollars of an hour of the best fleet for the peak; None without any."""
+    if not problem.kinds:
+        return None
+    peak = np.array([np.max(problem.load)])
+    hour = replace(problem, load=peak, start_usd=np.zeros(problem.kinds))
+    hour = hour.choosing(undominated_kinds(hour))
+    losses = first_rows(hour.availability, hour.served_share)
+    fleets, bounds = fleets_at_prices(hour, hour.usd[None, :], np.zeros(1, dtype=np.int64), options.solver, losses)
+    return None if np.isnan(bounds[0]) else float(fleets[0] @ hour.usd)
+
+
+# The cheapest way through a circle of hours, each of which takes one fleet of a pool.
+
+
+def start_usd_between(problem: FleetProblem, pool: Floats) -> Floats:
+    """Return the dollars (f, f) of starting what the fleet of a column has more than that of a row."""
+    more = np.maximum(pool[None, :, :] - pool[:, None, :], 0.0)
+    return np.asarray(more @ problem.start_usd)
+
+
+def cheapest_circle(problem: FleetProblem, pool: Floats, fits: Flags) -> tuple[Integers, float]:
+    """Return the fleet (hours,) of each hour, as places in the pool, and the dollars of the cycle.
+
+    `fits` (hours, f): which fleets an hour may have, at least one each. The hour with the fewest fleets is where the
+    circle is cut: a shortest path from each of its fleets back to itself.
+    """
+    hours, size = fits.shape
+    usd, moves = pool @ problem.usd, start_usd_between(problem, pool)
+    cut = int(np.argmin(np.sum(fits, axis=1)))
+    order = (cut + np.arange(hours)) % hours
+    best, found = np.inf, np.zeros(hours, dtype=np.int64)
+    for start in np.flatnonzero(fits[cut]).tolist():
+        reached = np.full(size, np.inf)
+        reached[start] = usd[start]
+        came = np.zeros((hours, size), dtype=np.int64)
+        for step, hour in enumerate(order[1:].tolist(), start=1):
+            through = reached[:, None] + moves
+            came[step] = np.argmin(through, axis=0)
+            reached = np.where(fits[hour], through[came[step], np.arange(size)] + usd, np.inf)
+        closed = reached + moves[:, start] if hours > 1 else reached
+        last = int(np.argmin(closed))
+        if closed[last] < best:
+            best = float(closed[last])
+            for step in range(hours - 1, -1, -1):
+                found[order[step]] = last
+                last = int(came[step, last])
+    return found, best
+
+
+def through_pool(problem: FleetProblem, pool: Floats) -> tuple[Floats, float]:
+    """Return the cheapest fleets (hours, kinds) from a pool which has one for every hour, and their dollars.
+
+    Committed machines stand in all hours: each number of them that the pool knows is tried, for all fleets that have
+    no more of them.
+    """
+    best, usd = np.zeros((problem.hours, problem.kinds)), np.inf
+    committed = pool[:, problem.committed]
+    for standing in np.unique(committed, axis=0) if committed.shape[1] else [np.zeros(0)]:
+        same = pool[np.all(committed <= standing, axis=1)]
+        same[:, problem.committed] = standing
+        same = np.unique(same, axis=0)
+        fits = problem.fits(same, np.arange(problem.hours))
+        if bool(np.all(np.any(fits, axis=1))):
+            chosen, dollars = cheapest_circle(problem, same, fits)
+            if dollars < usd:
+                best, usd = same[chosen], dollars
+    return best, usd
+
+
+FLEET_GAP = 1e-6
+"""Gap below which a fleet counts as optimal."""
+WANTED_GAP = 0.008
+"""Gap at which no more rounds are worth their time."""
+MOST_ROUNDS = 8
+IDLE_ROUNDS = 2
+"""Rounds without progress after which no more follow."""
+FIRST_LOADS = 3
+"""Loads whose best fleets begin the pool, evenly from the least to the peak."""
+
+
+@record(frozen=True)
+class SolvedFleet:
+    """Machines (hours, kinds) of the kinds of a problem; None without any."""
+
+    fleets: Floats | None
+    bound: float
+    impossible_loads: tuple[float, ...] = ()
+    kept: int = 0  # kinds that dominance left
+    over_budget_usd: float | None = None  # dollars of the cheapest fleet, where that is over the budget
+
+    def gap(self, usd: float) -> float:
+        """Return how far the dollars are above the bound, as their share."""
+        return max(0.0, usd - self.bound) / max(usd, 1e-9)
+
+
+def optimise_fleet(problem: FleetProblem, options: SolveOptions, until: float | None = None) -> SolvedFleet:
+    """Return the fleet of each hour; the kinds that others replace are left out first.
+
+    The search ends at the moment `until`, left out at the time limit of `options` from now on, once it has a fleet.
+    """
+    until = latest_moment(options) if until is None else until
+    keep = undominated_kinds(problem) if problem.kinds else np.zeros(0, dtype=np.int64)
+    small = problem.choosing(keep).with_costly_starts()
+    if not small.kinds:
+        return SolvedFleet(None, 0.0, tuple(np.unique(problem.load).tolist()))
+    losses = first_rows(small.availability, small.served_share)
+    pool = fleets_of_one_kind(small) if has_passed(until) else np.zeros((0, small.kinds))
+    missing: tuple[float, ...] = ()
+    if not len(pool):
+        pool, missing = first_fleets(small, options, losses, until)
+    if missing:
+        return SolvedFleet(None, 0.0, missing, len(keep))
+    fleets, bound = _in_rounds(small, pool, options, losses, until)
+    usd = small.cost(fleets)
+    if not bool(np.any(fleets)) and bool(np.any(problem.load)):  # committed machines that some hour has no room for
+        return SolvedFleet(None, 0.0, (), len(keep))
+    if has_passed(until) and problem.budget_usd is not None and bound <= problem.budget_usd < usd:
+        fleets, bound = _in_rounds(small, first_fleets(small, options, losses)[0], options, losses, None)
+        usd = small.cost(fleets)  # no time limit makes a budget too small
+    if problem.budget_usd is not None and usd > problem.budget_usd * (1.0 + FLEET_GAP):
+        return SolvedFleet(None, bound, (), len(keep), usd)
+    whole = np.zeros((problem.hours, problem.kinds))
+    whole[:, keep] = fleets
+    return SolvedFleet(whole, bound, (), len(keep))
+
+
+def first_fleets(
+    problem: FleetProblem, options: SolveOptions, losses: list[Floats], until: float | None = None
+) -> tuple[Floats, tuple[float, ...]]:
+    """Return the best fleets (f, kinds) of a few loads, and the loads that no fleet carries.
+
+    What carries a load carries a lower one, so that the peak of each room decides whether there are any. From the
+    moment `until` on the peaks of one kind alone take their place; where there are none, the search goes on until it
+    knows of a fleet.
+    """
+    hours = _hours_that_decide(problem)
+    some = hours[np.unique(np.linspace(0, len(hours) - 1, FIRST_LOADS).astype(int))]
+    peaks = _peaks(problem)
+    some = np.concatenate([some[~np.isin(some, peaks)], peaks])
+    least = len(some) - len(peaks)
+    prices = np.tile(problem.usd, (len(some), 1))
+    fleets, bounds = fleets_at_prices(problem, prices, some, options.solver, losses, until)
+    if bool(np.any(np.isnan(bounds[least:]))) and has_passed(until):
+        alone = fleets_of_one_kind(problem)
+        if len(alone):
+            return np.unique(np.concatenate([fleets[~np.isnan(bounds)], alone]), axis=0), ()
+        fleets, bounds = fleets_at_prices(problem, prices[least:], peaks, options.solver, losses)
+        least = 0
+    if not bool(np.any(np.isnan(bounds[least:]))):
+        return np.unique(fleets[~np.isnan(bounds)], axis=0), ()
+    _, bounds = fleets_at_prices(problem, np.tile(problem.usd, (len(hours), 1)), hours, options.solver, losses)
+    return fleets[:0], tuple(np.unique(problem.load[hours[np.isnan(bounds)]]).tolist())
+
+
+def _hours_that_decide(problem: FleetProblem) -> Integers:
+    """Return an hour of each load and room, by load."""
+    room = np.zeros(problem.hours) if problem.room is None else problem.room
+    _, first = np.unique(np.stack([problem.load, room], axis=1), axis=0, return_index=True)
+    return np.asarray(first, dtype=np.int64)
+
+
+def _peaks(problem: FleetProblem) -> Integers:
+    """Return the hour of the greatest load of each room."""
+    hours = _hours_that_decide(problem)
+    if problem.room is None:
+        return hours[-1:]
+    last = {int(problem.room[hour]): hour for hour in hours.tolist()}
+    return np.asarray(list(last.values()), dtype=np.int64)
+
+
+def fleets_of_one_kind(problem: FleetProblem) -> Floats:
+    """Return the fleets (f, kinds) of the kind that carries the hours alone at the least dollars; no program is solved.
+
+    None where no kind may carry all hours alone.
+    """
+    place = np.flatnonzero(~problem.committed)
+    alone = machines_alone(problem.choosing(place)) if len(place) else np.zeros((problem.hours, 0))
+    usd = np.sum(alone * problem.usd[place], axis=0)
+    for best in np.argsort(usd)[: int(np.sum(~np.isnan(usd)))].tolist():
+        found = np.zeros((problem.hours, problem.kinds))
+        found[:, place[best]] = alone[:, best]
+        fits = problem.fits(found, np.arange(problem.hours))
+        if bool(np.all(np.diag(fits))):
+            return np.unique(found, axis=0)
+    return np.zeros((0, problem.kinds))
+
+
+def _in_rounds(
+    problem: FleetProblem, pool: Floats, options: SolveOptions, losses: list[Floats], until: float | None
+) -> tuple[Floats, float]:
+    """Return the fleet (hours, kinds) of each hour and a bound, both better from round to round.
+
+    A round begins with the best path through what is known, so that a time limit leaves a fleet without a bound.
+    """
+    idle, bound = 0, 0.0
+    classes, every = hour_classes(problem.load, problem.room), np.ones(problem.kinds, dtype=bool)
+    pool = enriched(problem, classes, pool, every, until)
+    pool, fleets, usd = _best_path(problem, pool, until)
+    for _ in range(MOST_ROUNDS):
+        if has_passed(until) or idle >= IDLE_ROUNDS:
+            break
+        prices = hour_prices(problem, classes, central_multipliers(problem, classes, pool))
+        best, least = fleets_at_prices(problem, prices, classes.first, options.solver, losses, until)
+        known = ~np.isnan(least)
+        total = float(classes.times @ least) if bool(np.all(known)) else 0.0  # some hours alone are no bound
+        closer, bound = total > bound * (1.0 + FLEET_GAP), max(bound, total)
+        pool, other, cheaper = _best_path(problem, np.unique(np.concatenate([pool, best[known]]), axis=0), until)
+        idle = 0 if closer or cheaper < usd * (1.0 - FLEET_GAP) else idle + 1
+        if cheaper < usd:
+            fleets, usd = other, cheaper
+        if not _is_open(problem, usd, bound, options):
+            break
+        pool = enriched(problem, classes, pool, every, until)
+    fleets, usd = _standing_by(problem, fleets, usd, bound, until)
+    return fleets, min(bound, usd)
+
+
+def _standing_by(
+    problem: FleetProblem, fleets: Floats, usd: float, bound: float, until: float | None
+) -> tuple[Floats, float]:
+    """Return fleets with machines that stay through hours that do not need them, and their dollars.
+
+    At the best prices of the hours such a machine often costs nothing, and the program of an hour leaves it out.
+    """
+    while usd - bound > FLEET_GAP * usd and not has_passed(until):
+        known = np.unique(fleets, axis=0)
+        used = np.any(known > 0, axis=0) & ~problem.committed
+        more = (known[:, None, :] + np.eye(problem.kinds)[used]).reshape(-1, problem.kinds)
+        other, cheaper = through_pool(problem, np.unique(np.concatenate([known, more]), axis=0))
+        if cheaper >= usd * (1.0 - FLEET_GAP):
+            break
+        fleets, usd = other, cheaper
+    return fleets, usd
+
+
+def _is_open(problem: FleetProblem, usd: float, bound: float, options: SolveOptions) -> bool:
+    """Return whether more rounds are worth it: the gap is wide, or the budget lies between bound and dollars."""
+    if problem.budget_usd is not None and bound <= problem.budget_usd < usd:
+        return usd - bound > FLEET_GAP * usd
+    return usd - bound > max(options.gap, WANTED_GAP) * usd
+
+
+def _best_path(problem: FleetProblem, pool: Floats, until: float | None) -> tuple[Floats, Floats, float]:
+    """Return a pool, the cheapest fleets (hours, kinds) from it, and their dollars.
+
+    With commitments the fleets around the chosen number of them are searched once more.
+    """
+    fleets, usd = through_pool(problem, pool)
+    if not bool(np.any(problem.committed)) or not np.isfinite(usd):
+        return pool, fleets, usd
+    standing = fleets[0] * problem.committed
+    same = pool[np.all(pool[:, problem.committed] <= standing[problem.committed], axis=1)]
+    same = np.unique(np.where(problem.committed, standing, same), axis=0)
+    same = enriched(problem, hour_classes(problem.load, problem.room), same, ~problem.committed, until)
+    other, cheaper = through_pool(problem, same)
+    pool = np.unique(np.concatenate([pool, same]), axis=0)
+    return (pool, other, cheaper) if cheaper < usd else (pool, fleets, usd)
+
+
+# The share of the requests that a fleet serves although its spot machines are lost at times.
+
+
+def served_on_average(problem: FleetProblem, fleets: Floats) -> float:
+    """Return the share of the load that is served on average, each spot group being lost on its own."""
+    able, load = fleets * problem.capacity, problem.load
+    if np.sum(load) <= 0:
+        return 1.0
+    firm, spot = np.sum(able[:, ~problem.is_spot], axis=1), problem.by_group(able)
+    share = [served_of(*one, problem.availability) for one in zip(load.tolist(), firm.tolist(), spot, strict=True)]
+    return float(np.average(share, weights=load))

@@ -1,0 +1,372 @@
+"""A plan of a service as text: its fleet, a strip by the hour, limits with their margins, simpler fleets, services."""
+
+from __future__ import annotations
+
+import math
+
+from planner.report import format as words
+from planner.report.format import line_room
+from planner.report.generation_text import HOSTS, MOST_SERVICES, engine_name, service_lines
+from planner.report.infeasible_text import limit_name
+from planner.report.plan_sections import old_prices, product, render_notes
+from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
+from planner.results.plan import Plan
+from planner.results.service_results import BINDING_WORDS, replicas_text, seconds_text, services_usd, sharing_of
+from planner.units import figure_text
+
+# Load, use, replicas and those on spot by the hour, as a strip of characters.
+
+
+_STRIP_DAY = 24
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+LEVELS = ".123456789#"
+"""Use of a fleet in tenths; # is full."""
+
+
+def strip(fleet: Fleet) -> list[str]:
+    """Return load, replicas and use by the hour: a character for each hour, equal days once.
+
+    Where some replicas are on spot and others are not, there is a row of each in place of that of all.
+    """
+    hours = len(fleet.load)
+    spot = _replicas(fleet, on_spot=True)
+    firm = _replicas(fleet, on_spot=False)
+    most = max(fleet.load, default=0.0)
+    rows: list[tuple[list[int], tuple[str, ...]]] = []
+    names = ("load", "use ", "reps", "spot") if any(spot) and any(firm) else ("load", "use ", "reps")
+    for day in range(hours // _STRIP_DAY):
+        span = slice(day * _STRIP_DAY, (day + 1) * _STRIP_DAY)
+        load = "".join(_level(one / most if most else 0.0) for one in fleet.load[span])
+        use = "".join(_level(one) for one in fleet.use_by_hour[span])
+        drawn = (load, use, _digits(fleet.replicas_by_hour[span]), _digits(spot[span]))[: len(names)]
+        if rows and rows[-1][1] == drawn:
+            rows[-1][0].append(day)
+        else:
+            rows.append(([day], drawn))
+    lines = [" " * 13 + "0     6     12    18"] if hours else []
+    for days, drawn in rows:
+        label = _days(days, hours // _STRIP_DAY)
+        for name, text in zip(names, drawn, strict=True):
+            lines.append(f"{label:<8}{name} {text}")
+            label = ""
+    full = max(fleet.use_by_hour, default=0.0)
+    lines.append(f"load in tenths of the peak, use of the capacity in tenths; reps: replicas{_markets(spot, firm)}")
+    lines.append(f"mean use {words.percent(fleet.use)}, at most {words.percent(full)}")
+    starts = "1 start" if fleet.starts == 1 else f"{fleet.starts:,} starts"
+    lines[-1] += f"; {starts} a {'day' if hours == _STRIP_DAY else 'week'}, {words.usd(fleet.start_usd)}"
+    return _wrapped(lines)
+
+
+def _wrapped(lines: list[str]) -> list[str]:
+    """Return the lines; only the sentences below the strip are as long as to be wrapped."""
+    return [
+        part
+        for line in lines
+        for part in ([line] if len(line) <= line_room() else words.wrap_lines(line, line_room(), 2))
+    ]
+
+
+def _replicas(fleet: Fleet, on_spot: bool) -> tuple[int, ...]:
+    """Return the replicas of each hour that are on spot, or that are not."""
+    kinds = [kind for kind in fleet.kinds if (kind.market == "spot") == on_spot]
+    return tuple(sum(kind.replicas * kind.by_hour[hour] for kind in kinds) for hour in range(len(fleet.load)))
+
+
+def _markets(spot: tuple[int, ...], firm: tuple[int, ...]) -> str:
+    """Return which replicas are on spot."""
+    if any(spot) and any(firm):
+        return ", spot: those on spot, the others on demand or committed"
+    return ", all on spot" if any(spot) else ", none on spot"
+
+
+def _level(share: float) -> str:
+    return LEVELS[min(10, max(0, math.ceil(share * 10.0 - 1e-9)))]
+
+
+def _digits(counts: tuple[int, ...]) -> str:
+    """Return a character for each count: a digit, a letter from 10 on, + from 36 on."""
+    return "".join(str(count) if count < 10 else chr(ord("a") + count - 10) if count < 36 else "+" for count in counts)
+
+
+def _days(days: list[int], count: int) -> str:
+    if count == 1:
+        return "daily"
+    return DAYS[days[0]] if len(days) == 1 else f"{DAYS[days[0]]}-{DAYS[days[-1]]}"
+
+
+_DAY = 24
+EQUAL_GAP = 1e-6
+"""Gap up to which a fleet counts as optimal."""
+MOST_KINDS = 6
+"""Kinds of a fleet that are listed."""
+MOST_NOTE_LINES = 6
+
+
+def render_services(plan: Plan) -> str:
+    """Return the text of a plan of services."""
+    lines = [] if len(plan.services) == 1 or plan.jobs else several_lines(plan)
+    for service in plan.services:
+        lines += [*([""] if lines else []), *_service(service, plan)]
+    return "\n".join(lines)
+
+
+def several_lines(plan: Plan) -> list[str]:
+    """Return the first lines of a plan of several services: what all cost, how far that is proven, what they share."""
+    usd = plan.cost_usd.expected if plan.cost_usd else 0.0
+    month = math.fsum(service.fleet.usd_per_month for service in plan.services)
+    text = (
+        f"{words.sanitise(plan.scenario)}: {len(plan.services)} services, {words.usd(month)} a month, "
+        f"{proven(1.0 if plan.gap is None else plan.gap)}; {words.usd(usd)} in all"
+    )
+    budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
+    return [*words.wrap_lines(text + budget, words.width(), 3), *old_prices(plan), *shared_lines(plan)]
+
+
+def shared_lines(plan: Plan) -> list[str]:
+    """Return what services share in a plan, and how they were planned for it."""
+    return [
+        f"  {line}" for one in sharing_of(plan) for line in words.wrap_lines(words.sanitise(one), words.width() - 2, 4)
+    ]
+
+
+def _service(service: Service, plan: Plan) -> list[str]:
+    alone = len(plan.services) == 1 and not plan.jobs  # else the lines above say how old the prices are
+    lines = [
+        *words.wrap_lines(fleet_headline(service), words.width(), 3),
+        *(old_prices(plan) if alone else []),
+        *_assumed(service),
+        *_cheaper_api(service.fleet),
+        "",
+    ]
+    lines += [line for label, texts in sections(service, plan) for line in words.section(label, texts)]
+    return [*lines, *render_notes(service.notes, MOST_NOTE_LINES)]
+
+
+def sections(service: Service, plan: Plan) -> list[tuple[str, list[str]]]:
+    """Return what is said of a service under each label."""
+    fleet = service.fleet
+    latency = [line for limit in fleet.limits for line in words.wrap_lines(_limit(limit, fleet), line_room(), 2)]
+    return [
+        ("Serve", _serve(service)),
+        ("Fleet", _kinds(fleet)),
+        ("Hours", strip(fleet)),
+        ("Latency", latency),
+        ("Capacity", _binds(fleet)),
+        ("Spot", _spot(fleet)),
+        ("Price", _price(service)),
+        ("Next", _looser(service)),
+        ("Simpler", _simpler(fleet)),
+        ("Service", _api(fleet)),
+        ("Limits", _budget(plan) if len(plan.services) == 1 else []),
+        ("Prices", _prices(service)),
+        ("Scope", _scope(service, plan)),
+    ]
+
+
+NO_BOUND = "no bound"
+"""Of a fleet of which nothing is proven: its gap is 1."""
+
+
+def fleet_headline(service: Service) -> str:
+    """Return the first line: replicas, kinds, dollars, latency, and how far the plan is proven."""
+    fleet = service.fleet
+    replicas = replicas_text(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour))
+    places = ", ".join(dict.fromkeys(words.sanitise(kind.provider) for kind in fleet.kinds))
+    kinds = f"{len(fleet.kinds)} kind{'' if len(fleet.kinds) == 1 else 's'} at {places}"
+    held = next((limit for limit in reversed(fleet.limits) if limit.limit_seconds is not None), None)
+    share = words.share_text(fleet.within_limits_share)
+    within = (
+        f", {share} of requests within {seconds_text(held.limit_seconds or 0.0)}{LIMIT_HEADS[held.name]}"
+        if held
+        else ""
+    )
+    proof = proven(service.gap)
+    return (
+        f"{words.sanitise(service.name)}: {replicas}, {kinds}, {words.usd(fleet.usd_per_month)} a month, "
+        f"{words.rate(fleet.usd_per_million_tokens)} per million tokens{within}, {proof}"
+    )
+
+
+def both_headline(plan: Plan) -> str:
+    """Return the first line of a plan of jobs and services: what both cost, and when a service starts."""
+    whole = plan.cost_usd.expected if plan.cost_usd else 0.0
+    later = [service for service in plan.services if service.starts_at_hours > 0]
+    starts = ", ".join(f"{words.sanitise(one.name)} from {words.hours(one.starts_at_hours)} on" for one in later)
+    budget = "" if plan.budget_usd is None else f" of a budget of {words.usd(plan.budget_usd)}"
+    services = "service" if len(plan.services) == 1 else f"{len(plan.services)} services"
+    text = f"{words.usd(whole)}{budget}, of it {words.usd(services_usd(plan))} for the {services}"
+    return f"{text}; {starts}" if starts else text
+
+
+def _assumed(service: Service) -> list[str]:
+    """Return what the scenario does not say and the plan rests on most."""
+    return [line for text in service.assumed for line in words.second_lines(text)]
+
+
+def _cheaper_api(fleet: Fleet) -> list[str]:
+    """Return the cheapest service that answers by the token, where it costs less than the fleet."""
+    one = min(fleet.api, key=lambda each: each.usd, default=None)
+    if one is None or one.usd >= fleet.usd_per_month:
+        return []
+    text = f"less: {words.sanitise(one.offer)} answers by the token for {words.usd(one.usd)} a month"
+    return [f"  {line}" for line in words.wrap_lines(f"{text}, {HOSTS[one.hosts_tuned]}", words.width() - 2, 4)]
+
+
+def proven(gap: float) -> str:
+    """Return how far a fleet is proven: `optimal`, `proven within` its gap, or not at all within the time limit."""
+    if gap >= 1.0:
+        return f"{NO_BOUND} within the time limit"
+    return "optimal" if gap <= EQUAL_GAP else f"proven within {percent_up(gap)}"
+
+
+def proven_in_short(gap: float) -> str:
+    """Return the same as the cell of a table."""
+    return NO_BOUND if gap >= 1.0 else proven(gap).removeprefix("proven within ")
+
+
+def percent_up(share: float) -> str:
+    """Return a gap, rounded up: what is proven is no more than that."""
+    return f"{math.ceil(share * 1000.0 - 1e-9) / 10.0:g} %"
+
+
+def _serve(service: Service) -> list[str]:
+    """Return model, lengths, load and how long the service runs."""
+    fleet = service.fleet
+    shared = f", {service.prefix_tokens:,} of them shared" if service.prefix_tokens else ""
+    lengths = f"{figure_text(service.input_tokens)} tokens in{shared}, {figure_text(service.output_tokens)} out"
+    least, most = min(fleet.load), max(fleet.load)
+    span = words.brief(most)
+    if least < most:
+        span = f"{words.brief(least)} to {span}"
+    cycle = "every day" if len(fleet.load) == _DAY else "every week"
+    return [
+        words.shorten(f"{service.architecture}: {lengths}", line_room()),
+        f"{span} {fleet.unit}, the same {cycle}, for {words.duration(service.for_hours)}",
+    ]
+
+
+def _kinds(fleet: Fleet) -> list[str]:
+    """Return each kind with its machines, a line or two each; those with most machine hours first."""
+    lines = []
+    ordered = sorted(fleet.kinds, key=lambda kind: -sum(kind.by_hour) * kind.usd_per_hour)
+    for kind in ordered[:MOST_KINDS]:
+        lines += words.wrap_lines(_kind(kind, fleet), line_room(), 2)
+    if len(ordered) > MOST_KINDS:
+        more = len(ordered) - MOST_KINDS
+        lines.append(f"and {more} more kind{'' if more == 1 else 's'} (--json lists them)")
+    return lines
+
+
+def _kind(kind: FleetKind, fleet: Fleet) -> str:
+    least, most = min(kind.by_hour), max(kind.by_hour)
+    count = f"{most}" if least == most else f"{least} to {most}"
+    machine = words.sanitise(f"{kind.gpus} x {kind.gpu} at {kind.provider}")
+    several = f", {kind.replicas} replicas each" if kind.replicas > 1 else ""
+    able = words.significant(kind.capacity)
+    average = " on average (paid while it is there)" if kind.market == "spot" else ""
+    return (
+        f"{count} of {machine}, {kind.market} at {words.rate(kind.usd_per_hour)} an hour{average}: "
+        f"{engine_name(kind.engine)}, {kind.weight_format.removesuffix('-weights')} weights{several}, "
+        f"{able} {fleet.unit}"
+    )
+
+
+LIMIT_WORDS = {"ttft": "first token", "tpot": "per token"}
+LIMIT_HEADS = {"ttft": " to the first token", "tpot": " per token"}
+
+
+def _limit(one: LatencyLimit, fleet: Fleet) -> str:
+    """Return a limit, what is predicted of the slowest kind in its hour of most use, and the margin."""
+    share = words.share_text(fleet.within_limits_share)
+    time = seconds_text(one.predicted_seconds)
+    predicted = f"{LIMIT_WORDS[one.name]}: {share} within {time} on the slowest kind in its hour of most use"
+    if one.limit_seconds is None:
+        return f"{predicted}, no limit"
+    margin = 1.0 - one.predicted_seconds / one.limit_seconds
+    return f"{predicted}; limit {seconds_text(one.limit_seconds)}, {words.percent(max(margin, 0.0))} left"
+
+
+def _binds(fleet: Fleet) -> list[str]:
+    """Return what holds the capacity of the kinds."""
+    found: dict[str, list[str]] = {}
+    for kind in fleet.kinds:
+        found.setdefault(kind.binds, []).append(words.sanitise(kind.gpu))
+    texts = [f"{BINDING_WORDS[name]} ({', '.join(dict.fromkeys(gpus))})" for name, gpus in found.items()]
+    return words.wrap_lines("limited by " + "; ".join(texts), line_room(), 2)
+
+
+def _spot(fleet: Fleet) -> list[str]:
+    """Return what spot carries, and what is refused while it is lost."""
+    if not fleet.spot_share:
+        return []
+    text = f"{words.percent(fleet.spot_share)} of the capacity; {words.percent(fleet.served_share)} of the requests are"
+    text += " served on average, spot groups being lost independently of one another"
+    return words.wrap_lines(text, line_room(), 3)
+
+
+def _price(service: Service) -> list[str]:
+    fleet = service.fleet
+    each = f"${words.significant(fleet.usd_per_thousand_requests)} per 1,000 requests"
+    lines = [f"{each}; {words.usd(service.cost_usd)} for the {words.duration(service.for_hours)}"]
+    for fee in fleet.fees:
+        how = product(fee.quantity or 0.0, fee.unit, fee.rate_usd or 0.0, fee.usd)
+        lines.append(f"in a month {words.usd(fee.usd)} of it for {fee.item}, {how}")
+    return lines
+
+
+def _looser(service: Service) -> list[str]:
+    """Return what a looser limit saves."""
+    one = service.looser
+    if one is None:
+        return []
+    name = limit_name(one.limit, service.name)
+    return words.wrap_lines(
+        f"{name} {one.change_from} -> {one.change_to} {one.then}, verified by solving", line_room(), 2
+    )
+
+
+def _simpler(fleet: Fleet) -> list[str]:
+    """Return what simpler fleets cost a month."""
+    if not fleet.baselines:
+        return ["not computed within the time limit"]
+    lines = []
+    for baseline in fleet.baselines:
+        machines = f" ({words.sanitise(baseline.machines)})" if baseline.machines else ""
+        usd = (
+            "impossible within the limits"
+            if baseline.usd_per_month is None
+            else f"{words.usd(baseline.usd_per_month)} a month"
+        )
+        lines += words.wrap_lines(f"{baseline.name}{machines}: {usd}", line_room(), 2)
+    return lines
+
+
+def _api(fleet: Fleet) -> list[str]:
+    """Return what services take for the requests of a month, and from which volume a fleet pays."""
+    lines = []
+    for one in fleet.api[:MOST_SERVICES]:
+        pays = "the service costs less at this load"
+        if one.pays_from_requests is not None:
+            pays = f"own machines cost less from {words.significant(one.pays_from_requests)} requests a month"
+        lines += service_lines(one, " a month", pays)
+    return lines
+
+
+def _budget(plan: Plan) -> list[str]:
+    if plan.budget_usd is None or plan.cost_usd is None:
+        return []
+    return [f"budget {words.usd(plan.budget_usd)}, {words.usd(plan.budget_usd - plan.cost_usd.expected)} left"]
+
+
+def _prices(service: Service) -> list[str]:
+    age = "undated" if service.price_age_days is None else f"up to {service.price_age_days:,} days old"
+    return [words.shorten(f"{age}; {words.sanitise(service.price_source)}", line_room())]
+
+
+def _scope(service: Service, plan: Plan) -> list[str]:
+    counts = plan.candidates
+    text = (
+        f"{service.kinds_made:,} kinds of machines from {counts.offers:,} offers meet the latency limits; "
+        f"{service.kinds_left:,} {'is' if service.kinds_left == 1 else 'are'} not dominated"
+    )
+    return words.wrap_lines(text, line_room(), 2)

@@ -1,0 +1,102 @@
+"""Parts of the page of a service as plain data: what changed, what is pinned, and its curve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.report import format as words
+from planner.report.sweep_text import format_difference, shown_difference
+from planner.results.fleet import Service
+from planner.results.plan import Plan
+from planner.results.service_results import FLEET_FEATURES, MILLISECONDS, ServiceFrontier, ServicePoint, replicas_text
+from planner.results.what_if import WhatIf
+from planner.services.fleet_text import proven
+from planner.services.service_comparison_text import summary
+from planner.services.service_figures import service_frontier_figure
+from planner.web.app_page import figure_data, scene_data
+
+Row = tuple[str, ...]
+"""A label, before, after, and the difference."""
+
+
+def service_rows(before: Plan, after: Plan) -> list[Row]:
+    """Return dollars and whatever differs of the fleet of the only service; a side without a fleet is said to be."""
+    old, new = (next(iter(plan.services), None) for plan in (before, after))
+    known = new or old
+    assert known is not None
+    rows = [
+        _dollars("a month", *(one.fleet.usd_per_month if one else None for one in (old, new))),
+        _dollars(words.duration(known.for_hours), *(one.cost_usd if one else None for one in (old, new))),
+        _dollars("per million tokens", *(one.fleet.usd_per_million_tokens if one else None for one in (old, new))),
+        ("proven", *(proven(one.gap).removeprefix("proven ") if one else "" for one in (old, new)), ""),
+    ]
+    for name, describe in FLEET_FEATURES:
+        first, last = (describe(one) if one else "" for one in (old, new))
+        if first != last:
+            rows.append((name, first, last, "changed"))
+    return [tuple(map(words.sanitise, row)) for row in rows]
+
+
+def _dollars(label: str, before: float | None, after: float | None) -> Row:
+    """Return a row of dollars; small ones with three digits, as those of a million tokens."""
+    shown = words.usd if label != "per million tokens" else words.rate
+    texts = ["no plan" if one is None else shown(one) for one in (before, after)]
+    if before is None or after is None:
+        return (label, *texts, "")
+    if shown is words.usd:
+        return (label, *texts, format_difference(shown_difference(before, after)))
+    return (label, *texts, "" if texts[0] == texts[1] else "changed")
+
+
+def service_summary(answer: WhatIf) -> list[str]:
+    """Return what changed as the first line of `what-if` without the scenario's name, then what is not proven."""
+    if answer.before.cost_usd is None or answer.after.cost_usd is None:
+        return [""]
+    if answer.unchanged:
+        return ["nothing changes"]
+    with words.unwrapped():
+        first, *rest = summary(answer)
+    start = f"{words.sanitise(answer.scenario)}: "
+    return [first.removeprefix(start), *(line.strip() for line in rest)]
+
+
+def service_compared(plan: Plan) -> list[tuple[str, str]]:
+    """Return the rows of a pinned plan with a service; none without one."""
+    return [row for service in plan.services for row in _compared(service)]
+
+
+def _compared(one: Service) -> list[tuple[str, str]]:
+    fleet = one.fleet
+    rows = [
+        ("a month", words.usd(fleet.usd_per_month)),
+        ("per million tokens", words.rate(fleet.usd_per_million_tokens)),
+        ("replicas", replicas_text(min(fleet.replicas_by_hour), max(fleet.replicas_by_hour)).partition(" replica")[0]),
+    ]
+    told = {"load", "per token", "first token", "spot", "fleet"}
+    rows += [(name, describe(one)) for name, describe in FLEET_FEATURES if name in told]
+    return [(label, words.sanitise(text)) for label, text in rows]
+
+
+def steps_data(found: ServiceFrontier, width: float) -> dict[str, Any]:
+    """Return the curve of a service, and its points as the page moves along them.
+
+    No point is marked as asked: the page marks the plan itself, whose limit may be another one by then.
+    """
+    points = tuple(point.model_copy(update={"asked": False}) for point in found.points)
+    figure = service_frontier_figure(found.model_copy(update={"points": points}))
+    assert figure.draw is not None
+    return {
+        "figure": figure_data(figure),
+        "scene": scene_data(figure.draw(width)),
+        "steps": [_step(point) for point in points],
+    }
+
+
+def _step(one: ServicePoint) -> dict[str, Any]:
+    """Return a point: its limit as a field has it, in milliseconds, its dollars, and its replicas."""
+    return {
+        "value": one.setting.partition("=")[2],
+        "ms": one.tpot_seconds * MILLISECONDS,
+        "usd": one.usd_per_month,
+        "replicas": replicas_text(one.least_replicas, one.most_replicas),
+    }

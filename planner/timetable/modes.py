@@ -1,0 +1,419 @@
+"""The timetable of a scenario: its jobs as tasks, each with its modes and what they hold and cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.candidate_table import CandidateTable
+from planner.candidates.screening import ScreenedCandidates, screen
+from planner.errors import Fault, ScenarioError, raise_faults
+from planner.formulation.dominance import find_undominated
+from planner.formulation.program import SharedLimits
+from planner.records import record
+from planner.scenario.job import Job
+from planner.scenario.limits import max_run_hours
+from planner.solving.prepare import CandidateObjective, PreparedScenario, shared_peaks
+from planner.timetable.shared_over_time import (
+    SharedThings,
+    minutes_down,
+    minutes_up,
+    open_times,
+    pause_cost,
+    paused_modes,
+    shared_things,
+    usd_units,
+    usd_units_up,
+)
+from planner.timetable.timetable_problem import Mode, Task, Timetable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+MOMENT_HOURS = 1e-6
+"""A run is never shorter: what it spends per hour stays a number."""
+SHORTER_GUARANTEES = (0.5, 0.25)
+"""Parts of the time that a job has for which policies on spot are made too: a shorter one leaves room for others.
+
+Each is rounded down to whole minutes. Rounded up, two halves would be longer than the whole."""
+
+
+KeepRows = Callable[[int, ScreenedCandidates], ScreenedCandidates]
+"""What leaves some of the candidates of a job (by its place): those that a question asks for."""
+
+
+@record(frozen=True)
+class ModeSource:
+    """The candidate behind a mode: a row of screened candidates at a spot share, and the lot that pays for it."""
+
+    screened: ScreenedCandidates
+    row: int
+    share: float
+    lot: int | None  # resource
+    pauses: tuple[tuple[int, int], ...] = ()  # minutes in which the run stands still
+
+
+@record(frozen=True)
+class JobModes:
+    """The modes of one job, and the candidate behind each."""
+
+    modes: tuple[Mode, ...]
+    sources: tuple[ModeSource, ...]
+
+
+def job_modes(
+    prepared: PreparedScenario, index: int, shared: SharedThings, horizon: int, keep: KeepRows | None = None
+) -> JobModes:
+    """Return the undominated modes of one job, of the candidates that `keep` leaves."""
+    tables = screens_of_job(prepared, index)
+    if keep is not None:
+        tables = [keep(index, table) for table in tables]
+    found: list[tuple[Mode, ModeSource]] = []
+    for screened in tables:
+        for row in _useful_rows(prepared, screened, shared):
+            found += _modes_of_row(prepared, screened, int(row), shared, horizon)
+    found.sort(key=lambda one: int(one[1].screened.table.lossiness[one[1].row]))  # of equal modes the first stays
+    found = _with_ranks(found)
+    kept = undominated_modes([mode for mode, _ in found])
+    return JobModes(tuple(found[place][0] for place in kept), tuple(found[place][1] for place in kept))
+
+
+def _with_ranks(found: list[tuple[Mode, ModeSource]]) -> list[tuple[Mode, ModeSource]]:
+    """Return the modes with their place in the order of ties: by preference, then by machines."""
+
+    def key(source: ModeSource) -> tuple[int, int]:
+        table = source.screened.table
+        return int(table.preference[source.row]), int(table.instances[source.row])
+
+    keys = [key(source) for _, source in found]
+    rank = {key: place for place, key in enumerate(sorted(set(keys)))}
+    return [(replace(mode, rank=rank[key]), source) for (mode, source), key in zip(found, keys, strict=True)]
+
+
+def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:
+    """Return the candidates within the time that a job has after its release, then with shorter guarantees on spot.
+
+    Without a deadline that time is the longest run that the limits allow.
+    """
+    job, candidates, limits = prepared.scenario.jobs[index], prepared.candidates[index], prepared.scenario.limits
+    waiting = CandidateObjective.of(prepared.scenario).waiting_usd
+
+    def within(hours: float | None) -> ScreenedCandidates:
+        shorter = replace(candidates, job=job.model_copy(update={"deadline_hours": hours}))
+        return screen(shorter, prepared.market, limits, prepared.library, waiting_usd=waiting)
+
+    first = prepared.screened[index]
+    room = max_run_hours(job, limits)
+    if job.deadline_hours is not None:
+        left = job.deadline_hours - job.release_hours
+        first = within(left) if job.release_hours else first
+        room = min(room, left)
+    if not first.spot:
+        return [first]
+    others = [within(minutes_down(room * part) / 60) for part in SHORTER_GUARANTEES]
+    on_spot = [other.select(np.isin(np.arange(len(other.rows)), list(other.spot))) for other in others if other.spot]
+    return [first, *on_spot]
+
+
+def without_reservations(table: CandidateTable, prepared: PreparedScenario) -> CandidateTable:
+    """Return the table without the dollars of reservations, which are bought apart from the jobs, and without leads.
+
+    Before a machine is there, it is not held.
+    """
+    offers = [prepared.market.offers[place] for place in table.offer.tolist()]
+    paid = np.asarray([offer.committed_usd for offer in offers], dtype=float)
+    lead = np.asarray([offer.lead_hours for offer in offers], dtype=float)
+    return replace(
+        table,
+        fixed_usd=table.fixed_usd - paid * table.instances,
+        start_h=table.start_h - lead,
+        late_start_h=table.late_start_h - lead,
+    )
+
+
+def _useful_rows(prepared: PreparedScenario, screened: ScreenedCandidates, shared: SharedThings) -> list[int]:
+    """Return the rows that dominance leaves; an offer that is finite or has windows dominates only itself."""
+    table = without_reservations(screened.table, prepared)
+    if shared.limits_spending or shared.periods:
+        return list(range(len(table)))  # a mode that costs more in all may cost less per hour
+    market, limits = prepared.market, prepared.scenario.limits
+    apart = {
+        *shared.stock,
+        *shared.lots,
+        *(p for p, offer in enumerate(market.offers) if offer.available or offer.lead_hours),
+    }
+    rows = SharedLimits(
+        budget_usd=limits.budget_usd,
+        peaks=shared_peaks(limits, market),
+        quota=limits.quota,
+        stock={market.labels[place]: market.offers[place].stock or 10**6 for place in apart},
+        committed={market.labels[place]: 0.0 for place in shared.hours_left},
+        objective=prepared.scenario.objective_kind,
+        value_of_time_usd_per_hour=prepared.scenario.value_of_time_usd_per_hour,
+    )
+    keep: list[int] = np.flatnonzero(find_undominated(table, rows)).tolist()
+    return keep
+
+
+def _modes_of_row(
+    prepared: PreparedScenario, screened: ScreenedCandidates, row: int, shared: SharedThings, horizon: int
+) -> Iterator[tuple[Mode, ModeSource]]:
+    """Yield a mode for each end of the spot share, each lot and each window in which a row may run."""
+    one = without_reservations(screened.table.rows(np.asarray([row])), prepared)
+    place = int(one.offer[0])
+    for share in dict.fromkeys((float(one.share_low[0]), float(one.share_high[0]))):
+        base = _mode_of(prepared, one, share, shared)
+        lots = shared.lots.get(place)
+        if lots is None:
+            options: list[tuple[Mode, int | None]] = [(base, None)]
+        else:
+            held = int(one.instances[0])
+            options = [
+                (
+                    replace(
+                        base,
+                        needs=(*base.needs, (lot.resource, held)),
+                        earliest=max(lot.start, base.earliest),
+                        latest=lot.end - base.minutes,
+                    ),
+                    lot.resource,
+                )
+                for lot in lots
+                if lot.end - max(lot.start, base.earliest) >= base.minutes
+                and held <= shared.resources[lot.resource].capacity
+            ]
+        for mode, lot in options:
+            for placed in _in_windows(mode, prepared, place, horizon):
+                yield placed, ModeSource(screened, row, share, lot)
+        cost = pause_cost(prepared, screened, row, share, shared)
+        if lots is None and cost is not None:
+            windows = open_times(prepared.market.offers[place].available, horizon)
+            for paused, pauses in paused_modes(base, cost, windows):
+                yield paused, ModeSource(screened, row, share, None, pauses)
+
+
+def _mode_of(prepared: PreparedScenario, one: CandidateTable, share: float, shared: SharedThings) -> Mode:
+    """Return a row at a spot share as a mode that may start at any time."""
+    place, provider, gpus = int(one.offer[0]), int(one.provider[0]), int(one.gpus[0])
+    late_hours = float(one.late_hours(share)[0])
+    minutes = max(1, minutes_up(late_hours))
+    late_usd = max(0.0, float(one.late_cost_usd(share)[0]))
+    value = prepared.scenario.value_of_time_usd_per_hour * float(one.hours(share)[0])
+    usd = float(one.cost_usd(share)[0]) + float(one.penalty_usd[0]) + value
+    needs = []
+    for limit, resource in shared.peaks:
+        if limit.is_of_dollars:
+            used = late_usd / max(late_hours, MOMENT_HOURS)
+        else:
+            used = float(prepared.market.use_of(limit)[place]) * int(one.instances[0])
+        if used:
+            needs.append((resource, limit.need(used)))
+    if provider in shared.quota and gpus:
+        needs.append((shared.quota[provider], gpus))
+    if place in shared.stock:
+        needs.append((shared.stock[place], max(1, int(one.instances[0]))))
+    uses = []
+    if shared.budget is not None:
+        uses.append((shared.budget, usd_units_up(late_usd)))
+    if place in shared.hours_left:
+        uses.append((shared.hours_left[place], minutes_up(float(one.rented_h[0]))))
+    spend = usd_units_up(late_usd) if shared.periods else 0
+    label = f"{one.offers[place]}#{int(one.recipe[0])}"
+    return Mode(
+        label,
+        minutes,
+        usd_units(usd),
+        tuple(needs),
+        tuple(uses),
+        spend,
+        earliest=minutes_up(prepared.market.offers[place].lead_hours),
+    )
+
+
+def _in_windows(mode: Mode, prepared: PreparedScenario, place: int, horizon: int) -> Iterator[Mode]:
+    """Yield the mode for each window that is long enough; unchanged where the machine is always there."""
+    offer = prepared.market.offers[place]
+    if not offer.available:
+        yield mode
+        return
+    for first, last in open_times(offer.available, horizon):
+        earliest, latest = max(first, mode.earliest), last - mode.minutes
+        latest = latest if mode.latest is None else min(latest, mode.latest)
+        if earliest <= latest:
+            yield replace(mode, earliest=earliest, latest=latest)
+
+
+def undominated_modes(modes: list[Mode]) -> list[int]:
+    """Return the places of the modes of one task that an optimal timetable may need.
+
+    A mode dominates another if it costs, lasts, holds, uses and spends no more, and may start whenever the other may.
+    Replacing the other by it at the same start then keeps every rule and raises no cost. Of equal ones the first stays.
+    At equal cost it dominates none of a better rank.
+    """
+    order = sorted(
+        range(len(modes)), key=lambda place: (modes[place].cost, modes[place].minutes, modes[place].rank, place)
+    )
+    kept: list[int] = []
+    for place in order:
+        if not any(_dominates(modes[other], modes[place]) for other in kept):
+            kept.append(place)
+    return kept
+
+
+def _dominates(one: Mode, other: Mode) -> bool:
+    """Return whether `one`, which costs no more, is in nothing worse than `other`."""
+    if one.cost == other.cost and one.rank > other.rank:
+        return False
+    if one.minutes > other.minutes or one.spend > other.spend or one.earliest > other.earliest:
+        return False
+    if one.latest is not None and (other.latest is None or one.latest < other.latest):
+        return False
+    return _within(one.needs, other.needs) and _within(one.uses, other.uses)
+
+
+def _within(amounts: tuple[tuple[int, int], ...], others: tuple[tuple[int, int], ...]) -> bool:
+    """Return whether every amount is at most the other's of the same place."""
+    if amounts == others:
+        return True
+    there = dict(others)
+    return all(amount <= there.get(which, 0) for which, amount in amounts)
+
+
+# The timetable of a scenario: its jobs as tasks, what they share as resources.
+
+
+UNITS_PER_MINUTE = 100
+"""Units of money per minute in a dollar per hour: 6,000 in a dollar, 60 minutes in an hour."""
+
+
+@record(frozen=True)
+class BuiltTimetable:
+    """A timetable with what stands behind its modes and resources."""
+
+    problem: Timetable
+    jobs: tuple[JobModes, ...]
+    shared: SharedThings
+
+
+def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) -> BuiltTimetable:
+    """Return the timetable of a scenario, of the candidates that `keep` leaves of each job.
+
+    Raises
+    ------
+    ScenarioError
+        Where every window of the machines is too short for a job that has no other machine.
+    """
+    scenario = prepared.scenario
+    horizon = _horizon(prepared)
+    shared = shared_things(scenario, prepared.market, horizon)
+    jobs = tuple(job_modes(prepared, index, shared, horizon, keep) for index in range(len(scenario.jobs)))
+    if keep is None:
+        _check_windows(prepared, jobs, horizon)
+    places = {job.name: index for index, job in enumerate(scenario.jobs)}
+    usd_per_hour = scenario.value_of_time_usd_per_hour
+    tasks = tuple(_task(job, made, places, usd_per_hour) for job, made in zip(scenario.jobs, jobs, strict=True))
+    problem = Timetable(
+        tasks,
+        tuple(shared.resources),
+        tuple(shared.pools),
+        tuple(shared.periods),
+        horizon,
+        "last" if scenario.objective_kind == "time" else "cost",
+    )
+    return BuiltTimetable(problem, jobs, shared)
+
+
+def _horizon(prepared: PreparedScenario) -> int:
+    """Return the minutes in which all jobs can end: the last deadline, or later where a job has none.
+
+    From the moment on at which all jobs are released and what is there once is over, the jobs without a deadline run
+    in turn in the worst case. Each then waits for a window or a budget that returns, and starts anywhere in it.
+    """
+    scenario, market = prepared.scenario, prepared.market
+    jobs = scenario.jobs
+    last = max((minutes_down(job.deadline_hours) for job in jobs if job.deadline_hours is not None), default=0)
+    open_ended = [index for index, job in enumerate(jobs) if job.deadline_hours is None]
+    if not open_ended:
+        return last
+    windows = [window for offer in market.offers for window in offer.available]
+    once = [job.release_hours for job in jobs]
+    once += [offer.block.end_hours for offer in market.offers if offer.block]
+    once += [window.to_hours for window in windows]
+    once += [budget.to_hours or budget.from_hours or 0.0 for budget in scenario.limits.budgets]
+    returns = [
+        (window.every_hours or 0.0)
+        + math.fsum(abs(clock_change.forward_hours) for clock_change in window.clock_changes)
+        for window in windows
+    ]
+    returns += [budget.length_hours for budget in scenario.limits.budgets]
+    in_turn = sum(_most_minutes(prepared, index) + 2 * minutes_up(max(returns, default=0.0)) for index in open_ended)
+    lags = sum(minutes_up(one.lag_hours) for job in jobs for one in job.after)
+    return max(last, minutes_up(max(once))) + in_turn + lags
+
+
+def _most_minutes(prepared: PreparedScenario, index: int) -> int:
+    """Return the most minutes that a candidate of a job takes, with pauses where its machine is closed at times.
+
+    A run by night stands still by day, and each pause takes a part of the night.
+    """
+    screened, candidates = prepared.screened[index], prepared.candidates[index]
+    table = screened.table
+    hours = np.maximum(table.late_hours(table.share_low), table.late_hours(table.share_high))
+    most = float(hours.max(initial=0.0))
+    for row in np.flatnonzero([bool(prepared.market.offers[place].available) for place in table.offer]).tolist():
+        uncut = int(screened.rows[row])
+        if candidates.is_managed_service[uncut]:  # which cannot pause
+            continue
+        pause = candidates.resume_hours(uncut) * float(candidates.hours.late[uncut])
+        for window in prepared.market.offers[int(table.offer[row])].available:
+            left = window.to_hours - window.from_hours - pause
+            if window.every_hours is not None and left > 0:
+                most = max(most, float(hours[row]) * window.every_hours / left)
+    return minutes_up(most)
+
+
+def _task(job: Job, made: JobModes, places: dict[str, int], usd_per_hour: float) -> Task:
+    """Return a job as a task."""
+    return Task(
+        job.name,
+        made.modes,
+        release=minutes_up(job.release_hours),
+        deadline=None if job.planned_deadline_hours is None else minutes_down(job.planned_deadline_hours),
+        due=None if job.due_hours is None else minutes_down(job.due_hours),
+        late=round(UNITS_PER_MINUTE * job.late_usd_per_hour),
+        wait=round(UNITS_PER_MINUTE * usd_per_hour),
+        after=tuple((places[one.job], minutes_up(one.lag_hours)) for one in job.after),
+    )
+
+
+def _check_windows(prepared: PreparedScenario, jobs: tuple[JobModes, ...], horizon: int) -> None:
+    """Raise ScenarioError for a job that no window of any machine is long enough for."""
+    faults, scenario = [], prepared.scenario
+    for index, (job, made) in enumerate(zip(scenario.jobs, jobs, strict=True)):
+        table = prepared.screened[index].table
+        offers = [prepared.market.offers[place] for place in sorted(set(table.offer.tolist()))]
+        if made.modes or not len(table) or not all(offer.available for offer in offers):
+            continue
+        longest = max(
+            (last - first for offer in offers for first, last in open_times(offer.available, horizon)), default=0
+        )
+        needed = float(table.late_hours(table.share_low).min())
+        what = f"{job.name} takes {needed:.1f} h at least, and no window is longer than {longest / 60:.1f} h"
+        if job.can_resume and not scenario.limits.budgets:
+            what += ", nor do several together hold it by the end"
+        else:
+            why = "budgets by period" if job.can_resume else "checkpoints of weights alone"
+            what += f"; with {why} it cannot pause between two"
+        fix = "lengthen `available` of its offers, or add a machine that is always there"
+        faults.append(Fault(scenario.name, 0, f"jobs.{job.name}.work", what, fix))
+    raise_faults(faults, ScenarioError)
+
+
+def ending_by(problem: Timetable, last: int) -> Timetable:
+    """Return the timetable with cost as objective and every task ended by a minute."""
+    return replace(problem, objective="cost", horizon=last)

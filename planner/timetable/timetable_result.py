@@ -1,0 +1,355 @@
+"""The best timetable, and from its schedule to the plan: each job decoded at its start, the baseline beside."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, Literal
+
+from planner.decode.assignment import build_assignment
+from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
+from planner.decode.notes import budget_probability, budget_warnings
+from planner.errors import SolverError
+from planner.records import record
+from planner.results.plan import Assignment, Plan, plan_figures
+from planner.results.plan_parts import Baseline, Pause, Reservation
+from planner.scenario.peak_limits import limits_spending
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
+from planner.solvers.base import Termination
+from planner.solvers.mathopt import solver_versions
+from planner.solving.optimise_choice import best_side_by_side, may_take_turns
+from planner.solving.prepare import PreparedScenario
+from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
+from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.timetable.modes import BuiltTimetable, ending_by
+from planner.timetable.shared_over_time import minutes_up, open_times
+from planner.timetable.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
+from planner.timetable.timetable_search import TimetableSearch, baseline, best_greedy
+
+# The best timetable: a greedy one as hint and baseline, the search, and a pass for the earliest ends.
+
+
+DEFAULT_SECONDS = 60.0
+"""Time limit of the search where none is given; a plan that is not proven by then states its gap."""
+TIE_SECONDS = 5.0
+"""Time limit of the pass that breaks ties: any timetable of the same cost is as good."""
+PROVEN_GAP = 1e-7
+
+
+@record(frozen=True)
+class SolvedTimetable:
+    """A schedule with its proof; `bound` is in the units of the objective, None where nothing is proven."""
+
+    termination: Termination
+    schedule: Schedule | None
+    bound: float | None
+    baseline: tuple[str, float, float] | None  # name, dollars and last end (h) of the better timetable by a simple rule
+
+
+def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable:
+    """Return the best schedule within the time limit and the gap of the options."""
+    seconds = DEFAULT_SECONDS if options.time_limit_seconds is None else options.time_limit_seconds
+    stop = perf_counter() + seconds
+    if any(not task.modes for task in problem.tasks):
+        return SolvedTimetable(Termination.INFEASIBLE, None, None, None)
+    simple = baseline(problem)
+    named = None if simple is None else (simple[0], _dollars(problem, simple[1]), _last_hours(problem, simple[1]))
+    search = TimetableSearch(problem, best_greedy(problem), max(options.gap, PROVEN_GAP))
+    search.improve(seconds)
+    if search.schedule is None:
+        return SolvedTimetable(search.termination, None, None, named)
+    found = _break_ties(search, max(0.1, min(TIE_SECONDS, stop - perf_counter())), search.gap)
+    if broken := violations(problem, found):
+        raise SolverError("the timetable breaks its own rules: " + "; ".join(broken[:5]))
+    return SolvedTimetable(search.termination, found, search.bound, named)
+
+
+def _break_ties(search: TimetableSearch, seconds: float, gap: float) -> Schedule:
+    """Return a schedule with the same objective: cheaper where time was minimised, of better ranks, ending earlier."""
+    if search.problem.objective == "last":
+        assert search.schedule is not None
+        problem = ending_by(search.problem, objective_value(search.problem, search.schedule))
+        search = TimetableSearch(problem, search.schedule, gap)
+        search.improve(seconds)
+    known = search.known
+    assert known is not None
+    reduced = search.reduced.problem
+    most = objective_value(reduced, known)
+    if _may_improve_ranks(reduced, known):
+        ranked = solve_timetable(reduced, SearchLimits(seconds, hint=known, most=most, by_rank=True))
+        known = ranked.schedule or known
+    limits = SearchLimits(seconds, hint=known, most=most, most_rank=_rank(reduced, known))
+    return search.reduced.restored(solve_timetable(reduced, limits).schedule or known)
+
+
+def _rank(problem: Timetable, schedule: Schedule) -> int:
+    """Return the sum of the ranks of the modes of a schedule."""
+    return sum(schedule.mode(problem, index).rank for index in range(len(problem.tasks)))
+
+
+def _may_improve_ranks(problem: Timetable, schedule: Schedule) -> bool:
+    """Return whether a task has a mode of better rank that costs no more: without one a search is not worth it."""
+    return any(
+        other.rank < mode.rank and other.cost <= mode.cost
+        for mode, task in ((schedule.mode(problem, index), task) for index, task in enumerate(problem.tasks))
+        for other in task.modes
+    )
+
+
+def _dollars(problem: Timetable, schedule: Schedule) -> float:
+    """Return the cost of a schedule in dollars, whatever is minimised."""
+    return objective_value(replace(problem, objective="cost"), schedule) / UNITS_PER_USD
+
+
+def _last_hours(problem: Timetable, schedule: Schedule) -> float:
+    """Return when the last job of a schedule ends, in hours."""
+    return objective_value(replace(problem, objective="last"), schedule) / 60
+
+
+TIMETABLE_NOTE = "jobs take turns on shared machines; each holds its machines until its end at its confidence"
+"""A warning of every timetable."""
+
+
+def timetable_plan(
+    prepared: PreparedScenario,
+    built: BuiltTimetable,
+    solved: SolvedTimetable,
+    options: SolveOptions,
+    facts: dict[str, Any],
+) -> Plan:
+    """Return the plan of a schedule; `facts` are the fields that do not depend on it."""
+    schedule = solved.schedule
+    if schedule is None:
+        status = "infeasible" if solved.termination is Termination.INFEASIBLE else "no_plan"
+        return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
+    as_of = options.as_of or datetime.date.today()
+    bought = {number: place for place, number in enumerate(n for n, count in enumerate(schedule.bought) if count)}
+    places = range(len(built.problem.tasks))
+    jobs = tuple(_assignment(prepared, built, schedule, index, bought, as_of) for index in places)
+    reservations = tuple(_reservation(prepared, built, schedule, number, jobs) for number in bought)
+    objective = objective_of(prepared.scenario, jobs, reservations)
+    bound, gap = _proof(built, solved, objective)
+    if _waits_less(prepared.scenario) and (on_spot := sum(job.spot is not None for job in jobs)):
+        room = MOST_ABOVE_LEAST * objective / on_spot
+        jobs = tuple(
+            _assignment(prepared, built, schedule, index, bought, as_of, room) if jobs[index].spot else jobs[index]
+            for index in places
+        )
+    figures = plan_figures(jobs, reservations, prepared.scenario.limits.budget_confidence)
+    chance = budget_probability(prepared.scenario, jobs, sum(reservation.usd for reservation in reservations))
+    short = budget_warnings(prepared.scenario, chance)
+    warnings = dict.fromkeys((*short, TIMETABLE_NOTE, *(note for job in jobs for note in job.notes)))
+    plan = Plan(
+        **facts,
+        status="optimal" if solved.termination is Termination.OPTIMAL else "feasible",
+        objective=objective,
+        bound=bound,
+        gap=gap,
+        least_cost_usd=objective if prepared.scenario.has_plain_dollars else None,
+        inputs=build_inputs(prepared.scenario, jobs, solver_versions()),
+        budget_usd=prepared.scenario.limits.budget_usd,
+        budget_probability=chance,
+        now=prepared.scenario.now_text,
+        zone=prepared.scenario.zone,
+        baseline=_baseline(solved, prepared.scenario.objective_kind),
+        warnings=tuple(warnings),
+        **figures,
+    )
+    return plan.model_copy(update={"idle_hours": _idle_hours(prepared, jobs)}) if plan.is_timetable else plan
+
+
+def _baseline(solved: SolvedTimetable, compares: Literal["cost", "time"]) -> Baseline | None:
+    """Return the better timetable by a simple rule; None where no simple rule keeps every limit."""
+    if solved.baseline is None:
+        return None
+    name, usd, hours = solved.baseline
+    return Baseline(name=name, compares=compares, cost_usd=usd, hours=hours)
+
+
+def _waits_less(scenario: Scenario) -> bool:
+    """Return whether policies on spot may cost a little more to wait less; not where dollars are limited."""
+    limits = scenario.limits
+    limited = limits.budget_usd is not None or limits_spending(limits) or bool(limits.budgets)
+    return scenario.waits_less and not limited
+
+
+def _assignment(
+    prepared: PreparedScenario,
+    built: BuiltTimetable,
+    schedule: Schedule,
+    index: int,
+    bought: dict[int, int],
+    as_of: datetime.date,
+    waiting_room_usd: float = 0.0,
+) -> Assignment:
+    """Return how and when one job is run; on spot it may cost so many dollars more than the least to wait less."""
+    source = built.jobs[index].sources[schedule.modes[index]]
+    chosen = ChosenCandidate.of(prepared.candidates[index], source.screened, prepared.market, source.row, source.share)
+    chosen = replace(
+        chosen,
+        is_reserved=source.lot is not None,
+        pauses=tuple(Pause(from_hours=first / 60, to_hours=last / 60) for first, last in source.pauses),
+        start_at_hours=schedule.starts[index] / 60,
+    )
+    if waiting_room_usd:  # what the policy guarantees stays, and so does the timetable
+        chosen = chosen.with_less_waiting(waiting_room_usd, math.inf, prepared.scenario.limits.spot_share.min)
+    # The run itself is not rounded to minutes: it gives its machines back within the last one.
+    made = build_assignment(chosen, prepared.scenario, prepared.library, as_of)
+    return made.model_copy(update={"reservation": None if source.lot is None else bought[source.lot]})
+
+
+def _reservation(
+    prepared: PreparedScenario, built: BuiltTimetable, schedule: Schedule, resource: int, jobs: tuple[Assignment, ...]
+) -> Reservation:
+    """Return a lot that is bought, and how full it is."""
+    lot = next(one for lots in built.shared.lots.values() for one in lots if one.resource == resource)
+    offer, count = prepared.market.offers[lot.offer], schedule.bought[resource]
+    place = [number for number, bought in enumerate(schedule.bought) if bought].index(resource)
+    users = [job for job in jobs if job.reservation == place]
+    held = sum(
+        max(1, job.instances) * job.runs_at_once * ((job.end_at_hours or 0.0) - job.start_at_hours) for job in users
+    )
+    return Reservation(
+        offer=prepared.market.labels[lot.offer],
+        count=count,
+        start_hours=lot.start / 60,
+        end_hours=lot.start / 60 + offer.term_hours,
+        usd=offer.committed_usd * count,
+        used_hours=held,
+        used_share=held / (offer.term_hours * count),
+        pays_from_hours=pays_from_hours(prepared.market, offer, float(count)),
+    )
+
+
+def _idle_hours(prepared: PreparedScenario, jobs: tuple[Assignment, ...]) -> dict[str, float]:
+    """Return the hours of own machines until the last end in which no job runs, though one may.
+
+    A machine that would only be bought, or that the limits forbid, is none of them.
+    """
+    last, found = max(job.end_at_hours or 0.0 for job in jobs), {}
+    for label, offer in zip(prepared.market.labels, prepared.market.offers, strict=True):
+        is_ours = offer.own is not None and offer.buy is None and offer.stock is not None
+        if is_ours and prepared.scenario.limits.permits(offer):
+            held = [job for job in jobs if job.offer == label]
+            busy = sum(job.instances * job.runs_at_once * job.held_hours for job in held)
+            windows = open_times(offer.available, minutes_up(last)) if offer.available else [(0, minutes_up(last))]
+            there = sum(max(0.0, min(end / 60, last) - start / 60) for start, end in windows)
+            found[label] = max(0.0, (offer.stock or 0) * there - busy)
+    return found
+
+
+def objective_of(scenario: Scenario, jobs: tuple[Assignment, ...], reservations: tuple[Reservation, ...]) -> float:
+    """Return what the timetable minimises: dollars with penalties, waiting and lateness, or the last end."""
+    if scenario.objective_kind == "time":
+        return max(job.end_at_hours or 0.0 for job in jobs)
+    total = sum(reservation.usd for reservation in reservations)
+    value = scenario.value_of_time_usd_per_hour
+    for wanted, job in zip(scenario.jobs, jobs, strict=True):
+        total += job.cost_usd + value * (job.delay_hours - wanted.release_hours + job.hours.expected)
+        total += sum(usd for name, usd in wanted.techniques.penalty_usd.items() if name in _in_use(job))
+        if wanted.due_hours is not None:
+            total += wanted.late_usd_per_hour * max(0.0, (job.end_at_hours or 0.0) - wanted.due_hours)
+    return total
+
+
+def _in_use(job: Assignment) -> set[str]:
+    """Return the 0/1 names of the techniques of a job."""
+    from planner.library.technique_tables import read_techniques
+
+    return set(read_techniques().in_use(vars(job.techniques), job.techniques.accumulation_steps > 1))
+
+
+def _proof(built: BuiltTimetable, solved: SolvedTimetable, objective: float) -> tuple[float | None, float | None]:
+    """Return bound and gap in dollars or hours; what the rounding of single jobs moves is no gap."""
+    if solved.bound is None or solved.schedule is None:
+        return None, None
+    value = objective_value(built.problem, solved.schedule)
+    if solved.termination is Termination.OPTIMAL and value - solved.bound <= max(1.0, PROVEN_GAP * value):
+        return objective, 0.0
+    unit, slack = (60, 1.0) if built.problem.objective == "last" else (UNITS_PER_USD, 0.0)
+    if built.problem.objective == "cost":  # half a unit, and up to a minute of lateness, is rounding
+        slack = sum(0.5 + task.late for task in built.problem.tasks)
+    bound = min(objective, max(0.0, (solved.bound - slack) / unit))
+    return bound, (objective - bound) / max(abs(objective), 1e-9)
+
+
+# The plan that `solve` makes of a scenario, side by side or in turn, with what a relaxation says of it.
+
+
+MOST_JOBS = 4
+"""Of more jobs a plan side by side is reported as it was found: their best timetable may take many seconds."""
+OPTIONS = SolveOptions(time_limit_seconds=RESOLVE_TIME_LIMIT_SECONDS)
+FACTS: dict[str, Any] = {
+    "solver": "cp-sat",
+    "seconds": 0.0,
+    "as_of": "2000-01-01",
+    "candidates": {"made": 0, "rejected": 0, "dominated": 0},
+}
+"""Fields that a plan must have and of which nothing is reported."""
+
+
+@record(frozen=True)
+class TimetablePlan:
+    """What a relaxation reports of a plan whose jobs take turns, under the names of `ResolvedPlan`."""
+
+    prepared: PreparedScenario
+    description: str
+    cost_usd: float  # expected
+    late_usd: float  # at the requested confidence: what a budget limits
+    hours: float  # expected, until the last job ends
+    objective: float
+
+
+ReportedPlan = ResolvedPlan | TimetablePlan
+"""What a relaxation reports: a plan side by side, or one in turn."""
+
+
+def as_solved(plan: ReportedPlan) -> ReportedPlan:
+    """Return the plan that `solve` makes of the scenario of a plan side by side: in turn it may be cheaper."""
+    in_turn = len(plan.prepared.scenario.jobs) <= MOST_JOBS and may_take_turns(plan.prepared)
+    return (solve_as_asked(plan.prepared) or plan) if in_turn else plan
+
+
+def may_cost_less_in_turn(plan: ReportedPlan) -> bool:
+    """Return whether a plan is side by side, no timetable was solved for it, and one may be cheaper."""
+    prepared = plan.prepared
+    if not isinstance(plan, ResolvedPlan) or len(prepared.scenario.jobs) <= MOST_JOBS or not may_take_turns(prepared):
+        return False
+    if prepared.scenario.needs_timetable:
+        return True
+    return best_side_by_side(prepared, OPTIONS) is None  # else no timetable is cheaper
+
+
+def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
+    """Return the best plan as `solve` makes it, or None if none was found in time.
+
+    Jobs that may take turns run side by side where the best plan without limits at one time keeps these limits.
+    """
+    if not may_take_turns(prepared):
+        return try_solve(prepared)
+    if not all(len(one.table) for one in prepared.screened):
+        return None
+    if not prepared.scenario.needs_timetable:
+        best = best_side_by_side(prepared, OPTIONS)
+        if best is not None:
+            return resolved(prepared, best)
+    return _in_turn(prepared)
+
+
+def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
+    """Return the best timetable; CP-SAT is loaded only where there may be one."""
+    from planner.timetable.modes import build_timetable
+
+    built = build_timetable(prepared)
+    solved = solve_schedule(built.problem, OPTIONS)
+    if solved.schedule is None:
+        return None
+    plan = timetable_plan(prepared, built, solved, SolveOptions(), FACTS | {"scenario": prepared.scenario.name})
+    if plan.cost_usd is None or plan.hours is None or plan.objective is None:
+        return None
+    how = "in turn" if any(job.start_at_hours for job in plan.jobs) else "side by side"
+    description = f"{len(plan.jobs)} jobs {how}, last finish by {plan.hours.at_confidence:,.1f} h"
+    late = plan.cost_usd.expected if plan.cost_at_confidence is None else plan.cost_at_confidence
+    return TimetablePlan(prepared, description, plan.cost_usd.expected, late, plan.hours.expected, plan.objective)

@@ -1,0 +1,172 @@
+"""Runs of a timetable: a job that is late moves those that wait for it or for its machines to the right.
+
+The order of the plan holds. A job starts at its planned start, or as soon after it as the jobs that it waits for have
+ended and the machines, GPUs or places of a reservation that it holds are free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.analysis.simulation.job_replay import JobOutcome
+from planner.arrays import Flags, Floats
+from planner.audit.peak_amounts import amount_of, gpus_of, held_by, machines_of
+from planner.library.schema import Library
+from planner.records import record
+from planner.results.plan import Assignment, Plan
+from planner.scenario.offer import offer_labels
+from planner.scenario.peak_limits import PeakLimit, given_peaks
+from planner.scenario.scenario import Scenario
+from planner.timetable.shared_over_time import minutes_up, open_times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+MAX_UNITS = 512
+"""Most units of a shared thing that are followed one by one.
+
+A unit is what all its users hold multiples of, or larger where these would be too many."""
+
+
+SLACK_HOURS = 1e-6
+LATER = 5.0
+"""How many times later than planned a run with pauses is followed."""
+
+
+@record(frozen=True)
+class ShiftedJob:
+    """One job in every run: `outcome.hours` count from the start of the plan, and what outlasts its machines fails."""
+
+    outcome: JobOutcome
+    starts: Floats  # (runs,)
+    outlasts: Flags  # (runs,) its window or its reservation ends before it
+
+
+@record(frozen=True)
+class _Shared:
+    """Something finite: how many units there are, and how many each job holds (by its place)."""
+
+    units: int
+    held: dict[int, int]
+
+
+def shift_timetable(
+    plan: Plan, scenario: Scenario, library: Library, outcomes: Sequence[JobOutcome]
+) -> list[ShiftedJob]:
+    """Return every job of a timetable with its starts and ends; `outcomes` have the hours of each job by itself."""
+    if not plan.is_timetable:
+        never = np.zeros(outcomes[0].hours.size, dtype=bool)
+        return [ShiftedJob(one, np.zeros(never.size), never) for one in outcomes]
+    runs = outcomes[0].hours.size
+    places = {job.name: place for place, job in enumerate(plan.jobs)}
+    wanted = {job.name: job for job in scenario.jobs}
+    shared = [
+        (shared_thing, np.zeros((runs, shared_thing.units))) for shared_thing in _shared_things(plan, scenario, library)
+    ]
+    found: dict[int, ShiftedJob] = {}
+    ends: dict[int, Floats] = {}
+    for place in sorted(range(len(plan.jobs)), key=lambda n: (plan.jobs[n].start_at_hours, n)):
+        job, own = plan.jobs[place], [(free, one.held[place]) for one, free in shared if place in one.held]
+        start = np.full(runs, job.start_at_hours)
+        for other in wanted[job.name].after:
+            start = np.maximum(start, ends[places[other.job]] + other.lag_hours)
+        for free, count in own:
+            start = np.maximum(start, free[:, count - 1])
+        end = start + outcomes[place].hours
+        if job.resume_hours:
+            start, end = run_through_windows(start, outcomes[place].hours, _open_hours(scenario, job), job.resume_hours)
+        for free, count in own:
+            free[:, :count] = end[:, None]
+            free.sort(axis=1)  # the earliest free units first
+        ends[place] = end
+        closes = np.inf if job.resume_hours else _closing_hours(plan, scenario, job)
+        outlasts = (end > closes + SLACK_HOURS) | ~np.isfinite(end)
+        end = np.where(np.isfinite(end), end, start + outcomes[place].hours)
+        outcome = replace(outcomes[place], hours=end, done=outcomes[place].done & ~outlasts)
+        found[place] = ShiftedJob(outcome, start, outlasts)
+    return [found[place] for place in range(len(plan.jobs))]
+
+
+def _shared_things(plan: Plan, scenario: Scenario, library: Library) -> Iterator[_Shared]:
+    """Yield what the jobs of a plan hold in common and cannot all have at once."""
+    limits = scenario.limits
+
+    asked: list[tuple[int | None, Callable[[Assignment], int], Callable[[Assignment], bool]]] = []
+    offers = dict(scenario.labelled_offers())
+    for limit, most in given_peaks(limits):
+        if not limit.is_of_dollars:  # what a run spends per hour moves with it
+
+            def used(job: Assignment, limit: PeakLimit = limit) -> int:
+                return limit.need(amount_of(limit.key, held_by(job, offers.get(job.offer)), library))
+
+            asked.append((limit.capacity(most), used, lambda _: True))
+    asked += [(count, gpus_of, lambda job, name=name: job.provider == name) for name, count in limits.quota.items()]  # type: ignore[misc]
+    for label, offer in zip(offer_labels(scenario.offers), scenario.offers, strict=True):
+        if not offer.is_reservation:
+            asked.append((offer.stock, machines_of, lambda job, label=label: job.offer == label))  # type: ignore[misc]
+    for number, reservation in enumerate(plan.reservations):
+        asked.append((reservation.count, machines_of, lambda job, number=number: job.reservation == number))  # type: ignore[misc]
+    for capacity, amount, uses in asked:
+        held = {place: amount(job) for place, job in enumerate(plan.jobs) if uses(job) and amount(job)}
+        if capacity is None or sum(held.values()) <= capacity:
+            continue
+        # What is held rounds down with the capacity: the plan itself stays within it.
+        unit = max(gcd(*held.values()), -(-capacity // MAX_UNITS))
+        units = {place: count // unit for place, count in held.items() if count >= unit}
+        if units:
+            yield _Shared(capacity // unit, units)
+
+
+def run_through_windows(
+    start: Floats, hours: Floats, windows: Sequence[tuple[float, float]], resume_hours: float
+) -> tuple[Floats, Floats]:
+    """Return when runs (n,) start and end that stand still between windows, and lose `resume_hours` after each.
+
+    A run that no window holds to its end has the end inf.
+    """
+    left, begun, begins, ends = (
+        hours.copy(),
+        np.zeros(hours.size, dtype=bool),
+        start.copy(),
+        np.full(hours.size, np.inf),
+    )
+    for first, last in windows:
+        at = np.maximum(start, first)
+        at_work = at + np.where(begun, resume_hours, 0.0)
+        room = np.maximum(0.0, last - at_work)
+        running = np.isinf(ends) & (room > 0)
+        begins = np.where(running & ~begun, at, begins)
+        done = running & (left <= room + SLACK_HOURS)
+        ends = np.where(done, at_work + left, ends)
+        left = np.where(running & ~done, left - room, left)
+        begun |= running
+    return begins, ends
+
+
+def _open_hours(scenario: Scenario, job: Assignment) -> list[tuple[float, float]]:
+    """Return the windows of the machine of a job, far enough for a run that is much later than planned."""
+    offer = dict(zip(offer_labels(scenario.offers), scenario.offers, strict=True))[job.offer]
+    every = max((window.every_hours or 0.0 for window in offer.available), default=0.0)
+    horizon = minutes_up(max(window.to_hours for window in offer.available) + LATER * job.finish_hours + every)
+    return [(first / 60, last / 60) for first, last in open_times(offer.available, horizon)]
+
+
+def _closing_hours(plan: Plan, scenario: Scenario, job: Assignment) -> float:
+    """Return when the machines of a job are no longer there: the end of its window or reservation."""
+    if job.reservation is not None:
+        return plan.reservations[job.reservation].end_hours
+    offer = dict(scenario.labelled_offers())[job.offer]
+    if not offer.available:
+        return float("inf")
+    end = job.start_at_hours if job.end_at_hours is None else job.end_at_hours
+    horizon = minutes_up(max(window.to_hours + (window.every_hours or 0.0) for window in offer.available) + end)
+    closing = [
+        last / 60
+        for first, last in open_times(offer.available, horizon)
+        if first / 60 <= job.start_at_hours + SLACK_HOURS
+    ]
+    return max(closing, default=float("inf"))

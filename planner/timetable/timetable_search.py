@@ -1,0 +1,413 @@
+"""The search for a timetable: one without search, a linear program, and CP-SAT for the time that is left."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.records import record
+from planner.solvers.base import Termination
+from planner.solvers.registry import run
+from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
+from planner.timetable.time_index import BoundProgram, Column, bound_program
+from planner.timetable.timetable_problem import (
+    Mode,
+    Period,
+    Schedule,
+    Timetable,
+    lateness_cost,
+    lots_from_pool,
+    lots_in_period,
+    objective_value,
+    peak_use,
+    period_spend,
+    time_bounds,
+    violations,
+)
+from planner.timetable.timetable_reduction import reduce_by_columns, reduce_timetable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+# A timetable without search: one task after the other, in the cheapest mode that makes its deadline.
+#
+# It is where the program starts from, and the baseline that a plan is compared with: what a careful person does by
+# hand.
+
+
+Order = Literal["earliest due date", "cheapest first"]
+ORDERS: tuple[Order, ...] = ("earliest due date", "cheapest first")
+
+
+@dataclass
+class _Board:
+    """What the tasks that are placed hold, take from pools and spend."""
+
+    problem: Timetable
+    bought: list[int]
+    held: list[list[tuple[int, int, int]]] = field(default_factory=list)  # per resource: start, end, amount
+    used: list[int] = field(default_factory=list)
+    spent: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.held = [[] for _ in self.problem.resources]
+        self.used = [lots_from_pool(self.problem, self.bought, pool) for pool in range(len(self.problem.pools))]
+        self.spent = [lots_in_period(self.problem, self.bought, period) for period in self.problem.periods]
+
+    def capacity(self, resource: int) -> int:
+        """Return how much of a resource there is."""
+        one = self.problem.resources[resource]
+        return one.capacity if one.price is None else self.bought[resource]
+
+    def is_possible(self, mode: Mode) -> bool:
+        """Return whether a mode fits on empty resources and the pools that are left."""
+        return all(amount <= self.capacity(which) for which, amount in mode.needs) and all(
+            self.used[which] + amount <= self.problem.pools[which].amount for which, amount in mode.uses
+        )
+
+    def fits(self, mode: Mode, start: int) -> bool:
+        """Return whether a mode can run from `start` beside all that is placed."""
+        end = start + mode.minutes
+        for which, amount in mode.needs:
+            others = [one for one in self.held[which] if one[0] < end and start < one[1]]
+            limit = self.capacity(which) - amount
+            points = [start, *(first for first, _, _ in others if first > start)]
+            if any(sum(n for first, last, n in others if first <= at < last) > limit for at in points):
+                return False
+        return all(
+            self.spent[number] + period_spend(mode, start, period) <= period.amount
+            for number, period in enumerate(self.problem.periods)
+        )
+
+    def starts(self, mode: Mode, earliest: int) -> Iterator[int]:
+        """Yield the starts worth trying, first ones first: now, and whenever something ends or a period begins."""
+        times = {max(earliest, mode.earliest)}
+        times |= {end for which, _ in mode.needs for _, end, _ in self.held[which]}
+        for period in self.problem.periods if mode.spend else ():
+            times |= {period.start, period.end}
+            times |= self._affordable_start(mode, period)
+        yield from sorted(at for at in times if at >= earliest and mode.may_start(at))
+
+    def _affordable_start(self, mode: Mode, period: Period) -> set[int]:
+        """Return the start from which on the rest of a period's budget pays for the part inside."""
+        left = period.amount - self.spent[self.problem.periods.index(period)]
+        if left < 0:
+            return set()
+        return {max(0, period.end - left * mode.minutes // mode.spend)}
+
+    def place(self, mode: Mode, start: int) -> None:
+        """Add a mode."""
+        for which, amount in mode.needs:
+            self.held[which].append((start, start + mode.minutes, amount))
+        for which, amount in mode.uses:
+            self.used[which] += amount
+        for number, period in enumerate(self.problem.periods):
+            self.spent[number] += period_spend(mode, start, period)
+
+
+def greedy_timetable(
+    problem: Timetable, order: Order = "earliest due date", bought: Sequence[int] | None = None
+) -> Schedule | None:
+    """Return a timetable of tasks placed one by one; None where a task has no place left.
+
+    `bought` is how many of each lot there are; none by default. Each task takes the mode and the earliest start with
+    the least dollars and lateness. `cheapest first` places the tasks with the cheapest modes before the others.
+    """
+    _, last = time_bounds(problem)
+    cheapest = [min((mode.cost for mode in task.modes), default=0) for task in problem.tasks]
+
+    def key(index: int) -> tuple[int, int, str]:
+        task = problem.tasks[index]
+        due = last[index] if task.due is None else min(last[index], task.due)
+        return (due, cheapest[index], task.name) if order == ORDERS[0] else (cheapest[index], due, task.name)
+
+    return place_tasks(problem, key, bought)
+
+
+def place_tasks(
+    problem: Timetable,
+    key: Callable[[int], Any],
+    bought: Sequence[int] | None = None,
+    wanted: Sequence[int] | None = None,
+) -> Schedule | None:
+    """Return a timetable of tasks placed in the order of a key; None where a task has no place left.
+
+    `wanted` names a mode of each task, which it takes wherever that has a place in time.
+    """
+    first, last = time_bounds(problem)
+    counts = list(bought) if bought is not None else [0] * len(problem.resources)
+    board = _Board(problem, counts)
+    modes, starts = [-1] * len(problem.tasks), [0] * len(problem.tasks)
+    for index in _sequence(problem, key):
+        task = problem.tasks[index]
+        ready = max(
+            [first[index], *(starts[i] + problem.tasks[i].modes[modes[i]].minutes + lag for i, lag in task.after)]
+        )
+        found = None if wanted is None else _best_place(board, index, ready, last[index], (wanted[index],))
+        found = found or _best_place(board, index, ready, last[index], range(len(task.modes)))
+        if found is None:
+            return None
+        modes[index], starts[index] = found
+        board.place(task.modes[modes[index]], starts[index])
+    return _without_spare(problem, Schedule(tuple(modes), tuple(starts), tuple(counts)))
+
+
+def _sequence(problem: Timetable, key: Callable[[int], Any]) -> list[int]:
+    """Return the tasks in the order in which they are placed; none before one that it waits for."""
+    left, sequence = set(range(len(problem.tasks))), list[int]()
+    while left:
+        ready = [index for index in left if not any(other in left for other, _ in problem.tasks[index].after)]
+        sequence.append(min(ready, key=key))
+        left.remove(sequence[-1])
+    return sequence
+
+
+def _best_place(board: _Board, index: int, ready: int, last: int, places: Sequence[int]) -> tuple[int, int] | None:
+    """Return which of some modes to take and its start: least cost, then earliest end; None where nothing fits."""
+    task, problem = board.problem.tasks[index], board.problem
+    best: tuple[int, int, int, int] | None = None
+    options = [(place, task.modes[place]) for place in places]
+    for place, mode in sorted(options, key=lambda item: (item[1].cost, item[1].minutes, item[0])):
+        if best is not None and problem.objective == "cost" and mode.cost > best[0]:
+            break
+        if not board.is_possible(mode):
+            continue
+        for start in board.starts(mode, ready):
+            if start + mode.minutes > last:
+                break
+            if board.fits(mode, start):
+                value = mode.cost + lateness_cost(task, start, mode.minutes) if problem.objective == "cost" else 0
+                option = (value, start + mode.minutes, place, start)
+                best = option if best is None else min(best, option)
+                break
+    return None if best is None else (best[2], best[3])
+
+
+def _without_spare(problem: Timetable, schedule: Schedule) -> Schedule:
+    """Return the schedule with no more of each lot than it uses."""
+    bought = tuple(
+        0 if resource.price is None else peak_use(problem, schedule, number)
+        for number, resource in enumerate(problem.resources)
+    )
+    return replace(schedule, bought=bought)
+
+
+def best_greedy(problem: Timetable) -> Schedule | None:
+    """Return the best of the greedy timetables in both orders, with none or some of each lot bought.
+
+    Lots that alone cost more than the best timetable so far are not tried.
+    """
+    best: Schedule | None = None
+    value = math.inf
+    for lot, count in [(None, 0), *_lot_trials(problem)]:
+        if lot is not None and (problem.resources[lot].price or 0) * count > value and problem.objective == "cost":
+            continue
+        bought = [count if number == lot else 0 for number in range(len(problem.resources))]
+        for order in ORDERS:
+            found = greedy_timetable(problem, order, bought)
+            if found is not None and objective_value(problem, found) < value:
+                best, value = found, objective_value(problem, found)
+    return best
+
+
+def _lot_trials(problem: Timetable) -> Iterator[tuple[int, int]]:
+    """Yield lots with numbers of them."""
+    for number, resource in enumerate(problem.resources):
+        if resource.price is not None:
+            for count in _some_counts(min(resource.capacity, len(problem.tasks))):
+                yield number, count
+
+
+def _some_counts(most: int) -> list[int]:
+    """Return 1, 2, 4 ... and the most: enough to see about how many of a lot pay."""
+    return sorted({min(most, 2**power) for power in range(most.bit_length() + 1)} - {0})
+
+
+def baseline(problem: Timetable) -> tuple[str, Schedule] | None:
+    """Return the better of the greedy timetables without anything reserved, and its name."""
+    found = [(order, one) for order in ORDERS if (one := greedy_timetable(problem, order))]
+    return min(found, key=lambda item: objective_value(problem, item[1]), default=None)
+
+
+# The search for a timetable: a short one, a linear program, and one for the time that is left.
+#
+# What a bound and a known timetable show to be in no timetable as good is left out before the next step.
+
+
+# Timetables made of the solution of the linear program over buckets of time, which tells who should run when.
+#
+# A task is drawn a column in proportion to its value there; tasks are placed in the order of these columns, each in the
+# mode of its column where that still has a place. The best of some draws is a start for the search, or better.
+
+
+DRAWS = 100
+"""Timetables that are drawn; the first takes the largest value of each task."""
+DRAW_SECONDS = 2.0
+SMALLEST_VALUE = 1e-6
+
+
+def rounded_timetable(problem: Timetable, bound: BoundProgram, values: Floats) -> Schedule | None:
+    """Return the best of the timetables drawn from a solution of the linear program; None where none keeps its rules.
+
+    The draws are the same for the same program, as far as they are reached within the time.
+    """
+    stop, draw, lots = perf_counter() + DRAW_SECONDS, random.Random(0), iter(values[len(bound.columns) :].tolist())
+    bought = [0 if resource.price is None else math.ceil(next(lots) - SMALLEST_VALUE) for resource in problem.resources]
+    weighted = [
+        (column, value) for column, value in zip(bound.columns, values.tolist(), strict=False) if value > SMALLEST_VALUE
+    ]
+    by_task = {task: list(group) for task, group in groupby(weighted, key=lambda pair: pair[0].task)}
+    if len(by_task) < len(problem.tasks):
+        return None
+    best: tuple[float, Schedule] | None = None
+    for number in range(DRAWS):
+        picked: list[Column] = [
+            max(by_task[task], key=lambda pair: pair[1])[0]
+            if number == 0
+            else draw.choices([one for one, _ in by_task[task]], [value for _, value in by_task[task]])[0]
+            for task in range(len(problem.tasks))
+        ]
+        order = [(one.first, task) for task, one in enumerate(picked)]
+        found = place_tasks(problem, order.__getitem__, bought, [one.mode for one in picked])
+        value = math.inf if found is None else objective_value(problem, found)
+        # Lots that are rounded up may take more than a pool or a group of lots has.
+        if found is not None and (best is None or value < best[0]) and not violations(problem, found):
+            best = value, found
+        if perf_counter() > stop:
+            break
+    return None if best is None else best[1]
+
+
+FIRST_SECONDS = 5.0
+"""Time of a search before the linear program: most timetables are proven in it."""
+MAX_SHARE = 0.25
+"""Most of the time that the linear program may take."""
+RELAXATION_TOLERANCE = 1e-7
+RELAXATION_UNITS = 1.0
+"""A hundredth of a cent and less: left to the tolerances of the solver."""
+
+
+class TimetableSearch:
+    """A timetable with the best schedule and the best bound so far; both may be improved again and again.
+
+    `bound` is infinite where no schedule exists, and `is_proven` says that the schedule is within the gap.
+    """
+
+    def __init__(self, problem: Timetable, known: Schedule | None, gap: float) -> None:
+        self.problem, self.schedule, self.gap = problem, known, gap
+        self.bound = -math.inf
+        self.is_begun = False
+        self.reduced = reduce_timetable(problem, known)
+        self.is_proven = False
+
+    def improve(self, seconds: float) -> None:
+        """Search for a number of seconds, or until the schedule is proven."""
+        stop = perf_counter() + seconds
+        if not self.is_begun:
+            self.is_begun = True
+            self._search(min(seconds, FIRST_SECONDS))
+            if not self.is_done and perf_counter() < stop:
+                self._relax(seconds * MAX_SHARE)
+        if not self.is_done and (left := stop - perf_counter()) > 0:
+            self._search(left)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to search for."""
+        return self.is_proven or self.bound == math.inf
+
+    @property
+    def termination(self) -> Termination:
+        """Return what is known of the schedule."""
+        if self.bound == math.inf:
+            return Termination.INFEASIBLE
+        if self.schedule is None:
+            return Termination.NO_SOLUTION
+        return Termination.OPTIMAL if self.is_proven else Termination.FEASIBLE
+
+    def _take(self, schedule: Schedule | None) -> None:
+        """Keep a schedule of the reduced timetable where it is better, and leave out what is now too expensive."""
+        if schedule is None:
+            return
+        found = better(self.problem, self.schedule, self.reduced.restored(schedule))
+        if found is not self.schedule:
+            self.schedule = found
+            self.reduced = self.reduced.then(reduce_timetable(self.reduced.problem, self.known))
+
+    @property
+    def known(self) -> Schedule | None:
+        """Return the best schedule as one of the reduced timetable."""
+        return None if self.schedule is None else self.reduced.reduced(self.schedule)
+
+    def _search(self, seconds: float) -> None:
+        """Search with CP-SAT."""
+        least = math.ceil(self.bound - 1e-6) if self.bound > 0 else None
+        result = solve_timetable(self.reduced.problem, SearchLimits(seconds, self.gap, self.known, least))
+        if result.termination is Termination.INFEASIBLE and self.schedule is None:
+            self.bound = math.inf
+            return
+        self.bound = max(self.bound, result.bound)
+        self.is_proven = result.termination is Termination.OPTIMAL
+        self._take(result.schedule)
+
+    def _relax(self, seconds: float) -> None:
+        """Raise the bound by the linear program, round its solution, and leave out what costs too much there."""
+        found = linear_relaxation(self.reduced.problem, self.known, seconds)
+        self.bound = max(self.bound, found.bound)
+        self._take(found.schedule)
+        known = self.known
+        if known is None or not found.columns:
+            return
+        room = objective_value(self.problem, self.reduced.restored(known)) - found.bound + RELAXATION_UNITS
+        fewer = reduce_by_columns(self.reduced.problem, found.columns, (found.reduced_costs <= room).tolist())
+        self.reduced = self.reduced.then(fewer)
+
+
+@record(frozen=True)
+class Relaxation:
+    """What the linear program shows: a bound, infinite where no timetable exists, and a schedule made of its solution.
+
+    The reduced costs (columns,) are in units; without an optimum there are no columns.
+    """
+
+    bound: float
+    schedule: Schedule | None
+    columns: tuple[Column, ...] = ()
+    reduced_costs: Floats = field(default_factory=lambda: np.zeros(0))
+
+
+def linear_relaxation(problem: Timetable, known: Schedule | None, seconds: float) -> Relaxation:
+    """Return what the linear program over buckets of time shows of the timetables that cost at most a known one.
+
+    The bound is 0 where there is none in time; the schedule is the known one where none is better.
+    """
+    if problem.objective != "cost":
+        return Relaxation(0.0, known)
+    made = bound_program(problem, None if known is None else objective_value(problem, known))
+    if made is None:
+        return Relaxation(0.0, known)
+    result = run(made.program, time_limit_seconds=seconds)
+    if result.is_infeasible and known is None:
+        return Relaxation(math.inf, None)
+    found = result.objective if result.is_proven else result.bound
+    bound = 0.0 if found is None else max(0.0, found * (1 - RELAXATION_TOLERANCE) - RELAXATION_UNITS)
+    if result.solution is None:
+        return Relaxation(bound, known)
+    schedule = better(problem, rounded_timetable(problem, made, result.solution), known)
+    if result.reduced_costs is None:
+        return Relaxation(bound, schedule)
+    return Relaxation(bound, schedule, made.columns, result.reduced_costs[: len(made.columns)])
+
+
+def better(problem: Timetable, one: Schedule | None, other: Schedule | None) -> Schedule | None:
+    """Return the better of two schedules: a search that is stopped early may not have come as far as its hint."""
+    found = [each for each in (one, other) if each is not None]
+    return min(found, key=lambda each: objective_value(problem, each), default=None)

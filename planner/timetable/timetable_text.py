@@ -1,0 +1,150 @@
+"""A timetable as text: which job on what, from when to when, what is reserved, what a simple rule would cost."""
+
+from __future__ import annotations
+
+from planner.documents.quantities import moment_after
+from planner.report import format as words
+from planner.report.format import line_room
+from planner.report.generation_text import engine_name
+from planner.report.infeasible_text import limit_name
+from planner.report.plan_alternatives import further_ways_of_all
+from planner.report.plan_sections import budget, format_optimality, format_place, old_prices, price_text, render_notes
+from planner.results.plan import Assignment, Plan
+from planner.results.plan_parts import Reservation
+
+MAX_JOBS_SHOWN = 60
+"""Most jobs in the table; `--json` has them all."""
+MAX_PAUSES_SHOWN = 4
+
+
+def render_timetable(plan: Plan) -> list[str]:
+    """Return the summary, a row per job in order of start, reservations, idle machines and the baseline."""
+    lines = [words.first_fitting(plan.scenario, *_timetable_headlines(plan)), *old_prices(plan), ""]
+    lines += _table(plan)
+    lines += [""] if plan.reservations or plan.idle_hours or plan.baseline else []
+    lines += words.section(
+        "Reserved", [line for reservation in plan.reservations for line in _reserved(plan, reservation)]
+    )
+    lines += words.section("Pauses", [line for job in plan.jobs for line in _pauses(plan, job)])
+    lines += words.section("Idle", _idle(plan))
+    lines += words.section("Baseline", _baseline(plan))
+    lines += words.section("Limits", [*_shared(plan), *budget(plan)])
+    ages = dict.fromkeys(words.shorten(price_text(job), line_room()) for job in plan.jobs)
+    lines += words.section("Prices", list(ages)[:2])
+    lines += words.section("Else", further_ways_of_all(plan))
+    return [*lines, *render_notes(plan.warnings, 4)]
+
+
+def _timetable_headlines(plan: Plan) -> list[str]:
+    """Return how many jobs, when the last one ends, dollars and optimality: with both times, and with the late one."""
+    jobs = f"{len(plan.jobs)} jobs" if len(plan.jobs) > 1 else "1 job"
+    rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
+    rest = [*rest, format_optimality(plan)]
+    if plan.hours is None:
+        return [", ".join((jobs, *rest))]
+    late = f"last finish by {_when(plan, plan.hours.at_confidence)}"
+    both = f"{late} (likely {_when(plan, plan.hours.expected)})"
+    return [", ".join((jobs, time, *rest)) for time in (both, late)]
+
+
+def _table(plan: Plan) -> list[str]:
+    """Return the table of jobs, the first to start first."""
+    jobs = sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.end_at_hours or 0.0, job.name))
+    name = min(20, max(4, *(len(words.sanitise(job.name)) for job in jobs)))
+    times = [(_when(plan, job.start_at_hours), _when(plan, job.finish_hours)) for job in jobs]
+    width = max(6, *(len(text) for pair in times for text in pair))
+    method = max(7, *(len(_method(job)) for job in jobs))
+    room = words.WIDTH - 2 - name - 2 * (width + 2) - 11 - 2 - method
+    lines = [f"  {'job':<{name}}  {'machine':<{room}}{'start':>{width}}  {'by':>{width}}{'cost':>11}"]
+    for job, (start, end) in list(zip(jobs, times, strict=True))[:MAX_JOBS_SHOWN]:
+        who, where = words.shorten(words.sanitise(job.name), name), words.shorten(_place(job), room - 1)
+        row = f"  {who:<{name}}  {where:<{room}}{start:>{width}}  {end:>{width}}{words.usd(job.cost_usd):>11}"
+        lines.append(f"{row}  {_method(job)}")
+    if len(jobs) > MAX_JOBS_SHOWN:
+        lines.append(f"  {len(jobs) - MAX_JOBS_SHOWN} more jobs: --json")
+    return lines
+
+
+def _place(job: Assignment) -> str:
+    """Return the machines and how they are paid where that is not by the hour on demand."""
+    if job.reservation is not None:
+        return f"{format_place(job, with_region=False)}, reserved"
+    spot = ", spot" if job.spot_share > 0 else ""
+    return f"{format_place(job, with_region=False)}{spot}"
+
+
+def _method(job: Assignment) -> str:
+    """Return the method in a word."""
+    how = job.techniques
+    if job.inference is not None:
+        return f"{engine_name(job.inference.engine)} {how.weight_bits}-bit"
+    if how.method == "full":
+        return "full"
+    return "QLoRA" if how.weight_bits == 4 else f"LoRA {how.weight_bits}"
+
+
+def _when(plan: Plan, hours: float) -> str:
+    """Return a moment as weekday and time where the plan knows the date, else as hours from its start."""
+    if not plan.now:
+        return words.hours(hours) if hours else "0.0 h"
+    moment = moment_after(plan.now, hours, plan.zone)
+    return moment.strftime("%a %d %b %H:%M")
+
+
+def _reserved(plan: Plan, one: Reservation) -> list[str]:
+    """Return what is reserved, how full it is, and from which use on it pays."""
+    term = one.end_hours - one.start_hours
+    text = f"{one.count} x {one.offer}, {words.hours(term)} from {_when(plan, one.start_hours)}, {words.usd(one.usd)}"
+    text += f": used {words.percent(one.used_share)}"
+    if one.pays_from_hours is not None:
+        text += f", cheaper than by the hour from {words.hours(one.pays_from_hours)} of use"
+    return words.wrap_lines(text, line_room(), 2)
+
+
+def _pauses(plan: Plan, job: Assignment) -> list[str]:
+    """Return when a run stands still because its machine may not be used, and what that costs each time."""
+    times = [f"{_when(plan, pause.from_hours)} to {_when(plan, pause.to_hours)}" for pause in job.pauses]
+    if not times:
+        return []
+    shown = ", ".join(times[:MAX_PAUSES_SHOWN]) + (
+        f", {len(times) - MAX_PAUSES_SHOWN} more" * (len(times) > MAX_PAUSES_SHOWN)
+    )
+    lost = f"checkpoint and start {words.hours(job.resume_hours)} each time"
+    return words.wrap_lines(f"{words.sanitise(job.name)}: {shown}; {lost}", line_room(), 3)
+
+
+def _idle(plan: Plan) -> list[str]:
+    """Return the idle hours of own machines."""
+    last = plan.hours.at_confidence if plan.hours else 0.0
+    texts = [f"{offer} {words.hours(hours)}" for offer, hours in plan.idle_hours.items()]
+    return (
+        words.wrap_lines(f"own machines until {_when(plan, last)}: {', '.join(texts)}", line_room(), 3) if texts else []
+    )
+
+
+def _shared(plan: Plan) -> list[str]:
+    """Return what the limits cost that the jobs share, the most expensive first."""
+    lines = []
+    for shared_limit in plan.shared_limits:
+        name, saving = words.sanitise(limit_name(shared_limit.limit)), words.usd(shared_limit.saving_usd)
+        text = f"{name} {shared_limit.current:,g}: without it {saving} less"
+        if abs(shared_limit.saving_hours) >= 0.05:
+            word = "earlier" if shared_limit.saving_hours > 0 else "later"
+            text += f", last finish {words.hours(abs(shared_limit.saving_hours))} {word}"
+        lines += words.wrap_lines(text, line_room(), 2)
+    return lines
+
+
+def _baseline(plan: Plan) -> list[str]:
+    """Return what the better simple rule costs, compared with the objective of the plan."""
+    if plan.baseline is None:
+        return ["neither the order of due dates nor cheapest first keeps every limit"]
+    own, usd, hours = plan.objective or 0.0, plan.baseline.cost_usd, plan.baseline.hours
+    by_time = plan.baseline.compares == "time"
+    other, word = (hours, "later") if by_time else (usd, "more")
+    more = f"{words.percent(other / own - 1)} {word}" if own > 0 and other > own * 1.0005 else "the same"
+    figures = f"last finish by {words.hours(hours)} ({more}), {words.usd(usd)}"
+    rule = {"earliest due date": "jobs in the order of their due dates", "cheapest first": "cheapest jobs first"}
+    name = rule.get(plan.baseline.name, plan.baseline.name)
+    text = f"{name}: {figures if by_time else f'{words.usd(usd)} ({more})'}"
+    return words.wrap_lines(text, line_room(), 2)
