@@ -39,7 +39,6 @@ from planner.results.plan_parts import (
     Techniques,
     Vram,
     html_table,
-    plan_picture,
 )
 
 # The data path and the exported result as a plan states them.
@@ -355,6 +354,8 @@ class Plan(Part):
 
     def _repr_html_(self) -> str:
         """Return a picture, and jobs and bill as tables, for notebooks."""
+        from planner.drawing.sketch import plan_picture
+
         cost, hours = self.cost_usd, self.hours
         figures = (
             f", ${cost.expected:,.2f}, likely {hours.expected:.1f} h, by {hours.at_confidence:.1f} h"

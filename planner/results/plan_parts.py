@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from planner.drawing.sketch import Placed
 from planner.errors import escaped
 
 
@@ -400,13 +399,6 @@ def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]
     head = "".join(f"<th>{escaped(cell)}</th>" for cell in header)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f"<table><caption>{escaped(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def plan_picture(jobs: Sequence[Placed], is_timetable: bool) -> str:
-    """Return the timetable of jobs that take turns, else the bill, as SVG; what draws is loaded only then."""
-    from planner.drawing.sketch import bill_sketch, timetable_sketch
-
-    return timetable_sketch(jobs) if is_timetable else bill_sketch(jobs)
 
 
 def dollars(amount: float | None) -> str:
