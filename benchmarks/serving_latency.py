@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.configurations.replica_enumeration import ServedGpu, replica_speeds
-from planner.configurations.serving_recipes import ServingRecipe, serving_recipes
+from planner.generation.engine_recipes import ServingRecipe, serving_recipes
+from planner.generation.replica_enumeration import ServedGpu, replica_speeds
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario
 from planner.scenario.service_load import ServeJob

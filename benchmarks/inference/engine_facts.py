@@ -9,8 +9,8 @@ import re
 from dataclasses import replace
 
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
-from planner.configurations.serving_recipes import Serving
 from planner.estimates.generation import ServedModel
+from planner.generation.engine_recipes import Serving
 from planner.library.schema import Architecture, GpuSpec
 
 RENEWED = {"vllm": ((0, 8), "2025-03")}

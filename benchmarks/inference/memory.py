@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from benchmarks.accuracy import scores
 from benchmarks.accuracy.measurements import Row
 from benchmarks.inference.rows import Measured, Unpredictable, measured
-from planner.configurations.serving_recipes import widest_values
 from planner.estimates.generation import activation_bytes, kv_bytes_per_token
+from planner.generation.engine_recipes import widest_values
 from planner.library.schema import Architecture, Library
 from planner.units import GB, GIB, MEGA, MIB
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from benchmarks.inference.rows import FIGURES, RESERVED_BYTES, Measured
 from planner.arrays import Flags, Floats
-from planner.configurations.serving_recipes import QUANTITIES, ServingColumns
 from planner.estimates.generation import (
     ServedModel,
     ServingHardware,
@@ -26,6 +25,7 @@ from planner.estimates.generation import (
     requests_that_fit,
 )
 from planner.estimates.latency import first_token_seconds, seconds_per_token
+from planner.generation.engine_recipes import QUANTITIES, ServingColumns
 
 
 def _rectangle(parts: Sequence[Sequence[int]]) -> NDArray[np.intp]:

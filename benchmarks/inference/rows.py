@@ -24,8 +24,8 @@ from benchmarks.inference.engine_facts import (
     trial_bytes,
     tries_whole_prompts,
 )
-from planner.configurations.serving_recipes import OTHER_ENGINE, Serving, serving_of, widest_values
 from planner.estimates.generation import activation_bytes, kv_bytes_per_token
+from planner.generation.engine_recipes import OTHER_ENGINE, Serving, serving_of, widest_values
 from planner.library.engines import read_engines
 from planner.library.schema import Architecture, GpuSpec, Library
 from planner.units import GIB

@@ -20,7 +20,7 @@ from benchmarks.serving.divided import divided_hours, neighbouring_groups
 from benchmarks.serving.hours import hours_of_plan, in_time, with_starts
 from benchmarks.serving.melange import routed_hours
 from planner.candidates.market import build_market
-from planner.configurations.replica_enumeration import lengths_of
+from planner.generation.replica_enumeration import lengths_of
 from planner.library.engines import read_load_profiles
 from planner.library.reading import read_library
 from planner.loading.scenario_file import read_scenario

@@ -125,7 +125,7 @@ def _framework_of(asked: Configuration, card: GpuSpec, library: Library) -> str:
 
 def _method_of(card: GpuSpec, usual: str) -> str:
     """Return what is assumed where no method is given: the usual one, on a chip one that was measured on it."""
-    methods = [one.method for one in card.chip.measured] if card.chip else [usual]
+    methods = [measurement.method for measurement in card.chip.measured] if card.chip else [usual]
     return usual if usual in methods else methods[0]
 
 

@@ -80,7 +80,7 @@ def market_fit(
         hours, losses = read[0].hours, zones.losses
         up_hours = float(zones.group.up.any(axis=0).mean()) * hours
     up, outage = _build_hazard(fitted.up.ages), _build_hazard(fitted.down.ages)
-    mean_up, mean_outage = (mean_hours(one.ages_hours, one.ends_per_hour) for one in (up, outage))
+    mean_up, mean_outage = (mean_hours(ages.ages_hours, ages.ends_per_hour) for ages in (up, outage))
     return MarketFit(
         instances=instances,
         hours=hours,
@@ -204,8 +204,11 @@ def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
     """Return notes on what could be misread."""
     notes = []
     observed, several = fitted.traces, fitted.instances > 1
-    losses, machine_hours = sum(one.machine_losses for one in observed), sum(one.machine_hours for one in observed)
-    most = max(one.most_machines for one in observed)
+    losses, machine_hours = (
+        sum(trace.machine_losses for trace in observed),
+        sum(trace.machine_hours for trace in observed),
+    )
+    most = max(trace.most_machines for trace in observed)
     if most > fitted.instances and losses:
         least = f"{fitted.instances} of them were" if several else "any one of them was"
         notes.append(
@@ -218,12 +221,12 @@ def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
             f"the statistics are for {fitted.instances} machines together, as `instances` states; "
             "for other numbers of machines the planner converts them"
         )
-    odds = [one.availability / max(1 - one.availability, 1e-9) for one in observed if one.availability > 0]
+    odds = [trace.availability / max(1 - trace.availability, 1e-9) for trace in observed if trace.availability > 0]
     if len(observed) > 1 and (len(odds) < len(observed) or max(odds) > AVAILABILITY_RATIO * min(odds)):
-        low, high = (f"{100 * pick(one.availability for one in observed):.0f} %" for pick in (min, max))
+        low, high = (f"{100 * pick(trace.availability for trace in observed):.0f} %" for pick in (min, max))
         notes.append(f"the traces differ, available {low} to {high} of the time: fit each place separately (--only)")
     first = sum(trace.hours for trace in traces) - fitted.up.hours - fitted.down.hours
-    if first > LONG_FIRST_SHARE * sum(one.hours for one in observed):
+    if first > LONG_FIRST_SHARE * sum(trace.hours for trace in observed):
         notes.append(
             f"{first:.1f} h before the first change are excluded from the fit: it is unknown when that state began, "
             "or whether the machines were requested yet"
@@ -234,7 +237,7 @@ def _notes(fitted: Fitted, traces: Sequence[Trace]) -> list[str]:
 def _zone_notes(zones: ZoneFit, fitted: Fitted) -> list[str]:
     """Return what the block of a group means, and what it rests on."""
     names = [
-        name for name, _ in sorted(zip(zones.group.names, zones.stays, strict=True), key=lambda one: -one[1].mean())
+        name for name, _ in sorted(zip(zones.group.names, zones.stays, strict=True), key=lambda zone: -zone[1].mean())
     ]
     return [
         f"{len(names)} zones as one market: a run stays in a zone until its machines are taken, then moves to the one "

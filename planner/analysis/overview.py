@@ -31,31 +31,26 @@ def price_series(scenario: Scenario, plan: Plan) -> tuple[PriceHistory, ...]:
     damaged.
     """
     found: dict[str, PriceHistory] = {}
-    rented: list[Assignment | FleetKind] = [
-        *plan.jobs,
-        *(kind for service in plan.services for kind in service.fleet.kinds),
-    ]
-    for one in rented:
-        offer = next((offer for offer in scenario.offers if _is_of(offer, one)), None)
-        if offer is not None and offer.rents_gpus and one.offer not in found:
+    for machines in (rented for part in plan.planned for rented in part.rented):
+        offer = next((offer for offer in scenario.offers if _is_of(offer, machines)), None)
+        if offer is not None and offer.rents_gpus and machines.offer not in found:
             days = _days(offer)
             if days:
-                found[one.offer] = PriceHistory(offer=one.offer, days=days)
+                found[machines.offer] = PriceHistory(offer=machines.offer, days=days)
     return tuple(found.values())
 
 
 def _is_of(offer: Offer, rented: Assignment | FleetKind) -> bool:
     """Return whether an offer is what a job, or a kind of machines of a service, rents."""
-    gpus = rented.gpus if isinstance(rented, FleetKind) else rented.gpus_per_instance
     same = (offer.provider, offer.region, offer.instance, offer.gpu, offer.gpus)
-    return same == (rented.provider, rented.region, rented.instance, rented.gpu, gpus)
+    return same == (rented.provider, rented.region, rented.instance, rented.gpu, rented.gpus_per_instance)
 
 
 def _days(offer: Offer) -> tuple[PriceDay, ...]:
     """Return the prices of an offer on each stored day, the oldest first."""
     days = []
     for day, offers in read_last_days(offer.provider, MAX_DAYS):
-        same = [one for one in offers if _machine(one) == _machine(offer)]
+        same = [stored_offer for stored_offer in offers if _machine(stored_offer) == _machine(offer)]
         if same:
             prices = {"usd_per_hour": same[0].usd_per_hour, "spot_usd_per_hour": same[0].spot_usd_per_hour}
             days.append(PriceDay(date=day, **prices))
@@ -115,7 +110,7 @@ def overview(
     if plan is None:
         serves = bool(services_of(scenario))
         plan = solve(scenario, options, library) if serves else solve_prepared(prepare(scenario, library), options)
-    if not (plan.jobs or plan.services):
+    if not plan.planned:
         return Overview(plan=plan, of_file=given)
     replays = (runs, seed)
     tasks = _tasks(scenario, plan, options, library, replays) if plan.jobs else []

@@ -99,14 +99,14 @@ def join_logs(histories: Sequence[LogHistory]) -> LogHistory:
     if len(ordered) == 1:
         return last
     # A state file repeats the history of the attempts before it: the longest one says it all.
-    kept = [one for one in ordered if not _is_part(one, ordered)]
+    kept = [history for history in ordered if not _is_part(history, ordered)]
     return last.__class__(
         **{
             **vars(last),
-            "file": ", ".join(one.file for one in kept),
-            "points": tuple(point for one in kept for point in one.points),
-            "remarks": tuple(remark for one in kept for remark in one.remarks),
-            "total_steps": next((one.total_steps for one in reversed(kept) if one.total_steps), None),
+            "file": ", ".join(history.file for history in kept),
+            "points": tuple(point for history in kept for point in history.points),
+            "remarks": tuple(remark for history in kept for remark in history.remarks),
+            "total_steps": next((history.total_steps for history in reversed(kept) if history.total_steps), None),
         }
     )
 
@@ -182,19 +182,19 @@ def _pace(attempts: Sequence[Attempt]) -> Pace | None:
         count = count_warm_up_steps([each.pace for each in attempt.intervals]) if len(attempt.intervals) > 1 else 0
         warm += sum(each.steps for each in attempt.intervals[:count])
         kept += attempt.intervals[count:]
-    steps = sum(one.steps for one in kept)
+    steps = sum(timed.steps for timed in kept)
     if len(kept) < MIN_TIMED_STEPS:
         every = [each for attempt in attempts for each in attempt.intervals]
-        steps = sum(one.steps for one in every)
+        steps = sum(timed.steps for timed in every)
         if steps < MIN_TIMED_STEPS:
             return None
-        seconds = math.fsum(one.seconds for one in every) / steps
+        seconds = math.fsum(timed.seconds for timed in every) / steps
         return Pace(seconds, None, UNRESOLVED_NOISE, 1, steps, 0)
-    seconds = math.fsum(one.seconds for one in kept) / steps
+    seconds = math.fsum(timed.seconds for timed in kept) / steps
     batches = [_mean(part) for part in _parts(kept, min(BATCHES, len(kept)))]
     return Pace(
         seconds=seconds,
-        spread=stdev(math.log(one.pace) for one in kept),
+        spread=stdev(math.log(timed.pace) for timed in kept),
         batch_spread=stdev(math.log(batch) for batch in batches),
         batches=len(batches),
         steps=steps,
@@ -215,7 +215,7 @@ def _parts(intervals: Sequence[Interval], count: int) -> list[Sequence[Interval]
 
 
 def _mean(part: Sequence[Interval]) -> float:
-    return math.fsum(one.seconds for one in part) / sum(one.steps for one in part)
+    return math.fsum(timed.seconds for timed in part) / sum(timed.steps for timed in part)
 
 
 def _began(attempt: Attempt, pace: Pace | None) -> float | None:
@@ -233,12 +233,12 @@ def _run_hours(
     began = _began(attempts[0], pace)
     if began is not None and len(clocks) > 1:
         return max(0.0, max(clocks) - began) / HOUR
-    timed = math.fsum(one.seconds for at in attempts for one in (*at.intervals, *at.stalls))
+    timed = math.fsum(span.seconds for at in attempts for span in (*at.intervals, *at.stalls))
     if log.whole is not None and log.whole[1] > timed:
         return log.whole[1] / HOUR
     if not timed and pace is None:
         return None
-    unseen = attempts[-1].last_step - sum(one.steps for at in attempts for one in (*at.intervals, *at.stalls))
+    unseen = attempts[-1].last_step - sum(span.steps for at in attempts for span in (*at.intervals, *at.stalls))
     return (timed + max(0, unseen) * (pace.seconds if pace else 0.0)) / HOUR
 
 
@@ -247,10 +247,10 @@ def _diverged_at(points: Sequence[LogPoint]) -> int | None:
     if not lost or not lost[-1].is_diverged:
         return None
     first = lost[-1].step
-    for one in reversed(lost):
-        if not one.is_diverged:
+    for point in reversed(lost):
+        if not point.is_diverged:
             break
-        first = one.step
+        first = point.step
     return first
 
 

@@ -105,7 +105,7 @@ class SweepQuestion:
 
     def values(self, places: Places) -> tuple[str, ...]:
         """Return the values of a variant."""
-        return tuple(one.values[place] for one, place in zip(self.ranges, places, strict=True))
+        return tuple(sweep_range.values[place] for sweep_range, place in zip(self.ranges, places, strict=True))
 
 
 class Chain:
@@ -119,7 +119,7 @@ class Chain:
         """Return a variant; an error in it is its status, and the next variant starts from the last good one."""
         question, values = self.question, self.question.values(places)
         try:
-            settings = [one.settings[place] for one, place in zip(question.ranges, places, strict=True)]
+            settings = [sweep_range.settings[place] for sweep_range, place in zip(question.ranges, places, strict=True)]
             plan = self._solver.solve(change_scenario(question.scenario, settings))
         except Exception as error:
             return failed(values, error)
@@ -303,7 +303,7 @@ def fingerprint(question: SweepQuestion, as_of: str, version: str) -> str:
     """Return a short text that is the same only for the same question of the same version."""
     asked = [
         question.scenario.model_dump_json(by_alias=True),
-        [(one.path, one.values) for one in question.ranges],
+        [(sweep_range.path, sweep_range.values) for sweep_range in question.ranges],
         question.options.model_dump_json(),
         as_of,
         version,
@@ -440,11 +440,11 @@ def run_sweep(
     with closing(crew.solved) as solved:
         for found in solved:
             journal.add(found)
-            rows.update((one.values, one) for one in found)
+            rows.update((variant.values, variant) for variant in found)
             if on_variant:
                 on_variant(len(rows), len(places))
-    every = [rows[values] for values in product(*(one.values for one in question.ranges))]
-    write_results(path, [one.path for one in question.ranges], every)
+    every = [rows[values] for values in product(*(sweep_range.values for sweep_range in question.ranges))]
+    write_results(path, [sweep_range.path for sweep_range in question.ranges], every)
     journal.end()
     summary = _summary(question, every, len(known))
     return summary.model_copy(update={"seconds": perf_counter() - started, "workers": crew.workers, "file": path})
@@ -456,7 +456,9 @@ def _question(scenario: Scenario, vary: Sequence[str], options: SolveOptions) ->
     if not ranges:
         fix = "such as jobs.NAME.deadline=6h:48h:6h"
         raise ScenarioError([Fault("--vary", 0, "", "nothing to vary", fix)])
-    changed = [scenario_at(scenario, one, setting) for one in ranges for setting in one.settings]
+    changed = [
+        scenario_at(scenario, sweep_range, setting) for sweep_range in ranges for setting in sweep_range.settings
+    ]
     return SweepQuestion(scenario, ranges, options, library_of([scenario, *changed]))
 
 
@@ -486,12 +488,12 @@ def _summary(question: SweepQuestion, rows: Sequence[Variant], resumed: int) -> 
     cut, cutting = most_cut(rows)
     return ManyVariants(
         scenario=question.scenario.name,
-        paths=tuple(one.path for one in question.ranges),
+        paths=tuple(sweep_range.path for sweep_range in question.ranges),
         variants=len(rows),
         resumed=resumed,
         counts=dict(counts),
-        cheapest=min(planned, key=lambda one: one.cost_usd or 0.0, default=None),
-        fastest=min(planned, key=lambda one: math.inf if one.hours is None else one.hours, default=None),
+        cheapest=min(planned, key=lambda variant: variant.cost_usd or 0.0, default=None),
+        fastest=min(planned, key=lambda variant: math.inf if variant.hours is None else variant.hours, default=None),
         cut=cut,
         cutting=cutting,
         errors=tuple(row for row in rows if row.status == "error")[:ERRORS_SHOWN],

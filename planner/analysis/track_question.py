@@ -84,7 +84,7 @@ def replan(
     else:
         notes.append(f"no machines to move to: {move.status}")
     wanted, tie = tracked.planned.confidence, scenario.near_tie_usd(found.left_usd)
-    choices.sort(key=lambda one: _rank(one[0], wanted, tie))
+    choices.sort(key=lambda choice: _rank(choice[0], wanted, tie))
     return tracked.model_copy(
         update={
             "choices": tuple(choice for choice, _ in choices),
@@ -301,7 +301,7 @@ def track(
     tracked = Tracking(
         scenario=plan.scenario,
         job=chosen.name,
-        logs=tuple(f"{one.file} ({one.kind})" for one in read),
+        logs=tuple(f"{run_log.file} ({run_log.kind})" for run_log in read),
         observed=observed,
         planned=_planned(chosen, asked, scenario),
         projected=end,
@@ -316,18 +316,18 @@ def track(
 
 def _job_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[Assignment, Job]:
     """Return the job that is tracked; `InputError` where it is not clear which, or where there is none to track."""
-    names = [one.name for one in plan.jobs]
+    names = [planned_job.name for planned_job in plan.jobs]
     if not plan.jobs:
         raise InputError(
             [Fault("plan", 0, "jobs", f"nothing runs: the plan is {plan.status}", "track a plan with jobs")]
         )
     name = name if name is None else meant_name(name, names, "--job", "the plan has no job")
-    found = [one for one in plan.jobs if name in (None, one.name)]
+    found = [planned_job for planned_job in plan.jobs if name in (None, planned_job.name)]
     if len(found) != 1:
         fix = f"name one, such as {' or '.join(names[:MOST_NAMES])}"
         raise InputError([Fault("--job", 0, "", f"{len(plan.jobs)} jobs", fix)])
     (job,) = found
-    asked = next((one for one in scenario.jobs if one.name == job.name), None)
+    asked = next((scenario_job for scenario_job in scenario.jobs if scenario_job.name == job.name), None)
     where = f"jobs.{job.name}"
     if asked is None:
         raise InputError([Fault("plan", 0, "inputs", f"the scenario has no job {job.name}", "solve it again")])
@@ -363,7 +363,7 @@ def _doubts(log: LogHistory, job: Assignment, progress: Progress) -> list[str]:
     most = job.global_batch * job.sequence_length
     if job.unit == "tokens" and log.tokens_per_step is not None and log.tokens_per_step > TOKENS_SLACK * most:
         found.append(f"the log counts {log.tokens_per_step:,.0f} tokens per step, the plan at most {most:,}")
-    return [f"{one}: is it this job?" for one in found]
+    return [f"{difference}: is it this job?" for difference in found]
 
 
 def _elapsed_hours(job: Assignment, progress: Progress, log: LogHistory, stated: Stated, notes: list[str]) -> float:
@@ -402,7 +402,7 @@ def _moment(text: str, option: str) -> float:
 def _modified(file: str) -> float:
     """Return when a file was written last; now for standard input."""
     try:
-        return max(os.path.getmtime(one) for one in file.split(", "))
+        return max(os.path.getmtime(path) for path in file.split(", "))
     except OSError:
         return datetime.datetime.now(datetime.UTC).timestamp()
 

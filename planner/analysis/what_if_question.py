@@ -53,7 +53,7 @@ def what_if(
     scenario = scenario.on_day(options.as_of if options else None)
     changed = change_scenario(scenario, settings)
     library = library or library_of([scenario, changed])
-    if any(isinstance(job, ServeJob) for one in (scenario, changed) for job in one.jobs):
+    if any(isinstance(job, ServeJob) for side in (scenario, changed) for job in side.jobs):
         return _with_jobs(
             services.what_if_of_services(scenario, settings, options, library), scenario, changed, library
         )
@@ -155,7 +155,7 @@ def _least_figures(prepared: PreparedScenario, job: int, by_time: bool) -> Least
     )
     least = np.full(len(kinds), np.inf)
     np.fmin.at(least, place, figures)
-    names = zip(*(one.tolist() for one in np.unravel_index(kinds, sizes)), strict=True)
+    names = zip(*(indices.tolist() for indices in np.unravel_index(kinds, sizes)), strict=True)
     return {
         (table.offers[offer], machines, recipes[recipe]): figure
         for (offer, machines, recipe), figure in zip(names, least.tolist(), strict=True)
@@ -168,7 +168,9 @@ def _bill(before: Assignment, after: Assignment) -> dict[str, Any]:
     old, new = _usd_by_item(before), _usd_by_item(after)
     items = sorted(dict.fromkeys((*old, *new)), key=lambda item: not item.startswith("gpu"))
     is_changed = {item: abs(old.get(item, 0.0) - new.get(item, 0.0)) >= MIN_DIFFERENCE_USD for item in items}
-    lines = (BillDelta(item=one, before_usd=old.get(one), after_usd=new.get(one)) for one in items if is_changed[one])
+    lines = (
+        BillDelta(item=item, before_usd=old.get(item), after_usd=new.get(item)) for item in items if is_changed[item]
+    )
     rest = [math.fsum(bill.get(item, 0.0) for item in items if not is_changed[item]) for bill in (old, new)]
     unchanged = BillDelta(item="unchanged", before_usd=rest[0], after_usd=rest[1])
     return {"bill": tuple(lines), "bill_unchanged": unchanged if max(rest) >= MIN_DIFFERENCE_USD else None}
@@ -199,14 +201,14 @@ def _effects(
         return prepare(scenario, base.library, base)
 
     alone = [changed([group]) for group in groups]
-    plans = [solve_prepared(one, options) for one in alone]
+    plans = [solve_prepared(prepared, options) for prepared in alone]
     without = plans[::-1]  # of two, all but one is the other
     if len(groups) > 2:
         rests = [[*groups[:index], *groups[index + 1 :]] for index in range(len(groups))]
         without = [solve_prepared(changed(rest), options) for rest in rests]
     return tuple(
-        _effect(", ".join(group), base, one, (before, plan, rest, after), better)
-        for group, one, plan, rest in zip(groups, alone, plans, without, strict=True)
+        _effect(", ".join(group), base, prepared, (before, plan, rest, after), better)
+        for group, prepared, plan, rest in zip(groups, alone, plans, without, strict=True)
     )
 
 
@@ -224,7 +226,7 @@ def _effect(
             continue
         old = _least_figures(base, index, by_time)
         new = _least_figures(alone, names.index(job.name), by_time)
-        reached = next((one for one in after.jobs if one.name == job.name), None)
+        reached = next((planned_job for planned_job in after.jobs if planned_job.name == job.name), None)
         lost += _count_displaced(old, new, reached, by_time)[0] if reached else 0
         gained += _count_displaced(new, old, before.jobs[index], by_time)[0] if before.jobs else 0
     return Effect(
@@ -247,7 +249,7 @@ def _thresholds(plan: Plan, settings: Sequence[str], base: PreparedScenario) -> 
 def _threshold(path: str, plan: Plan, base: PreparedScenario) -> list[str]:
     limit = path.split(".")[-1]
     if path.startswith("jobs.") and limit == "deadline":
-        job = next((one for one in plan.jobs if path == f"jobs.{one.name}.deadline"), plan.jobs[0])
+        job = next((job for job in plan.jobs if path == f"jobs.{job.name}.deadline"), plan.jobs[0])
         return [_round_down("a deadline", job.hours.at_confidence, job)]
     if path == "limits.max_hours":
         longest = max(plan.jobs, key=lambda job: job.hours.at_confidence)
@@ -271,5 +273,5 @@ def _round_down(limit: str, hours: float, job: Assignment) -> str:
     """Return the hours rounded down, so that the sentence holds."""
     lower = math.floor(hours * 10) / 10
     held = f"{limit} under {lower:,.1f} h would change it: {job.name} needs that long at the requested confidence"
-    free = not any(one.startswith("deadline") for one in job.binding)
+    free = not any(binding.startswith("deadline") for binding in job.binding)
     return f"{held}; a higher value has no effect" if free else held

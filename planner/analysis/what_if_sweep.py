@@ -17,7 +17,7 @@ from planner.records import record
 from planner.results.differences import method_name
 from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
-from planner.results.service_results import CellService, by_dollars, describe_kinds
+from planner.results.service_results import CellService, describe_kinds
 from planner.results.what_if import PRICES, Axis, Bar, Better, Cell, CellJob, Delta, Effect, Endpoint, Sweep, Tornado
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, services_of
@@ -156,17 +156,22 @@ def sweep(
         changed = scenarios[0][places[0]]
         if len(ranges) == 2:
             changed = scenario_at(changed, ranges[1], ranges[1].settings[places[1]])
-        values = tuple(one.values[place] for one, place in zip(ranges, places, strict=True))
+        values = tuple(sweep_range.values[place] for sweep_range, place in zip(ranges, places, strict=True))
         cells.append(build_cell(values, solver.solve(changed)))
         if on_cell:
             on_cell(len(cells), total)
-    axes = tuple(Axis(path=one.path, values=one.values, numbers=one.numbers, unit=one.unit) for one in ranges)
+    axes = tuple(
+        Axis(path=sweep_range.path, values=sweep_range.values, numbers=sweep_range.numbers, unit=sweep_range.unit)
+        for sweep_range in ranges
+    )
     answer = Sweep(scenario=scenario.name, settings=tuple(settings), axes=axes, cells=tuple(cells))
     if any(cell.cost_usd is not None for cell in cells):
         return answer
     ends = [_least_restrictive(axis) for axis in axes]
-    changed = change_scenario(base, [one.settings[place] for one, place in zip(ranges, ends, strict=True)])
-    values = tuple(one.values[place] for one, place in zip(ranges, ends, strict=True))
+    changed = change_scenario(
+        base, [sweep_range.settings[place] for sweep_range, place in zip(ranges, ends, strict=True)]
+    )
+    values = tuple(sweep_range.values[place] for sweep_range, place in zip(ranges, ends, strict=True))
     unsolved = solver.solve(changed, explains=True)
     return answer.model_copy(update={"loosest": values, "unsolved": unsolved})
 
@@ -181,10 +186,10 @@ def _scenarios_of_ranges(base: Scenario, vary: Sequence[str]) -> tuple[tuple[Swe
     with collect_faults(faults):
         ranges = parse_ranges(tuple(vary))
     scenarios = []
-    for one in ranges or well_formed_ranges(vary):
+    for sweep_range in ranges or well_formed_ranges(vary):
         with collect_faults(faults):
-            settings = one.settings if ranges else one.settings[:1]
-            scenarios.append([scenario_at(base, one, setting) for setting in settings])
+            settings = sweep_range.settings if ranges else sweep_range.settings[:1]
+            scenarios.append([scenario_at(base, sweep_range, setting) for setting in settings])
     raise_faults(faults, ScenarioError)
     return ranges, scenarios
 
@@ -285,7 +290,7 @@ def tornado(
     solver = VariantSolver(library or library_of([scenario]), options)
     plan = solver.solve(scenario, explains=True)
     parameters: tuple[Parameter, ...] = ()
-    if plan.jobs or plan.services:
+    if plan.planned:
         parameters = (*_limits(scenario, by), *_prices(scenario, plan, by), *_estimates(scenario, by))
     bars = [_bar(parameter, scenario, plan, solver) for parameter in parameters if parameter.down != parameter.up]
     better: Better = "sooner" if scenario.objective_kind == "time" else "cheaper"
@@ -304,7 +309,7 @@ def _rank(bar: Bar, plan: Plan, better: Better) -> tuple[bool, float, float, flo
 
 def _bar(parameter: Parameter, scenario: Scenario, plan: Plan, solver: VariantSolver) -> Bar:
     down, up = (_end(value, settings, scenario, solver) for value, settings in (parameter.down, parameter.up))
-    cost_usd, hours = (one.expected if one else 0.0 for one in (plan.cost_usd, plan.hours))
+    cost_usd, hours = (figure.expected if figure else 0.0 for figure in (plan.cost_usd, plan.hours))
     moved = [abs(end.cost_usd - cost_usd) for end in (down, up) if end.cost_usd is not None]
     waited = [abs(end.hours - hours) for end in (down, up) if end.hours is not None]
     return Bar(
@@ -320,7 +325,7 @@ def _bar(parameter: Parameter, scenario: Scenario, plan: Plan, solver: VariantSo
 
 def _end(value: str, settings: tuple[str, ...], scenario: Scenario, solver: VariantSolver) -> Endpoint:
     plan = solver.solve(change_scenario(scenario, settings))
-    cost_usd, hours = (one.expected if one else None for one in (plan.cost_usd, plan.hours))
+    cost_usd, hours = (figure.expected if figure else None for figure in (plan.cost_usd, plan.hours))
     return Endpoint(value=value, settings=settings, status=plan.status, cost_usd=cost_usd, hours=hours)
 
 
@@ -333,7 +338,7 @@ def _limits(scenario: Scenario, by: float) -> Iterator[Parameter]:
     for limit, most in given_peaks(limits):
         if limit.is_whole:
             yield _integer_parameter(limit.key, limit.path, int(most), by, 1)
-        elif not limit.is_of_dollars:
+        else:
             yield _scaled_parameter(limit.key, limit.path, most, by)
     if limits.max_hours is not None:
         yield _scaled_parameter("max_hours", "limits.max_hours", limits.max_hours, by)
@@ -392,10 +397,7 @@ def _job_suffix(scenario: Scenario, job: str) -> str:
 def _prices(scenario: Scenario, plan: Plan, by: float) -> Iterator[Parameter]:
     """Yield prices of the plan's GPUs and providers, then of all offers, in each market that has a price."""
     path = f"adjust.{len(scenario.adjust)}"
-    rented = [
-        *plan.jobs,
-        *(kind for service in plan.services for kind in by_dollars(service.fleet)[:MOST_PRICED_KINDS]),
-    ]
+    rented = [*plan.jobs, *(kind for service in plan.services for kind in service.fleet.by_dollars[:MOST_PRICED_KINDS])]
     gpus, providers = ([(key, getattr(job, key)) for job in rented] for key in ("gpu", "provider"))
     matches = [(name, {key: name}) for key, name in dict.fromkeys([*gpus, *providers])]
     for name, match in [*matches, ("all", {})]:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.audit.audited_choices import decided_scenario, ways_of_plan
+from planner import open_choices
 from planner.audit.audited_limits import choices_of_job, figures_of_job, limits_of_plan, totals
 from planner.audit.audited_timetable import lateness_usd, waited_hours
+from planner.audit.audited_ways import ways_of_plan
 from planner.estimates.work import NEGLIGIBLE_CUT, padded_length
 from planner.evaluation.comparison import Broken, Tolerance, Violation, at_most, compare, unit_of
 from planner.evaluation.evaluate import evaluate
@@ -25,7 +26,7 @@ from planner.evaluation.named_run import NamedRun, resolve_names
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan
-from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, without_services
+from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, open_jobs, without_services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,14 +60,17 @@ def audit(
             scenario, plan = without_services(scenario, services_usd(plan)), jobs_alone(plan)
     if plan.status in _NO_PLAN or not plan.jobs:
         return found
-    decided, wrong = decided_scenario(plan, scenario, library)
+    decided: Scenario | None = scenario
+    wrong: list[Violation] = []
+    if open_jobs(scenario) or any(job.model is not None for job in plan.jobs):
+        decided, wrong = open_choices.decided_scenario(plan, scenario, library)
     found += wrong
     if decided is None:
         return found
     scenario = decided
     found += _audit_jobs(plan, scenario, library, tolerance)
     found += [Violation("", *broken) for broken in _cut_samples(plan, scenario, library)]
-    found += ways_of_plan(plan, scenario, tolerance, lambda one, less: _audit_jobs(one, less, library, tolerance))
+    found += ways_of_plan(plan, scenario, tolerance, lambda way, less: _audit_jobs(way, less, library, tolerance))
     for what, expected in totals(plan, scenario).items():
         found += compare("", what, expected, getattr(plan, what), tolerance, unit_of(what))
     return found + [Violation("", *broken) for broken in _objective(plan, scenario, tolerance)]
@@ -77,7 +81,7 @@ def _cut_samples(plan: Plan, scenario: Scenario, library: Library) -> Iterator[B
 
     Here lengths stand on a grid and are cut one by one, where the plan has a closed form.
     """
-    stated = {one.job: one for one in plan.cut}
+    stated = {cut.job: cut for cut in plan.cut}
     for job in scenario.jobs:
         mean, said = job.work.tokens_per_sample, stated.pop(job.name, None)
         if mean is None:
@@ -136,7 +140,7 @@ def _verdict(plan: Plan, gap: float) -> Iterator[Broken]:
         for what in ("objective", "cost_usd", "cost_at_confidence", "hours"):
             if getattr(plan, what) is not None:
                 yield f"{what} of a plan that is {plan.status}", None, "a figure"
-    elif plan.objective is None or not (plan.jobs or plan.services):
+    elif plan.objective is None or not plan.planned:
         yield "objective and jobs", "figures", None
     else:
         yield from _proof(plan, plan.objective, gap)

@@ -6,9 +6,9 @@ import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from planner import generation
 from planner.audit.audited_replica import ServiceReplica
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
-from planner.configurations.serving_recipes import Serving, serving_of
 from planner.estimates import generation as kv_cache
 from planner.estimates.generation import CHUNK_TOKENS, activation_bytes
 from planner.estimates.memory.memory_fit import fit_probability
@@ -16,7 +16,6 @@ from planner.estimates.preemption import NodeGroupCoefficients, node_group_marke
 from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
 from planner.evaluation.comparison import Broken
-from planner.evaluation.evaluated_replica import measured_rate, next_to_adapters
 from planner.evaluation.named_run import RunContext
 from planner.library.engines import Engine, WeightFormat, read_engines
 from planner.library.model_ladder import servable_formats
@@ -140,14 +139,14 @@ class AuditedKind:
         return self.named.gpus_per_replica // self.named.pipeline_parallel, self.named.pipeline_parallel
 
     @cached_property
-    def serving(self) -> Serving:
+    def serving(self) -> generation.Serving:
         """What is known of the configuration, adapters among it."""
         context = self._context
-        plain = serving_of(
+        plain = generation.serving_of(
             context.architecture, self.gpu, self.library, engine=self.named.engine, weights=self.named.weight_format,
             kv_bits=self.named.kv_bits, division=self.division,
         )  # fmt: skip
-        found: Serving = next_to_adapters(plain, context, self.job)
+        found: generation.Serving = generation.next_to_adapters(plain, context, self.job)
         return found
 
     @cached_property
@@ -161,7 +160,7 @@ class AuditedKind:
     def faster(self) -> float:
         """Measured over estimated speed of the engine on the GPU; 1 without runs."""
         logs = [
-            math.log(run.output_tokens_per_second / measured_rate(run, self._context, self.job))
+            math.log(run.output_tokens_per_second / generation.measured_rate(run, self._context, self.job))
             for run in self.job.measured
             if (run.engine, run.gpu) == (self.named.engine, self.gpu.name)
         ]

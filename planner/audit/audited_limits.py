@@ -114,7 +114,7 @@ def _techniques(context: RunContext) -> Iterator[Broken]:
     allowed = [recipe for recipe in enumerate_recipes(job, card, plan.gpus > 1, library) if is_allowed(recipe, job)]
     allowed += [*expand_parallel_degrees(job, allowed, card, library), *expand_paged(job, allowed, library)]
     for what in vars(recipe):
-        values = dict.fromkeys(getattr(one, what) for one in allowed)
+        values = dict.fromkeys(getattr(allowed_recipe, what) for allowed_recipe in allowed)
         if getattr(recipe, what) not in values:
             yield what, "one of " + ", ".join(map(str, values)), getattr(recipe, what)
     if recipe.is_hybrid and not (plan.gpus > HYBRID_ABOVE_GPUS and plan.instances > 1):
@@ -258,7 +258,7 @@ def limits_of_plan(
     for job, used in zip(plan.jobs, used_hours, strict=True):
         hours[job.offer] += used
     for provider in gpus:
-        gpus[provider] = peak([one for one in plan.jobs if one.provider == provider], gpus_of)
+        gpus[provider] = peak([job for job in plan.jobs if job.provider == provider], gpus_of)
     offers = dict(scenario.labelled_offers())
     for limit, most in given_peaks(limits):
         used = peak(plan.jobs, lambda job, key=limit.key: amount_of(key, held_by(job, offers.get(job.offer)), library))  # type: ignore[misc]
@@ -270,7 +270,7 @@ def limits_of_plan(
         if label not in rented:
             continue
         # A service has no machines; what it has in stock is places for one run.
-        machines = peak([one for one in plan.jobs if one.offer == label], machines_of)
+        machines = peak([job for job in plan.jobs if job.offer == label], machines_of)
         yield from at_most(f"stock of {label}", offer.stock, machines)
         left = offer.committed_hours
         yield from at_most(f"hours left of {label}", left, hours[label], tolerance.hours * (left or 0.0))

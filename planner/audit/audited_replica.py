@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Floats
-from planner.configurations.serving_recipes import Serving, ServingColumns, coefficient_factors
 from planner.estimates import generation as batching
 from planner.estimates import generation as decode
 from planner.estimates import generation as kv_cache
@@ -291,7 +291,7 @@ class ServiceReplica:
 
     named: FleetKind
     job: ServeJob
-    serving: Serving
+    serving: generation.Serving
     library: Library
     gpu: str
     cache: float  # bytes of the cache on one GPU
@@ -306,7 +306,7 @@ class ServiceReplica:
     def inputs(self) -> Any:
         """Model, hardware and stack of the formulas."""
         values = self.library.calibrations["inference"].values
-        return ServingColumns([self.serving]).inputs(coefficient_factors([self.serving], values))
+        return generation.ServingColumns([self.serving]).inputs(generation.coefficient_factors([self.serving], values))
 
     @cached_property
     def slow(self) -> float:

@@ -75,10 +75,10 @@ def _times_of_job(wanted: Job, job: Assignment, by_name: dict[str, Assignment]) 
         yield f"end of {name}", ends, end
     if job.pauses and not job.resume_hours:
         yield f"pauses of {name}", "none: it cannot go on after one", len(job.pauses)
-    for one in wanted.after:
-        earliest = by_name[one.job].finish_hours + one.lag_hours if one.job in by_name else 0.0
+    for predecessor in wanted.after:
+        earliest = by_name[predecessor.job].finish_hours + predecessor.lag_hours if predecessor.job in by_name else 0.0
         if start < earliest - _SLACK:
-            yield f"start of {name} after {one.job}", f"at least {earliest:g}", start
+            yield f"start of {name} after {predecessor.job}", f"at least {earliest:g}", start
 
 
 def _in_window(job: Assignment, offer: Offer) -> Iterator[Broken]:
@@ -199,7 +199,7 @@ def _whole_minutes(hours: float) -> float:
 
 def waited_hours(job: Assignment, scenario: Scenario) -> float:
     """Return the hours between the release of a job and its end in which it does not run."""
-    wanted = next((one for one in scenario.jobs if one.name == job.name), None)
+    wanted = next((scenario_job for scenario_job in scenario.jobs if scenario_job.name == job.name), None)
     return job.start_at_hours + job.paused_hours - (wanted.release_hours if wanted else 0.0)
 
 

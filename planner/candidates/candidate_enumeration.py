@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Floats, distinct
 from planner.candidate_table import ON_DEMAND, CandidateTable, concatenate
 from planner.candidates.export_placement import place_exports
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 def are_of(candidates: JobCandidates, job: Job, jobs: Sequence[str]) -> bool:
     """Return whether a job among `jobs` has these candidates on the same offers: a deadline concerns none."""
-    mine, its = (one.model_copy(update={"deadline_hours": None}) for one in (candidates.job, job))
+    mine, its = (compared.model_copy(update={"deadline_hours": None}) for compared in (candidates.job, job))
     return candidates.table.jobs == tuple(jobs) and mine == its
 
 
@@ -220,9 +221,7 @@ def enumerate_candidates(
         Earlier candidates of the job; what still applies is not computed again.
     """
     if isinstance(job, InferenceJob):
-        from planner.candidates.replica_hours import market_of  # late: what only generation needs
-
-        market = market_of(job, market)
+        market = generation.market_of(job, market)
     physics, run_hours = _reuse_or_compute(job, architecture, market.distinct_machines, library, margins, before)
     earlier = enumerate_placements(job, architecture, physics.shape, market, library)
     placements = (*place_exports(earlier, job, architecture, run_hours, market, library), Placement())
@@ -284,9 +283,7 @@ def _configurations(
 ) -> JobConfigurations:
     """Return the configurations of a job of either form."""
     if isinstance(job, InferenceJob):
-        from planner.configurations.replica_enumeration import enumerate_replicas  # late: what only generation needs
-
-        return enumerate_replicas(job, architecture, machines, library, headroom)
+        return generation.enumerate_replicas(job, architecture, machines, library, headroom)
     return enumerate_configurations(job, architecture, machines, library, headroom)
 
 
@@ -295,9 +292,7 @@ def _hours(
 ) -> RunHours:
     """Return the hours of the configurations of a job of either form."""
     if isinstance(job, InferenceJob):
-        from planner.candidates.replica_hours import compute_replica_hours  # late: what only generation needs
-
-        return compute_replica_hours(job, architecture, physics, library, budget_confidence)
+        return generation.compute_replica_hours(job, architecture, physics, library, budget_confidence)
     return compute_run_hours(job, architecture, physics, library, budget_confidence)
 
 

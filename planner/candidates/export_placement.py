@@ -144,9 +144,9 @@ def place_exports(
         options: list[SeparateStage | None] = [None] if work is None or "machine" in wanted.places else []
         if work is not None:
             options += undominated(_options(job, work, market, library))
-        found += [replace(one, export=export, adapts=adapts) for one in earlier for export in options]
+        found += [replace(placement, export=export, adapts=adapts) for placement in earlier for export in options]
     methods = ("full",) if job.kind == "pretrain" else job.techniques.method or library.techniques.tried("method")
-    allowed = [one for one in found if any((method == "lora") == one.adapts for method in methods)]
+    allowed = [placement for placement in found if any((method == "lora") == placement.adapts for method in methods)]
     if earlier and not allowed and not market.services(job.kind, architecture.name):
         raise ScenarioError([export_fault(job, architecture, library)])
     return tuple(found)
@@ -154,7 +154,7 @@ def place_exports(
 
 def find_fitting(placements: Sequence[Placement], run_hours: RunHours, recipe: Integers, placement: Integers) -> Flags:
     """Return the rows (n,) whose placement is for what their recipe trains."""
-    kind = np.asarray([-1 if one.adapts is None else int(one.adapts) for one in placements])[placement]
+    kind = np.asarray([-1 if placed.adapts is None else int(placed.adapts) for placed in placements])[placement]
     return np.asarray((kind < 0) | (kind == np.asarray(run_hours.adapts, dtype=np.int64)[recipe]), dtype=bool)
 
 

@@ -115,6 +115,6 @@ def _joined(parts: Sequence[RunHours]) -> RunHours:
     def joined(values: Sequence[Any]) -> Any:
         if isinstance(values[0], np.ndarray):
             return np.concatenate(values)
-        return tuple(one for several in values for one in several) if isinstance(values[0], tuple) else values[0]
+        return tuple(value for several in values for value in several) if isinstance(values[0], tuple) else values[0]
 
     return replace(parts[0], **{name: joined([getattr(part, name) for part in parts]) for name in vars(parts[0])})

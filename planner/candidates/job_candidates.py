@@ -100,9 +100,9 @@ class OfferColumns:
 
     def differ_in_prices_alone(self, other: OfferColumns) -> bool:
         """Return whether hours on the offers are those on the offers of `other`: other prices, on the same markets."""
-        for one in fields(self):
-            mine, theirs = (np.asarray(getattr(columns, one.name), dtype=float) for columns in (self, other))
-            if "usd" in one.name:  # of a price hours depend only on whether there is one
+        for column in fields(self):
+            mine, theirs = (np.asarray(getattr(columns, column.name), dtype=float) for columns in (self, other))
+            if "usd" in column.name:  # of a price hours depend only on whether there is one
                 mine, theirs = np.isnan(mine), np.isnan(theirs)
             if not np.array_equal(mine, theirs, equal_nan=True):
                 return False
@@ -295,9 +295,9 @@ def undominated_on_machine(ways: Configurations, burden: Floats) -> Flags:
         members = left[starts[sizes == size][:, None] + np.arange(size)]
         no_worse = np.ones((len(members), size, size), dtype=bool)
         better = no_worse & np.triu(np.ones((size, size), dtype=bool), 1)  # the first, if nothing else differs
-        for one in burden[:, members]:
-            no_worse &= one[:, :, None] <= one[:, None, :]
-            better |= one[:, :, None] < one[:, None, :]
+        for figures in burden[:, members]:
+            no_worse &= figures[:, :, None] <= figures[:, None, :]
+            better |= figures[:, :, None] < figures[:, None, :]
         keep[members] = ~np.any(no_worse & better, axis=1)
     return keep
 

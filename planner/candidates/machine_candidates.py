@@ -223,7 +223,7 @@ class MachineCandidates:
             )
             # Where a restart takes longer than most up-times, the run never ends: no market to plan on.
             ends = found.wall < MAX_WALL_FACTOR * np.maximum(run[has], restart[has])
-            paid[has], wall[has] = (np.where(ends, one, np.nan) for one in (found.paid, found.wall))
+            paid[has], wall[has] = (np.where(ends, hours, np.nan) for hours in (found.paid, found.wall))
         return paid, wall
 
     def _exports(self) -> tuple[Floats, Floats, Floats]:

@@ -149,7 +149,7 @@ def group_states(statistics: SpotStatistics) -> SpotStates | None:
     """Return the market of `statistics.instances` machines together; None where it is not given by age."""
     if statistics.up is None or statistics.outage is None:
         return None
-    up, down = (Ages(one.ages_hours, one.ends_per_hour) for one in (statistics.up, statistics.outage))
+    up, down = (Ages(observed.ages_hours, observed.ends_per_hour) for observed in (statistics.up, statistics.outage))
     return SpotStates(up, down, statistics.another_zone)
 
 
@@ -280,7 +280,7 @@ class Market:
         use = limit.of_machine
         if use is None:
             raise ValueError(f"{limit.key} depends on the run")
-        return np.asarray([use(*one) for one in zip(self.offers, self.cards, strict=True)], dtype=float)
+        return np.asarray([use(*rented) for rented in zip(self.offers, self.cards, strict=True)], dtype=float)
 
     def is_known(self, limits: Limits) -> Flags:
         """Return the offers (offers,) of which each limit on one time that is given is stated."""
@@ -297,11 +297,12 @@ class Market:
     def identity_columns(self, jobs: Sequence[str], job: str, offer: Integers) -> dict[str, Any]:
         """Return the columns of a candidate table that name job, offer and provider, for rows of one job."""
         providers = {name: index for index, name in enumerate(self.providers)}
+        of_offers = np.asarray([providers[market_offer.provider] for market_offer in self.offers], dtype=np.int64)
         return {
             **{"jobs": tuple(jobs), "offers": self.labels, "providers": tuple(providers)},
             "job": np.full(len(offer), list(jobs).index(job), dtype=np.int64),
             "offer": offer,
-            "provider": np.asarray([providers[one.provider] for one in self.offers], dtype=np.int64)[offer],
+            "provider": of_offers[offer],
         }
 
     def without_stock(self) -> Market:
@@ -344,12 +345,12 @@ def build_market(scenario: Scenario, library: Library) -> Market:
     is_outdated = np.asarray([old for old, *_ in groups], dtype=bool)
     merged = [len({offer.region for _, offer in group}) for group in groups.values()]
     labels, found = [label for label, _ in firsts], [offer for _, offer in firsts]
-    several = [one for one in every if one[1].zones]
+    several = [labelled for labelled in every if labelled[1].zones]
     is_outlier = flag_spot_outliers([*found, *(offer for _, offer in several)])
     keep = list(range(len(found) + len(several)))
     if has_comparable_prices(scenario):
         keep = find_undominated_offers(found, labels, is_outlier, is_outdated, [term for _, term, *_ in groups])
-        left = undominated_groups([one for _, one in several], is_outlier[len(found) :].tolist(), bool(places))
+        left = undominated_groups([offer for _, offer in several], is_outlier[len(found) :].tolist(), bool(places))
         keep += [len(found) + place for place in left]
     labels, found = labels + [label for label, _ in several], found + [offer for _, offer in several]
     merged += [1] * len(several)
@@ -457,7 +458,7 @@ def flag_spot_outliers(offers: Sequence[Offer]) -> Flags:
 def needs_separate_machines(job: Job) -> bool:
     """Return whether a stage of the job may run on another machine than the training machine."""
     stages = job.stages
-    places = [one.on for one in (stages.ingest, stages.evaluation) if one is not None]
+    places = [stage.on for stage in (stages.ingest, stages.evaluation) if stage is not None]
     places += [stages.export.places] if stages.export is not None else []
     return any(set(place) != {"machine"} for place in places)
 

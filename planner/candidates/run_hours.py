@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Flags, Floats, Integers
 from planner.candidates.preference import training_evidence
 from planner.configurations.coefficients import (
@@ -226,9 +227,9 @@ class _RunTimes:
         """Return the hours of evaluation on the training machine."""
         shape = self.physics.shape
         if self.job.stages.answers_prompts:
-            from planner.configurations.answered_evaluation import generation_hours  # late: what only generation needs
-
-            generated = generation_hours(self.job, self.architecture, self.physics.ways.machines, self.library)
+            generated = generation.generation_hours(
+                self.job, self.architecture, self.physics.ways.machines, self.library
+            )
             return self.of_machine(generated) / self.job.early_stopping  # which leaves out no prompt
         frozen = self.of_recipe([float(coefficient.states.frozen) for coefficient in self.coefficients])
         recomputing = self.of_recipe(
@@ -289,8 +290,8 @@ def compute_run_hours(
         stall_seconds=times.stall_seconds(saved),
         saved_bytes=saved,
         disk_bytes_per_second=job.storage_gb_per_second * GB,
-        trained_gb=tuple(trained_gb(*one, architecture) for one in each),
-        export_gb=tuple(export_gb(*one, architecture, job, library) for one in each),
+        trained_gb=tuple(trained_gb(*setup, architecture) for setup in each),
+        export_gb=tuple(export_gb(*setup, architecture, job, library) for setup in each),
         latent_hours=np.where(observed, 0.0, encoding / HOUR),
         latent_gb=tuple(latent_gb(recipe, job, architecture) for recipe in recipes),
         kept_gb=tuple(stage_bytes * (job.stages.checkpoints.keep if job.stages.checkpoints else 0.0) / GB),

@@ -148,7 +148,7 @@ def screen(
     lateness = np.zeros(len(table))
     lateness[rows[late]] = least_late_hours(table.rows(rows[late]), low[late], high[late]) - by_row[late]
     rejections.reject_rows(rows[late], ENDS_AFTER_DEADLINE)
-    rows, (low, high, cut), follows = rows[~late], (one[~late] for one in (low, high, cut)), follows[~late]
+    rows, (low, high, cut), follows = rows[~late], (column[~late] for column in (low, high, cut)), follows[~late]
     kept_table = replace(table.rows(rows), share_low=low, share_high=np.maximum(np.minimum(high, cut), low))
     policies, hours = None, candidates.hours.rows(rows)
     able = follows & ~has_coarse_billing(kept_table, hours, candidates.columns)

@@ -207,7 +207,7 @@ class SpotCandidates(SpotRows):
         """
         whole = spans_up_to(run, states, longest_useful_hours(run, states))
         pieces = self._allowed_pieces(run, states, [span for span in whole if span[0] < guarantee])
-        ends = [one for piece in pieces for one in zip(piece.hours, piece.usd, strict=True) if one[0] <= guarantee]
+        ends = [end for piece in pieces for end in zip(piece.hours, piece.usd, strict=True) if end[0] <= guarantee]
         if not ends:
             return None
         _, hours = min((usd, hours) for hours, usd in ends)
@@ -319,7 +319,7 @@ class SpotCandidates(SpotRows):
 
     def as_rows(self, which: Integers, found: Sequence[SpotChoice | SpotPiece]) -> CandidateTable:
         """Return rows of the table for policies: at a point the figures of both markets are equal."""
-        ends = [one.ends for one in found]
+        ends = [choice.ends for choice in found]
         guaranteed, finish, usd, share = (np.asarray([end[column] for end in ends]) for column in range(4))
         h, rows = self.hours.rows(which), self.table.rows(which)
         storage, standing = self.storage[which], self.standing[which]
@@ -336,7 +336,7 @@ class SpotCandidates(SpotRows):
         return replace(
             rows,
             run_h=(self.outside_run[which] - rows.start_h)[:, None] + finish,
-            late_h=np.stack([policy_late_hours(h, one) - rows.late_start_h for one in guaranteed.T], axis=1),
+            late_h=np.stack([policy_late_hours(h, hours) - rows.late_start_h for hours in guaranteed.T], axis=1),
             run_usd=(self.outside_usd[which] - rows.fixed_usd)[:, None] + compute + storage[:, None] * finish,
             late_usd=late_usd,
             share_low=share[:, 0],
@@ -361,7 +361,7 @@ class SpotCandidates(SpotRows):
         drawn = np.argsort(mean, kind="stable")[:DRAWN_POLICIES]
         ratios = np.ones(len(points))
         these = [(int(which[at]), found[at]) for at in points[drawn].tolist()]
-        costs = [self._costs(row, one.run, one.states, float(one.ends[0][0])) for row, one in these]
+        costs = [self._costs(row, choice.run, choice.states, float(choice.ends[0][0])) for row, choice in these]
         ratios[drawn] = np.array(late_dollars(costs, self.candidates.run_hours.budget_confidence)) / mean[drawn]
         others = np.ones(len(points), dtype=bool)
         others[drawn] = False
@@ -426,7 +426,7 @@ def fixed_share_costs(
     alone, h = spot_only_costs(candidates, row, market, library), candidates.hours.rows(np.asarray([row]))
     offer, machines = int(candidates.table.offer[row]), int(candidates.table.instances[row])
     demand, spot = (
-        float(one[offer]) * machines for one in (candidates.columns.on_demand_usd, candidates.columns.spot_usd)
+        float(price[offer]) * machines for price in (candidates.columns.on_demand_usd, candidates.columns.spot_usd)
     )
     return replace(
         alone,
@@ -476,7 +476,7 @@ def with_spot_only_odds(
         return table
     rows = rows[np.lexsort((h.restart[rows], table.offer[rows]))]  # up-times of equal starts are the same
     run_h, late_h, run_usd, late_usd = (
-        one.copy() for one in (table.run_h, table.late_h, table.run_usd, table.late_usd)
+        column.copy() for column in (table.run_h, table.late_h, table.run_usd, table.late_usd)
     )
     confidences = (candidates.job.confidence, candidates.run_hours.budget_confidence)
     for row, costs in zip(rows.tolist(), _costs_of_spot_only(candidates, rows, market, library), strict=True):
@@ -514,4 +514,4 @@ def rows_of(
 ) -> tuple[CandidateTable, Integers]:
     """Return the rows of a table for what was found, and the row of `work` that each came from."""
     origin = np.asarray([row for row, _ in found], dtype=np.int64)
-    return (work.as_rows(origin, [one for _, one in found]) if found else work.table.rows(origin)), origin
+    return (work.as_rows(origin, [choice for _, choice in found]) if found else work.table.rows(origin)), origin

@@ -116,9 +116,11 @@ def _rounding_usd(
     step, least = columns.step_hours[made.offer], columns.minimum_hours[made.offer]
     prices = (columns.on_demand_usd[made.offer], columns.spot_usd[made.offer])
     added = sum(
-        (round_up_hours(one, step, least) - one) * np.nan_to_num(price) * (made.instances // made.node_groups)
+        (round_up_hours(billed_hours, step, least) - billed_hours)
+        * np.nan_to_num(price)
+        * (made.instances // made.node_groups)
         for group in hours.billed(share, late, stretch)
-        for one, price in zip(group, prices, strict=True)
+        for billed_hours, price in zip(group, prices, strict=True)
     )
     return np.asarray(added)[:, None]
 
@@ -202,7 +204,7 @@ class SpotRows:
         pairs = [divmod(code, most) for code in several.tolist()]
         stated = [stated_availability(self.market.offers[place].spot, count) for place, count in pairs]
         alone = np.maximum(group.availability, np.asarray(stated)[of_row])
-        zones = np.asarray([one.zones for one in self.candidates.spot])[offer]
+        zones = np.asarray([states.zones for states in self.candidates.spot])[offer]
         exponent = self.library.calibrations["spot"].value("zone_exponent")
         return np.asarray(1.0 - (1.0 - alone) ** (zones**exponent), dtype=float)
 

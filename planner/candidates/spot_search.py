@@ -53,7 +53,9 @@ def find_least_late(work: SpotCandidates, able: Flags) -> dict[int, float]:
         while left and len(waiting) < size and bounds[left[0]] < least:
             row = left.pop(0)
             alike = done.setdefault(work.kind(row), [])
-            better = next((one for one in alike if bool(np.all(work.sizes[one] <= work.sizes[row]))), None)
+            better = next(
+                (other_row for other_row in alike if bool(np.all(work.sizes[other_row] <= work.sizes[row]))), None
+            )
             if better is None:  # else another that is priced costs no more
                 close = np.asarray([work.close_bound(row)])
                 if float(work.late_usd(close, np.asarray([row]))[0]) < least:
@@ -214,10 +216,10 @@ class _Best(_Search):
         self.values: dict[int, float] = {}
         self.free = work.unlimited[work.table.offer]
         self.size = self._sizes()
-        self.within = np.full([int(one.max(initial=0)) + 1 for one in self.size], most)
+        self.within = np.full([int(size.max(initial=0)) + 1 for size in self.size], most)
         feasible = np.flatnonzero(np.isfinite(self.on_demand) & self.free)
         beyond = work.table.late_cost_usd(0.0) - work.table.cost_usd(0.0)
-        np.minimum.at(self.within, tuple(one[feasible] for one in self.size), (self.on_demand + beyond)[feasible])
+        np.minimum.at(self.within, tuple(size[feasible] for size in self.size), (self.on_demand + beyond)[feasible])
         if not work.target.shared:  # the least that is known only falls: what is no less now never matters
             known = self.of_method[self.method]
             if self.best_of == "places":
@@ -238,7 +240,7 @@ class _Best(_Search):
         least = self.within
         for axis in range(least.ndim):
             least = np.minimum.accumulate(least, axis=axis)
-        return np.asarray(least[tuple(one[rows] for one in self.size)])
+        return np.asarray(least[tuple(size[rows] for size in self.size)])
 
     def _runner_up(self) -> float:
         """Return the value of the best third place: a plan names nothing more expensive."""
@@ -287,7 +289,7 @@ class _Best(_Search):
             self.of_place[place] = min(self.of_place[place], value)
             self.of_both[place, method] = min(self.of_both[place, method], value)
             if self.free[row]:
-                size = tuple(int(one[row]) for one in self.size)
+                size = tuple(int(size[row]) for size in self.size)
                 if value < self._least_within(row):  # else it rules out nothing that is not ruled out yet
                     self.within[size] = min(self.within[size], self.work.late_value(row, value))
             self.values[row] = value

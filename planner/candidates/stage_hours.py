@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Flags, Floats, Integers
 from planner.candidates.market import (
     Market,
@@ -138,7 +139,9 @@ class RowHours:
         share = np.asarray(share, dtype=float)
         found = []
         for ratio in self.node_group_ratios:
-            run, paid = (one * stretch * ratio / self.node_groups for one in (self.group_run, self.spot_group_paid))
+            run, paid = (
+                duration * stretch * ratio / self.node_groups for duration in (self.group_run, self.spot_group_paid)
+            )
             on_demand = (1.0 - share) * (self.once + run) + share * self.switch
             spot = np.where(share > 0, share * (self.once + paid), 0.0)
             found.append((np.asarray(on_demand * late), np.asarray(spot * late)))
@@ -203,15 +206,15 @@ class Placement:
     @property
     def separate_stages(self) -> tuple[SeparateStage, ...]:
         """Return the stages on separate machines."""
-        return tuple(one for one in (self.ingest, self.evaluation, self.export) if one is not None)
+        return tuple(stage for stage in (self.ingest, self.evaluation, self.export) if stage is not None)
 
     def hours_of(self, stage: str) -> float:
         """Return the hours of a stage on a separate machine; 0 where it has none."""
-        return sum(one.hours for one in self.separate_stages if one.stage == stage)
+        return sum(separate.hours for separate in self.separate_stages if separate.stage == stage)
 
     def total(self, figure: Literal["hours", "late_hours", "usd", "late_usd"]) -> float:
         """Return a figure of the separate machines, summed."""
-        return float(sum(getattr(one, figure) for one in self.separate_stages))
+        return float(sum(getattr(stage, figure) for stage in self.separate_stages))
 
 
 def enumerate_placements(
@@ -241,9 +244,9 @@ def _options(job: Job, stage: str, found: Iterable[SeparateStage]) -> list[Separ
 def undominated(found: Iterable[SeparateStage]) -> list[SeparateStage]:
     """Return the machines of a stage of which no other takes less time and less money."""
     best: list[SeparateStage] = []
-    for one in sorted(found, key=lambda option: (option.hours, option.usd, option.label)):
-        if not best or one.usd < best[-1].usd:
-            best.append(one)
+    for stage in sorted(found, key=lambda option: (option.hours, option.usd, option.label)):
+        if not best or stage.usd < best[-1].usd:
+            best.append(stage)
     return best
 
 
@@ -325,9 +328,8 @@ def _evaluation_seconds(
         return None if rate is None else tokens / rate
     if "one_gpu" not in wanted.on or not offer.rents_gpus or offer.gpus != 1 or offer.usd_per_hour is None:
         return None
-    from planner.configurations.answered_evaluation import generating_on  # late: what only generation needs
 
-    answering = generating_on(job, architecture, offer.card, 1, library, only_16_bits=True)
+    answering = generation.generating_on(job, architecture, offer.card, 1, library, only_16_bits=True)
     return None if answering is None else answering.seconds(1) + stages.compile_seconds
 
 
@@ -378,7 +380,7 @@ def separate_stage(
 ) -> SeparateStage:
     """Return the stage with hours as the offer bills them: whole steps, at least its minimum."""
     step, least = offer.billing.step_seconds / HOUR, offer.billing.minimum_hours
-    billed, late = (float(round_up_hours(one, step, least)) for one in (hours, late_hours))
+    billed, late = (float(round_up_hours(duration, step, least)) for duration in (hours, late_hours))
     price = (offer.usd_per_hour or 0.0) + fee_usd(offer, "machine hours")
     return SeparateStage(
         stage, label, offer, hours, late_hours, billed * price + moved_usd, late * price + moved_usd, billed, moved_usd

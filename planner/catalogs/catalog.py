@@ -126,7 +126,7 @@ def catalog_of(
     if faults:
         raise InputError(first_faults(sorted(dict.fromkeys(faults))))
     if not offers:
-        reasons = "; ".join(f"{one.rows} {reason}" for reason, one in list(read.left_out.items())[:5])
+        reasons = "; ".join(f"{skipped.rows} {reason}" for reason, skipped in list(read.left_out.items())[:5])
         raise InputError([Fault(table.file, 0, "", f"no row is an offer: {reasons}", "check that this is the file")])
     return Catalog(kind, offers, day, date_is_of_file and any(offer.date == day for offer in offers), read)
 
@@ -134,8 +134,8 @@ def catalog_of(
 def _kind_of(table: CsvTable) -> str:
     """Return the kind of file that has most of these columns."""
     columns = {name.casefold() for name in table.columns}
-    shared = {kind: len(columns & {one.casefold() for one in known}) for kind, known in _KINDS.items()}
-    kind = max(shared, key=lambda one: shared[one])
+    shared = {kind: len(columns & {column.casefold() for column in known}) for kind, known in _KINDS.items()}
+    kind = max(shared, key=lambda kind: shared[kind])
     if shared[kind] < _LEAST_COLUMNS:
         fix = "give a CSV file like planner offers import --template, a gpuhunt catalog or SkyPilot's vms.csv"
         what = f"columns of no known catalog: {', '.join(map(short_column, table.columns))[:200]}"
@@ -225,7 +225,7 @@ def summary_of(catalog: Catalog) -> ImportSummary:
         offers=len(catalog.offers),
         date=catalog.date,
         date_is_of_file=catalog.date_is_of_file,
-        left_out=tuple(RowsLeftOut(reason=why, rows=one.rows, first_line=one.line) for why, one in ordered),
+        left_out=tuple(RowsLeftOut(reason=why, rows=skipped.rows, first_line=skipped.line) for why, skipped in ordered),
         notes=tuple(RowsNoted(note=note, rows=rows) for note, rows in read.notes.items()),
     )
 
@@ -234,8 +234,8 @@ def price_changes(
     provider: str, before: tuple[datetime.date, Sequence[Offer]] | None, after: tuple[datetime.date, Sequence[Offer]]
 ) -> PriceChanges:
     """Return what is new, gone and of another price on the later day; the largest relative moves come first."""
-    old = {machine_key(one): one for one in (before[1] if before else ())}
-    new = {machine_key(one): one for one in after[1]}
+    old = {machine_key(offer): offer for offer in (before[1] if before else ())}
+    new = {machine_key(offer): offer for offer in after[1]}
     both = [(old[key], new[key]) for key in new if key in old]
     moves = [move for pair in both for move in _moves(*pair)]
     return PriceChanges(

@@ -63,15 +63,15 @@ class GpuMatcher:
         named = self._named(name)
         if named is None:
             return GpuMatch(None, f"unknown GPU {name}")
-        family = {one: card for one, card in self._cards.items() if _chip(one) == _chip(named)}
+        family = {gpu: card for gpu, card in self._cards.items() if _chip(gpu) == _chip(named)}
         if not memory_gib and (size := _SIZE.search(name)) is not None:
             memory_gib = (float(size[1]),)
         sized = _of_memory(family, named, memory_gib)
         if not sized:
             return GpuMatch(None, f"no {_chip(named)} with {min(memory_gib):.3g} GiB is known")
         # Catalogs name NVL parts apart, so a bare name is none of them unless only an NVL part has that memory.
-        plain = {one: card for one, card in sized.items() if _form_factor(card) != "NVL"}
-        right = {one: card for one, card in sized.items() if _form_factor(card) == form} if form else plain or sized
+        plain = {gpu: card for gpu, card in sized.items() if _form_factor(card) != "NVL"}
+        right = {gpu: card for gpu, card in sized.items() if _form_factor(card) == form} if form else plain or sized
         if not right:
             known = " or ".join(sorted({_form_factor(card) for card in sized.values()}))
             if form == "SXM" or len(sized) > 1:
@@ -79,7 +79,7 @@ class GpuMatcher:
             right = sized  # one card of that memory: PCIe is how its slot is called, not another GPU
         if len(right) == 1:
             return GpuMatch(next(iter(right)))
-        slower = min(right, key=lambda one: (_form_factor(right[one]) != "PCIe", one))
+        slower = min(right, key=lambda gpu: (_form_factor(right[gpu]) != "PCIe", gpu))
         return GpuMatch(slower, note=FORM_NOT_STATED)
 
     def _named(self, name: str) -> str | None:
@@ -94,10 +94,10 @@ def _of_memory(family: Mapping[str, GpuSpec], named: str, memory_gib: tuple[floa
     readings = memory_gib or (own,)
     ordered = [own] if any(_is_near(reading, own) for reading in readings) else list(readings)
     for wanted in ordered:
-        near = {one: card for one, card in family.items() if _is_near(wanted, card.vram_gib)}
+        near = {gpu: card for gpu, card in family.items() if _is_near(wanted, card.vram_gib)}
         if near:
             best = min(abs(card.vram_gib - wanted) for card in near.values())
-            return {one: card for one, card in near.items() if abs(card.vram_gib - wanted) <= best}
+            return {gpu: card for gpu, card in near.items() if abs(card.vram_gib - wanted) <= best}
     return {}
 
 

@@ -70,7 +70,7 @@ def read_hosted_models(path: str | Path, as_of: datetime.date | None = None) -> 
     """
     document = read_json(path, PRICES_WANTED)
     entries = document.data
-    if not isinstance(entries, dict) or not any(_is_entry(one) for one in entries.values()):
+    if not isinstance(entries, dict) or not any(_is_entry(entry) for entry in entries.values()):
         raise InputError([document.fault((), "no price file of litellm", PRICES_WANTED)])
     faults: list[Fault] = []
     models: dict[tuple[str, str], HostedModel] = {}

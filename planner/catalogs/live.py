@@ -290,8 +290,8 @@ def update_from_providers(
     versions = {} if force else {provider: entry.version for provider, (_, entry) in stored.items()}
     fetched = fetch_prices(wanted, versions, timeout_seconds)
     if not wanted:
-        fetched = [one for one in fetched if not one.why_not.endswith(_NO_KEY)]
-    found = PriceUpdate(providers=tuple(_stored(one, stored, now, force) for one in fetched))
+        fetched = [update for update in fetched if not update.why_not.endswith(_NO_KEY)]
+    found = PriceUpdate(providers=tuple(_stored(update, stored, now, force) for update in fetched))
     if all(provider.why_not for provider in found.providers):
         raise InputError(_faults(found.providers))
     return found
@@ -299,10 +299,10 @@ def update_from_providers(
 
 def _faults(failed: Sequence[ProviderUpdate]) -> list[Fault]:
     """Return why nothing was updated: of each provider, or once where none of several can be reached."""
-    if len(failed) > 1 and all(one.why_not.endswith(UNREACHABLE) for one in failed):
+    if len(failed) > 1 and all(update.why_not.endswith(UNREACHABLE) for update in failed):
         fix = "check the network, or read a file: planner prices update --offline FILE; what is stored stays"
         return [Fault("prices update", 0, "", f"none of the {len(failed)} providers can be reached", fix)]
-    return [Fault(one.provider, 0, "", f"not updated: {one.why_not}", _kept(one)) for one in failed]
+    return [Fault(update.provider, 0, "", f"not updated: {update.why_not}", _kept(update)) for update in failed]
 
 
 _NO_KEY = "environment variable"

@@ -108,19 +108,19 @@ def _with_origin(path: Path) -> FoundConfig:
 def _of_repository(repository: str) -> FoundConfig:
     """Return the config.json of a repository: from the cache, else from the Hub at one attempt."""
     try:
-        import huggingface_hub as hub
+        import huggingface_hub
     except ImportError:
         what = "no such file or folder, and huggingface_hub, which fetches repositories, is not installed"
         fix = f"pip install huggingface_hub, {_DOWNLOAD}"
         raise InputError([Fault(repository, 0, "", what, fix)]) from None
     try:
-        cached = hub.try_to_load_from_cache(repository, CONFIG)
+        cached = huggingface_hub.try_to_load_from_cache(repository, CONFIG)
     except ValueError as error:  # HFValidationError
         raise InputError([Fault(repository, 0, "", f"no name of a repository: {error}", CONFIG_WANTED)]) from None
     if isinstance(cached, str):
         found = _with_origin(Path(cached))
         return FoundConfig(found.document, found.repository or repository, found.commit)
-    return _fetched(repository, hub)
+    return _fetched(repository, huggingface_hub)
 
 
 def _fetched(repository: str, hub: Any) -> FoundConfig:

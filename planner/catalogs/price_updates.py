@@ -152,7 +152,7 @@ def _prune(folder: Path, meta: BookMeta, today: datetime.date) -> int:
     newest = max(meta.days, default=today)
     gone = [day for day in meta.days if day < newest and (today - day).days > KEPT_DAYS]
     if gone:
-        _write_meta(folder, BookMeta(days={day: one for day, one in meta.days.items() if day not in gone}))
+        _write_meta(folder, BookMeta(days={day: entry for day, entry in meta.days.items() if day not in gone}))
     for day in gone:
         with suppress(OSError):
             (folder / f"{day}.csv").unlink()

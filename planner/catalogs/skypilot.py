@@ -303,7 +303,7 @@ def _read_hosts(table: CsvTable) -> _Hosts:
         place = names[name]
         return "" if place is None else values[place]
 
-    alone = [one for _, one in table.rows if cell(one, "AcceleratorName") and not cell(one, "InstanceType")]
+    alone = [row for _, row in table.rows if cell(row, "AcceleratorName") and not cell(row, "InstanceType")]
     if not alone:
         return hosts
     for values in alone:
@@ -454,7 +454,7 @@ def flavors_table(document: JsonDocument) -> CsvTable:
     `InputError` with every fault: a machine without name, price or unit.
     """
     data = document.data
-    if not isinstance(data, list) or not data or not all(isinstance(one, dict) for one in data):
+    if not isinstance(data, list) or not data or not all(isinstance(flavor, dict) for flavor in data):
         raise InputError([document.fault((), "no list of machines", FLAVORS_WANTED)])
     faults: list[Fault] = []
     rows = []

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from planner import generation
 from planner.cli.options import Day, OptionTable, json_option, table_options, technique_options
 from planner.cli.output import Output
 from planner.errors import Fault, ScenarioError
@@ -105,9 +106,6 @@ INFERENCE_ALSO = {"architecture", "gpu", "gpus", "instances", "weight_bits"}
 
 def _inference(as_json: bool, lora_targets: str | None, given: dict[str, Any]) -> None:
     """Print the estimate of generation; an option of training alone is a fault."""
-    from planner.analysis.generation_estimate import estimate_inference
-    from planner.report.inference_text import render_inference
-
     flags = {"largest_batch", "longest_sequence"}
     stray = {name for name in given.keys() - flags if name not in INFERENCE_NAMES | INFERENCE_ALSO}
     stray |= {name for name in flags if given.pop(name)} | ({"lora_targets"} if lora_targets is not None else set())
@@ -117,10 +115,10 @@ def _inference(as_json: bool, lora_targets: str | None, given: dict[str, Any]) -
             click.get_current_context(),
         )
     try:
-        found = estimate_inference(**given)
+        found = generation.estimate_inference(**given)
     except ScenarioError as error:
         raise ScenarioError([_as_option(fault) for fault in error.faults]) from None
-    Output(as_json).write(found, render_inference, color=True)
+    Output(as_json).write(found, generation.render_inference, color=True)
 
 
 def _one_of(name: str, argument: str | None, option: str, value: str | None) -> str:

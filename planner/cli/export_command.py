@@ -68,9 +68,9 @@ def export(
     plan = read_plan(plan_file)
     wishes, job = Wishes(model_id, dataset), meant_job(plan, job)
     with located_in(plan, plan_file):
-        if plan.services and job is None and len(plan.jobs) + len(plan.services) > 1:
+        if plan.services and job is None and len(plan.planned) > 1:
             texts, left_out = _files_of_each(plan, plan_file, wishes, everything)
-        elif plan.services and job not in [one.name for one in plan.jobs]:
+        elif plan.services and job not in [planned_job.name for planned_job in plan.jobs]:
             texts, left_out = _service_files(plan, plan_file, job, wishes, targets, everything)
         else:
             texts, left_out = _job_files(plan, plan_file, job, wishes, targets, everything)
@@ -108,7 +108,7 @@ def _files_of_each(plan: Plan, file: str, given: Wishes, everything: bool) -> tu
     from planner.exports.facts import Wishes
     from planner.exports.machine_names import slug
 
-    names = [*(job.name for job in plan.jobs), *(service.name for service in plan.services)]
+    names = [part.name for part in plan.planned]
     ways = f"choose one with {' or '.join(f'--job {shlex.quote(name)}' for name in names)}"
     data_of_several = given.dataset if len(plan.jobs) > 1 else None
     unclear = [option for option, value in (("--model-id", given.model_id), ("--dataset", data_of_several)) if value]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from planner import services
+from planner import open_choices, services
 from planner.cli.options import EXIT_CODES, NameOf, loaded_question, output_options, solve_options
 from planner.cli.output import Output, draw_answer, show_progress
 from planner.loading.scenario_file import LoadedScenario
@@ -78,12 +78,9 @@ def _frontier_of_loss(loaded: LoadedScenario, by: Any, output: Output, points: i
     if by is not None:
         raise click.UsageError("--by divides a frontier of cost against time", click.get_current_context())
     with show_progress(f"tracing {loaded.scenario.name}"), loaded.locate_faults():
-        from planner.analysis.frontier.frontier_question import loss_frontier
+        found = open_choices.loss_frontier(loaded.scenario, options, points=points)
 
-        found = loss_frontier(loaded.scenario, options, points=points)
-    from planner.report.model_choice_text import render_loss_frontier
-
-    output.write(found, render_loss_frontier, draw_answer if found.points else None)
+    output.write(found, open_choices.render_loss_frontier, draw_answer if found.points else None)
     click.get_current_context().exit(EXIT_CODES[found.status])
 
 

@@ -334,8 +334,8 @@ def _load_from(tool_file: str, question: Any, settings: Sequence[str]) -> Loaded
 
     found = read_tool_file(tool_file)
     held = {
-        place: (one.value, f"--from {found.file}{f':{one.line}' if one.line else ''}: {one.field}")
-        for place, one in found.held.items()
+        place: (entry.value, f"--from {found.file}{f':{entry.line}' if entry.line else ''}: {entry.field}")
+        for place, entry in found.held.items()
     }
     loaded, replaced = load_held(question or Question(), held, found.file, settings)
     click.get_current_context().meta[READ] = describe(found, replaced)

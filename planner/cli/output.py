@@ -230,7 +230,7 @@ def _wrapped(line: str) -> list[str]:
 
 def _rendered(answer: Any, render: Callable[[Any], str]) -> str:
     """Return the text of an answer, as wide as standard output."""
-    from planner.report.format import text_width
+    from planner.report.words import text_width
 
     with text_width(count_columns()):
         return render(answer)

@@ -62,9 +62,9 @@ def _located(fault: Fault, plan: Plan, path: str) -> Fault:
     if path == "-":  # its text is gone
         return fault
     document = read_json(path, "")
-    jobs, services = ([one.name for one in listed] for listed in (plan.jobs, plan.services))
+    jobs, services = ([item.name for item in listed] for listed in (plan.jobs, plan.services))
     for key, names in (("jobs", jobs), ("services", services)):
-        for index, name in enumerate(f"jobs.{one}" for one in names):
+        for index, name in enumerate(f"jobs.{name}" for name in names):
             if fault.where == name or fault.where.startswith(f"{name}."):
                 inside = fault.where.removeprefix(name).split(".")[1:]
                 return fault._replace(line=document.line((key, index, *inside)))
@@ -75,9 +75,9 @@ def meant_job(plan: Plan, name: str | None) -> str | None:
     """Return the job or service of a plan that --job names, in any spelling; `InputError` where it has none."""
     from planner.documents.validation import meant_name
 
-    if name is None or (not plan.jobs and not plan.services):
+    if name is None or not plan.planned:
         return name
-    names = [*(job.name for job in plan.jobs), *(service.name for service in plan.services)]
+    names = [part.name for part in plan.planned]
     return meant_name(name, names, "--job", f"the plan has no {'job' if plan.jobs else 'service'}")
 
 
@@ -124,7 +124,7 @@ def decided_scenario_of(plan: Plan, path: str) -> Scenario:
 
     scenario, decided = scenario_of(plan, path), []
     for job in open_jobs(scenario):
-        chosen = next((one.model for one in plan.jobs if one.name == job.name), None)
+        chosen = next((planned_job.model for planned_job in plan.jobs if planned_job.name == job.name), None)
         if chosen is None:
             return scenario
         batch = job.batches[0] if chosen.batch is None else chosen.batch.sequences

@@ -151,7 +151,7 @@ def check(files: tuple[str, ...], provider: str | None, as_json: bool) -> None:
             found.append(summary_of(read_catalog(file, provider)))
     if faults:
         raise InputError(faults)
-    write_either(as_json, [one.model_dump(mode="json") for one in found], lambda _: table(CHECK_COLUMNS, found))
+    write_either(as_json, [summary.model_dump(mode="json") for summary in found], lambda _: table(CHECK_COLUMNS, found))
 
 
 @prices.command("list")
@@ -165,7 +165,9 @@ def prices_list(as_of: datetime.datetime | None, as_json: bool) -> None:
 
     found = stored_prices(as_of.date() if as_of else datetime.date.today())
     why = "" if found else f"no prices are stored; {FILL_BOOK}"
-    write_either(as_json, [one.model_dump(mode="json") for one in found], lambda _: why or table(STORED_COLUMNS, found))
+    write_either(
+        as_json, [summary.model_dump(mode="json") for summary in found], lambda _: why or table(STORED_COLUMNS, found)
+    )
 
 
 @prices.command("diff")
@@ -180,9 +182,9 @@ def diff(
     from planner.catalogs.price_updates import book_changes
     from planner.report.catalog_text import changes_text
 
-    days = (one.date() if one else None for one in (before, after))
+    days = (moment.date() if moment else None for moment in (before, after))
     found = book_changes(provider, *days)
-    write_either(as_json, [one.model_dump(mode="json") for one in found], lambda _: changes_text(found))
+    write_either(as_json, [change.model_dump(mode="json") for change in found], lambda _: changes_text(found))
 
 
 @prices.command("prune")

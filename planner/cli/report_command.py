@@ -78,7 +78,7 @@ def report(
         from planner.analysis.overview import overview
 
         found = overview(scenario, plan, wanted=wanted, **solving)
-    if kind is not None and not (found.plan.jobs or found.plan.services):
+    if kind is not None and not found.plan.planned:
         show(f"{scenario.name}: {headline(found.plan)}", err=True)
     elif figure is not None and kind is not None:
         _write_figure(found, figure, path, kind)
@@ -139,9 +139,9 @@ def _asked(
 def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
     """Write the page, and say on standard error or output what it is."""
     from planner.documents.files import write_text_atomically
-    from planner.report import format as words
     from planner.report.html.plan_words import headline
     from planner.report.html.report_page import render_page
+    from planner.report.words import width, wrap_lines
 
     exports, notes = _exports(found.plan, scenario)
     page = render_page(found, exports, notes)
@@ -149,7 +149,7 @@ def _write_page(found: Overview, scenario: Scenario, path: str) -> None:
         show(page.removesuffix("\n"))
         return
     write_text_atomically(path, page)
-    for line in words.wrap_lines(f"{found.plan.scenario}: {headline(found.plan)}", words.width(), 4):
+    for line in wrap_lines(f"{found.plan.scenario}: {headline(found.plan)}", width(), 4):
         show(line)
     show(f"{path}: written, {len(page.encode()) / 1000:,.0f} kB")
 
@@ -160,7 +160,7 @@ def _exports(plan: Plan, scenario: Scenario) -> tuple[dict[str, str], list[str]]
     from planner.exports.export import choose_job, export_all
     from planner.exports.facts import Wishes
 
-    names = [*(job.name for job in plan.jobs), *(service.name for service in plan.services)]
+    names = [part.name for part in plan.planned]
     if not names:
         return {}, []
     files: dict[str, str] = {}

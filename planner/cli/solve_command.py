@@ -16,6 +16,7 @@ from planner.cli.options import (
 from planner.cli.output import INFEASIBLE, Output, draw_answer, show, show_progress, write_json
 from planner.loading.scenario_file import LoadedScenario
 from planner.results.plan import Plan
+from planner.results.plan_parts import jobs_text
 from planner.scenario.scenario import SolveOptions
 
 
@@ -45,7 +46,7 @@ def solve(loaded: LoadedScenario, as_json: bool, path: str | None, plot: str | N
         plan = find_plan(scenario, options)
     from planner.report.plan_text import render
 
-    output.write(plan, render, draw_answer if plan.jobs or plan.services else None, document=_plan_text, color=True)
+    output.write(plan, render, draw_answer if plan.planned else None, document=_plan_text, color=True)
     click.get_current_context().exit(EXIT_CODES[plan.status])
 
 
@@ -88,7 +89,5 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
         for violation in violations:
             show(str(violation))
     else:
-        count = len(plan.jobs) + len(plan.services)
-        jobs = "1 job" if count == 1 else f"{count} jobs"
-        show(f"{plan.scenario}: no violations ({jobs} checked)")
+        show(f"{plan.scenario}: no violations ({jobs_text(len(plan.planned))} checked)")
     click.get_current_context().exit(INFEASIBLE if violations else 0)

@@ -96,7 +96,9 @@ def _refuse_services(plan: Plan, file: str, name: str | None) -> None:
     """Raise InputError where what is to be tracked is a service."""
     from planner.errors import Fault
 
-    service = next((one.name for one in plan.services if name == one.name or (name is None and not plan.jobs)), None)
+    service = next(
+        (service.name for service in plan.services if name == service.name or (name is None and not plan.jobs)), None
+    )
     if service is not None:
         fix = "use planner simulate"
         raise InputError([Fault(file, 0, service, "a service has no end to track", fix)])

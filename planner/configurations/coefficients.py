@@ -431,8 +431,10 @@ def linear_share(key: str, gpu: GpuSpec, kernels: Calibration) -> float:
 def fastest_precision(gpu: GpuSpec, library: Library) -> str:
     """Return the precision with the highest peak of linear layers on a GPU."""
     table, peaks = library.techniques, gpu.peaks
-    possible = [one for one in table.allowed("precision") if table.compute(one).missing_peak(peaks) is None]
-    return str(max(possible, key=lambda one: peaks_of(gpu, one, library)[1]))
+    possible = [
+        precision for precision in table.allowed("precision") if table.compute(precision).missing_peak(peaks) is None
+    ]
+    return str(max(possible, key=lambda precision: peaks_of(gpu, precision, library)[1]))
 
 
 def efficiency_of(gpu: GpuSpec, speeds: Calibration) -> tuple[float, str]:
@@ -463,7 +465,7 @@ def chip_notes(gpu: GpuSpec, method: str, precision: str, chips: int) -> list[st
     why, notes = chip.unmeasured(method, chips), []
     if why is not None:
         notes.append(f"NOT MEASURED on {gpu.name}: {why}; the range is widened by a guess")
-    seen = [one.precision for one in chip.measured if one.method == method]
+    seen = [measurement.precision for measurement in chip.measured if measurement.method == method]
     if seen and precision not in seen:
         runs = f"published {method} runs on {gpu.name} are in {' and '.join(seen)}"
         notes.append(f"{runs}: the range is wider for {precision}")

@@ -302,7 +302,7 @@ class Correction:
             return before
         pilot, spreads = library.calibrations["pilot"], library.calibrations["uncertainty"]
         same = {(seen.recipe.method, seen.machine.instances > 1, seen.machine.gpu) for seen in runs}
-        alike = {one[:2] for one in same}
+        alike = {kind[:2] for kind in same}
         keys = [
             "same_card" if (m, s, g) in same else "other_card" if (m, s) in alike else "other_source"
             for m, s, g in zip(method, np.asarray(several).tolist(), gpu, strict=True)
@@ -331,8 +331,8 @@ class Correction:
         shape = (len(recipes), len(machines))
         scale = np.ones(shape)
         margin, known_margin, phi = (
-            np.broadcast_to(np.asarray(one, dtype=float), shape).copy()
-            for one in (inputs.stack.margin, inputs.stack.known_margin, inputs.stack.phi)
+            np.broadcast_to(np.asarray(column, dtype=float), shape).copy()
+            for column in (inputs.stack.margin, inputs.stack.known_margin, inputs.stack.phi)
         )
         for cell, probed in cells.items():
             scale[cell], phi[cell] = probed.scale, probed.phi

@@ -144,7 +144,11 @@ class Grid:
         if len(pages):
             several.append(pages)
             reached = set(_placed(pages))
-            left_missing = [one for one in missing if one.machine not in reached or one.recipe.method != "full"]
+            left_missing = [
+                shortfall
+                for shortfall in missing
+                if shortfall.machine not in reached or shortfall.recipe.method != "full"
+            ]
         left = _without(group, found, *several)
         if left:
             # Where nothing fits, tensor and pipeline parallelism are tried: the smallest degrees that fit win by time.
@@ -200,7 +204,7 @@ class Grid:
             )
             layout = replace(inputs.layout, micro_batch=batch, accumulation=steps, sequence=sequence)
             seconds = step_seconds(with_paging(replace(inputs, layout=layout), memory), time)
-            shaped = (np.broadcast_to(np.asarray(one, dtype=float), micro.shape) for one in (seconds, sequence))
+            shaped = (np.broadcast_to(np.asarray(column, dtype=float), micro.shape) for column in (seconds, sequence))
             return next(shaped), next(shaped)
 
         # A larger padded batch pads more, and a pipeline of few large micro-batches idles at both ends.
@@ -271,7 +275,7 @@ def _placed(found: Configurations) -> Iterator[Machine]:
 
 def _without(machines: Sequence[Machine], *found: Configurations) -> list[Machine]:
     """Return the machines that no configuration runs on."""
-    placed = {machine for one in found for machine in _placed(one)}
+    placed = {machine for configurations in found for machine in _placed(configurations)}
     return [machine for machine in machines if machine not in placed]
 
 

@@ -158,7 +158,9 @@ def enumerate_recipes(job: Job, card: GpuClass, multi_gpu: bool, library: Librar
     found = []
     frameworks = frameworks_of(job, library)
     if job.framework is None:  # one that the job names is refused by a rule instead, with its reason
-        frameworks = tuple(one for one in frameworks if card.vendor in framework_of(library, one).vendors)
+        frameworks = tuple(
+            framework for framework in frameworks if card.vendor in framework_of(library, framework).vendors
+        )
     for method, framework in itertools.product(methods, frameworks):
         facts, profile = {**vars(card), "method": method}, framework_of(library, framework)
         # Weight bits that `techniques` excludes are made like its methods.
@@ -194,7 +196,7 @@ def best_attention(card: GpuClass, precision: str, library: Library) -> str:
     rows = table.values.attention.values
     fastest_first = list(rows)[list(rows).index(table.tried("attention", **vars(card))[0]) :]
     width = table.compute(precision).element_bytes
-    return next(one for one in fastest_first if width <= (rows[one].max_element_bytes or width))
+    return next(attention for attention in fastest_first if width <= (rows[attention].max_element_bytes or width))
 
 
 def find_incompatibility(
@@ -298,7 +300,7 @@ def expand_parallel_degrees(job: Job, recipes: Sequence[Recipe], card: GpuClass,
     found = list[Recipe]()
     if not job.techniques.context_parallel and LONG_FOR_ONE_GPU <= _sequence(job, library) < LONG_SEQUENCE:
         spread = [replace(recipe, context_parallel=degree) for recipe in recipes for degree in SPREAD_DEGREES]
-        found += [one for one in spread if find_incompatibility(one, card, library) is None]
+        found += [recipe for recipe in spread if find_incompatibility(recipe, card, library) is None]
     architecture = library.architecture(job.architecture)
     if job.techniques.tensor_parallel or job.techniques.pipeline_parallel:
         return found
@@ -328,7 +330,7 @@ def expand_paged(job: Job, recipes: Sequence[Recipe], library: Library) -> list[
         for recipe in recipes
         if recipe.method == "full" and recipe.zero_stage == 0 and (paged := rows[recipe.optimizer].paged_as)
     ]
-    return [one for one in found if library.techniques.values.offload.values[one.offload].technique is None]
+    return [recipe for recipe in found if library.techniques.values.offload.values[recipe.offload].technique is None]
 
 
 def optimizer_notes(recipe: Recipe, library: Library) -> list[str]:
@@ -368,4 +370,4 @@ def _shardings(job: Job, framework: FrameworkProfile, multi_gpu: bool) -> tuple[
     if not multi_gpu:
         return (UNSHARDED,)
     asked = job.techniques.sharding or framework.sharding
-    return tuple(one for one in asked if one in framework.allowed and one != UNSHARDED)
+    return tuple(sharding for sharding in asked if sharding in framework.allowed and sharding != UNSHARDED)

@@ -41,7 +41,7 @@ def configuration_sigmas(
     profile = Sigmas(
         *(np.asarray(side, dtype=float)[index] for side in zip(*profiles, strict=True)) if profiles else (0.0, 0.0)
     )
-    cards = [library.gpu(one.gpu) for one in machines]
+    cards = [library.gpu(host.gpu) for host in machines]
     classes = [class_sigmas(values, card.name) for card in cards]
     speeds = library.calibrations["gpu_efficiency"]
 
@@ -51,16 +51,16 @@ def configuration_sigmas(
     return time_sigmas(
         values,
         profile,
-        Sigmas(column([one.display for one in classes]), column([one.tail for one in classes])),
-        column([one.gpus for one in machines]),
-        column([one.instances for one in machines]),
+        Sigmas(column([sigmas.display for sigmas in classes]), column([sigmas.tail for sigmas in classes])),
+        column([host.gpus for host in machines]),
+        column([host.instances for host in machines]),
         tokens_per_micro_batch,
         # A diffusion network is no stack of equal layers: its estimate is coarse, as unsure as a mixture of experts.
         mixture=int(architecture.experts > 0 or architecture.kind == "diffusion"),
         efficiency=np.hypot(
             column([efficiency_sigma(values, efficiency_of(card, speeds)[1]) for card in cards]), unmeasured
         ),
-        network_unknown=column([one.network_gbps is None for one in machines]),
+        network_unknown=column([host.network_gbps is None for host in machines]),
     )
 
 
@@ -73,7 +73,7 @@ def chip_sigma(card: GpuSpec, method: str, precision: str, chips: int, values: M
         return 0.0
     kind = values["unmeasured_kind"] if card.chip.unmeasured(method, chips) else 0.0
     # Of a method without measurements no precision is known.
-    known = any(one.method == method for one in card.chip.measured)
+    known = any(measurement.method == method for measurement in card.chip.measured)
     other = known and not card.chip.has_precision(method, precision)
     return math.hypot(kind, values["unmeasured_precision"] if other else 0.0)
 
@@ -81,7 +81,7 @@ def chip_sigma(card: GpuSpec, method: str, precision: str, chips: int, values: M
 def _chip_sigmas(physics: JobConfigurations, library: Library) -> Floats | float:
     """Return what `chip_sigma` adds to every configuration."""
     ways, values = physics.ways, library.calibrations["uncertainty"].values
-    cards = [library.gpu(one.gpu) for one in ways.machines]
+    cards = [library.gpu(machine.gpu) for machine in ways.machines]
     if all(card.chip is None for card in cards):
         return 0.0
     kinds = list(

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.configurations.serving_recipes import ServingRecipe
+from planner import generation
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.notes import build_generation_notes, build_notes, build_service_notes, on_fixed_shares
 from planner.errors import AuditError
@@ -68,7 +68,7 @@ def name_run(chosen: ChosenCandidate, limits: Limits) -> NamedRun:
             for separate_stage in candidates.placement_of(row).separate_stages
         ),
         policy=NamedPolicy(chosen.spot.point.hours, waiting) if chosen.spot else None,
-        kv_bits=recipe.kv_bits if isinstance(recipe, ServingRecipe) else None,
+        kv_bits=recipe.kv_bits if isinstance(recipe, generation.ServingRecipe) else None,
         start_at_hours=chosen.lead_hours if chosen.start_at_hours is None else chosen.start_at_hours,
         pauses=chosen.pauses,
         is_reserved=chosen.is_reserved,
@@ -118,7 +118,7 @@ def _notes(
 
 
 def _text(what: str, wrong: list[Violation]) -> str:
-    return f"the plan {what}: " + "; ".join(str(one) for one in wrong[:5])
+    return f"the plan {what}: " + "; ".join(str(violation) for violation in wrong[:5])
 
 
 # What buying the machines of a job would cost, and from how many hours of such use it pays.
@@ -146,7 +146,7 @@ def compare_purchase(job: Assignment, for_sale: Sequence[Offer]) -> Purchase | N
 
     `for_sale` is searched in its order for a machine with as many of the same GPUs.
     """
-    offer = next((one for one in for_sale if (one.gpu, one.gpus) == (job.gpu, job.gpus_per_instance)), None)
+    offer = next((offer for offer in for_sale if (offer.gpu, offer.gpus) == (job.gpu, job.gpus_per_instance)), None)
     if offer is None or offer.buy is None or job.tier not in RENTED:
         return None
     machines = job.instances * job.runs_at_once

@@ -175,20 +175,20 @@ def build_joint_inputs(
 def _of_jobs(jobs: Sequence[Assignment]) -> tuple[set[tuple[str, str]], set[str]]:
     """Return providers with their GPUs, and the labels of offers, that jobs name."""
     named = {(job.provider, job.gpu) for job in jobs}
-    named |= {(one.provider, one.gpu) for job in jobs for one in job.runner_up}
+    named |= {(runner_up.provider, runner_up.gpu) for job in jobs for runner_up in job.runner_up}
     named |= {(fallback.provider, fallback.gpu) for job in jobs for fallback in job.fallbacks}
-    rented = {job.offer for job in jobs} | {one.offer for job in jobs for one in job.beside}
-    rented |= {one.offer for job in jobs if job.inference for one in job.inference.api}
+    rented = {job.offer for job in jobs} | {machine.offer for job in jobs for machine in job.beside}
+    rented |= {hosted.offer for job in jobs if job.inference for hosted in job.inference.api}
     for way in (way for job in jobs for fallback in job.fallbacks for way in fallback.jobs):
         others = [*way.get("beside", ()), *(way.get("inference") or {}).get("api", ())]
-        rented |= {str(one["offer"]) for one in (way, *others)}
+        rented |= {str(part["offer"]) for part in (way, *others)}
     return named, rented
 
 
 def _of_services(services: Sequence[Service]) -> tuple[set[tuple[str, str]], set[str]]:
     """Return providers with their GPUs, and the labels of offers, that services name."""
     kinds = [kind for service in services for kind in service.fleet.kinds]
-    api = {one.offer for service in services for one in service.fleet.api}
+    api = {hosted.offer for service in services for hosted in service.fleet.api}
     return {(kind.provider, kind.gpu) for kind in kinds}, api | {kind.offer for kind in kinds}
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner import generation
 from planner.configurations.coefficients import (
     DEFAULT_NETWORK_BYTES_PER_SECOND,
     chip_notes,
@@ -18,7 +19,6 @@ from planner.configurations.grid import JobShape
 from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
 from planner.configurations.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, optimizer_notes
-from planner.configurations.serving_evidence import ROUGH_BATCHES
 from planner.decode.chosen import ChosenCandidate
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
@@ -96,7 +96,7 @@ def describe_observed_speed(chosen: ChosenCandidate, library: Library) -> list[s
     if not learned.timed:
         return []
     different = [(_differences(seen, chosen), seen) for seen in learned.timed]
-    differences, seen = min(different, key=lambda one: len(one[0]))
+    differences, seen = min(different, key=lambda compared: len(compared[0]))
     unit = "images" if chosen.candidates.physics.shape.unit == "images" else "tokens"
     measured = f"measured {figure_text(seen.run.tokens_per_second or 0.0)} {unit}/s on {seen.run.gpus} x {seen.run.gpu}"
     used = f"used {figure_text(_planned_rate(chosen))} for this plan"
@@ -235,7 +235,7 @@ def build_generation_notes(
     if made.kv_bits < 16:
         notes.append(f"a cache of {made.kv_bits} bits rounds keys and values")
     if made.in_flight > 1:
-        notes.append(ROUGH_BATCHES)
+        notes.append(generation.ROUGH_BATCHES)
     if made.replicas > 1 and chosen.offer.stock is None:
         notes.append("machines work side by side without a common network; any number of them is assumed available")
     return (*notes, *on_offer(chosen, as_of), *on_hours(chosen, limits))

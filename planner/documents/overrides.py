@@ -77,7 +77,7 @@ def _partition(setting: str, data: Any) -> tuple[str, str, str]:
     start, around = 0, data
     while known := _children(around):
         rest = setting[start:]
-        name = max((one for one in known if rest.startswith((f"{one}.", f"{one}="))), key=len, default=None)
+        name = max((name for name in known if rest.startswith((f"{name}.", f"{name}="))), key=len, default=None)
         if name is None or rest[len(name)] == "=":
             start += len(name or "")
             break

@@ -175,7 +175,7 @@ class _Reader:
 
     def fault(self, line: int, what: str, fix: str, part: Part = None) -> None:
         """Note a fault of what is read, or of a part of it."""
-        where = ".".join(short_key(str(one)) for one in (*self.path, part) if one is not None)
+        where = ".".join(short_key(str(key)) for key in (*self.path, part) if key is not None)
         self.faults.append(Fault(self.file, line, where, what, fix))
 
     def check(self, line: int, depth: int, part: Part = None) -> None:

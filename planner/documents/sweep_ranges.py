@@ -104,9 +104,9 @@ def _check_combination(
     if len(found) > most_ranges:
         fix = "give one (a curve) or two (a heat map)" if most_ranges == MAX_RANGES else f"give at most {most_ranges}"
         return [Fault(range_name(texts[most_ranges]), 0, "", f"{len(found)} ranges are too many", fix)]
-    for place, one in enumerate(found):
-        if one.path in [other.path for other in found[:place]]:
-            return [Fault(range_name(texts[place]), 0, one.path, "is varied twice", "give two different paths")]
+    for place, sweep_range in enumerate(found):
+        if sweep_range.path in [other.path for other in found[:place]]:
+            return [Fault(range_name(texts[place]), 0, sweep_range.path, "is varied twice", "give two different paths")]
     cells = math.prod(len(varied.values) for varied in found)
     if cells > most_cells:
         return [Fault(range_name(texts[-1]), 0, "", f"{cells:,} plans to solve", _TOO_MANY.format(most_cells))]

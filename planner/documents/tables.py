@@ -57,7 +57,7 @@ def csv_text(rows: Iterable[Iterable[object]]) -> str:
     numbers stay. None is an empty cell; truth values are `true` and `false`.
     """
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([_cell(one) for one in row] for row in rows)
+    csv.writer(stream, lineterminator="\n").writerows([_cell(value) for value in row] for row in rows)
     return stream.getvalue()
 
 

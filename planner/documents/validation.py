@@ -165,7 +165,7 @@ def name_fix(word: str, known: Iterable[str], listing: str = "") -> str:
     import difflib
 
     folded = word.casefold()[:100]
-    nearest = sorted(names, key=lambda one: -difflib.SequenceMatcher(None, folded, one.casefold()).ratio())
+    nearest = sorted(names, key=lambda name: -difflib.SequenceMatcher(None, folded, name.casefold()).ratio())
     few = nearest[:MOST_NAMES]
     if not few:
         return f"none is known; see {listing}" if listing else "leave it out: there is none"

@@ -64,9 +64,9 @@ def lanes(
     for index, row in enumerate(rows):
         upper = top + tall * index + (tall - STRETCH - 4)
         shapes += _label(row.label, left, upper, is_beside, width)
-        for one in row.behind:
-            start, wide = _span(axis, one)
-            shapes.append(Rect(start, upper - 4, wide, STRETCH + 8, one.role, one.words))
+        for stretch in row.behind:
+            start, wide = _span(axis, stretch)
+            shapes.append(Rect(start, upper - 4, wide, STRETCH + 8, stretch.role, stretch.words))
         for stretch in row.stretches:
             start, wide = _span(axis, stretch)
             shapes.append(Rect(start, upper, wide, STRETCH, stretch.role, stretch.words))

@@ -347,12 +347,12 @@ def time_shares(
     """
     group = max(1.0, sequences / float(np.ravel(hardware.pipeline)[0]))
     whole, empty = (
-        float(np.ravel(decode_step_seconds(model, hardware, stack, sequences, one))[0]) for one in (context, 0.0)
+        float(np.ravel(decode_step_seconds(model, hardware, stack, sequences, length))[0]) for length in (context, 0.0)
     )
     tensor = float(np.ravel(hardware.tensor)[0])
     reading, products = (
-        float(np.ravel(one)[0])
-        for one in (
+        float(np.ravel(column)[0])
+        for column in (
             weight_bytes_read(model, stack, group) / tensor / hardware.bandwidth,
             2.0 * np.asarray(model.met_weights) * group / tensor / hardware.flops,
         )

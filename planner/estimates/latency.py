@@ -98,7 +98,7 @@ def mean_cycle_seconds(
     model: ServedModel, hardware: ServingHardware, stack: ServingStack, means: BatchMeans, sequences: Numbers
 ) -> Any:
     """Return the mean seconds (n, m) of one request with `sequences` (n, m) in flight; the other columns are (n,)."""
-    context, taken_in = (np.asarray(one, dtype=float)[:, None] for one in (means.context, means.prompt_seconds))
+    context, taken_in = (np.asarray(column, dtype=float)[:, None] for column in (means.context, means.prompt_seconds))
     model, hardware, stack = columns(model), columns(hardware), columns(stack)
     return joined_cycle_seconds(model, hardware, stack, sequences, context, taken_in, means.output)
 
@@ -279,7 +279,7 @@ class FirstTokens:
         work = step_work(mix, rate, step)
         longest = work.seconds[:, -1] + (work.left[:, -1]) * (1.0 + step / mix.most) + work.width * (LATTICE - 1)
         spread = longest / (WAITS - 1)
-        shares = np.stack([waited_share(work, mix, step, spread * one) for one in range(WAITS)], axis=1)
+        shares = np.stack([waited_share(work, mix, step, spread * wait) for wait in range(WAITS)], axis=1)
         return cls(shares, spread, mix.seconds + step[:, None] * mix.parts, mix.share)
 
     def within(self, seconds: Floats, waits: Floats, weights: Floats) -> Floats:

@@ -247,6 +247,6 @@ def wait_points(present: Present, mean: Floats, variance: Floats) -> tuple[Float
     """
     ends = 1.0 - (1.0 - np.arange(WAIT_PARTS + 1) / WAIT_PARTS) ** 3
     middle = (ends[1:] + ends[:-1]) / 2.0
-    points = [np.zeros_like(mean), *(gamma_quantile(one, mean, variance) for one in middle.tolist())]
+    points = [np.zeros_like(mean), *(gamma_quantile(probability, mean, variance) for probability in middle.tolist())]
     shares = present.waits[:, None] * np.diff(ends)
     return np.stack(points, axis=1), np.concatenate([1.0 - present.waits[:, None], shares], axis=1)

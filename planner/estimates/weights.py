@@ -156,7 +156,7 @@ TARGET_SETS: dict[str, tuple[str, ...]] = {
 }
 """Shorthands for what is adapted, and the letters that they stand for."""
 SEPARATE: Modules = {
-    name: (name,) for name in (*ATTENTION_LINEARS, *FFN_LINEARS, *(f"experts.{one}" for one in FFN_LINEARS))
+    name: (name,) for name in (*ATTENTION_LINEARS, *FFN_LINEARS, *(f"experts.{linear}" for linear in FFN_LINEARS))
 }
 """Modules of a network whose release is not known: one matrix for each letter."""
 
@@ -181,7 +181,7 @@ def linears_of(dimensions: Dimensions, modules: Modules) -> tuple[Linear, ...]:
         held = [shapes[part] for part in parts if part in shapes]
         if held and held[0][2]:
             inputs, _, copies, met = held[0]
-            found.append(Linear(path, letters_of(parts), inputs, sum(one[1] for one in held), copies, met))
+            found.append(Linear(path, letters_of(parts), inputs, sum(shape[1] for shape in held), copies, met))
     return tuple(found)
 
 
@@ -254,10 +254,10 @@ def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] 
         words = targets if isinstance(targets, str) else ", ".join(targets)
         raise ValueError(f"LoRA targets {words or 'none'} match no linear layer of this architecture; it has {known}")
     return LoraCount(
-        trainable=rank * sum(one.copies * (one.inputs + one.outputs) for one in chosen),
-        inputs_per_layer=sum(one.met * one.inputs for one in chosen) / network.layers,
-        linears_per_layer=sum(one.met for one in chosen) / network.layers,
-        outputs=sum(one.copies * one.outputs for one in chosen),
+        trainable=rank * sum(linear.copies * (linear.inputs + linear.outputs) for linear in chosen),
+        inputs_per_layer=sum(linear.met * linear.inputs for linear in chosen) / network.layers,
+        linears_per_layer=sum(linear.met for linear in chosen) / network.layers,
+        outputs=sum(linear.copies * linear.outputs for linear in chosen),
     )
 
 

@@ -132,8 +132,8 @@ def padded_length(
 def _longest_of_table(lengths: Lengths, micro_batch: Numbers, sequence: Numbers) -> Any:
     """Return the mean of the longest of `micro_batch` draws from a table, each cut at `sequence`."""
     ordered = sorted(lengths)
-    tokens = np.array([one[0] for one in ordered], dtype=float)
-    share = np.cumsum([one[1] for one in ordered], dtype=float) / sum(one[1] for one in ordered)
+    tokens = np.array([row[0] for row in ordered], dtype=float)
+    share = np.cumsum([row[1] for row in ordered], dtype=float) / sum(row[1] for row in ordered)
     draws, cap = np.broadcast_arrays(*(np.asarray(value, dtype=float)[..., None] for value in (micro_batch, sequence)))
     chance = np.diff(np.power(share, draws), axis=-1, prepend=0.0)
     return np.sum(chance * np.minimum(tokens, cap), axis=-1)

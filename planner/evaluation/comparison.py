@@ -111,11 +111,11 @@ def _entries(what: str, value: object) -> dict[str, Any] | None:
         return {name: getattr(value, name) for name in type(value).model_fields if name not in _UNAUDITED}
     if isinstance(value, dict):
         return value
-    if isinstance(value, tuple) and value and all(isinstance(one, (float, tuple)) for one in value):
-        return {str(number): one for number, one in enumerate(value)}
-    if not isinstance(value, tuple) or not all(isinstance(one, Part) for one in value):
+    if isinstance(value, tuple) and value and all(isinstance(item, (float, tuple)) for item in value):
+        return {str(number): item for number, item in enumerate(value)}
+    if not isinstance(value, tuple) or not all(isinstance(item, Part) for item in value):
         return None
-    names = [str(getattr(one, _KEYS[what])) if what in _KEYS else str(number) for number, one in enumerate(value)]
+    names = [str(getattr(item, _KEYS[what])) if what in _KEYS else str(number) for number, item in enumerate(value)]
     # What is listed twice is no entry of the reference.
     return {f"{name}#{number}" if name in names[:number] else name: value[number] for number, name in enumerate(names)}
 

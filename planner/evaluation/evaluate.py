@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from planner import generation
 from planner.configurations.recipe import Recipe, weights_to_make
 from planner.estimates.billing import service_tokens_per_second
 from planner.estimates.uncertainty import Sigmas, confidence_factor
@@ -176,7 +177,7 @@ def _on_machines(run: _Run, as_of: datetime.date) -> Assignment:
             spot.latest_on_demand_hours if spot else _switch_hours(run.stages, run.hours, run.share)
         ),
         techniques=techniques_of(context.recipe, context.job, asked.micro_batch, asked.accumulation_steps),
-        beside=tuple(one.machine for one in run.stages.separate),
+        beside=tuple(stage.machine for stage in run.stages.separate),
         commitment=_commitment_use(context, run.stages),
         spot=spot,
         observed_hours=observed.hours if observed else None,
@@ -203,9 +204,7 @@ def _late_hours(
 def _physics_and_stages(context: RunContext) -> tuple[Physics, JobStages]:
     """Return memory and speed of the configuration, and the stages of the job: of training, or of generation."""
     if isinstance(context.job, InferenceJob):
-        from planner.evaluation.evaluated_replica import evaluate_replicas  # late: what only generation needs
-
-        replicas = evaluate_replicas(context, context.job)
+        replicas = generation.evaluate_replicas(context, context.job)
         return replicas, evaluate_replica_stages(context, replicas)
     physics = evaluate_physics(context)
     return physics, evaluate_stages(context, physics)
@@ -221,9 +220,9 @@ def _fallback(
     smaller, named = evaluate_smaller_runs(context, physics), context.named.fallback
     if not smaller:
         return None
-    least = min(one.slowdown for one in smaller)
-    equal = [one for one in smaller if one.slowdown <= least * (1 + _EQUAL_SLOWDOWN)]
-    best = next((one for one in equal if one.change == named), equal[0])
+    least = min(fallback.slowdown for fallback in smaller)
+    equal = [fallback for fallback in smaller if fallback.slowdown <= least * (1 + _EQUAL_SLOWDOWN)]
+    best = next((fallback for fallback in equal if fallback.change == named), equal[0])
     longer = training * max(best.slowdown - 1, 0.0)
     run_usd = math.fsum(line.usd for line in lines if line.item not in FIXED)
     return Fallback(

@@ -145,8 +145,8 @@ def _uses_of_shares(context: RunContext, stages: JobStages, hours: EvaluatedHour
         # The machines of each run are billed by themselves, for their own part of the work.
         shares = node_group_shares(trials.count, trials.at_once, trials.halving)
         added = [0.0, 0.0]
-        for one in shares:
-            run = stages.all_groups_hours * longer * one / sum(shares)
+        for group_share in shares:
+            run = stages.all_groups_hours * longer * group_share / sum(shares)
             used = (
                 (1 - share) * (stages.outside_run_hours + run) + share * hours.switch,
                 share * (stages.outside_run_hours + run * paid),

@@ -9,6 +9,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from planner import generation
 from planner.estimates.preemption import (
     NodeGroupCoefficients,
     SpotAvailability,
@@ -19,7 +20,6 @@ from planner.estimates.preemption import (
 from planner.estimates.time.stage_seconds import checkpoint_bytes, checkpoint_seconds
 from planner.estimates.uncertainty import confidence_factor
 from planner.evaluation.evaluated_physics import EvaluatedPhysics
-from planner.evaluation.evaluated_replica import EvaluatedReplicas
 from planner.evaluation.evaluated_stages import JobStages, copy_stall_seconds
 from planner.evaluation.named_run import RunContext, is_same
 from planner.records import record
@@ -40,7 +40,7 @@ from planner.units import GB, HOUR, MONTH_HOURS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Physics = EvaluatedPhysics | EvaluatedReplicas
+Physics = EvaluatedPhysics | generation.EvaluatedReplicas
 
 _COARSE_STEP = 0.05  # billing steps up to this share of the run are not rounded
 _FINE_STEP_HOURS = 1 / 60  # nor steps up to a minute anywhere; the share counts where there is a spot market
@@ -86,10 +86,10 @@ def evaluate_hours(context: RunContext, stages: JobStages, physics: Physics, con
     switch = 0.0 if context.offer.usd_per_hour is None else stages.start
     wall, outside = float(interrupted.wall), stages.outside_run_hours
     spread = wall_quantile_factor(confidence, context.values("uncertainty")["wall_spread"])
-    separate = math.fsum(one.machine.hours for one in stages.separate)
+    separate = math.fsum(stage.machine.hours for stage in stages.separate)
     return EvaluatedHours(
         outside_run=(outside, outside * late),
-        separate_machines=(separate, math.fsum(one.late_hours for one in stages.separate) * late),
+        separate_machines=(separate, math.fsum(stage.late_hours for stage in stages.separate) * late),
         on_demand=(stages.run, stages.run * late * stages.stretch),
         spot=(wall + switch, wall * late * spread * stages.stretch + switch * late),
         switch=switch,
@@ -290,7 +290,7 @@ def _states(context: RunContext) -> SpotStates:
     """Return the market of all machines together: as the offer tells it by age, else its means in the usual shape."""
     given, values = context.offer.spot, context.values("spot")
     if given and given.up and given.outage and given.instances == _lost_together(context):
-        up, outage = (Ages(one.ages_hours, one.ends_per_hour) for one in (given.up, given.outage))
+        up, outage = (Ages(durations.ages_hours, durations.ends_per_hour) for durations in (given.up, given.outage))
         alone = SpotStates(up, outage, given.another_zone)
     else:
         group = group_market(context)
@@ -302,7 +302,7 @@ def moved_to_other_regions(context: RunContext, physics: Physics) -> tuple[float
     """Return the GB that all machines copy for each loss of one of them, on average, and the hours of one copy."""
     regions = [name.partition("/")[0] for name, _ in context.offer.zones]
     pairs = [(region, other) for at, region in enumerate(regions) for other in regions[:at]]
-    share = sum(one != other for one, other in pairs) / len(pairs) if pairs else 0.0
+    share = sum(region != other for region, other in pairs) / len(pairs) if pairs else 0.0
     saved = 0.0  # a replica has no state to keep
     if isinstance(physics, EvaluatedPhysics):
         saved = float(checkpoint_bytes(physics.setup.inputs.states.trainable, context.stages)) / GB

@@ -56,17 +56,19 @@ def unmeasured(context: RunContext) -> str | None:
     if context.scenario.limits.unmeasured or isinstance(context.job, InferenceJob):
         return None
     method = context.named.techniques.method
-    known = any(one.method == method and one.from_chips <= context.machine.gpus for one in chip.measured)
+    known = any(
+        measurement.method == method and measurement.from_chips <= context.machine.gpus for measurement in chip.measured
+    )
     return None if known else f"{method} on {context.machine.gpus} x {context.gpu.name}"
 
 
 def of_another_kind(context: RunContext, values: Mapping[str, float]) -> Iterator[float]:
     """Yield what widens the speed of a chip whose published runs had another method, more chips, another precision."""
     measured = context.gpu.chip.measured if context.gpu.chip else ()
-    alike = [one for one in measured if one.method == context.recipe.method]
-    if context.gpu.chip and not any(one.from_chips <= context.machine.gpus for one in alike):
+    alike = [measurement for measurement in measured if measurement.method == context.recipe.method]
+    if context.gpu.chip and not any(measurement.from_chips <= context.machine.gpus for measurement in alike):
         yield values["unmeasured_kind"]
-    if alike and context.recipe.precision not in (one.precision for one in alike):
+    if alike and context.recipe.precision not in (measurement.precision for measurement in alike):
         yield values["unmeasured_precision"]
 
 
@@ -404,4 +406,4 @@ def _sigmas(context: RunContext, setup: TrainingSetup, learned: Correction) -> S
     several = np.asarray([machine.instances > 1])
     after = learned.spread(before, [machine.gpu], [context.recipe.method], several, library)
     work = token_sigma(context.job)  # of a law that decides the tokens: independent of the speed
-    return Sigmas(*(math.hypot(float(np.ravel(one)[0]), work) for one in after))
+    return Sigmas(*(math.hypot(float(np.ravel(sigma)[0]), work) for sigma in after))

@@ -5,14 +5,33 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from planner import generation
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND, recipe_coefficients
-from planner.estimates.time import export_work as formulas
-from planner.estimates.time import stage_seconds as data_stages
-from planner.estimates.time import stage_seconds as stages
-from planner.estimates.time.stage_seconds import merge_seconds
+from planner.estimates.time.export_work import (
+    ExportCoefficients,
+    gguf_bytes,
+    gguf_seconds,
+    gpu_quantise_bytes,
+    gpu_quantise_seconds,
+    grouped_bytes,
+    merge_ram_bytes,
+)
+from planner.estimates.time.stage_seconds import (
+    asynchronous_stall_seconds,
+    checkpoint_seconds,
+    checkpoint_stall_seconds,
+    evaluation_seconds,
+    forward_tokens_per_second_cpu,
+    forward_tokens_per_second_gpu,
+    goodput_factor,
+    ingest_seconds,
+    kept_checkpoint_bytes,
+    load_seconds,
+    machine_cores,
+    merge_seconds,
+)
 from planner.estimates.weights import lora_parameters
 from planner.evaluation.evaluated_physics import EvaluatedPhysics, Workload
-from planner.evaluation.evaluated_replica import EvaluatedReplicas
 from planner.evaluation.named_run import RunContext
 from planner.records import record
 from planner.results.plan import DataPath, ExportedResult
@@ -32,8 +51,8 @@ if TYPE_CHECKING:
 _QUANTISED = ("gguf", "gptq", "awq")
 
 
-def _coefficients(context: RunContext) -> formulas.ExportCoefficients:
-    return formulas.ExportCoefficients.of(context.values("stages"))
+def _coefficients(context: RunContext) -> ExportCoefficients:
+    return ExportCoefficients.of(context.values("stages"))
 
 
 def _format(context: RunContext) -> tuple[str, int]:
@@ -72,8 +91,8 @@ def result_gb(context: RunContext, method: str) -> float:
         return context.architecture.download_gb
     weights, coefficients = float(context.architecture.parameters), _coefficients(context)
     if name == "gguf":
-        return float(formulas.gguf_bytes(weights, bits, coefficients)) / GB
-    return formulas.grouped_bytes(context.network, weights, bits, coefficients) / GB
+        return float(gguf_bytes(weights, bits, coefficients)) / GB
+    return grouped_bytes(context.network, weights, bits, coefficients) / GB
 
 
 def made_hours(context: RunContext, offer: Offer) -> float:
@@ -89,10 +108,10 @@ def made_hours(context: RunContext, offer: Offer) -> float:
         _coefficients(context),
     )
     if name == "gguf":
-        seconds += float(formulas.gguf_seconds(weights, made, disk, coefficients))
+        seconds += float(gguf_seconds(weights, made, disk, coefficients))
     elif bits < 16:
         peak = context.library.gpu(offer.card).matmul16_tflops * TERA
-        seconds += float(formulas.gpu_quantise_seconds(weights, made, peak, disk, coefficients))
+        seconds += float(gpu_quantise_seconds(weights, made, peak, disk, coefficients))
     return seconds / HOUR
 
 
@@ -117,7 +136,7 @@ def merge_ram_gb(context: RunContext) -> float:
     """Return GB of host memory of merging; 0 where nothing is merged."""
     if context.recipe.method != "lora" or not is_made(context, "lora"):
         return 0.0
-    return float(formulas.merge_ram_bytes(context.architecture.download_gb * GB / 2.0, _coefficients(context))) / GB
+    return float(merge_ram_bytes(context.architecture.download_gb * GB / 2.0, _coefficients(context))) / GB
 
 
 def lacking_memory(context: RunContext, offer: Offer) -> Iterator[tuple[str, str]]:
@@ -130,7 +149,7 @@ def lacking_memory(context: RunContext, offer: Offer) -> Iterator[tuple[str, str
         yield f"{needs:.1f} GB of RAM", f"{ram:.1f}"
     if _format(context)[0] in ("gptq", "awq") and offer.rents_gpus:
         usable = context.library.gpu(offer.card).usable_gib * GIB
-        layers = formulas.gpu_quantise_bytes(context.network, coefficients)
+        layers = gpu_quantise_bytes(context.network, coefficients)
         if layers > usable:
             yield f"{layers / GB:.1f} GB of GPU memory", f"{usable / GB:.1f}"
 
@@ -204,7 +223,7 @@ class JobStages:
 
     def separate_hours(self, stage: str) -> float:
         """Return hours of a stage on a machine of its own; 0 where it has none."""
-        return math.fsum(one.machine.hours for one in self.separate if one.machine.stage == stage)
+        return math.fsum(separate.machine.hours for separate in self.separate if separate.machine.stage == stage)
 
     def by_name(self) -> dict[str, float]:
         """Return the hours of every stage but start and training, on whatever machines."""
@@ -221,7 +240,7 @@ def evaluate_stages(context: RunContext, physics: EvaluatedPhysics) -> JobStages
     """Return all stages of the one configuration that the plan names."""
     job, observed, trials, work = context.job, context.observed, context.trials, physics.setup.work
     separate = () if observed else _separate_stages(context, work)
-    there = {one.machine.stage for one in separate}
+    there = {stage.machine.stage for stage in separate}
     raw, tokens, made = _data_on_machine(context, work, "ingest" in there)
     is_made_elsewhere, method, weights = "export" in there, context.recipe.method, context.architecture.download_gb
     sent = trained_gb(context, method) if is_made_elsewhere else result_gb(context, method)
@@ -238,7 +257,7 @@ def evaluate_stages(context: RunContext, physics: EvaluatedPhysics) -> JobStages
         parts = (observed.hours or 0.0, 0.0, 0.0)
     else:
         steps = work.steps * physics.step_seconds / HOUR
-        once = steps * float(stages.goodput_factor(steps, context.machine.instances, 0, context.stages))
+        once = steps * float(goodput_factor(steps, context.machine.instances, 0, context.stages))
         evaluation = 0.0 if "evaluation" in there else _evaluation_hours(context, physics)
         parts = (once, evaluation, _checkpoint_hours(context, physics, once))
     training, evaluation, checkpoints = (part * trials.wall * early for part in parts)
@@ -280,11 +299,9 @@ def evaluate_stages(context: RunContext, physics: EvaluatedPhysics) -> JobStages
 def _evaluation_hours(context: RunContext, physics: EvaluatedPhysics) -> float:
     """Return the hours of evaluation on the machine that trains; what it answers is not cut by early stopping."""
     if context.job.stages.answers_prompts:
-        from planner.evaluation.evaluated_replica import hours_on_machine  # late: what only generation needs
-
-        return hours_on_machine(context) / context.job.early_stopping
+        return generation.hours_on_machine(context) / context.job.early_stopping
     codes = (physics.setup.inputs.states.frozen, physics.setup.inputs.activations.checkpointing)
-    seconds = stages.evaluation_seconds(physics.setup.work.evaluated, physics.rate, *codes, context.stages)
+    seconds = evaluation_seconds(physics.setup.work.evaluated, physics.rate, *codes, context.stages)
     return float(seconds) / HOUR
 
 
@@ -311,7 +328,7 @@ def _load_hours(context: RunContext, physics: EvaluatedPhysics) -> float:
     if context.framework.compiles_graphs:  # longer than torch.compile
         compiled = context.stages.graph_compile_seconds / context.stages.compile_seconds
     quantised = context.network.parameters if context.recipe.weight_bits < 16 else 0
-    seconds = stages.load_seconds(size, machine.gpus, disk, slot, context.stages, quantised, compiled)
+    seconds = load_seconds(size, machine.gpus, disk, slot, context.stages, quantised, compiled)
     return float(seconds) / HOUR
 
 
@@ -319,10 +336,10 @@ def _prepare_hours(context: RunContext, work: Workload, raw_gb: float) -> float:
     ingest, offer = context.job.stages.ingest, context.offer
     if ingest is None or raw_gb == 0:
         return 0.0
-    cores = offer.cpu_cores or float(data_stages.machine_cores(offer.gpus, context.stages))
+    cores = offer.cpu_cores or float(machine_cores(offer.gpus, context.stages))
     ram = (offer.ram_gb or max(_MIN_RAM_GB, ingest.ram_gb)) * GB
     disk = context.disk_rate_of(offer)
-    return float(data_stages.ingest_seconds(raw_gb * GB, work.ingested, cores, ram, disk, context.stages)) / HOUR
+    return float(ingest_seconds(raw_gb * GB, work.ingested, cores, ram, disk, context.stages)) / HOUR
 
 
 def _checkpoint_hours(context: RunContext, physics: EvaluatedPhysics, once: float) -> float:
@@ -331,16 +348,16 @@ def _checkpoint_hours(context: RunContext, physics: EvaluatedPhysics, once: floa
     if wanted is None:
         return 0.0
     stored, disk = _checkpoint_bytes(context, physics), context.job.storage_gb_per_second * GB
-    written = float(stages.checkpoint_seconds(stored, context.machine.instances, disk, math.inf, coefficients))
+    written = float(checkpoint_seconds(stored, context.machine.instances, disk, math.inf, coefficients))
     copied = copy_stall_seconds(context, physics, stored)
-    stall = stages.checkpoint_stall_seconds(written, copied, once * HOUR / wanted.count, wanted.asynchronous)
+    stall = checkpoint_stall_seconds(written, copied, once * HOUR / wanted.count, wanted.asynchronous)
     return wanted.count * float(stall) / HOUR
 
 
 def copy_stall_seconds(context: RunContext, physics: EvaluatedPhysics, stored: float) -> float:
     """Return how long copying a checkpoint to host memory halts the run; even small adapters do for a moment."""
     slot, coefficients = physics.setup.inputs.hardware.pcie, context.stages
-    copied = float(stages.asynchronous_stall_seconds(stored, context.machine.gpus, slot, coefficients))
+    copied = float(asynchronous_stall_seconds(stored, context.machine.gpus, slot, coefficients))
     return copied + coefficients.checkpoint_fixed_seconds
 
 
@@ -349,7 +366,7 @@ def _checkpoint_bytes(context: RunContext, physics: EvaluatedPhysics) -> float:
     wanted, states, coefficients = context.job.stages.checkpoints, physics.setup.inputs.states, context.stages
     each = states.adapter_bytes if context.recipe.method == "lora" else coefficients.weight_bytes_per_parameter
     is_resumed = wanted is not None and wanted.contents == "resume"
-    return float(stages.kept_checkpoint_bytes(states.trainable, each, is_resumed, coefficients))
+    return float(kept_checkpoint_bytes(states.trainable, each, is_resumed, coefficients))
 
 
 def _separate_stages(context: RunContext, work: Workload) -> tuple[SeparateStage, ...]:
@@ -362,7 +379,7 @@ def _separate_stages(context: RunContext, work: Workload) -> tuple[SeparateStage
             hours, late_hours, moved_usd = figures(context, work, offer)
             price, billed = offer.usd_per_hour or 0.0, billed_hours(offer, hours)
             late_billed, hourly = billed_hours(offer, late_hours), fee_rate(offer.fees, "machine hours") or 0.0
-            usd, late_usd = (one * (price + hourly) + moved_usd for one in (billed, late_billed))
+            usd, late_usd = (paid_hours * (price + hourly) + moved_usd for paid_hours in (billed, late_billed))
             place = {"stage": named.stage, "provider": offer.provider, "offer": named.offer}
             machine = SeparateMachine(**place, hours=hours, usd=usd)
             made[named.stage] = SeparateStage(machine, late_hours, (billed, late_billed), late_usd, price, moved_usd)
@@ -374,7 +391,7 @@ def _ingest(context: RunContext, work: Workload, offer: Offer) -> tuple[float, f
     wanted, coefficients = context.job.stages.ingest, context.stages
     raw, least_ram = (wanted.raw_gb, wanted.ram_gb) if wanted else (0.0, 0.0)
     ram, disk = (offer.ram_gb or least_ram) * GB, context.disk_rate_of(offer)
-    worked = data_stages.ingest_seconds(raw * GB, work.ingested, offer.cpu_cores or 1.0, ram, disk, coefficients)
+    worked = ingest_seconds(raw * GB, work.ingested, offer.cpu_cores or 1.0, ram, disk, coefficients)
     seconds = coefficients.boot_seconds + raw * GB / context.download_rate_of(offer, of_own_data=True) + float(worked)
     made_gb = raw if context.job.work.images is not None else work.ingested * coefficients.ingest_bytes_per_token / GB
     moved = raw * context.leaving_usd_per_gb(offer) + fees_usd(offer.fees, {"GB in": raw, "GB out": made_gb})
@@ -388,21 +405,20 @@ def _evaluation(context: RunContext, work: Workload, offer: Offer) -> tuple[floa
     slot, once = math.inf, 0.0
     if job.stages.answers_prompts:
         slot = PCIE_BYTES_PER_SECOND[context.library.gpu(offer.card).pcie_gen] if offer.rents_gpus else math.inf
-        from planner.evaluation.evaluated_replica import answering_seconds  # late: what only generation needs
 
-        answered = answering_seconds(context, offer, 1, ("bf16",)) if offer.rents_gpus else None
+        answered = generation.answering_seconds(context, offer, 1, ("bf16",)) if offer.rents_gpus else None
         once = math.inf if answered is None else answered + coefficients.compile_seconds
     elif offer.is_cpu:
-        rate = data_stages.forward_tokens_per_second_cpu(active, offer.cpu_cores or 1.0, coefficients)
+        rate = forward_tokens_per_second_cpu(active, offer.cpu_cores or 1.0, coefficients)
         once = work.evaluated / float(rate)
     else:
         card, reached = context.library.gpu(offer.card), context.values("gpu_efficiency")
         slot, peak = PCIE_BYTES_PER_SECOND[card.pcie_gen], card.matmul16_tflops * TERA
-        rate = data_stages.forward_tokens_per_second_gpu(active, peak, reached[card.name], coefficients)
+        rate = forward_tokens_per_second_gpu(active, peak, reached[card.name], coefficients)
         once = work.evaluated / float(rate)
     disk = context.disk_rate_of(offer) * job.load_efficiency / coefficients.disk_efficiency
     ready = coefficients.boot_seconds + (coefficients.image_bytes + weights * GB) / pull
-    ready += float(stages.load_seconds(weights * GB, 1, disk, slot, coefficients))
+    ready += float(load_seconds(weights * GB, 1, disk, slot, coefficients))
     whole = once * context.trials.work
     moved = fees_usd(offer.fees, {"GB in": weights})
     cut = 1.0 if job.stages.answers_prompts else job.early_stopping
@@ -464,7 +480,7 @@ def _exported(context: RunContext) -> ExportedResult | None:
     wanted = context.job.stages.export
     if wanted is None:
         return None
-    named = next((one for one in context.named.beside if one.stage == "export"), None)
+    named = next((machine for machine in context.named.beside if machine.stage == "export"), None)
     offer = context.offer if named is None else context.offers[named.offer]
     is_plain = wanted.format is None
     form = wanted.format or ("merged" if wanted.merged and is_plain else "adapters")
@@ -478,14 +494,14 @@ def _exported(context: RunContext) -> ExportedResult | None:
     )
 
 
-def evaluate_replica_stages(context: RunContext, found: EvaluatedReplicas) -> JobStages:
+def evaluate_replica_stages(context: RunContext, found: generation.EvaluatedReplicas) -> JobStages:
     """Return the stages: start, answering, loads between trials, answers on their way out."""
     job, trials, offer = found.replica.job, context.trials, context.offer
     weights, pull = context.architecture.release_gb, context.download_rate_of(offer)
     own_pull = context.download_rate_of(offer, of_own_data=True)
     disk = job.storage_gb_per_second * GB * job.load_efficiency / context.stages.disk_efficiency
     slot = PCIE_BYTES_PER_SECOND[context.gpu.pcie_gen]
-    load = float(stages.load_seconds(weights * GB, found.replica.together, disk, slot, context.stages, 0, 1)) / HOUR
+    load = float(load_seconds(weights * GB, found.replica.together, disk, slot, context.stages, 0, 1)) / HOUR
     boot = context.stages.boot_seconds + context.stages.image_bytes / pull
     start = (boot + weights * GB / pull + job.data_gb * GB / own_pull) / HOUR + load
     source, wanted = job.stages.transfer, job.stages.export

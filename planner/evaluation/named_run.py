@@ -96,7 +96,7 @@ class NamedRun:
             gpus_per_instance=stated.gpus_per_instance,
             techniques=stated.techniques,
             spot_share=stated.spot_share,
-            beside=tuple(NamedStage(one.stage, one.offer) for one in stated.beside),
+            beside=tuple(NamedStage(machine.stage, machine.offer) for machine in stated.beside),
             policy=NamedPolicy.of(stated.spot) if stated.spot else None,
             kv_bits=stated.inference.kv_bits if stated.inference else None,
             fallback=given.change if given else None,
@@ -178,7 +178,9 @@ class RunContext:
     @cached_property
     def recipe(self) -> Recipe:
         """The techniques of the plan."""
-        return Recipe(**{one.name: getattr(self.named.techniques, one.name) for one in fields(Recipe)})
+        return Recipe(
+            **{technique.name: getattr(self.named.techniques, technique.name) for technique in fields(Recipe)}
+        )
 
     @cached_property
     def machine(self) -> Machine:
@@ -241,7 +243,7 @@ class RunContext:
 def resolve_names(named: NamedRun, scenario: Scenario, library: Library) -> tuple[RunContext | None, list[Violation]]:
     """Return the things behind the names, or None and the names that lead nowhere."""
     name = named.name
-    job = next((one for one in scenario.jobs if one.name == name), None)
+    job = next((job for job in scenario.jobs if job.name == name), None)
     offers = dict(scenario.labelled_offers())
     offer = offers.get(named.offer)
     if job is None:

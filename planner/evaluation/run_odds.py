@@ -51,9 +51,9 @@ def usd_of_policy(
         sigma=sigma,
         stretch=stages.stretch,
         late_hours=hours.total(1.0, is_late=True),
-        outside_hours=outside + math.fsum(one.late_hours for one in stages.separate),
+        outside_hours=outside + math.fsum(stage.late_hours for stage in stages.separate),
         outside_usd=outside * (run.on_demand_usd_per_hour + storage)
-        + math.fsum(one.late_usd for one in stages.separate),
+        + math.fsum(stage.late_usd for stage in stages.separate),
         storage_usd_per_hour=storage,
         fixed_usd=fixed_usd,
     )
@@ -78,20 +78,20 @@ def spot_only_figures(
     context: RunContext, stages: JobStages, run: SpotRun, states: SpotStates, sigma: float, extra_usd: float
 ) -> SpotOnlyFigures:
     """Return the figures over drawn markets and speeds; `extra_usd` does not depend on either."""
-    slow = [float(one) for one in confidence_factor(sigma, speed_ranks())]
+    slow = [float(factor) for factor in confidence_factor(sigma, speed_ranks())]
     after, groups = stages.outside_run_hours - stages.start, context.job.trials.at_once
-    separate = math.fsum(one.late_hours for one in stages.separate)
+    separate = math.fsum(stage.late_hours for stage in stages.separate)
     hourly = run.spot_usd_per_hour * groups
     storage = run.standing_usd_per_hour * groups
-    outside = after * (hourly + storage) + math.fsum(one.late_usd for one in stages.separate)
+    outside = after * (hourly + storage) + math.fsum(stage.late_usd for stage in stages.separate)
     used = hourly / groups * stages.all_groups_hours / stages.run
     usual = spot_only_hours(run, states, np.full(len(slow), run.work_hours)).wall.tolist()
-    drawn = spot_only_hours(run, states, np.asarray([one * stages.stretch * run.work_hours for one in slow]))
+    drawn = spot_only_hours(run, states, np.asarray([factor * stages.stretch * run.work_hours for factor in slow]))
     pairs = list(zip(slow, drawn.wall.tolist(), drawn.paid.tolist(), strict=True))
     hours = [factor * (after + separate) + wall for factor, wall, _ in pairs]
     usd = [extra_usd + factor * outside + paid * used + wall * storage for factor, wall, paid in pairs]
     return SpotOnlyFigures(
-        after + math.fsum(one.machine.hours for one in stages.separate) + math.fsum(usual) / len(usual),
+        after + math.fsum(stage.machine.hours for stage in stages.separate) + math.fsum(usual) / len(usual),
         _quantile(hours, context.job.confidence),
         _quantile(usd, context.scenario.limits.budget_confidence),
         _cases(usd),
@@ -135,10 +135,10 @@ def budget_odds(
         sums = [paid + math.fsum(_at_speed(job, rank, confidence) for job in jobs if not job.usd_of_runs)]
         for market in markets:
             rows = [job.usd_of_runs[speed] for job in lucky if (job.provider, job.region, job.gpu) == market]
-            both = sorted(one + math.fsum(column) for one in sums for column in zip(*rows, strict=True))
+            both = sorted(total + math.fsum(column) for total in sums for column in zip(*rows, strict=True))
             size = max(1, len(both) // _LUCKS)
             sums = [sum(both[at : at + size]) / size for at in range(0, len(both), size)]
-        every += [one for one in sums for _ in range(_LUCKS // len(sums))]
+        every += [total for total in sums for _ in range(_LUCKS // len(sums))]
     every.sort()
     place = min(max(confidence * len(every) - 0.5, 0.0), len(every) - 1.0)
     low = min(math.floor(place), len(every) - 2)
@@ -166,7 +166,7 @@ def middle_cases(cases: Cases, expected: float) -> tuple[float, float]:
 
 def _share_below(ordered: Sequence[float], limit: float) -> float:
     """Return the share of equally likely cases up to a limit, between two of them in proportion."""
-    count = len([one for one in ordered if one <= limit])
+    count = len([value for value in ordered if value <= limit])
     if 0 < count < len(ordered):
         between = (limit - ordered[count - 1]) / (ordered[count] - ordered[count - 1])
         return (count - 0.5 + between) / len(ordered)
@@ -177,5 +177,5 @@ def _at_speed(job: Assignment, rank: float, confidence: float) -> float:
     """Return the dollars of a job without luck at a rank of its speed error, which goes as Student's t."""
     if confidence == 0.5 or not job.cost_at_confidence > job.cost_usd > 0:
         return job.cost_at_confidence
-    at, asked = ((2 * one - 1) / math.sqrt(2 * one * (1 - one)) for one in (rank, confidence))
+    at, asked = ((2 * quantile - 1) / math.sqrt(2 * quantile * (1 - quantile)) for quantile in (rank, confidence))
     return job.cost_usd * math.exp(math.log(job.cost_at_confidence / job.cost_usd) * at / asked)

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner import generation
 from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import Facts, FieldMap, field_maps, launch_maps
-from planner.exports.generation_settings import export_all_generation, export_generation
 from planner.exports.launchers import dstack_task, hf_job, kubernetes_job, skypilot_task, slurm_script
 from planner.exports.machine_names import trainer_file
 from planner.exports.run_script import readme, run_script
@@ -69,7 +69,7 @@ def default_trainer(given: Given, file: str) -> str:
     found = next((name for name in _STARTING_ALL if framework in maps[name].frameworks), None)
     if found is None:
         where = f"jobs.{given.job.name}"
-        known = ", ".join(dict.fromkeys(one for name in _STARTING_ALL for one in maps[name].frameworks))
+        known = ", ".join(dict.fromkeys(supported for name in _STARTING_ALL for supported in maps[name].frameworks))
         fix = f"plan with --set '{where}.framework=[{known}]', or export the machines alone with --to"
         raise InputError([Fault(file, 0, where, f"no target has a file for {framework}", fix)])
     return found
@@ -85,7 +85,7 @@ def export(
     maps, launchers, job = field_maps(), launch_maps(), given.job
     where = f"jobs.{job.name}"
     if job.inference is not None:
-        return export_generation(given, targets, wishes, file)
+        return generation.export_generation(given, targets, wishes, file)
     unknown = unknown_values(job)
     if unknown:
         fix = "planner check lists every edited figure; re-solve the scenario"
@@ -95,7 +95,7 @@ def export(
     on_task = on_task or any(name in launchers for name in targets)
     facts = job_facts(given, wishes, on_task)
     faults: list[Fault] = []
-    for tool in {one.target: one for one in (*trainers, *([launched] if on_task else []))}.values():
+    for tool in {tool.target: tool for tool in (*trainers, *([launched] if on_task else []))}.values():
         faults += _faults(tool, facts, where, file)
     found: dict[str, str] = {}
     for name in targets:
@@ -119,7 +119,7 @@ def export_all(
     """
     maps, launchers, job = field_maps(), launch_maps(), given.job
     if job.inference is not None:
-        return export_all_generation(given, wishes, file)
+        return generation.export_all_generation(given, wishes, file)
     where = f"jobs.{job.name}"
     facts = job_facts(given, wishes, on_task=True)
     able = [maps[name] for name in _STARTING_ALL if not _faults(maps[name], facts, where, file)]

@@ -52,7 +52,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
     """
     scenario, job = given.scenario, given.job
     techniques = job.techniques.model_dump()
-    asked = next(one for one in scenario.jobs if one.name == job.name)
+    asked = next(scenario_job for scenario_job in scenario.jobs if scenario_job.name == job.name)
     (card,) = read_library([job.architecture]).architectures.values()
     facts = {
         **techniques,
@@ -68,7 +68,7 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "sequence_length": job.sequence_length,
         "global_batch": job.global_batch,
         "packing": job.packing,
-        "cuts_samples": any(one.job == job.name for one in given.plan.cut),
+        "cuts_samples": any(cut.job == job.name for cut in given.plan.cut),
         "steps": job.steps_before + job.steps,  # tools count those of a resumed run from its beginning
         "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
         "lora_modules": _lora_modules(techniques["lora_targets"], card.family),

@@ -167,7 +167,7 @@ class FieldMap(Tool):
         for name, values in self.techniques.items():
             if str(facts[name]) not in values:
                 yield name, f"{self.label} has no {name} {facts[name]}", tuple(values)
-        yield from (("", f"{self.label}: {one.text}", ()) for one in self.refused if holds(one.when, facts))
+        yield from (("", f"{self.label}: {refusal.text}", ()) for refusal in self.refused if holds(refusal.when, facts))
 
     def remarks(self, facts: Facts) -> Iterator[str]:
         """Yield what a reader of the file must know, each `$name` replaced by the fact."""
@@ -210,8 +210,8 @@ def _filled(value: Any, facts: Facts) -> Any:
     if isinstance(value, str) and value.startswith("$"):
         return facts[value[1:]]
     if isinstance(value, dict):
-        return {key: _filled(one, facts) for key, one in value.items()}
-    return [_filled(one, facts) for one in value] if isinstance(value, list) else value
+        return {key: _filled(item, facts) for key, item in value.items()}
+    return [_filled(item, facts) for item in value] if isinstance(value, list) else value
 
 
 def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
@@ -253,12 +253,12 @@ def validated(kind: type[AnyMap], document: Document) -> AnyMap:
 
 def field_maps() -> dict[str, FieldMap]:
     """Return the maps of training tools by target; `LibraryError` with every fault of a file."""
-    return {name: one for name, one in _read_maps().items() if isinstance(one, FieldMap)}
+    return {name: tool_map for name, tool_map in _read_maps().items() if isinstance(tool_map, FieldMap)}
 
 
 def launch_maps() -> dict[str, LaunchMap]:
     """Return the maps of launchers by target."""
-    return {name: one for name, one in _read_maps().items() if isinstance(one, LaunchMap)}
+    return {name: tool_map for name, tool_map in _read_maps().items() if isinstance(tool_map, LaunchMap)}
 
 
 # Maps of `models/exports/engines`: how the settings of a plan of generation are spelt in one version of one engine.
@@ -295,7 +295,9 @@ class EngineMap(Row):
 
     def room_for(self, rank: int) -> int | None:
         """Return the rank that the engine reserves room for; None where it has none as large."""
-        return rank if not self.ranks else min((one for one in self.ranks if one >= rank), default=None)
+        return (
+            rank if not self.ranks else min((supported for supported in self.ranks if supported >= rank), default=None)
+        )
 
 
 def filled(words: tuple[str, ...], settings: dict[str, Any]) -> list[str]:

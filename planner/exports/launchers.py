@@ -163,7 +163,7 @@ def dstack_profile(job: Assignment, machines: Machines) -> dict[str, Any]:
         found["regions"] = list(machines.regions)
     found["spot_policy"] = "auto" if on_spot else "on-demand"
     prices = [
-        one for one in (machines.usd_per_hour, machines.spot_usd_per_hour if on_spot else None) if one is not None
+        price for price in (machines.usd_per_hour, machines.spot_usd_per_hour if on_spot else None) if price is not None
     ]
     if prices:
         found["max_price"] = round(PRICE_MARGIN * max(prices), 2)

@@ -193,12 +193,12 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
         what = f"{tool.label} has no volume at {job.provider} that keeps {kept} when a spot machine is lost"
         raise InputError([Fault("plan", 0, where, what, "plan with limits.spot=false, or export to another launcher")])
     same = [
-        one
-        for _, one in scenario.labelled_offers()
-        if (one.provider, one.instance, one.gpu) == (job.provider, job.instance, job.gpu)
+        offer
+        for _, offer in scenario.labelled_offers()
+        if (offer.provider, offer.instance, offer.gpu) == (job.provider, job.instance, job.gpu)
     ]
-    anywhere = job.region.startswith("any") and not any(one.region == job.region for one in same)
-    offers = [one for one in same if one.region == job.region or (anywhere and not one.zones)]
+    anywhere = job.region.startswith("any") and not any(offer.region == job.region for offer in same)
+    offers = [offer for offer in same if offer.region == job.region or (anywhere and not offer.zones)]
     # Launchers know no zone identifiers.
     places = {place.partition("/")[0] for offer in offers for place in offer.regions} or {job.region}
     regions = sorted(places) if provider.regions else ["any"]
@@ -275,7 +275,7 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
     lines += _world_check(trainer, facts)
     resumes = bool(trainer.resume) and facts["method"] in trainer.resumes
     if resumes:
-        name, last = (shell_word(one) for one in (trainer.checkpoints.name, trainer.checkpoints.last))
+        name, last = (shell_word(word) for word in (trainer.checkpoints.name, trainer.checkpoints.last))
         find = f"newest_checkpoint {shell_word(facts['output_dir'])} {name} {last}"
         lines += [*_script("newest_checkpoint.sh"), f"LATEST=$({find} || true)"]
     return "\n".join((*lines, command(trainer, {**facts, "resume": trainer.resume if resumes else ""}))) + "\n"

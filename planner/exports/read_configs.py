@@ -59,13 +59,13 @@ def describe(found: ToolFile, replaced: Collection[KeyPath] = ()) -> list[str]:
     """Return what is held, what has no effect, and what is not modelled, as lines of plain words."""
     lines = [f"From {found.file} ({found.label})"]
     kept = [
-        f"{'.'.join(map(str, one.place))} {_listed(one)} ({one.field})"
-        for one in found.held.values()
-        if one.place not in replaced
+        f"{'.'.join(map(str, entry.place))} {_listed(entry)} ({entry.field})"
+        for entry in found.held.values()
+        if entry.place not in replaced
     ]
     lines.append(f"  Held: {'; '.join(kept) or 'nothing'}")
     if replaced:
-        others = [one.field for one in found.held.values() if one.place in replaced and one.line]
+        others = [entry.field for entry in found.held.values() if entry.place in replaced and entry.line]
         if others:
             lines.append(f"  Not held, because an option says otherwise: {', '.join(others)}")
     lines.append("  Chosen: machines, and every technique that is not named above")
@@ -118,7 +118,7 @@ def _guessed(data: Mapping[str, Any]) -> FieldMap | None:
         common = len(known & set(data))
         if common:
             scored.append((common, -len(known), tool))
-    return max(scored, key=lambda one: one[:2])[2] if scored else None
+    return max(scored, key=lambda score: score[:2])[2] if scored else None
 
 
 def _fields(tool: FieldMap) -> Iterator[str]:
@@ -179,7 +179,7 @@ class _Reader:
         self._counts_and_names()
         for row in self.tool.read.rows:
             if all(_matches(self.values.get(name), wanted) for name, wanted in row.when.items()):
-                name = next((one for one in row.when if one in self.values), BY_DEFAULT)
+                name = next((name for name in row.when if name in self.values), BY_DEFAULT)
                 for place, value in row.hold.items():
                     self._hold(tuple(place.split(".")), value, name)
                 self.left -= set(row.when)
@@ -254,7 +254,7 @@ class _Reader:
         best: list[str] = []
         most, used = -1, set[str]()
         for value, fields in values.items():
-            constants = {name: one for name, one in _flat(fields).items() if str(one)[:1] != "$"}
+            constants = {name: constant for name, constant in _flat(fields).items() if str(constant)[:1] != "$"}
             equal = {
                 name
                 for name, constant in constants.items()
@@ -279,7 +279,7 @@ class _Reader:
         if technique == "packing":
             self._hold(("packing",), best[0], name)
         elif technique == "quant":
-            bits = sorted({_BITS.get(one, 4) for one in best})
+            bits = sorted({_BITS.get(choice, 4) for choice in best})
             self._hold(("techniques", "weight_bits"), bits, name)
             if bits == [4]:
                 self._hold(("techniques", "quant"), best, name)
@@ -306,7 +306,7 @@ class _Reader:
         read = self.tool.read
         for name in sorted(self.left):
             around = [name.rsplit(".", drop)[0] for drop in range(name.count(".") + 1)]
-            why = next((read.unmodelled[one] for one in around if one in read.unmodelled), None)
+            why = next((read.unmodelled[key] for key in around if key in read.unmodelled), None)
             if set(around) & {*read.details, *read.without_effect}:
                 self.answer.without_effect.append(self.written[name])
             else:
@@ -333,8 +333,8 @@ class _Reader:
         if "global_batch" in reader.facts:  # over all GPUs, which the fields of the trainer leave open
             self.answer.held.pop(("global_batch",), None)
             self.answer.unmodelled = {name: why for name, why in self.answer.unmodelled.items() if " x " not in name}
-        for place, one in found.held.items():
-            self.answer.held.setdefault(place, one)
+        for place, entry in found.held.items():
+            self.answer.held.setdefault(place, entry)
         self.answer.without_effect += found.without_effect
         self.answer.unmodelled |= {
             name: why for name, why in found.unmodelled.items() if " x " not in name or not self.facts
@@ -348,12 +348,12 @@ class _Reader:
 def _matches(value: Any, wanted: tuple[Any, ...]) -> bool:
     if value is None:
         return "absent" in wanted
-    return bool(value) if "any" in wanted else _plain(value) in {_plain(one) for one in wanted}
+    return bool(value) if "any" in wanted else _plain(value) in {_plain(choice) for choice in wanted}
 
 
 def _targets(value: Any) -> Any:
     """Return modules as a scenario lists them; `all` and `all-linear` are all linear layers."""
-    names = [one.strip() for one in value.split(",")] if isinstance(value, str) else [str(one) for one in value]
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else [str(name) for name in value]
     return "all-linear" if names in (["all"], ["all-linear"]) else names
 
 

@@ -29,7 +29,7 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         "set -euo pipefail",
         'cd "$(dirname "$0")"',
         "pip install -r requirements.txt",
-        *(f"pip install {one}" for one in split_packages(trainer, facts)[1]),
+        *(f"pip install {package}" for package in split_packages(trainer, facts)[1]),
         "# Fails at once where driver, PyTorch and GPU do not fit each other.",
         "python -c 'import torch; torch.ones(1, device=\"cuda\").sum().item()'",
         *_downloads(facts, trainer.download),

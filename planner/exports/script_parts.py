@@ -42,7 +42,7 @@ def header(plan: Plan, job: Assignment, tool: Tool, run: str, remarks: Iterable[
     ]
     if run:
         lines.append(f"Run: {run}")
-    lines += [f"Note: {one}" for one in (*remarks, *_runs(job))]
+    lines += [f"Note: {remark}" for remark in (*remarks, *_runs(job))]
     return wrapped(lines)
 
 
@@ -80,7 +80,7 @@ def _runs(job: Assignment) -> list[str]:
         found.append(
             f"the plan has {job.trials} runs of this kind, {job.runs_at_once} at once; hours and dollars are of all"
         )
-    found += [f"{one.stage} happens on another machine ({one.offer})" for one in job.beside]
+    found += [f"{machine.stage} happens on another machine ({machine.offer})" for machine in job.beside]
     return found
 
 
@@ -151,7 +151,7 @@ def setup_script(trainer: FieldMap, facts: Facts, gpu: str) -> str:
     """Return the shell script that installs what a run needs; a package with options of pip has a line of its own."""
     together, alone = split_packages(trainer, facts)
     packages = " ".join((*_index(image_of(gpu)), *map(shell_word, (*_torch(gpu), *together))))
-    return "".join(f"pip install {one}\n" for one in (packages, *alone))
+    return "".join(f"pip install {requirement}\n" for requirement in (packages, *alone))
 
 
 def split_packages(trainer: FieldMap, facts: Facts) -> tuple[list[str], list[str]]:

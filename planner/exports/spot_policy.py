@@ -27,9 +27,9 @@ def decide(table: dict[str, Any], hours_left: float, work_left: float, up: bool,
     slack = hours_left - work_left
     band = bisect_right(table[f"{'up' if up else 'down'}_bands_begin_hours"][1:], age + _ROUNDING_HOURS)
     rows = next(
-        one["do"]
-        for one in table["decisions"]
-        if (one["market"] == "up", one["age_band"], one["running"]) == (up, band, running)
+        decision["do"]
+        for decision in table["decisions"]
+        if (decision["market"] == "up", decision["age_band"], decision["running"]) == (up, band, running)
     )
     times = table["hours_left"]
     step = (times[-1] - times[0]) / max(1, len(times) - 1) or 1.0
@@ -66,12 +66,12 @@ def best_zone(table: dict[str, Any], up_minutes: dict[str, float]) -> str:
 def read_zones(table: dict[str, Any], given: list[str]) -> dict[str, float]:
     """Return the minutes for which each zone that is up has been so; ValueError for what is no zone, or no minutes."""
     known, found = [zone["zone"] for zone in table.get("zones", ())], {}
-    for one in given:
-        name, _, minutes = one.rpartition("=")
+    for statement in given:
+        name, _, minutes = statement.rpartition("=")
         if name not in known:
-            raise ValueError(f"{one} names no zone of this policy: {', '.join(known) or 'it has none'}")
+            raise ValueError(f"{statement} names no zone of this policy: {', '.join(known) or 'it has none'}")
         if minutes != "down" and not minutes.replace(".", "", 1).isdecimal():
-            raise ValueError(f"{one}: minutes are a number that is not negative, or down")
+            raise ValueError(f"{statement}: minutes are a number that is not negative, or down")
         if minutes != "down":
             found[name] = float(minutes)
     return found

@@ -12,8 +12,7 @@ from typing import Any
 from planner.documents.quantities import format_value
 from planner.errors import Fault, LibraryError, raise_faults
 from planner.estimates.weights import Dimensions, active_parameters, count_parameters
-from planner.library import decoder_families as dense
-from planner.library import decoder_families as mixture
+from planner.library import decoder_families
 from planner.library.decoder_families import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
 from planner.library.engines import read_engines
 from planner.library.model_ladder import formats_of_config
@@ -138,34 +137,34 @@ def _fault(name: str, where: str, what: str, fix: str) -> LibraryError:
 
 
 _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
-    "llama": dense.llama,
-    "mistral": dense.mistral,
-    "mixtral": mixture.mixtral,
-    "qwen2": dense.qwen2,
-    "qwen3": dense.qwen3,
-    "qwen3_5_text": mixture.qwen3_5,
-    "qwen2_moe": mixture.qwen2_moe,
-    "qwen3_moe": mixture.qwen3_moe,
-    "qwen3_next": mixture.qwen3_next,
-    "qwen3_5_moe_text": mixture.qwen3_next,
-    "gemma": dense.gemma,
-    "gemma2": dense.gemma2,
-    "gemma3_text": dense.gemma3,
-    "phi3": dense.mistral,
-    "granite": dense.llama,
-    "smollm3": dense.smollm3,
-    "olmo2": dense.olmo2,
-    "olmo3": dense.olmo2,
-    "deepseek_v3": mixture.deepseek_v3,
-    "glm4_moe": mixture.glm4_moe,
-    "gpt_oss": mixture.gpt_oss,
-    "llama4_text": mixture.llama4,
-    "gpt2": dense.gpt2,
-    "gpt_neox": dense.gpt_neox,
-    "falcon": dense.falcon,
-    "bloom": dense.bloom,
-    "opt": dense.opt,
-    "mpt": dense.mpt,
+    "llama": decoder_families.llama,
+    "mistral": decoder_families.mistral,
+    "mixtral": decoder_families.mixtral,
+    "qwen2": decoder_families.qwen2,
+    "qwen3": decoder_families.qwen3,
+    "qwen3_5_text": decoder_families.qwen3_5,
+    "qwen2_moe": decoder_families.qwen2_moe,
+    "qwen3_moe": decoder_families.qwen3_moe,
+    "qwen3_next": decoder_families.qwen3_next,
+    "qwen3_5_moe_text": decoder_families.qwen3_next,
+    "gemma": decoder_families.gemma,
+    "gemma2": decoder_families.gemma2,
+    "gemma3_text": decoder_families.gemma3,
+    "phi3": decoder_families.mistral,
+    "granite": decoder_families.llama,
+    "smollm3": decoder_families.smollm3,
+    "olmo2": decoder_families.olmo2,
+    "olmo3": decoder_families.olmo2,
+    "deepseek_v3": decoder_families.deepseek_v3,
+    "glm4_moe": decoder_families.glm4_moe,
+    "gpt_oss": decoder_families.gpt_oss,
+    "llama4_text": decoder_families.llama4,
+    "gpt2": decoder_families.gpt2,
+    "gpt_neox": decoder_families.gpt_neox,
+    "falcon": decoder_families.falcon,
+    "bloom": decoder_families.bloom,
+    "opt": decoder_families.opt,
+    "mpt": decoder_families.mpt,
 }
 
 _SAME_LAYERS: dict[str, str] = {

@@ -182,14 +182,14 @@ def _read_attached(models: Path) -> dict[tuple[str, str], Attached]:
     rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
     return {
         (row["provider"], name.casefold()): Attached(
-            one.get("gpu", name),
-            one.get("usd_per_hour", 0.0),
-            {int(count): names for count, names in one.get("hosts", {}).items()},
-            {int(count): cores for count, cores in one.get("cores", {}).items()},
-            one.get("includes_host", False),
+            entry.get("gpu", name),
+            entry.get("usd_per_hour", 0.0),
+            {int(count): names for count, names in entry.get("hosts", {}).items()},
+            {int(count): cores for count, cores in entry.get("cores", {}).items()},
+            entry.get("includes_host", False),
         )
         for row in rows
-        for name, one in row["accelerators"].items()
+        for name, entry in row["accelerators"].items()
     }
 
 

@@ -97,7 +97,7 @@ def members(family: str, least: float, most: float) -> tuple[str, ...]:
     found = [(size, name) for name, its, size in _dense_models() if its == family]
     if family in GENERATED_FAMILIES:
         made = (generate(generated_name(layers, HEAD_DIM * layers)) for layers in LADDER_LAYERS)
-        found += [(one.parameters, one.name) for one in made]
+        found += [(model.parameters, model.name) for model in made]
     return tuple(name for size, name in sorted(found) if least <= size <= most)
 
 
@@ -131,9 +131,10 @@ def servable_formats(engine: Engine, architecture: Architecture) -> tuple[str, .
     """
     if is_16_bit(architecture):
         table, own = read_engines(), architecture.published
-        kinds = [table.fitted_as(one) for one in engine.formats]  # of two alike the one that can be downloaded is meant
-        return tuple(sorted(engine.formats, key=lambda one: (kinds.index(table.fitted_as(one)), one not in own)))
-    return tuple(one for one in architecture.published if one in engine.formats)
+        # Of two alike the one that can be downloaded is meant.
+        kinds = [table.fitted_as(form) for form in engine.formats]
+        return tuple(sorted(engine.formats, key=lambda form: (kinds.index(table.fitted_as(form)), form not in own)))
+    return tuple(form for form in architecture.published if form in engine.formats)
 
 
 def release_bits(published: tuple[str, ...]) -> tuple[int, ...] | None:
@@ -237,7 +238,7 @@ def _of_method(method: str, wanted: Mapping[str, Any]) -> str | None:
     bits = str(wanted.get("bits", wanted.get("w_bit"))).casefold()
     loaded = (key for key in ("load_in_4bit", "load_in_8bit") if wanted.get(key))
     said = (*loaded, str(algorithm).casefold(), bits, "any")
-    return next((row[one] for one in said if one in row), None)
+    return next((row[name] for name in said if name in row), None)
 
 
 def _of_groups(wanted: Mapping[str, Any]) -> str | None:

@@ -93,7 +93,7 @@ def find_architecture(wanted: str, by_label: Mapping[str, str]) -> str | None:
     found: dict[int, set[str]] = {}
     for label, name in by_label.items():
         parts = _words(label)
-        if any(_is_base(parts, one) for one in (words, plain)):
+        if any(_is_base(parts, reading) for reading in (words, plain)):
             found.setdefault(len(parts), set()).add(name)
     best = found[max(found)] if found else set()
     return best.pop() if len(best) == 1 else None
@@ -165,5 +165,5 @@ def split_release(name: str, bases: frozenset[str]) -> tuple[str, str] | None:
 def hosted_name(architecture: str) -> str:
     """Return the name under which services that answer by the token offer a model, whatever format it is read from."""
     table = read_engines()
-    ends = [f"-{one}" for one in table.formats]
+    ends = [f"-{form}" for form in table.formats]
     return next((architecture.removesuffix(end) for end in ends if architecture.endswith(end)), architecture)

@@ -66,6 +66,6 @@ def published_techniques() -> dict[str, Published]:
     rows: dict[str, dict[str, Any]] = parse_value(read_text(file), file)
     found = {}
     for name, row in rows.items():
-        facts = tuple(QualityFact(against="", **one) for one in row["found"])
+        facts = tuple(QualityFact(against="", **fact) for fact in row["found"])
         found[name] = Published(name, row["decides"], row["why"], row["where"], facts)
     return found

@@ -38,7 +38,7 @@ class Chip(Row):
 
     def unmeasured(self, method: str, chips: int) -> str | None:
         """Return in words what of such a run was not measured; None where the method was, on so many chips or fewer."""
-        least = [one.from_chips for one in self.measured if one.method == method]
+        least = [measurement.from_chips for measurement in self.measured if measurement.method == method]
         if not least:
             return f"no published run of {method} training"
         return None if chips >= min(least) else f"no published run on fewer than {min(least)} chips"
@@ -51,7 +51,7 @@ class Chip(Row):
 
     def has_precision(self, method: str, precision: str) -> bool:
         """Return whether runs of the method were measured in a precision."""
-        return any((one.method, one.precision) == (method, precision) for one in self.measured)
+        return any((measurement.method, measurement.precision) == (method, precision) for measurement in self.measured)
 
     def hosts_of(self, chips: int) -> int:
         """Return the hosts of a slice; 1 for a machine that is no slice."""
@@ -291,7 +291,7 @@ class Architecture(Card):
         linear = (self.linear_key_heads, self.linear_value_heads, self.linear_key_dim, self.linear_value_dim)
         if self.linear_layers and not (all(linear) and self.linear_kernel):
             raise ValueError("linear_layers require heads, dimensions and kernel of linear attention")
-        unknown = [one for one in self.published if one not in read_engines().formats]
+        unknown = [form for form in self.published if form not in read_engines().formats]
         if unknown or not self.published:
             raise ValueError(f"published: unknown format {', '.join(unknown) or 'none'}")
         if bool(self.sliding_window) != bool(self.sliding_layer_share):

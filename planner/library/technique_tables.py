@@ -149,7 +149,7 @@ class Technique(Row, Generic[K, V]):
         """Return what `planner estimate` says of an option that is not given."""
         if self.assumed or self.estimated:
             return self.assumed or self.estimated[0]
-        first = {one.values[0]: one.words for one in self.tried}
+        first = {attempt.values[0]: attempt.words for attempt in self.tried}
         return ", ".join(f"{value} {words}".strip() for value, words in first.items())
 
 
@@ -440,7 +440,7 @@ class TechniqueTable(Row):
 
     def tried(self, field: str, **facts: Any) -> tuple[Any, ...]:
         """Return the values that are tried where a job does not say, given facts of the recipe and the GPU."""
-        return next((one.values for one in self.of(field).tried if holds(one.when, facts)), ())
+        return next((attempt.values for attempt in self.of(field).tried if holds(attempt.when, facts)), ())
 
     def in_use(self, settings: Mapping[str, Any], accumulates: bool) -> frozenset[str]:
         """Return the 0/1 names of the techniques that settings (values by field) switch on."""
@@ -501,7 +501,7 @@ class TechniqueTable(Row):
         for field in TECHNIQUE_FIELDS:
             technique = self.of(field)
             yield from ((field, row.technique, self.values.names) for row in technique.values.values() if row.technique)
-            tried = [value for one in technique.tried for value in one.values]
+            tried = [value for attempt in technique.tried for value in attempt.values]
             yield from ((f"{field}.tried", value, technique.values) for value in (*tried, *technique.estimated))
         optimizers = self.values.optimizer.values
         yield from (("optimizer.paged_as", row.paged_as, optimizers) for row in optimizers.values() if row.paged_as)
@@ -512,8 +512,8 @@ class TechniqueTable(Row):
         for name, profile in self.frameworks.items():
             yield f"{name}.loss", profile.loss, self.bytes.loss
             yield f"{name}.adapters", profile.adapters, self.bytes.adapters
-            yield from ((f"{name}.allowed", one, self.values.sharding.values) for one in profile.allowed)
-            yield from ((f"{name}.sharding", one, profile.allowed) for one in profile.sharding)
+            yield from ((f"{name}.allowed", sharding, self.values.sharding.values) for sharding in profile.allowed)
+            yield from ((f"{name}.sharding", sharding, profile.allowed) for sharding in profile.sharding)
         yield from (("linears.families", name, self.linears.modules) for name in self.linears.families.values())
         for rule in self.rules:
             known = [(key, set(self.allowed(key))) for key in rule.when if key in (*TECHNIQUE_FIELDS, "framework")]

@@ -70,7 +70,7 @@ def _with_released_bits(data: Any, path: KeyPath, published: list[tuple[str, ...
     given = job.get("techniques") or {}
     if job.get("kind") not in ("inference", "serve") and "load" not in job:
         return data
-    bits = [bits for one in published if (bits := release_bits(one)) is not None]
+    bits = [bits for release in published if (bits := release_bits(release)) is not None]
     if not bits or not isinstance(given, dict) or {"weight_bits", "weight_format"} & given.keys():
         return data
     others = DEFAULT_WEIGHT_BITS if len(bits) < len(published) else ()  # of models that the job may choose instead
@@ -132,7 +132,7 @@ def read_lengths(path: Path, columns: tuple[str, ...]) -> dict[tuple[int, ...], 
             close = suggest_names(column, columns)
             fix = f"did you mean {close}?" if close else f"the columns are {', '.join(columns)}"
             faults.append(Fault(table.file, 1, column, "unknown column", fix))
-    missing = [one for one in columns[:-1] if one not in table.columns]
+    missing = [column for column in columns[:-1] if column not in table.columns]
     if missing:
         faults.append(Fault(table.file, 1, "", f"no column {' and '.join(missing)}", "add it"))
     if faults:

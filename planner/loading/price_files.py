@@ -462,7 +462,7 @@ def read_earlier_day(
     """Return the newest prices of a provider between two days; None where the book has none."""
     folder = book_folder() / provider
     days = read_meta(folder).days
-    day = max((one for one in days if first <= one <= last), default=None)
+    day = max((day for day in days if first <= day <= last), default=None)
     return None if day is None else (day, read_day(folder, day, days[day])[1])
 
 

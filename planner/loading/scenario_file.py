@@ -80,7 +80,7 @@ def _model_faults(job: OpenJob) -> Iterator[tuple[KeyPath, str, str]]:
             yield ("architecture", "parameters"), what, fix
             return
     elif len(set(asked)) < len(asked):
-        twice = next(one for one in asked if asked.count(one) > 1)
+        twice = next(name for name in asked if asked.count(name) > 1)
         yield ("architecture",), f"{twice} is listed twice", "list each model once"
     count = len(architectures_of(job)) * len(job.batches)
     if count > MOST_ALTERNATIVES:
@@ -135,7 +135,7 @@ def _named(job: Any, taken: set[str]) -> Any:
         return job
     base = default_name(job["architecture"]) if isinstance(job["architecture"], str) else "job"
     numbered = (f"{base}-{number}" if number > 1 else base for number in range(1, len(taken) + 2))
-    name = next(one for one in numbered if one not in taken)
+    name = next(name for name in numbered if name not in taken)
     taken.add(name)
     return {"name": name, **job}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from planner.report import format as words
-from planner.report.format import line_room
+from planner.report import words
+from planner.report.words import line_room
 from planner.results.market_results import (
     EndsByAge,
     FittedDuration,
@@ -79,8 +79,8 @@ CHECK_COLUMNS: tuple[Column, ...] = (
     ("kind", "<", lambda row: row.kind),
     ("rows", ">", lambda row: f"{row.rows:,}"),
     ("offers", ">", lambda row: f"{row.offers:,}"),
-    ("left out", ">", lambda row: f"{sum(one.rows for one in row.left_out):,}"),
-    ("why", "<", lambda row: "; ".join(f"{one.rows:,} {one.reason}" for one in row.left_out) or "-"),
+    ("left out", ">", lambda row: f"{sum(skipped.rows for skipped in row.left_out):,}"),
+    ("why", "<", lambda row: "; ".join(f"{skipped.rows:,} {skipped.reason}" for skipped in row.left_out) or "-"),
 )
 """Of an `ImportSummary`. Two rows that are one offer (on demand and spot) are left out of neither count."""
 
@@ -186,11 +186,11 @@ def import_text(summary: ImportSummary) -> str:
     if summary.date_is_of_file:
         lines.append(f"  dated {summary.date}, when the file was last written, unless a column says; see --date")
     told = [
-        f"left out {_count(one.rows, 'row')}, first on line {one.first_line}: {one.reason}"
-        for one in summary.left_out[:MOST_REASONS]
+        f"left out {_count(skipped.rows, 'row')}, first on line {skipped.first_line}: {skipped.reason}"
+        for skipped in summary.left_out[:MOST_REASONS]
     ]
     if rest := summary.left_out[MOST_REASONS:]:
-        told.append(f"left out {_count(sum(one.rows for one in rest), 'row')} for {len(rest)} more reasons")
+        told.append(f"left out {_count(sum(skipped.rows for skipped in rest), 'row')} for {len(rest)} more reasons")
     told += [f"{_count(noted.rows, 'row')}: {noted.note}" for noted in summary.notes]
     for text in told:
         lines += words.hang("  ", words.wrap_lines(text, words.width() - 2, 4))
@@ -229,12 +229,12 @@ def _changes(changes: PriceChanges) -> list[str]:
         return lines
     if not (changes.new or changes.gone or changes.moved):
         return [*lines, "  no price changed"]
-    moved = tuple(f"{one.offer} {one.market} {_move(one)}" for one in changes.moved)
+    moved = tuple(f"{move.offer} {move.market} {_move(move)}" for move in changes.moved)
     for what, listed in (("new", changes.new), ("gone", changes.gone), ("moved", moved)):
         head = f"  {what:<5} {len(listed):>5,}  "
         more = [f"and {len(listed) - MOST_LISTED:,} more"] if len(listed) > MOST_LISTED else []
         if listed:
-            lines += words.hang(head, [words.sanitise(one) for one in (*listed[:MOST_LISTED], *more)])
+            lines += words.hang(head, [words.sanitise(line) for line in (*listed[:MOST_LISTED], *more)])
     return lines
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.report import format as words
-from planner.report import plan_sections as parts
-from planner.report.format import LABEL, WIDTH, line_room
+from planner.report import plan_sections, words
+from planner.report.words import LABEL, WIDTH, line_room
 from planner.results.differences import device_noun
 from planner.results.estimate import Estimate
 
@@ -51,7 +50,7 @@ def render_estimate(estimate: Estimate) -> str:
     """Return the text without a final newline."""
     lines = [
         _summary(estimate),
-        *parts.cut_lines([estimate.cut] if estimate.cut else []),
+        *plan_sections.cut_lines([estimate.cut] if estimate.cut else []),
         *words.second_lines(estimate.conversion),
         "",
         *words.section("Train", _train(estimate)),
@@ -73,7 +72,7 @@ def _summary(estimate: Estimate) -> str:
     vram = estimate.vram_gib
     what = f"{words.sanitise(estimate.architecture)} on {words.gpus(estimate.gpus, estimate.gpu)}"
     if vram.fits:
-        taken, speed = words.gib(vram.peak), parts.rate(estimate)
+        taken, speed = words.gib(vram.peak), plan_sections.rate(estimate)
         rooms = (f"fits, {taken} of {words.gib(vram.usable)} GiB", f"fits, {taken} GiB", "fits")
         wordings = [f"{room}, {speed}" for room in rooms]
     else:
@@ -87,8 +86,10 @@ def _train(estimate: Estimate) -> list[str]:
     share = f"{_count(estimate.trainable_parameters)} trained weights"
     if estimate.techniques.method == "lora":
         share += f", {words.percent(estimate.trainable_parameters / estimate.parameters)} of the model"
-    machines = [parts.machines(estimate)] if estimate.gpus > 1 else []
-    return words.wrap_all([parts.techniques(estimate), parts.batch(estimate), *machines, share], line_room(), 2)
+    machines = [plan_sections.machines(estimate)] if estimate.gpus > 1 else []
+    return words.wrap_all(
+        [plan_sections.techniques(estimate), plan_sections.batch(estimate), *machines, share], line_room(), 2
+    )
 
 
 def _count(weights: int) -> str:
@@ -113,7 +114,7 @@ def _memory(estimate: Estimate) -> list[str]:
     if free >= 0.05:
         lines.append(draw_bar("free", free, scale, words.gib, "."))
     shown_there = f"; nvidia-smi shows about {words.gib(vram.device_used)} GiB" if vram.fits and is_gpu else ""
-    return [*lines, f"peak in: {vram.phase}{shown_there}", *parts.host_memory(estimate.host_memory)]
+    return [*lines, f"peak in: {vram.phase}{shown_there}", *plan_sections.host_memory(estimate.host_memory)]
 
 
 def _step(estimate: Estimate) -> list[str]:
@@ -121,7 +122,7 @@ def _step(estimate: Estimate) -> list[str]:
     step = estimate.step_seconds
     each = f"{words.significant(step.total)} s per step"
     if not estimate.vram_gib.fits:
-        each += f", {parts.rate(estimate)} if it did fit"
+        each += f", {plan_sections.rate(estimate)} if it did fit"
     elif estimate.unit == "tokens":
         counted = words.significant(estimate.processed_tokens_per_second)
         each += f", {counted} tokens/s with {'padding' if estimate.packing == 'padded' else 'unfilled positions'}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import services
-from planner.report import format as words
-from planner.report.format import line_room
+from planner.report import words
 from planner.report.infeasible_text import format_relaxation, limit_name, limit_value, render_relaxations, settings
 from planner.report.plan_sections import cut_lines
+from planner.report.words import line_room
 from planner.results.differences import device_noun
 from planner.results.explanation import Alternative, Binding, Explanation, LimitSensitivity, PastCost, WhyNot
 

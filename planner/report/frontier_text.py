@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from planner.report import format as words
+from planner.report import words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines
 from planner.results.differences import describe_job_differences

@@ -7,7 +7,7 @@ import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from planner.report import format as words
+from planner.report import words
 from planner.results.plan import Plan
 from planner.results.plan_parts import Infeasible, NearMiss, Relaxation
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.report import format as words
-from planner.report.format import line_room
+from planner.report import words
+from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Fallback, Option
 
@@ -21,7 +21,7 @@ FRAMEWORKS = "Frameworks"
 
 def frameworks(job: Assignment) -> list[str]:
     """Return the frameworks with their least cost, cheapest first, and then what rests on priors."""
-    options = sorted(job.frameworks, key=lambda one: (one.prior, one.cost_usd))
+    options = sorted(job.frameworks, key=lambda option: (option.prior, option.cost_usd))
     priced = [
         (option.label, words.usd(option.cost_usd), option.prior) for option in options if option.cost_usd is not None
     ]
@@ -44,11 +44,11 @@ def format_method(option: Option, job: Assignment) -> str:
 def lossy(job: Assignment) -> list[str]:
     """Return what the plan rounds without being asked to, with the price of doing without: at most two lines."""
     told = []
-    for one in job.lossy:
+    for choice in job.lossy:
         price = "not within the limits"
-        if one.cost_usd is not None and one.hours is not None:
-            price = f"{words.usd(one.cost_usd)}, {words.likely(one.hours)}"
-        told.append(f"{one.technique} ({one.without}: {price})")
+        if choice.cost_usd is not None and choice.hours is not None:
+            price = f"{words.usd(choice.cost_usd)}, {words.likely(choice.hours)}"
+        told.append(f"{choice.technique} ({choice.without}: {price})")
     return (
         [f"  {line}" for line in words.wrap_lines(f"uses {' and '.join(told)}", words.width() - 2, 2)] if told else []
     )
@@ -185,15 +185,15 @@ def faster(plan: Plan) -> list[str]:
     They count at the confidence asked for: a plan on spot that is likely to end early may end late.
     """
     lines = []
-    for one in plan.faster:
-        if one.cost_usd is None or one.hours is None:
+    for option in plan.faster:
+        if option.cost_usd is None or option.hours is None:
             continue
-        more = one.cost_usd - plan.jobs[0].cost_usd
+        more = option.cost_usd - plan.jobs[0].cost_usd
         sign = "+" if more >= 0 else "-"
-        machines = words.gpus(one.gpus, one.gpu, one.runs_at_once)
-        late = "" if one.hours_at_confidence is None else f", {words.by(one.hours_at_confidence)},"
-        trade = f"{words.likely(one.hours)}{late} for {words.usd(one.cost_usd)} ({sign}{words.usd(abs(more))})"
-        lines += words.wrap_lines(words.sanitise(f"{trade}: {machines} at {one.provider}"), line_room(), 2)
+        machines = words.gpus(option.gpus, option.gpu, option.runs_at_once)
+        late = "" if option.hours_at_confidence is None else f", {words.by(option.hours_at_confidence)},"
+        trade = f"{words.likely(option.hours)}{late} for {words.usd(option.cost_usd)} ({sign}{words.usd(abs(more))})"
+        lines += words.wrap_lines(words.sanitise(f"{trade}: {machines} at {option.provider}"), line_room(), 2)
     return lines
 
 
@@ -210,7 +210,7 @@ def scope(plan: Plan) -> list[str]:
     models = [job.model for job in plan.jobs if job.model is not None]
     model = models[0] if models else None
     if model is not None and model.above_least is not None:
-        compared = sum(one.compared for one in models)
+        compared = sum(model.compared for model in models)
         proof = f"at most {max(model.above_least, 0.0005):.3f} above the least"
         among = f"sum of losses {proof} of {compared:,} models compared; {among} for the chosen ones"
     elif model is not None and model.compared > 1:

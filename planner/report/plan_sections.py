@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from planner import generation
 from planner.library.technique_tables import read_techniques
-from planner.report import format as words
-from planner.report import generation_text as generation
-from planner.report.format import line_room
+from planner.report import words
+from planner.report.words import line_room
 from planner.results.differences import device_noun
 from planner.results.estimate import Estimate
 from planner.results.explanation import TechniqueAnswer
@@ -146,7 +146,7 @@ def machines(job: Run) -> str:
 def train(job: Assignment) -> list[str]:
     """Return technique, batch, machines and trials in at most six lines; of generation engine, requests, machines."""
     if made := generation_of(job):
-        return generation.serve(made, machines(job), trials(job))
+        return generation.serve_lines(made, machines(job), trials(job))
     rest = [kernels(job), batch(job)] + ([machines(job)] if job.gpus > 1 else []) + [trials(job)]
     return words.wrap_lines(techniques(job), line_room(), 2) + [
         words.shorten(line, line_room()) for line in rest if line
@@ -198,7 +198,7 @@ def rate(job: Run) -> str:
 def speed(job: Assignment) -> list[str]:
     """Return tokens or images per second, and the steps."""
     if made := generation_of(job):
-        return generation.speed(made, rate(job))
+        return generation.speed_lines(made, rate(job))
     count = f"{job.steps:,} step{'' if job.steps == 1 else 's'}"
     steps = f", {count} of {words.significant(job.step_seconds)} s" if job.step_seconds else ""
     paced = ", limited by storage" if job.fed_by_storage else ""
@@ -384,7 +384,7 @@ def bill(job: Assignment, room: int) -> list[str]:
         # Keep the order of the bill and drop its smallest items.
         kept = sorted(range(len(paid)), key=lambda i: -paid[i].usd)[: max(1, space - 1)]  # the largest is always shown
         rest = rounding([paid[i].usd for i in kept], total)
-        left = [one for i, one in enumerate(paid) if i not in kept]
+        left = [line for i, line in enumerate(paid) if i not in kept]
         names = f"{len(left)} smaller items", "--json lists them"
         others = _amount(*(names if len(left) > 1 else (item_name(left[0].item, job.gpu), "and rounding")), rest)
         return [*(bill_line(paid[i], job.gpu) for i in sorted(kept)), others, *tail]
@@ -495,7 +495,10 @@ def data_path(job: Assignment) -> list[str]:
 
 def data_path_text(path: DataPath, job: str) -> str:
     """Return what is read and used, and what caching or prefetching would bring."""
-    rates = (words.significant(one / MEGA) for one in (path.read_bytes_per_second, path.storage_bytes_per_second))
+    rates = (
+        words.significant(bytes_per_second / MEGA)
+        for bytes_per_second in (path.read_bytes_per_second, path.storage_bytes_per_second)
+    )
     text = "reads {} of {} MB/s".format(*rates)
     if path.cores_used is not None:
         about = "" if path.cores_known else " (assumed)"
@@ -535,7 +538,7 @@ def render(answer: TechniqueAnswer) -> str:
     lines = [f"{answer.technique}: {verdict}", ""]
     lines += words.section("Why", words.wrap_lines(answer.why, line_room(), 3))
     lines += words.section("Where", [answer.where] if answer.where else [])
-    found = [f"{one.finding} ({one.setting}; {one.source})" for one in answer.found]
+    found = [f"{fact.finding} ({fact.setting}; {fact.source})" for fact in answer.found]
     lines += words.section("Found", words.wrap_all(found, line_room(), MOST_LINES_EACH))
     several = len(answer.data_paths) > 1
     here = [

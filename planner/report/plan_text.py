@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import re
 
-from planner import services, timetable
-from planner.report import format as words
-from planner.report import generation_text as generation
-from planner.report import model_choice_text as choices
-from planner.report import plan_alternatives as others
-from planner.report import plan_sections as parts
-from planner.report import plan_sections as stages
-from planner.report.format import line_room
+from planner import generation, open_choices, services, timetable
+from planner.report import plan_alternatives, plan_sections, words
 from planner.report.plan_sections import bill, render_notes
+from planner.report.words import line_room
 from planner.results.odds import FIXED_SHARE
 from planner.results.plan import Assignment, Plan
 
@@ -44,7 +39,7 @@ def render(plan: Plan) -> str:
 
 def with_cut_samples(lines: list[str], plan: Plan) -> list[str]:
     """Return the text of a plan with what is cut of its samples below its first line."""
-    return [*lines[:1], *parts.cut_lines(plan.cut), *lines[1:]]
+    return [*lines[:1], *plan_sections.cut_lines(plan.cut), *lines[1:]]
 
 
 def _together(plan: Plan, of_services: str) -> str:
@@ -54,53 +49,60 @@ def _together(plan: Plan, of_services: str) -> str:
     first = words.wrap_lines(f"{words.sanitise(plan.scenario)}: {services.both_headline(plan)}", words.width(), 2)
     jobs = jobs_alone(plan)
     jobs = jobs.model_copy(update={"scenario": jobs.jobs[0].name}) if len(jobs.jobs) == 1 else jobs
-    cut, jobs = parts.cut_lines(plan.cut), jobs.model_copy(update={"cut": ()})
+    cut, jobs = plan_sections.cut_lines(plan.cut), jobs.model_copy(update={"cut": ()})
     return "\n".join([*first, *cut, *services.shared_lines(plan), "", render(jobs), "", of_services])
 
 
 def _single(plan: Plan) -> list[str]:
     """Return the sections of one job; the bill and the notes get the lines that the others leave."""
     job = plan.jobs[0]
-    headlines = _headlines(job, others.purchase_price(plan, job))
-    texts = (f"{text}, {parts.format_optimality(plan)}" for text in headlines)
+    headlines = _headlines(job, plan_alternatives.purchase_price(plan, job))
+    texts = (f"{text}, {plan_sections.format_optimality(plan)}" for text in headlines)
     summary = [
         _summary_line(plan.scenario, *texts),
-        *parts.old_prices(plan),
-        *choices.answer(job.model),
-        *others.conversion(job),
-        *others.lossy(job),
+        *plan_sections.old_prices(plan),
+        *(open_choices.answer_lines(job.model) if job.model else []),
+        *plan_alternatives.conversion(job),
+        *plan_alternatives.lossy(job),
     ]
     above = [
-        *words.section("Model", choices.model(job.model)),
-        *words.section("Batch", choices.batch(job.model)),
-        *words.section("Serve" if job.inference else "Train", parts.train(job)),
-        *words.section("Memory", [*parts.memory(job), *others.memory_risk(plan, job)]),
-        *words.section("Speed", parts.speed(job)),
-        *words.section("Data", stages.data_path(job)),
-        *words.section("Export", stages.export(job)),
-        *words.section("Price", generation.price(job.inference) if job.inference else []),
-        *words.section("Time", parts.time(job)),
-        *words.section("Spot", parts.spot(job)),
-        *words.section("Term", parts.commitment(job)),
+        *words.section("Model", open_choices.model_lines(job.model) if job.model else []),
+        *words.section("Batch", open_choices.batch_lines(job.model) if job.model else []),
+        *words.section("Serve" if job.inference else "Train", plan_sections.train(job)),
+        *words.section("Memory", [*plan_sections.memory(job), *plan_alternatives.memory_risk(plan, job)]),
+        *words.section("Speed", plan_sections.speed(job)),
+        *words.section("Data", plan_sections.data_path(job)),
+        *words.section("Export", plan_sections.export(job)),
+        *words.section("Price", generation.price_lines(job.inference) if job.inference else []),
+        *words.section("Time", plan_sections.time(job)),
+        *words.section("Spot", plan_sections.spot(job)),
+        *words.section("Term", plan_sections.commitment(job)),
     ]
-    other_ways = [*words.section("Else", others.further_ways(job)), *words.section("Buy", others.purchase(job))]
+    other_ways = [
+        *words.section("Else", plan_alternatives.further_ways(job)),
+        *words.section("Buy", plan_alternatives.purchase(job)),
+    ]
     below = [
-        *words.section("Faster", others.faster(plan)),
-        *words.section("Engines" if job.inference else "Methods", [*others.methods(job), *others.quality(job)]),
-        *words.section(others.FRAMEWORKS, others.frameworks(job)),
-        *words.section("Service", generation.api(job.inference) if job.inference else []),
-        *words.section("Next", others.format_alternatives(job)),
+        *words.section("Faster", plan_alternatives.faster(plan)),
+        *words.section(
+            "Engines" if job.inference else "Methods",
+            [*plan_alternatives.methods(job), *plan_alternatives.quality(job)],
+        ),
+        *words.section(plan_alternatives.FRAMEWORKS, plan_alternatives.frameworks(job)),
+        *words.section("Service", generation.api_lines(job.inference) if job.inference else []),
+        *words.section("Next", plan_alternatives.format_alternatives(job)),
         *other_ways,
         *words.section(
-            "Limits", [*parts.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)]
+            "Limits",
+            [*plan_sections.budget(plan), *words.wrap_lines("; ".join(job.binding) or "none binds", line_room(), 2)],
         ),
-        *words.section("Prices", parts.prices(job)),
-        *words.section("Scope", others.scope(plan)),
+        *words.section("Prices", plan_sections.prices(job)),
+        *words.section("Scope", plan_alternatives.scope(plan)),
     ]
     every = dict.fromkeys((*job.notes, *plan.warnings))
-    all_notes = tuple(one for one in every if not one.startswith(FIXED_SHARE))  # section Spot has it
+    all_notes = tuple(line for line in every if not line.startswith(FIXED_SHARE))  # section Spot has it
     more = job.stage_hours or job.trials > 1 or job.commitment or job.spot or job.inference or job.model
-    most = LINES + MORE_LINES * bool(more) + len(other_ways) - len(parts.cut_lines(plan.cut))
+    most = LINES + MORE_LINES * bool(more) + len(other_ways) - len(plan_sections.cut_lines(plan.cut))
     room = most - len(summary) - len(above) - len(below) - bool(all_notes)
     costs = words.section("Bill", bill(job, max(3, room)))
     left = most - len(summary) - len(above) - len(costs) - len(below)
@@ -118,7 +120,7 @@ def _joint(plan: Plan) -> list[str]:
     for detail in (6, 4, 3, 2):
         lines = _joint_lines(plan, detail)
         if len(lines) <= LINES:
-            return [*lines, *words.section("Scope", others.scope(plan))][:LINES]
+            return [*lines, *words.section("Scope", plan_alternatives.scope(plan))][:LINES]
     return _joint_lines(plan, 1)
 
 
@@ -128,18 +130,18 @@ def _joint_lines(plan: Plan, detail: int) -> list[str]:
     figures = [f"{len(plan.jobs)} jobs"]
     times = [words.likely_and_by(plan.hours), words.likely(plan.hours.expected)] if plan.hours else [""]
     rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
-    rest = [*rest, parts.format_optimality(plan)]
+    rest = [*rest, plan_sections.format_optimality(plan)]
     forms = (", ".join([*figures, *([time] if time else []), *rest]) for time in times)
-    lines = [_summary_line(plan.scenario, *forms), *parts.old_prices(plan)]
+    lines = [_summary_line(plan.scenario, *forms), *plan_sections.old_prices(plan)]
     for job in plan.jobs:
         lines += [*[""] * full, *_block(job)[:detail]]
     binding = "; ".join(f"{job.name}: {', '.join(job.binding)}" for job in plan.jobs if job.binding)
-    ages = dict.fromkeys(words.shorten(parts.price_text(job), line_room()) for job in plan.jobs)
+    ages = dict.fromkeys(words.shorten(plan_sections.price_text(job), line_room()) for job in plan.jobs)
     lines += ["", *words.section("Bill", _joint_bill(plan) if full else _joint_bill(plan)[-1:])]
     binds = words.wrap_lines(binding or "no limit of a single job binds", line_room(), 2)
-    lines += words.section("Limits", [*parts.budget(plan), *binds])
+    lines += words.section("Limits", [*plan_sections.budget(plan), *binds])
     lines += words.section("Prices", list(ages)[:2])
-    lines += words.section("Else", others.further_ways_of_all(plan))
+    lines += words.section("Else", plan_alternatives.further_ways_of_all(plan))
     return [*lines, *render_notes(_joint_notes(plan), 4 if full else 3)]
 
 
@@ -157,16 +159,19 @@ def _block(job: Assignment) -> list[str]:
     """Return one of several jobs in at most seven lines."""
     vram = job.vram_gib
     fit = f"{words.gib(vram.peak)} of {words.gib(vram.usable)} GiB"
-    chance = f"; {text}" if (text := parts.format_job_deadline(job)) else ""
+    chance = f"; {text}" if (text := plan_sections.format_job_deadline(job)) else ""
     time = f"{words.between(job.hours.low, job.hours.high)}, {words.by(job.hours.at_confidence)}{chance}"
     lines = [
-        *(words.shorten(line.strip(), line_room()) for line in choices.answer(job.model)),
+        *(
+            words.shorten(line.strip(), line_room())
+            for line in (open_choices.answer_lines(job.model) if job.model else [])
+        ),
         *(words.wrap_lines(job.conversion, line_room(), 2) if job.conversion else []),
-        *words.wrap_lines(parts.techniques(job, brief=True), line_room(), 1),
-        *([words.shorten(made, line_room())] if (made := parts.batch(job)) else []),
-        words.shorten(f"{fit}; {parts.rate(job)}" if job.gpus else parts.rate(job), line_room()),
+        *words.wrap_lines(plan_sections.techniques(job, brief=True), line_room(), 1),
+        *([words.shorten(made, line_room())] if (made := plan_sections.batch(job)) else []),
+        words.shorten(f"{fit}; {plan_sections.rate(job)}" if job.gpus else plan_sections.rate(job), line_room()),
         words.shorten(time if len(time) <= line_room() else time.removesuffix(" probability"), line_room()),
-        *(words.wrap_lines(others.methods_brief(job), line_room(), 1) if job.ladder else []),
+        *(words.wrap_lines(plan_alternatives.methods_brief(job), line_room(), 1) if job.ladder else []),
     ]
     summary = _summary_line(job.name, *_headlines(job), width=words.width() - 2)
     return [f"  {summary}", *(" " * words.LABEL + line for line in lines)]
@@ -174,7 +179,7 @@ def _block(job: Assignment) -> list[str]:
 
 def _joint_bill(plan: Plan) -> list[str]:
     """Return one line per job and the total."""
-    rows = [(job.name, parts.format_place(job), words.usd(job.cost_usd)) for job in plan.jobs]
+    rows = [(job.name, plan_sections.format_place(job), words.usd(job.cost_usd)) for job in plan.jobs]
     if plan.cost_usd is not None:
         spread = f"({words.usd_between(plan.cost_usd.low, plan.cost_usd.high)})"
         rows.append(("total", spread, words.usd(plan.cost_usd.expected)))
@@ -195,12 +200,12 @@ def _headlines(job: Assignment, purchase_usd: float | None = None) -> tuple[str,
     )
     if purchase_usd is not None:
         full, figures = (f" for ${purchase_usd:,.0f}{text} for this job" for text in (full, figures))
-    market = f", {parts.format_market(job.spot_share, job.tier)}"
+    market = f", {plan_sections.format_market(job.spot_share, job.tier)}"
     rest = f"{market}{figures}"
-    short = parts.format_place(job, with_region=False)
+    short = plan_sections.format_place(job, with_region=False)
     least = words.sanitise(words.gpus(job.gpus, job.gpu, job.runs_at_once))
     named = ", bought" if purchase_usd is not None else ""
-    place = parts.format_place(job)
+    place = plan_sections.format_place(job)
     return place + market + full, place + rest, short + rest, f"{short}{named}{figures}", f"{least}{named}{figures}"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.report import format as words
-from planner.report.format import line_room
+from planner.report import words
+from planner.report.words import line_room
 from planner.results.run_results import (
     CalibrationResult,
     Choice,
@@ -195,8 +195,10 @@ def _causes(found: Tracking) -> list[str]:
     shown = [cause for cause in found.causes if abs(cause.hours) >= MIN_CAUSE_HOURS]
     if not shown:
         return ["as planned within 3 minutes"]
-    wide = max(len(one.what) for one in shown)
-    return [f"{one.what:<{wide}}  {one.hours:+.1f} h" for one in sorted(shown, key=lambda one: -abs(one.hours))]
+    wide = max(len(cause.what) for cause in shown)
+    return [
+        f"{cause.what:<{wide}}  {cause.hours:+.1f} h" for cause in sorted(shown, key=lambda cause: -abs(cause.hours))
+    ]
 
 
 def _choice(one: Choice) -> str:

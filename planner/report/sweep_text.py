@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.report import format as words
-from planner.report import plan_sections as parts
+from planner.report import words
 from planner.report.infeasible_text import render_infeasible
-from planner.report.plan_sections import variant_cut_lines
+from planner.report.plan_sections import format_market, variant_cut_lines
 from planner.results.service_results import span
 from planner.results.what_if import Cell, ManyVariants, Sweep, Variant, WhatIf, most_cut
 from planner.units import figure_text
@@ -147,7 +146,7 @@ START_SHARE = 0.5
 def render_sweep(answer: Sweep) -> str:
     """Return the text of a sweep without a final newline."""
     cut, cutting = most_cut(answer.cells)
-    lines = [_summary(answer), *parts.variant_cut_lines(cut, cutting, len(answer.cells)), ""]
+    lines = [_summary(answer), *variant_cut_lines(cut, cutting, len(answer.cells)), ""]
     if len(answer.axes) == 1:
         lines += _curve(answer)
     else:
@@ -194,7 +193,7 @@ def describe_hardware(cell: Cell | Variant) -> str:
     """Return the machines of a cell without figures, job by job."""
     jobs = [
         f"{job.machines} at {job.provider}, {job.method}"
-        + (f", {parts.format_market(job.spot_share)}" if job.spot_share > 0 else "")
+        + (f", {format_market(job.spot_share)}" if job.spot_share > 0 else "")
         for job in cell.jobs
     ]
     return "; ".join(

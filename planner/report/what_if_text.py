@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner import services
-from planner.report import format as words
-from planner.report import plan_sections as parts
+from planner.report import plan_sections, words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.plan_sections import cut_lines, item_name, rounding
 from planner.report.sweep_text import (
@@ -96,10 +95,10 @@ def _figures(plan: Plan) -> str:
     what = f"{len(plan.jobs)} jobs"
     if len(plan.jobs) == 1:
         (job,) = plan.jobs
-        what = parts.format_place(job, with_region=False)
+        what = plan_sections.format_place(job, with_region=False)
     time = words.likely_and_by(plan.hours) if plan.hours else ""
     cost = words.usd(plan.cost_usd.expected) if plan.cost_usd else ""
-    return ", ".join((what, time, cost, parts.format_optimality(plan)))
+    return ", ".join((what, time, cost, plan_sections.format_optimality(plan)))
 
 
 def describe_changes(answer: WhatIf) -> list[str]:
@@ -180,7 +179,11 @@ def _is_same(delta: JobDelta) -> bool:
 def _block(old: Assignment | None, new: Assignment, delta: JobDelta | None) -> list[str]:
     """Return one job: machines, techniques, changed lines of the bill, cost, hours, probability to be in time."""
     lines = _row("plan", _machines(old), _machines(new))
-    lines += _row("techniques", parts.techniques(old, brief=True) if old else "", parts.techniques(new, brief=True))
+    lines += _row(
+        "techniques",
+        plan_sections.techniques(old, brief=True) if old else "",
+        plan_sections.techniques(new, brief=True),
+    )
     if delta and old:
         lines += _bill(delta, old, new)
     lines += _cost_and_hours(old.cost_usd if old else None, new.cost_usd, old.hours if old else None, new.hours)
@@ -192,10 +195,10 @@ def _cost_and_hours(
 ) -> list[str]:
     """Return three rows: dollars, likely hours and those at the confidence, before and after, with the differences."""
     dollars = ["no plan" if usd is None else words.usd(usd) for usd in (cost, new_cost)]
-    times = [_hours_text(one) if one else "" for one in (hours, new_hours)]
+    times = [_hours_text(duration) if duration else "" for duration in (hours, new_hours)]
     if cost is not None and new_cost is not None:
         dollars[1] += f"  ({format_difference(shown_difference(cost, new_cost))})"
-    late = [words.hours(one.at_confidence) if one else "" for one in (hours, new_hours)]
+    late = [words.hours(duration.at_confidence) if duration else "" for duration in (hours, new_hours)]
     if hours and new_hours:
         times[1] += f"  ({format_hours_difference(shown_hours_difference(hours.expected, new_hours.expected))})"
         change = shown_hours_difference(hours.at_confidence, new_hours.at_confidence)
@@ -225,7 +228,11 @@ def _bill_line(line: BillDelta, gpu: str) -> list[str]:
 
 
 def _machines(job: Assignment | None) -> str:
-    return f"{parts.format_place(job)}, {parts.format_market(job.spot_share, job.tier)}" if job else "no plan"
+    return (
+        f"{plan_sections.format_place(job)}, {plan_sections.format_market(job.spot_share, job.tier)}"
+        if job
+        else "no plan"
+    )
 
 
 def _hours_text(hours: Hours) -> str:

@@ -90,13 +90,15 @@ def compare(before: Assignment, after: Assignment) -> tuple[Difference, ...]:
 
 def describe_differences(found: tuple[Difference, ...], most: int = MAX_DIFFERENCES) -> str:
     """Return the most important differences in a few words, such as `4-bit, other GPU`; empty without any."""
-    differs = {one.what for one in found}
-    if any(one.what == "card" and SERVICE in (one.before, one.after) for one in found):
+    differs = {difference.what for difference in found}
+    if any(difference.what == "card" and SERVICE in (difference.before, difference.after) for difference in found):
         # A service states neither its GPUs nor its techniques.
-        found = tuple(one for one in found if one.what in ("card", "method", "provider"))
-    important = [one for one in found if not differs & set(IMPLIED_BY.get(one.what, ()))]
-    has_chips = any(one.what == "machines" and f" {device_noun(CHIPS[0], 2)} " in one.after for one in found)
-    return ", ".join(_format_difference(one, "chip" if has_chips else "GPU") for one in important[:most])
+        found = tuple(difference for difference in found if difference.what in ("card", "method", "provider"))
+    important = [difference for difference in found if not differs & set(IMPLIED_BY.get(difference.what, ()))]
+    has_chips = any(
+        difference.what == "machines" and f" {device_noun(CHIPS[0], 2)} " in difference.after for difference in found
+    )
+    return ", ".join(_format_difference(difference, "chip" if has_chips else "GPU") for difference in important[:most])
 
 
 def describe_job_differences(before: Sequence[Assignment], after: Sequence[Assignment]) -> str:

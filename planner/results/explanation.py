@@ -140,7 +140,7 @@ class TechniqueAnswer(Part):
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: a row for each finding."""
-        rows = [(one.finding, one.setting, one.source) for one in self.found]
+        rows = [(fact.finding, fact.setting, fact.source) for fact in self.found]
         return html_table(f"{self.technique}: decided: {self.decides}", ("found", "setting", "source"), rows)
 
 
@@ -200,12 +200,15 @@ class Explanation(Part):
     def _repr_html_(self) -> str:
         """Return a table for notebooks: relaxations that pay, or those that give a plan if there is none."""
         if self.status == "infeasible":
-            rows = [(f"{one.way}", one.limit, f"{one.change_to}", one.then, one.setting) for one in self.relax]
+            rows = [
+                (f"{relaxation.way}", relaxation.limit, f"{relaxation.change_to}", relaxation.then, relaxation.setting)
+                for relaxation in self.relax
+            ]
             caption = f"{self.scenario}: infeasible; limits to move, those with one number together"
             return html_table(caption, ("way", "limit", "to", "then", "setting"), rows)
         caption = f"{self.scenario}: {self.plan}"
         if self.cost_usd is not None:
-            binds = ", ".join(one.limit for one in self.binding) or "none"
+            binds = ", ".join(binding.limit for binding in self.binding) or "none"
             caption += f", {dollars(self.cost_usd)}; binding limits: {binds}"
         steps = [
             (

@@ -10,7 +10,7 @@ from planner.results.plan_parts import BillItem, Part, Relaxation
 # Dollars are expected US dollars. A cycle is a day or a week from Monday 0:00 on, and repeats.
 
 
-class FleetKind(Part, defer_build=True):
+class FleetKind(Part):
     """Machines of one offer with replicas of one engine and format, and how many of them each hour has."""
 
     provider: str
@@ -46,8 +46,13 @@ class FleetKind(Part, defer_build=True):
     by_hour: tuple[int, ...]
     """Machines of each hour of the cycle."""
 
+    @property
+    def gpus_per_instance(self) -> int:
+        """GPUs of one machine, as a job names them."""
+        return self.gpus
 
-class LatencyLimit(Part, defer_build=True):
+
+class LatencyLimit(Part):
     """A limit on latency and what is predicted in its hour of most use, at the confidence of the job."""
 
     name: Literal["ttft", "tpot"]
@@ -56,7 +61,7 @@ class LatencyLimit(Part, defer_build=True):
     """Of the slowest kind; the asked share of the requests stays below."""
 
 
-class FleetBaseline(Part, defer_build=True):
+class FleetBaseline(Part):
     """A simpler fleet for the same load."""
 
     name: str
@@ -65,7 +70,7 @@ class FleetBaseline(Part, defer_build=True):
     machines: str = ""
 
 
-class Fleet(Part, defer_build=True):
+class Fleet(Part):
     """The machines of a service in each hour of a cycle."""
 
     kinds: tuple[FleetKind, ...]
@@ -98,8 +103,13 @@ class Fleet(Part, defer_build=True):
     api: tuple[ApiPrice, ...] = ()
     """Services that answer with the model; dollars of a month, and the requests of a month from which a fleet pays."""
 
+    @property
+    def by_dollars(self) -> tuple[FleetKind, ...]:
+        """The kinds of machines, those with most dollars first."""
+        return tuple(sorted(self.kinds, key=lambda kind: -sum(kind.by_hour) * kind.usd_per_hour))
 
-class Service(Part, defer_build=True):
+
+class Service(Part):
     """One service of a plan."""
 
     name: str
@@ -128,6 +138,11 @@ class Service(Part, defer_build=True):
     assumed: tuple[str, ...] = ()
     """What the scenario does not say and the plan rests on most: limits on latency by default, weights to convert."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def rented(self) -> tuple[FleetKind, ...]:
+        """Its machines by kind; a job has one."""
+        return self.fleet.kinds
 
     @property
     def gap(self) -> float:

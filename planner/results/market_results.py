@@ -123,7 +123,10 @@ class MarketFit(Part):
             ("mean up, h", self.up.mean_hours),
             ("mean outage, h", self.outage.mean_hours),
         ]
-        rows = [(name, *(f"{v:.3g}" for v in (one.expected, one.low, one.high))) for name, one in figures]
+        rows = [
+            (name, *(f"{v:.3g}" for v in (estimate.expected, estimate.low, estimate.high)))
+            for name, estimate in figures
+        ]
         machines = f"{self.instances} machine{'s' if self.instances > 1 else ''}"
         caption = f"spot market of {machines}, {self.hours:.0f} h observed"
         return html_table(caption, ("what", "expected", "low", "high"), rows)

@@ -62,7 +62,7 @@ def joint_usd(jobs: Sequence[PaidJob], confidence: float, fixed_usd: float = 0.0
             for luck, usd in enumerate(job.usd_of_runs[speed]):  # by size
                 together[luck] += usd
         for lucks in markets.values():
-            every = sorted(one + other for one in sums for other in lucks)
+            every = sorted(total + other for total in sums for other in lucks)
             size = max(1, len(every) // LUCKS)
             sums = [math.fsum(every[at : at + size]) / size for at in range(0, len(every), size)]
         cases += [sums[number * len(sums) // LUCKS] for number in range(LUCKS)]
@@ -103,7 +103,7 @@ def share_within(cases: Sequence[float], probability: float) -> float:
 
 def probability_of(cases: Sequence[float], limit: float) -> float:
     """Return the share of equally likely cases that stay within a limit: the inverse of `share_within`."""
-    below = sum(one <= limit for one in cases)
+    below = sum(case <= limit for case in cases)
     if below in (0, len(cases)):
         return below / len(cases)
     low, high = cases[below - 1], cases[below]

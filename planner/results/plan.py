@@ -207,6 +207,11 @@ class Assignment(Part):
         return {key: value for key, value in data.items() if key not in NOT_OF_ALL or getattr(self, key)}
 
     @property
+    def rented(self) -> "tuple[Assignment, ...]":
+        """Its machines by kind, of which a job has one; a service may have several."""
+        return (self,)
+
+    @property
     def is_reserved(self) -> bool:
         """Whether its machines are paid by a reservation of the plan."""
         return self.reservation is not None
@@ -352,6 +357,11 @@ class Plan(Part):
         """Whether jobs take turns: a job starts later, something is reserved, or a simple rule was compared with."""
         return bool(self.baseline or self.reservations or any(job.start_at_hours > job.lead_hours for job in self.jobs))
 
+    @property
+    def planned(self) -> "tuple[Assignment | Service, ...]":
+        """Whatever the plan has, in the order of its JSON: jobs of training and generation, then services."""
+        return (*self.jobs, *self.services)
+
     def _repr_html_(self) -> str:
         """Return a picture, and jobs and bill as tables, for notebooks."""
         from planner.drawing.sketch import plan_picture
@@ -383,6 +393,6 @@ class Plan(Part):
 
     def assignment(self, job: str) -> Assignment:
         """Return the assignment of a job; NoPlanError if it has none."""
-        if found := [one for one in self.jobs if one.name == job]:
+        if found := [assignment for assignment in self.jobs if assignment.name == job]:
             return found[0]
         raise NoPlanError(f"no plan for {job!r}: the scenario is {self.status}")

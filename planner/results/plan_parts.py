@@ -13,6 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from planner.errors import escaped
 
 
+def jobs_text(count: int) -> str:
+    """Return `1 job` or `3 jobs`."""
+    return "1 job" if count == 1 else f"{count:,} jobs"
+
+
 def describe_machines(gpus: int, gpu: str, runs_at_once: int = 1) -> str:
     """Return the machines: `4 x H100-80GB`, `3 x (4 x H100-80GB)` for parallel runs, or `managed service`."""
     if not gpus:

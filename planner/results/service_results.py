@@ -47,14 +47,9 @@ def describe_kind(kind: FleetKind) -> str:
     return f"{count}{joined}{machine} at {kind.provider}, {kind.market}"
 
 
-def by_dollars(fleet: Fleet) -> list[FleetKind]:
-    """Return the kinds, those with most dollars first."""
-    return sorted(fleet.kinds, key=lambda kind: -sum(kind.by_hour) * kind.usd_per_hour)
-
-
 def describe_kinds(fleet: Fleet) -> tuple[str, ...]:
     """Return the kinds in words, those with most dollars first."""
-    return tuple(describe_kind(kind) for kind in by_dollars(fleet))
+    return tuple(describe_kind(kind) for kind in fleet.by_dollars)
 
 
 def month_items(fleet: Fleet) -> list[tuple[str, float]]:
@@ -62,7 +57,7 @@ def month_items(fleet: Fleet) -> list[tuple[str, float]]:
     cycle = sum(sum(kind.by_hour) * kind.usd_per_hour for kind in fleet.kinds) + fleet.start_usd
     cycles = fleet.usd_per_month / max(cycle, 1e-300)
     found: dict[str, float] = {}
-    for by_dollar in by_dollars(fleet):
+    for by_dollar in fleet.by_dollars:
         machine = by_dollar.gpu if by_dollar.gpus == 1 else f"{by_dollar.gpus} x {by_dollar.gpu}"
         name = f"{machine} at {by_dollar.provider}, {by_dollar.market}"
         found[name] = found.get(name, 0.0) + sum(by_dollar.by_hour) * by_dollar.usd_per_hour * cycles
@@ -79,17 +74,17 @@ def _predicted(service: Service, name: str) -> str:
 
 
 FLEET_FEATURES: tuple[tuple[str, Callable[[Service], str]], ...] = (
-    ("replicas", lambda one: span(min(one.fleet.replicas_by_hour), max(one.fleet.replicas_by_hour))),
-    ("fleet", lambda one: "; ".join(describe_kinds(one.fleet))),
-    ("model", lambda one: one.architecture),
-    ("load", lambda one: f"{span(min(one.fleet.load), max(one.fleet.load))} {one.fleet.unit}"),
-    ("tokens", lambda one: f"{one.input_tokens:,.4g} in, {one.output_tokens:,.4g} out"),
-    ("per token", lambda one: _predicted(one, "tpot")),
-    ("first token", lambda one: _predicted(one, "ttft")),
-    ("spot", lambda one: spot_percent(one.fleet.spot_share)),
-    ("served", lambda one: f"{one.fleet.served_share * 100:.1f} %"),
-    ("mean use", lambda one: f"{one.fleet.use * 100:.1f} %"),
-    ("starts", lambda one: f"{one.fleet.starts:,} a {'day' if len(one.fleet.load) == 24 else 'week'}"),
+    ("replicas", lambda service: span(min(service.fleet.replicas_by_hour), max(service.fleet.replicas_by_hour))),
+    ("fleet", lambda service: "; ".join(describe_kinds(service.fleet))),
+    ("model", lambda service: service.architecture),
+    ("load", lambda service: f"{span(min(service.fleet.load), max(service.fleet.load))} {service.fleet.unit}"),
+    ("tokens", lambda service: f"{service.input_tokens:,.4g} in, {service.output_tokens:,.4g} out"),
+    ("per token", lambda service: _predicted(service, "tpot")),
+    ("first token", lambda service: _predicted(service, "ttft")),
+    ("spot", lambda service: spot_percent(service.fleet.spot_share)),
+    ("served", lambda service: f"{service.fleet.served_share * 100:.1f} %"),
+    ("mean use", lambda service: f"{service.fleet.use * 100:.1f} %"),
+    ("starts", lambda service: f"{service.fleet.starts:,} a {'day' if len(service.fleet.load) == 24 else 'week'}"),
 )
 """What may differ, most important first, and how each side of it reads."""
 

@@ -113,7 +113,9 @@ class WhatIf(Part):
         rows.append(("hours", _hours_text(self.before), _hours_text(self.after)))
         for job in self.jobs:
             rows += [(f"{job.name}: {change.what}", change.before, change.after) for change in job.changes]
-            rows += [(f"{job.name}: {one.item}", dollars(one.before_usd), dollars(one.after_usd)) for one in job.bill]
+            rows += [
+                (f"{job.name}: {line.item}", dollars(line.before_usd), dollars(line.after_usd)) for line in job.bill
+            ]
         rows += [
             (f"{service.name}: {each.what}", each.before, each.after)
             for service in self.services

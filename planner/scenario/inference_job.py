@@ -93,7 +93,7 @@ class InferenceWork(Work):
         if not self.lengths and len(given) < len(single):
             missing = " and ".join(name for name, value in single.items() if value is None)
             raise validation_error(f"{missing} is missing", "give requests, input_tokens, output_tokens, or lengths")
-        shortest = min(one.input_tokens for one in self.classes)
+        shortest = min(request_class.input_tokens for request_class in self.classes)
         if self.prefix_tokens > shortest:
             what = f"{self.prefix_tokens:,} exceeds the shortest input of {shortest:,} tokens"
             raise validation_error(what, "the prefix is part of every input", "prefix_tokens")
@@ -110,17 +110,17 @@ class InferenceWork(Work):
     @property
     def total_requests(self) -> int:
         """All requests."""
-        return sum(one.count for one in self.classes)
+        return sum(request_class.count for request_class in self.classes)
 
     @property
     def total_output_tokens(self) -> int:
         """Tokens that are written, over all requests."""
-        return sum(one.count * one.output_tokens for one in self.classes)
+        return sum(request_class.count * request_class.output_tokens for request_class in self.classes)
 
     @property
     def total_input_tokens(self) -> int:
         """Tokens of all prompts, shared ones counted each time."""
-        return sum(one.count * one.input_tokens for one in self.classes)
+        return sum(request_class.count * request_class.input_tokens for request_class in self.classes)
 
 
 class InferenceTechniques(Techniques):
@@ -152,8 +152,8 @@ class InferenceTechniques(Techniques):
         if not isinstance(data, dict) or not data.get("weight_format") or "weight_bits" in data:
             return data
         table, named = read_engines(), data["weight_format"]
-        found = [table.format_behind(str(one)) for one in (named if isinstance(named, (list, tuple)) else [named])]
-        bits = tuple(dict.fromkeys(table.formats[one].bits for one in found if one))
+        found = [table.format_behind(str(form)) for form in (named if isinstance(named, (list, tuple)) else [named])]
+        bits = tuple(dict.fromkeys(table.formats[form].bits for form in found if form))
         return {**data, "weight_bits": bits} if bits else data
 
     @model_validator(mode="after")
@@ -164,8 +164,8 @@ class InferenceTechniques(Techniques):
                 allowed = ", ".join(map(str, self.weight_bits))
                 what = f"{name} has {formats[name].bits} bits, and weight_bits allows {allowed}"
                 raise validation_error(what, "give one of the two", "weight_format")
-            if self.engine and not any(name in engines[one].formats for one in self.engine):
-                have = ", ".join(dict.fromkeys(form for one in self.engine for form in engines[one].formats))
+            if self.engine and not any(name in engines[engine].formats for engine in self.engine):
+                have = ", ".join(dict.fromkeys(form for engine in self.engine for form in engines[engine].formats))
                 raise validation_error(f"no engine of {', '.join(self.engine)} loads {name}", have, "weight_format")
         return self
 

@@ -163,7 +163,7 @@ class Job(StrictModel, defer_build=False):  # once for the models of a file and 
             fix = "allow full, or kind: finetune"
             raise validation_error("pretraining trains every weight", fix, "techniques.method")
         seen = [(run.gpu, run.gpus) for run in self.measured if run.hours is not None]
-        twice = next((one for one in seen if seen.count(one) > 1), None)
+        twice = next((name for name in seen if seen.count(name) > 1), None)
         if twice is not None:
             what = f"the whole job was observed twice on {twice[1]} x {twice[0]}"
             raise validation_error(what, "keep one, or give the mean of their hours", "measured")

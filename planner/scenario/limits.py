@@ -65,8 +65,8 @@ class AllowForbid(StrictModel):
         if self.allow is None and not self.forbid:
             return True
         names = (name, name.partition("/")[0])
-        is_allowed = self.allow is None or any(one in self.allow for one in names)
-        return is_allowed and not any(one in self.forbid for one in names)
+        is_allowed = self.allow is None or any(name_or_region in self.allow for name_or_region in names)
+        return is_allowed and not any(name_or_region in self.forbid for name_or_region in names)
 
     @model_validator(mode="before")
     @classmethod

@@ -166,7 +166,7 @@ class _Resolution:
             path: Place = ("limits", "quota")
             named = {word: self.one("provider", word, (*path, word)) for word in quota if isinstance(word, str)}
             for word, name in named.items():
-                if sum(one == name for one in named.values()) > 1 and word != name:
+                if sum(label == name for label in named.values()) > 1 and word != name:
                     self.complain((*path, word), f"{word!r} is {name}, which has a quota too", "keep one")
             changes["quota"] = {named.get(word, word): most for word, most in quota.items()}
         return _with(limits, changes)
@@ -286,7 +286,7 @@ def with_gpus(data: dict[str, Any]) -> dict[str, Any]:
     if isinstance(jobs, (list, tuple)):
         runs = [(job, _get(job, "measured")) for job in jobs]
         named = [_with(job, {"measured": _with_gpu(rows, cards)}) if rows else job for job, rows in runs]
-        if any(one is not job for one, job in zip(named, jobs, strict=True)):
+        if any(named_job is not job for named_job, job in zip(named, jobs, strict=True)):
             changes["jobs"] = named
     changes = {key: value for key, value in changes.items() if value is not data[key]}
     return {**data, **changes} if changes else data

@@ -149,7 +149,7 @@ def unknown_notes(offers: Iterable[Offer], limits: Limits, library: Library) -> 
     found, rented = [], [offer for offer in offers if offer.rents_gpus and limits.permits(offer)]
     for limit, _ in given_peaks(limits):
         if (use := limit.of_machine) is not None:
-            unknown = (one.card for one in rented if math.isnan(use(one, library.gpu(one.card))))
+            unknown = (offer.card for offer in rented if math.isnan(use(offer, library.gpu(offer.card))))
             if names := ", ".join(dict.fromkeys(unknown)):
                 found.append(f"left out for {limit.path}: {names} ({limit.unknown})")
     return tuple(found)

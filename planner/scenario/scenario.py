@@ -83,13 +83,13 @@ def _names_differ(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
 
 def _jobs_follow_jobs(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     """Return the jobs if every `after` names another job and none waits for itself; else raise a fault."""
-    left = {job.name: {one.job for one in job.after} for job in jobs}
+    left = {job.name: {predecessor.job for predecessor in job.after} for job in jobs}
     for index, job in enumerate(jobs):
-        for one in job.after:
-            if one.job not in left or one.job == job.name:
-                what = f"{job.name} waits for {format_value(one.job)}, which is no other job"
+        for predecessor in job.after:
+            if predecessor.job not in left or predecessor.job == job.name:
+                what = f"{job.name} waits for {format_value(predecessor.job)}, which is no other job"
                 others = [name for name in left if name != job.name]
-                fix = name_fix(one.job, others) if others else "leave `after` out: there is no other job"
+                fix = name_fix(predecessor.job, others) if others else "leave `after` out: there is no other job"
                 raise validation_error(what, fix, f"{index}.after")
     while ready := [name for name, others in left.items() if not others & left.keys()]:
         for name in ready:
@@ -109,7 +109,9 @@ def split_trials(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     first, others = [], []
     for job in jobs:
         after = tuple(
-            one.model_copy(update={"job": name}) for one in job.after for name in names.get(one.job, [one.job])
+            predecessor.model_copy(update={"job": name})
+            for predecessor in job.after
+            for name in names.get(predecessor.job, [predecessor.job])
         )
         if job.name not in names:
             first.append(job.model_copy(update={"after": after}) if job.after != after else job)
@@ -178,7 +180,7 @@ NO_TRAINING_OFFER = (
 
 def _validated_once(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     """Return offers that were validated with their file as they are: there may be thousands."""
-    is_known = type(value) is tuple and all(type(one) is Offer for one in value)
+    is_known = type(value) is tuple and all(type(offer) is Offer for offer in value)
     return value if is_known else validate(value)
 
 
@@ -195,7 +197,7 @@ class Scenario(_ScenarioBase):
 
     def written_name(self, job: str) -> str:
         """Return the name of a job in the file: that of all its trials for one of them."""
-        split = (one.name for one in self.jobs_written if one.trials.split)
+        split = (written_job.name for written_job in self.jobs_written if written_job.trials.split)
         return next((name for name in split if job.rpartition("-")[0] == name), job)
 
     @property
@@ -347,7 +349,7 @@ def without_services(scenario: Scenario, spent_usd: float) -> Scenario:
 
 def ends_before(scenario: Scenario, name: str) -> set[str]:
     """Return the jobs that have ended when a job starts: those that it waits for, and those that these wait for."""
-    waits = {job.name: {one.job for one in job.after} for job in scenario.jobs}
+    waits = {job.name: {predecessor.job for predecessor in job.after} for job in scenario.jobs}
     found, open_ = set[str](), [*waits[name]]
     while open_:
         job = open_.pop()
@@ -447,7 +449,7 @@ def choice_faults(scenario: Scenario | ScenarioFile) -> list[tuple[str, str, str
     least_loss = bool(jobs) and all(job.wants_least_loss for job in jobs)
     if jobs and len(scenario.jobs) > 1:
         if not least_loss:
-            job = next(one for one in jobs if not one.wants_least_loss)
+            job = next(job for job in jobs if not job.wants_least_loss)
             what = f"{job.name} leaves its model or its batch open, and there are other jobs"
             fix = f"plan it alone, give its share of the budget, or ask for tokens: {BEST_TOKENS}"
             found.append(("jobs", what, fix))

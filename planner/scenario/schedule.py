@@ -62,7 +62,7 @@ class Window(StrictModel):
         begin, end = self._clock(self.from_hours), self._clock(self.to_hours)
         turn, at = -1 if begin < self.every_hours else 0, -math.inf
         while at <= last_hours:
-            at, until = (self._elapsed(one + turn * self.every_hours) for one in (begin, end))
+            at, until = (self._elapsed(hour + turn * self.every_hours) for hour in (begin, end))
             yield at, until
             turn += 1
 

@@ -64,19 +64,20 @@ def _profile(value: Any) -> Any:
             raise validation_error(f"{format_value(value)} is no profile", fix)
         return name
     plain = isinstance(value, (list, tuple)) and all(
-        isinstance(one, (int, float)) and not isinstance(one, bool) and abs(one) <= MAX_NUMBER for one in value
+        isinstance(figure, (int, float)) and not isinstance(figure, bool) and abs(figure) <= MAX_NUMBER
+        for figure in value
     )
     if not plain:
         raise validation_error(f"{format_value(value)} is no profile", f"flat, office, 24 or {WEEK} numbers, or a CSV")
     if len(value) not in (DAY, WEEK):
         fix = f"give {DAY} for a day or {WEEK} for a week from Monday 0:00 on"
         raise validation_error(f"a profile of {len(value)} numbers", fix)
-    if any(one < 0 for one in value):
-        place = next(hour for hour, one in enumerate(value) if one < 0)
+    if any(figure < 0 for figure in value):
+        place = next(hour for hour, figure in enumerate(value) if figure < 0)
         raise validation_error(f"hour {place} has a load of {value[place]}", "give 0 or more for each hour")
     if not any(value):
         raise validation_error("a profile without any load", "give at least one hour a load")
-    return tuple(float(one) for one in value)
+    return tuple(float(figure) for figure in value)
 
 
 def _written(value: Any) -> Any:
@@ -144,7 +145,7 @@ class Load(StrictModel):
         if peak is None:
             return shape
         most = max(shape)
-        return tuple(peak * (one / most) for one in shape)
+        return tuple(peak * (figure / most) for figure in shape)
 
     @property
     def as_work(self) -> InferenceWork:
@@ -212,9 +213,9 @@ class Latency(StrictModel):
         if LEFT_OUT not in (self.ttft_seconds, self.tpot_seconds):
             return self
         work, seen, longest = load.as_work, 0, 0
-        for one in sorted(work.classes, key=lambda each: each.input_tokens):
-            longest = one.input_tokens
-            seen += one.count
+        for request_class in sorted(work.classes, key=lambda each: each.input_tokens):
+            longest = request_class.input_tokens
+            seen += request_class.count
             if seen >= self.share * work.total_requests:
                 break
         first = FIRST_TOKEN_SECONDS + FIRST_TOKEN_SECONDS_PER_TOKEN * (longest - work.prefix_tokens)

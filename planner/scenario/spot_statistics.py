@@ -164,7 +164,7 @@ def _from_means(data: dict[str, Any]) -> dict[str, Any]:
 def _pairs(value: Any) -> Any:
     """Return the prices of a mapping as pairs, which an offer that is handed on has already."""
     if isinstance(value, (tuple, list)):
-        return tuple(tuple(one) if isinstance(one, list) else one for one in value)
+        return tuple(tuple(pair) if isinstance(pair, list) else pair for pair in value)
     if not isinstance(value, dict):
         raise validation_error("no prices by zone", "write zones: {use1-az1: 2.10, use1-az4: 2.35}")
     return tuple(value.items())

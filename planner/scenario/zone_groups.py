@@ -174,7 +174,7 @@ def labelled_offers(
         prices = apply_adjustments([offer.bought_for(horizon) for offer in offers], adjust)
         every = [*(single_zone(price, limits) for price in prices), *zone_groups(prices, limits)]
         labelled = zip(offer_labels(every), every, strict=True)
-        made = tuple((label, one) for label, one in labelled if not one.is_for_sale_only)
+        made = tuple((label, offer) for label, offer in labelled if not offer.is_for_sale_only)
         kept[_KEPT] = given, made
     return tuple(made)
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from planner import generation
 from planner.candidates.market import Market, SpotMarket, download_rate, fee_usd, market_of_nodes, spot_markets
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.fitting_cells import DOES_NOT_FIT
-from planner.configurations.replica_enumeration import ReplicaSpeeds, ServedGpu, replica_speeds
-from planner.configurations.serving_recipes import ServingRecipe, serving_recipes
 from planner.estimates.preemption import NodeGroupCoefficients
 from planner.estimates.time.stage_seconds import StageCoefficients, boot_seconds, load_seconds, transfer_seconds
 from planner.library.schema import Architecture, Library
@@ -70,13 +69,13 @@ class ServedKinds:
     """Every kind that keeps the latency, and why others are none."""
 
     job: ServeJob
-    speeds: ReplicaSpeeds
+    speeds: generation.ReplicaSpeeds
     capacities: Capacities
     kinds: tuple[ReplicaKind, ...]
     rejected: Counter[str]
     made: int
 
-    def recipe(self, kind: ReplicaKind) -> ServingRecipe:
+    def recipe(self, kind: ReplicaKind) -> generation.ServingRecipe:
         """Return engine, format and division of a kind."""
         return self.speeds.which[kind.which].recipe
 
@@ -114,18 +113,22 @@ def served_kinds(
         for index, offer in enumerate(market.offers)
         if market.cards[index] is not None and limits.permits(offer) and not market.is_outdated[index] and known[index]
     ]
-    recipes: dict[tuple[str, int], list[ServingRecipe]] = {}
+    recipes: dict[tuple[str, int], list[generation.ServingRecipe]] = {}
     for index in allowed:
         card, each = market.cards[index], market.offers[index].gpus
         if card is None or (card.name, each) in recipes:
             continue
-        found = list(serving_recipes(job, architecture, card, each))
+        found = list(generation.serving_recipes(job, architecture, card, each))
         rejected.update(one for one in found if isinstance(one, str))
         bits = job.techniques.weight_bits
-        recipes[card.name, each] = [one for one in found if isinstance(one, ServingRecipe) and one.weight_bits in bits]
-    which = tuple(dict.fromkeys(ServedGpu(gpu, one) for (gpu, _), several in recipes.items() for one in several))
+        recipes[card.name, each] = [
+            one for one in found if isinstance(one, generation.ServingRecipe) and one.weight_bits in bits
+        ]
+    which = tuple(
+        dict.fromkeys(generation.ServedGpu(gpu, one) for (gpu, _), several in recipes.items() for one in several)
+    )
     headroom = limits.vram_headroom
-    speeds = replica_speeds(job, architecture, which, library, headroom)
+    speeds = generation.replica_speeds(job, architecture, which, library, headroom)
     capacities = replica_capacities(job, speeds, library)
     able = capacities.rate if job.load.concurrent is None else capacities.flight
     sure = (speeds.fit_probability >= job.memory_confidence) | (headroom is not None)
@@ -139,7 +142,7 @@ def served_kinds(
         offer, card = market.offers[index], market.cards[index]
         on_spot = not market.is_outlier[index] and bool(offer.zones) == ((offer.provider, offer.card) in in_zones)
         for recipe in recipes[card.name, offer.gpus] if card else ():
-            at = place[ServedGpu(card.name if card else "", recipe)]
+            at = place[generation.ServedGpu(card.name if card else "", recipe)]
             made += 1
             if not fits[at] or able[at] <= 0:
                 rejected[DOES_NOT_FIT if not fits[at] else TOO_SLOW] += 1

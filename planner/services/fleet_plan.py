@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Floats
 from planner.candidates.market import Market
 from planner.configurations.recipe import weights_to_make
-from planner.configurations.serving_evidence import ROUGH_BATCHES, prior_parts
 from planner.decode.notes import age_in_days
 from planner.formulation.program import Peak
 from planner.library.names import hosted_name
@@ -267,7 +267,7 @@ def _notes(served: ServedKinds, used: Sequence[int], library: Library) -> tuple[
     priors = [
         part
         for one in used
-        for part in prior_parts(
+        for part in generation.prior_parts(
             coefficients,
             served.recipe(served.kinds[one]).framework,
             served.recipe(served.kinds[one]).engine.label,
@@ -281,7 +281,7 @@ def _notes(served: ServedKinds, used: Sequence[int], library: Library) -> tuple[
     notes.append(f"latency limits hold with {sure} % probability: estimated times are multiplied by {slow:.2f}")
     if any(served.kinds[one].market == "spot" for one in used):
         notes.append("what the others cannot carry while a spot group is lost is refused, not queued")
-    return (*notes, ROUGH_BATCHES)
+    return (*notes, generation.ROUGH_BATCHES)
 
 
 # From the kinds of a service to the problem of its fleet.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from planner.report import format as words
-from planner.report.format import line_room
-from planner.report.generation_text import HOSTS, MOST_SERVICES, engine_name, service_lines
+from planner import generation
+from planner.report import words as words
 from planner.report.infeasible_text import limit_name
 from planner.report.plan_sections import old_prices, product, render_notes
+from planner.report.words import line_room
 from planner.results.fleet import Fleet, FleetKind, LatencyLimit, Service
 from planner.results.plan import Plan
 from planner.results.service_results import BINDING_WORDS, replicas_text, seconds_text, services_usd, sharing_of
@@ -209,7 +209,9 @@ def _cheaper_api(fleet: Fleet) -> list[str]:
     if one is None or one.usd >= fleet.usd_per_month:
         return []
     text = f"less: {words.sanitise(one.offer)} answers by the token for {words.usd(one.usd)} a month"
-    return [f"  {line}" for line in words.wrap_lines(f"{text}, {HOSTS[one.hosts_tuned]}", words.width() - 2, 4)]
+    return [
+        f"  {line}" for line in words.wrap_lines(f"{text}, {generation.HOSTS[one.hosts_tuned]}", words.width() - 2, 4)
+    ]
 
 
 def proven(gap: float) -> str:
@@ -266,7 +268,7 @@ def _kind(kind: FleetKind, fleet: Fleet) -> str:
     average = " on average (paid while it is there)" if kind.market == "spot" else ""
     return (
         f"{count} of {machine}, {kind.market} at {words.rate(kind.usd_per_hour)} an hour{average}: "
-        f"{engine_name(kind.engine)}, {kind.weight_format.removesuffix('-weights')} weights{several}, "
+        f"{generation.engine_name(kind.engine)}, {kind.weight_format.removesuffix('-weights')} weights{several}, "
         f"{able} {fleet.unit}"
     )
 
@@ -344,11 +346,11 @@ def _simpler(fleet: Fleet) -> list[str]:
 def _api(fleet: Fleet) -> list[str]:
     """Return what services take for the requests of a month, and from which volume a fleet pays."""
     lines = []
-    for one in fleet.api[:MOST_SERVICES]:
+    for one in fleet.api[: generation.MOST_SERVICES]:
         pays = "the service costs less at this load"
         if one.pays_from_requests is not None:
             pays = f"own machines cost less from {words.significant(one.pays_from_requests)} requests a month"
-        lines += service_lines(one, " a month", pays)
+        lines += generation.api_service_lines(one, " a month", pays)
     return lines
 
 

@@ -65,11 +65,13 @@ def explain_together(
         return found.model_copy(update={"seconds": perf_counter() - started})
     usd = services_usd(plan)
     of_jobs = explain(without_services(scenario, usd), options=options, library=library)
-    binding = tuple(_whole_budget(one, scenario) for one in of_jobs.binding)
+    binding = tuple(_whole_budget(binding, scenario) for binding in of_jobs.binding)
     of_jobs = of_jobs.model_copy(update={"binding": binding})
     of_service = explain_service(services_alone(scenario), options=options, library=library)
     shared = _shared_steps(scenario, plan, (*of_jobs.next_steps, *of_service.next_steps), options, library)
-    parts = tuple(_own(one, name) for one, name in zip((of_jobs, of_service), _names(scenario), strict=True))
+    parts = tuple(
+        _own(explanation, name) for explanation, name in zip((of_jobs, of_service), _names(scenario), strict=True)
+    )
     return Explanation(
         scenario=scenario.name,
         status=plan.status,
@@ -92,10 +94,10 @@ def _asked(scenario: Scenario, why_not: str) -> AnyJob:
     """Return the job or service that a query names."""
     pairs = [[piece.strip() for piece in part.partition("=")[::2]] for part in why_not.split(",")]
     asked = next((value for key, value in pairs if key == "job"), None)
-    meant = find_name(asked, [one.name for one in scenario.jobs])
-    job = next((one for one in scenario.jobs if one.name == meant), None)
+    meant = find_name(asked, [scenario_job.name for scenario_job in scenario.jobs])
+    job = next((job for job in scenario.jobs if job.name == meant), None)
     if job is None:
-        names = [one.name for one in scenario.jobs]
+        names = [scenario_job.name for scenario_job in scenario.jobs]
         what = "is missing, but the scenario has several jobs" if asked is None else f"unknown job {asked!r}"
         fix = f"job={names[0]}, or another" if asked is None else name_fix(asked, names)
         raise ScenarioError([Fault(f"--why-not {why_not[:80]}", 0, "job", what, fix)])
@@ -129,11 +131,11 @@ def _shared_steps(
     The steps are those that pay for either. A limit that pays for neither has no effect on both.
     """
     shared = [_of_both(step, plan) for step in steps if step.limit.startswith(OF_ALL)]
-    paying = {one.setting: one for one in shared if one.change_to is not None and one.setting}
-    found = [_solved(scenario, plan, one, options, library) for one in paying.values()]
-    named = {one.limit for one in found}
-    idle = {one.limit: one for one in shared if one.limit not in named}
-    return (*sorted(found, key=lambda one: (one.change_to is None, one.delta_usd or 0.0)), *idle.values())
+    paying = {step.setting: step for step in shared if step.change_to is not None and step.setting}
+    found = [_solved(scenario, plan, step, options, library) for step in paying.values()]
+    named = {step.limit for step in found}
+    idle = {step.limit: step for step in shared if step.limit not in named}
+    return (*sorted(found, key=lambda step: (step.change_to is None, step.delta_usd or 0.0)), *idle.values())
 
 
 def _of_both(step: LimitSensitivity, plan: Plan) -> LimitSensitivity:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Flags, Floats, Integers
-from planner.configurations.replica_enumeration import ReplicaSpeeds, is_measured, lengths_of
-from planner.configurations.serving_evidence import prior_parts, speed_sigma
-from planner.estimates import request_arrivals as arrivals
 from planner.estimates.generation import CHUNK_TOKENS, decode_step_seconds, prompt_seconds
 from planner.estimates.latency import (
     BatchMeans,
@@ -23,7 +21,16 @@ from planner.estimates.latency import (
     mean_cycle_seconds,
     rows,
 )
-from planner.estimates.request_arrivals import Places, Present, wait_moments, wait_points
+from planner.estimates.request_arrivals import (
+    MOST_BUSY,
+    Places,
+    Present,
+    TokenTimes,
+    gamma_quantile,
+    token_seconds_quantile,
+    wait_moments,
+    wait_points,
+)
 from planner.estimates.uncertainty import class_sigmas, confidence_factor, tail_of_68_percent
 from planner.library.schema import Library
 from planner.records import record
@@ -47,8 +54,8 @@ def grouped_lengths(lengths: Lengths) -> Lengths:
     group = group.astype(int)
     whole = np.bincount(group, weights=count[order])
     prompt, output = (
-        np.bincount(group, weights=one[order] * count[order]) / np.maximum(whole, 1e-300)
-        for one in (lengths.prompt, lengths.output)
+        np.bincount(group, weights=tokens[order] * count[order]) / np.maximum(whole, 1e-300)
+        for tokens in (lengths.prompt, lengths.output)
     )
     some = whole > 0
     return Lengths(prompt[some], output[some], whole[some], lengths.prefix)
@@ -59,7 +66,7 @@ class Traffic:
     """Requests of many lengths on every recipe: what the limits read, columns (n,) or (n, c) by length."""
 
     job: ServeJob
-    speeds: ReplicaSpeeds
+    speeds: generation.ReplicaSpeeds
     slow: Floats
     lengths: Lengths
     means: BatchMeans
@@ -67,9 +74,11 @@ class Traffic:
     places: Floats  # requests in flight that memory and engine allow, in the mean
 
     @classmethod
-    def of(cls, job: ServeJob, speeds: ReplicaSpeeds, slow: Floats, lengths: Lengths | None = None) -> Traffic:
+    def of(
+        cls, job: ServeJob, speeds: generation.ReplicaSpeeds, slow: Floats, lengths: Lengths | None = None
+    ) -> Traffic:
         """Return requests, by default those of the job, on recipes that take `slow` (n,) times as long as estimated."""
-        lengths = grouped_lengths(lengths_of(job)) if lengths is None else lengths
+        lengths = grouped_lengths(generation.lengths_of(job)) if lengths is None else lengths
         model, hardware, stack = speeds.inputs
         means = batch_means(model, hardware, stack, lengths)
         means = replace(means, prompt_seconds=np.broadcast_to(means.prompt_seconds, slow.shape))
@@ -79,8 +88,8 @@ class Traffic:
         parts = np.ceil(np.maximum(own, 1.0) / CHUNK_TOKENS)
         share = np.asarray(lengths.count, dtype=float) / lengths.requests
         most = (seconds @ share) / float(np.maximum(own, 1.0) @ share) * CHUNK_TOKENS
-        cache = np.asarray([one.cache for one in speeds.memory])
-        engine = np.asarray([one.recipe.engine.sequences for one in speeds.which], dtype=float)
+        cache = np.asarray([replica.cache for replica in speeds.memory])
+        engine = np.asarray([served_gpu.recipe.engine.sequences for served_gpu in speeds.which], dtype=float)
         held = np.clip(np.floor(cache / (means.cached_tokens * speeds.token_bytes)), 1.0, engine)
         return cls(
             job, speeds, slow, lengths, means, PromptMix(share, seconds, parts, most),
@@ -143,7 +152,7 @@ class Traffic:
         met, output, width = present.met, self.means.output, np.maximum(0.05 * present.met, 0.05)
         inside = self.hold(met)
         slope = (self.hold(met + width) - inside) / width
-        times = arrivals.TokenTimes(
+        times = TokenTimes(
             share=self.prompts.share,
             output=np.asarray(self.lengths.output, dtype=float),
             rate=self.passing(present),
@@ -155,12 +164,12 @@ class Traffic:
             prompt=mean,
             prompt_square=self.prompts.mean_square,
         )
-        return np.asarray(arrivals.token_seconds_quantile(self.job.latency.share, times))
+        return np.asarray(token_seconds_quantile(self.job.latency.share, times))
 
     def first_tokens(self, rate: Floats) -> FirstAnswers:
         """Return when requests have their first token."""
         present, share = self.queue.present(rate), self.job.latency.share
-        most = arrivals.gamma_quantile(share, present.flight, np.maximum(present.variance, 1e-12))
+        most = gamma_quantile(share, present.flight, np.maximum(present.variance, 1e-12))
         step = self.step(np.minimum(most, self.queue.number))
         found = FirstTokens.of(self.prompts, self.passing(present), step)
         token = (self.queue.full - self.prompts.mean) / self.means.output
@@ -216,7 +225,7 @@ class Capacities:
     greatest: Floats  # requests per second of a saturated replica
 
 
-def slow_factor(job: ServeJob, speeds: ReplicaSpeeds, library: Library) -> Floats:
+def slow_factor(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library) -> Floats:
     """Return the factor (n,) on all times that holds with the confidence of the job.
 
     A recipe that the job measured on its GPU is as uncertain as what was observed.
@@ -225,34 +234,36 @@ def slow_factor(job: ServeJob, speeds: ReplicaSpeeds, library: Library) -> Float
     adapters = job.adapter is not None and job.adapter.served is not None
     seen = class_sigmas(library.calibrations["uncertainty"].values, "observed").tail
     tails = []
-    for one in speeds.which:
-        recipe = one.recipe
-        prior = prior_parts(coefficients, recipe.framework, recipe.engine.label, one.gpu, recipe.quant)
-        sigma = speed_sigma(coefficients, recipe.framework, bool(prior) or adapters)
-        tails.append(seen if is_measured(job, recipe, one.gpu) else float(tail_of_68_percent(sigma)))
+    for served_gpu in speeds.which:
+        recipe = served_gpu.recipe
+        prior = generation.prior_parts(
+            coefficients, recipe.framework, recipe.engine.label, served_gpu.gpu, recipe.quant
+        )
+        sigma = generation.speed_sigma(coefficients, recipe.framework, bool(prior) or adapters)
+        tails.append(seen if generation.is_measured(job, recipe, served_gpu.gpu) else float(tail_of_68_percent(sigma)))
     certain = np.asarray(confidence_factor(np.asarray(tails, dtype=float), job.confidence), dtype=float)
     return certain * expected_factor(job, speeds)
 
 
-def expected_factor(job: ServeJob, speeds: ReplicaSpeeds) -> Floats:
+def expected_factor(job: ServeJob, speeds: generation.ReplicaSpeeds) -> Floats:
     """Return the factor (n,) on all times that the job's efficiency and its own measurements make."""
     return np.asarray(1.0 / (job.efficiency * speeds.factor), dtype=float)
 
 
-def mixture_rates(job: ServeJob, speeds: ReplicaSpeeds, library: Library, mixtures: Floats) -> Floats:
+def mixture_rates(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library, mixtures: Floats) -> Floats:
     """Return the greatest rate (mixtures, n) of requests of which each length has a weight (mixtures, lengths).
 
     Lengths are those of `grouped_lengths`; each limit holds for the asked share of all requests of a mixture.
     """
-    lengths, slow = grouped_lengths(lengths_of(job)), slow_factor(job, speeds, library)
+    lengths, slow = grouped_lengths(generation.lengths_of(job)), slow_factor(job, speeds, library)
     prompt, output = np.asarray(lengths.prompt, dtype=float), np.asarray(lengths.output, dtype=float)
     each = [
         Lengths(prompt[mixture > 0], output[mixture > 0], mixture[mixture > 0], lengths.prefix) for mixture in mixtures
     ]
-    return np.stack([_capacities(Traffic.of(job, speeds, slow, one)).rate for one in each])
+    return np.stack([_capacities(Traffic.of(job, speeds, slow, mixture)).rate for mixture in each])
 
 
-def replica_capacities(job: ServeJob, speeds: ReplicaSpeeds, library: Library) -> Capacities:
+def replica_capacities(job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library) -> Capacities:
     """Return the capacity of each recipe on its GPU at the confidence of the job."""
     return _capacities(Traffic.of(job, speeds, slow_factor(job, speeds, library)))
 
@@ -260,15 +271,15 @@ def replica_capacities(job: ServeJob, speeds: ReplicaSpeeds, library: Library) -
 def _capacities(traffic: Traffic) -> Capacities:
     """Return the capacity of each recipe for some requests."""
     limits, share, greatest = traffic.job.latency, traffic.job.latency.share, traffic.greatest
-    rate = arrivals.MOST_BUSY * greatest
+    rate = MOST_BUSY * greatest
     binds = np.full(rate.shape, HELD_BY.index("compute"))
     some = np.flatnonzero(greatest > 0)
     if limits.tpot_seconds is not None:
         seconds = limits.tpot_seconds
-        _held(traffic, rate, some, lambda one, at: one.tpot(at) <= seconds, binds, "TPOT")
+        _held(traffic, rate, some, lambda some_traffic, at: some_traffic.tpot(at) <= seconds, binds, "TPOT")
     if limits.ttft_seconds is not None:
         first = limits.ttft_seconds
-        _held(traffic, rate, some, lambda one, at: one.in_time(at, first) >= share, binds, "TTFT")
+        _held(traffic, rate, some, lambda some_traffic, at: some_traffic.in_time(at, first) >= share, binds, "TTFT")
         late = np.flatnonzero(binds == HELD_BY.index("TTFT"))
         placed = traffic.choosing(late).in_time(rate[late] * BEYOND, first, waits=False) >= share
         binds[late[placed]] = HELD_BY.index("KV")
@@ -289,7 +300,7 @@ def _capacities(traffic: Traffic) -> Capacities:
 
 
 def latency_at_use(
-    job: ServeJob, speeds: ReplicaSpeeds, library: Library, use: Floats, known: Capacities | None = None
+    job: ServeJob, speeds: generation.ReplicaSpeeds, library: Library, use: Floats, known: Capacities | None = None
 ) -> tuple[Floats, Floats]:
     """Return TTFT and TPOT (n,) that the asked share stays below where a replica has `use` (n,) of its capacity.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from planner import generation
 from planner.documents.validation import meant_name
 from planner.errors import Fault, InputError, raise_faults
 from planner.exports.facts import Wishes
 from planner.exports.field_map import EngineMap, engine_maps, filled
-from planner.exports.generation_settings import LONGER_ANSWERS
 from planner.exports.machine_names import slug
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
@@ -327,7 +327,7 @@ def longest_request(given: GivenService) -> int:
     load = given.asked.load
     longest = max(one.input_tokens + one.output_tokens for one in load.as_work.classes)
     (card,) = read_library([given.service.architecture]).architectures.values()
-    return longest if load.lengths else max(longest, min(LONGER_ANSWERS * longest, card.max_sequence))
+    return longest if load.lengths else max(longest, min(generation.LONGER_ANSWERS * longest, card.max_sequence))
 
 
 def _named_weights(wishes: Wishes) -> dict[str, str]:

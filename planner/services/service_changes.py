@@ -34,10 +34,10 @@ def what_if_of_services(
     effects: tuple[Effect, ...] = ()
     if groups:
         alone = [solved(group) for group in groups]
-        rests = [[one for other in groups if other is not group for one in other] for group in groups]
+        rests = [[setting for other in groups if other is not group for setting in other] for group in groups]
         without = alone[::-1] if len(groups) == 2 else [solved(rest) for rest in rests]
         plans = zip(groups, alone, without, strict=True)
-        effects = tuple(_effect(", ".join(group), before, one, rest, after) for group, one, rest in plans)
+        effects = tuple(_effect(", ".join(group), before, plan, rest, after) for group, plan, rest in plans)
     return answer.model_copy(update={"effects": effects, "together": rest_of(answer.delta, effects)})
 
 

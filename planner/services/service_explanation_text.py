@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from planner.report import format as words
-from planner.report.format import line_room
-from planner.report.generation_text import engine_name
+from planner import generation
+from planner.report import words as words
 from planner.report.infeasible_text import limit_name, limit_value, settings
+from planner.report.words import line_room
 from planner.results.explanation import Alternative, Explanation, LimitSensitivity, ServiceReasons, WhyNot
 from planner.results.service_results import BINDING_WORDS
 from planner.services.fleet_text import proven
@@ -42,7 +42,7 @@ def _kinds(service: ServiceReasons) -> list[str]:
     unit = {"requests/s": "request/s", "requests in flight": "request in flight"}.get(service.unit, service.unit)
     for kind in service.kinds[:MOST_EXPLAINED_KINDS]:
         weights = kind.weight_format.removesuffix("-weights")
-        what = f"{words.sanitise(kind.machine)} ({engine_name(kind.engine)}, {weights})"
+        what = f"{words.sanitise(kind.machine)} ({generation.engine_name(kind.engine)}, {weights})"
         able = f"{words.significant(kind.capacity)} {service.unit}"
         each = f"{words.rate(kind.usd_per_capacity, 1)} an hour per {unit}"
         lines += words.wrap_lines(f"{what}: {BINDING_WORDS[kind.binds]}, at {able}; {each}", line_room(), 3)

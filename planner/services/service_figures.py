@@ -6,15 +6,15 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from planner import generation
 from planner.drawing.axis import Axis, fit_axis, money, room_of_ticks
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption, Scene, joined
-from planner.report import format as words
+from planner.report import words as words
 from planner.report.figures.analysis_figures import MOST_BARS
 from planner.report.figures.plan_figures import MONTH_LABEL, PICTURE, Figure, Table
 from planner.report.figures.result_figures import bars_scene
-from planner.report.generation_text import HOSTS, engine_name
 from planner.results.explanation import Alternative, Explanation
 from planner.results.fleet import Fleet, Service
 from planner.results.plan import Plan
@@ -25,7 +25,6 @@ from planner.results.service_results import (
     ServiceSimulation,
     SimulatedLatency,
     SimulatedLimit,
-    by_dollars,
     describe_kind,
     month_items,
     seconds_text,
@@ -116,10 +115,10 @@ def _week(fleet: Fleet, caption: Caption, width: float) -> Scene:
 def _kinds(fleet: Fleet) -> list[Trace]:
     """Return the replicas of each kind above those of the kinds before; kinds for which no colour is left are one."""
     hours = range(len(fleet.load))
-    ordered = sorted(by_dollars(fleet)[: len(SERIES)], key=lambda kind: kind.market == "spot")
-    rest = by_dollars(fleet)[len(SERIES) :]
+    ordered = sorted(fleet.by_dollars[: len(SERIES)], key=lambda kind: kind.market == "spot")
+    rest = fleet.by_dollars[len(SERIES) :]
     groups = [(words.sanitise(describe_kind(kind)), role, [kind]) for kind, role in zip(ordered, SERIES, strict=False)]
-    groups += [(f"{len(rest)} more kinds", "muted", rest)] if rest else []
+    groups += [(f"{len(rest)} more kinds", "muted", list(rest))] if rest else []
     base = [0.0 for _ in hours]
     traces = []
     for name, role, kinds in groups:
@@ -217,7 +216,7 @@ def simpler_figure(service: Service) -> Figure:
         pays = "costs less at this load"
         if api.pays_from_requests is not None:
             pays = f"own machines cost less from {words.significant(api.pays_from_requests)} requests a month"
-        rows.append((words.sanitise(api.offer), words.usd(api.usd), f"{HOSTS[api.hosts_tuned]}; {pays}"))
+        rows.append((words.sanitise(api.offer), words.usd(api.usd), f"{generation.HOSTS[api.hosts_tuned]}; {pays}"))
     lead = "What the same load costs with one kind of machine, always on, or at a service that answers by the token."
     table, title = Table(("instead", "a month", "how"), tuple(rows)), "Simpler fleets and services"
     bars = [Ranged("this fleet", fleet.usd_per_month, words.usd(fleet.usd_per_month), is_chosen=True)]
@@ -267,7 +266,7 @@ def replica_memory_figure(bases: Sequence[KindBasis]) -> Figure | None:
 
 def _served_gpu(one: KindBasis) -> str:
     form = one.weight_format.removesuffix("-weights")
-    return words.sanitise(f"{one.gpu}, {engine_name(one.engine)}, {form}")
+    return words.sanitise(f"{one.gpu}, {generation.engine_name(one.engine)}, {form}")
 
 
 def latency_figures(found: ServiceSimulation | Simulation) -> list[Figure]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.report import format as words
+from planner.report import words
 from planner.report.infeasible_text import render_relaxations
 from planner.results.service_results import BINDING_WORDS, ServiceFrontier, ServicePoint, seconds_text, span
 from planner.services.fleet_text import proven_in_short
@@ -48,7 +48,7 @@ def _row(one: ServicePoint) -> list[str]:
 def machine_lines(machines: tuple[str, ...], room: int, most: int) -> list[str]:
     """Return the kinds of a fleet one below the other, those that do not fit as a count."""
     shown = machines if len(machines) <= most else machines[: most - 1]
-    lines = [line for one in shown for line in words.wrap_lines(words.sanitise(one), room, 2)]
+    lines = [line for machine in shown for line in words.wrap_lines(words.sanitise(machine), room, 2)]
     more = len(machines) - len(shown)
     return [*lines, f"and {more} more kinds (--json)"] if more else lines
 

@@ -7,7 +7,7 @@ import dataclasses
 from planner.report.figures.analysis_figures import alternative_figures
 from planner.report.figures.frontier_figure import frontier_figure
 from planner.report.figures.plan_figures import Figure, Table, bill_figure, memory_figure
-from planner.report.html import plan_words as facts
+from planner.report.html import plan_words
 from planner.report.html.report_page import Group, analysis_groups, deadline_of
 from planner.results.report_data import Overview
 from planner.results.service_results import jobs_alone
@@ -44,7 +44,7 @@ def groups_of_services(found: Overview) -> list[Group]:
         of_jobs = dataclasses.replace(bill_figure(alone), key="bill-jobs", title="Bill of the jobs")
         bills = Group("bill", "Bills", (bill, of_jobs))
         others = alternative_figures(alone, parts_explained(found.explanation)[0])
-        memory, rows = memory_figure(alone), (*facts.assumptions(alone).rows, *table.rows)
+        memory, rows = memory_figure(alone), (*plan_words.assumptions(alone).rows, *table.rows)
         groups += [Group(memory.key, memory.title, (memory,))] if memory is not None else []
         table = Table(table.header, tuple(dict.fromkeys(rows)))
     replica = replica_memory_figure(found.bases)

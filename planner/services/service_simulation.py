@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 
+from planner import generation
 from planner.analysis.simulation.market_paths import SimulationArguments, SimulationSettings
 from planner.arrays import Floats, Integers
 from planner.audit.audit import audit
 from planner.candidates.market import spot_markets
-from planner.configurations.replica_enumeration import ReplicaSpeeds, ServedGpu, is_measured, replica_speeds
-from planner.configurations.serving_evidence import prior_parts
-from planner.configurations.serving_recipes import serving_recipe
 from planner.decode.notes import age_in_days
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.reading import read_library
@@ -116,7 +114,7 @@ class SimulatedFleet:
 
     job: ServeJob
     service: Service
-    speeds: ReplicaSpeeds
+    speeds: generation.ReplicaSpeeds
     capacities: Capacities  # of one replica
     spot: tuple[SpotKind, ...]
     exact: bool = False  # as fast as expected, not as slow as the confidence asks
@@ -142,10 +140,12 @@ def simulated_fleet(
     which = []
     for kind in kinds:
         tensor = kind.gpus_per_replica // kind.pipeline_parallel
-        recipe = serving_recipe(kind.engine, kind.weight_format, kind.kv_bits, tensor, kind.pipeline_parallel)
-        which.append(ServedGpu(library.gpu(offers[kind.offer].card).name, recipe))
+        recipe = generation.serving_recipe(
+            kind.engine, kind.weight_format, kind.kv_bits, tensor, kind.pipeline_parallel
+        )
+        which.append(generation.ServedGpu(library.gpu(offers[kind.offer].card).name, recipe))
     architecture = library.architecture(job.architecture)
-    speeds = replica_speeds(job, architecture, which, library, scenario.limits.vram_headroom)
+    speeds = generation.replica_speeds(job, architecture, which, library, scenario.limits.vram_headroom)
     named = [offers[kind.offer] for kind in kinds]
     spot = tuple(
         SpotKind(
@@ -278,8 +278,10 @@ def kind_bases(scenario: Scenario, plan: Plan, library: Library | None = None) -
                     whole_gib=gpu.usable_gib,
                     most_in_flight=int(speeds.flight[at]),
                     longest_context=int(longest),
-                    priors=prior_parts(coefficients, recipe.framework, recipe.engine.label, gpu.name, recipe.quant),
-                    is_measured=is_measured(job, recipe, gpu.name),
+                    priors=generation.prior_parts(
+                        coefficients, recipe.framework, recipe.engine.label, gpu.name, recipe.quant
+                    ),
+                    is_measured=generation.is_measured(job, recipe, gpu.name),
                     slow=float(fleet.slow[at]),
                     price_date=offer.date_text,
                     price_age_days=age_in_days(offer, as_of),

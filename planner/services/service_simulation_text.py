@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from planner.report import format as words
-from planner.report.format import line_room
+from planner.report import words
 from planner.report.infeasible_text import render_infeasible
+from planner.report.words import line_room
 from planner.results.service_results import (
     ServiceReplay,
     ServiceSimulation,

@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Flags, Floats, Integers
-from planner.configurations.replica_enumeration import ReplicaSpeeds, lengths_of
 from planner.estimates.generation import (
     BLOCK_TOKENS,
     CHUNK_TOKENS,
@@ -364,9 +364,9 @@ class Met(NamedTuple):
     length: Integers
 
 
-def speeds_of(job: ServeJob, speeds: ReplicaSpeeds, slow: Floats) -> Speeds:
+def speeds_of(job: ServeJob, speeds: generation.ReplicaSpeeds, slow: Floats) -> Speeds:
     """Return the speeds of replicas, all times `slow` (kinds,) times as long as estimated."""
-    lengths = lengths_of(job)
+    lengths = generation.lengths_of(job)
     plain_model, plain_hardware, plain_stack = speeds.inputs
     model, hardware, stack = columns(plain_model), columns(plain_hardware), columns(plain_stack)
     most = np.asarray([one.recipe.engine.sequences for one in speeds.which], dtype=np.int64)
@@ -395,7 +395,7 @@ def speeds_of(job: ServeJob, speeds: ReplicaSpeeds, slow: Floats) -> Speeds:
     )
 
 
-def _places(speeds: ReplicaSpeeds, most: Integers) -> Integers:
+def _places(speeds: generation.ReplicaSpeeds, most: Integers) -> Integers:
     """Return the most requests in flight: an engine that reserves their cache has no more than fit to their end."""
     cache = np.asarray([one.cache for one in speeds.memory])
     fit = np.maximum(np.floor(cache / (speeds.means.cached_tokens * speeds.token_bytes)), 1.0)

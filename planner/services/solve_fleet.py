@@ -10,8 +10,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from planner import generation
 from planner.candidates.market import Market, build_market
-from planner.configurations.serving_recipes import request_faults
 from planner.decode.chosen import build_joint_inputs, build_service_inputs
 from planner.errors import Fault, ScenarioError, raise_faults
 from planner.library.schema import Library
@@ -260,7 +260,7 @@ def _check(scenario: Scenario, library: Library) -> None:
         if isinstance(job, ServeJob):
             cards = [library.gpu(offer.card) for offer in scenario.offers if offer.rents_gpus]
             unique = list({card.name: card for card in cards}.values())
-            faults += request_faults(job, library.architecture(job.architecture), unique)
+            faults += generation.request_faults(job, library.architecture(job.architecture), unique)
             faults += _share_faults(job, scenario)
     raise_faults(faults, ScenarioError)
 

@@ -129,7 +129,9 @@ def method_labels(candidates: JobCandidates) -> tuple[str, ...]:
     if not isinstance(candidates.job, InferenceJob):
         return METHOD_LABELS
     return tuple(
-        dict.fromkeys(recipe.method_label for recipe in sorted(candidates.recipes, key=lambda one: -one.weight_bits))
+        dict.fromkeys(
+            recipe.method_label for recipe in sorted(candidates.recipes, key=lambda recipe: -recipe.weight_bits)
+        )
     )
 
 
@@ -292,7 +294,7 @@ def _remaining_limits(plan: ResolvedPlan, job: int, table: CandidateTable) -> tu
 
     def left(most: Iterable[float | None], used: Floats | Integers, owner: Integers) -> Floats:
         """Return what the other jobs leave of limits, one per owner; infinite where there is none."""
-        unused = np.asarray([math.inf if one is None else one for one in most], dtype=float)
+        unused = np.asarray([math.inf if limit is None else limit for limit in most], dtype=float)
         np.subtract.at(unused, owner[others], used[others])
         return unused
 
@@ -385,8 +387,11 @@ def with_further_ways(prepared: PreparedScenario, plan: Plan, solve: Solve, expl
     scenario, free = prepared.scenario, without_demand(prepared)
     wanted = scenario.limits.fallbacks
     found = [_ways_of_job(free, plan, job, wanted, solve) for job in plan.jobs]
-    if all(one.barren is None for one in found):
-        jobs = tuple(job.model_copy(update={"fallbacks": one.ways}) for job, one in zip(plan.jobs, found, strict=True))
+    if all(ways_of_job.barren is None for ways_of_job in found):
+        jobs = tuple(
+            job.model_copy(update={"fallbacks": ways_of_job.ways})
+            for job, ways_of_job in zip(plan.jobs, found, strict=True)
+        )
         return plan.model_copy(update={"jobs": jobs, "inputs": build_inputs(scenario, jobs, solver_versions())})
     facts = {
         name: getattr(plan, name) for name in ("scenario", "solver", "seconds", "as_of", "candidates", "now", "cut")
@@ -454,17 +459,19 @@ def _further_way(plan: Plan, other: Plan, mine: Assignment) -> FurtherWay:
 
 def _explain(prepared: PreparedScenario, plan: Plan, found: Sequence[WaysOfJob], solve: Solve) -> Infeasible:
     """Return ways out: fewer further ways, and the limits without which there is one more, each verified by solving."""
-    scenario, most = prepared.scenario, min(len(one.ways) for one in found)
+    scenario, most = prepared.scenario, min(len(ways_of_job.ways) for ways_of_job in found)
     relax = [_relaxation(plan, PATH, scenario.limits.fallbacks, most, f"{PATH}={most}", 1)]
-    barren = next(one.barren for one in found if one.barren is not None and len(one.ways) == most)
+    barren = next(
+        ways_of_job.barren for ways_of_job in found if ways_of_job.barren is not None and len(ways_of_job.ways) == most
+    )
     if not any(offer.rents_gpus for offer in barren.offers):
         return Infeasible(relax=tuple(relax))
     from planner.solving.infeasibility.diagnosis import diagnose  # loads many modules that a plan does not need
 
     free = without_demand(prepared)
     why = diagnose(prepare(barren, free.library, free, may_be_slim=False))
-    for way in dict.fromkeys(one.way for one in why.relax):
-        changes = [one for one in why.relax if one.way == way]
+    for way in dict.fromkeys(relaxation.way for relaxation in why.relax):
+        changes = [relaxation for relaxation in why.relax if relaxation.way == way]
         if (then := _verified(prepared, [change.setting for change in changes], solve)) is not None:
             number = relax[-1].way + 1
             relax += [

@@ -233,7 +233,7 @@ def describe_outdated_prices(prepared: PreparedScenario, job: int, row: int, sha
     offer = market.offers[place]
     machines = describe_machines(int(table.run_gpus[best]), offer.card, int(table.node_groups[best]))
     usd = float(table.rows(np.asarray([best])).cost_usd(shares[best])[0])
-    count = sum(limits.is_outdated(one) for one in scenario.offers)
+    count = sum(limits.is_outdated(listed_offer) for listed_offer in scenario.offers)
     when = f"a price of {offer.first_date:%Y-%m}"
     days = limits.max_price_age_hours / DAY_HOURS
     age = "old" if limits.caps_price_age else "older than the newest of their provider"

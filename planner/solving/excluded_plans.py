@@ -145,7 +145,7 @@ def adapters_another_way(prepared: PreparedScenario, job: int) -> tuple[Option, 
         update = {"adapter": merged, "work": _part_of(given.work, served), "trials": trials}
         changed = given.model_copy(update=update)
         label, setting = f"merged, {served} runs" if served > 1 else "merged", "adapter.merged: true"
-    names = [one.name for one in prepared.scenario.jobs]
+    names = [scenario_job.name for scenario_job in prepared.scenario.jobs]
     margins = Margins(limits.vram_headroom, limits.budget_confidence)
     one = enumerate_candidates(changed, candidates.architecture, prepared.market, names, library, margins)
     objective = CandidateObjective.of(prepared.scenario)
@@ -193,8 +193,8 @@ def _of_table() -> tuple[_Lossy, ...]:
     table, kinds = read_techniques(), dict[tuple[str, str], _Lossy]()
     for key in TECHNIQUE_FIELDS:
         lossy = {value: row.lossy for value, row in table.of(key).values.items() if row.lossy}
-        for name, without in dict.fromkeys((one.name, one.without) for one in lossy.values()):
-            values = frozenset(value for value, one in lossy.items() if one.name == name)
+        for name, without in dict.fromkeys((entry.name, entry.without) for entry in lossy.values()):
+            values = frozenset(value for value, entry in lossy.items() if entry.name == name)
             kinds[key, name] = _Lossy(name, key, _has_one_of(key, values), without)
     return tuple(kinds.values())
 
@@ -222,8 +222,8 @@ def find_lossy(prepared: PreparedScenario, job: int, recipe: Recipe) -> tuple[Lo
     table = with_excluded_methods(prepared, job)
     value, share = CandidateObjective.of(prepared.scenario).best(table)
     found = []
-    for one in chosen:
-        kept = [other.method == recipe.method and not _is_as_lossy(one, other, kinds) for other in candidates.recipes]
+    for kind in chosen:
+        kept = [other.method == recipe.method and not _is_as_lossy(kind, other, kinds) for other in candidates.recipes]
         rows = np.flatnonzero(np.asarray(kept, dtype=bool)[table.recipe] & np.isfinite(value))
         usd = hours = None
         if len(rows):
@@ -231,7 +231,7 @@ def find_lossy(prepared: PreparedScenario, job: int, recipe: Recipe) -> tuple[Lo
             usd, hours = (
                 float(figure(share[best])[0]) for figure in (table.rows(best).cost_usd, table.rows(best).hours)
             )
-        found.append(LossyChoice(technique=one.words, without=one.without, cost_usd=usd, hours=hours))
+        found.append(LossyChoice(technique=kind.words, without=kind.without, cost_usd=usd, hours=hours))
     return tuple(found)
 
 

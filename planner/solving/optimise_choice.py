@@ -232,8 +232,8 @@ def _feasible_under_caps(columns: VariableLayout, caps: Sequence[Cap]) -> Intege
     """Return the candidates that keep the caps if all other jobs are at their own best."""
     table = columns.table
     keep = np.ones(len(table), dtype=bool)
-    for one in caps:
-        goal, cap = one.goal, one.most
+    for held in caps:
+        goal, cap = held.goal, held.most
         if goal is LAST:
             finish = np.minimum(table.late_hours(table.share_low), table.late_hours(table.share_high))
             keep &= finish <= cap + BOUND_TOLERANCE
@@ -309,15 +309,15 @@ def optimise(prepared: PreparedScenario, options: SolveOptions, side_by_side: bo
     if not side_by_side:
         shared = shared.in_turns()
     ties = prepared.scenario.near_tie_usd
-    kept = [_needed_rows(table, shared, ties) for table in (one.table for one in prepared.screened)]
+    kept = [_needed_rows(table, shared, ties) for table in (candidates.table for candidates in prepared.screened)]
     # Job by job: the joined table of all candidates of hundreds of jobs would not fit in memory.
-    table = concatenate([one.table.rows(rows) for one, rows in zip(prepared.screened, kept, strict=True)])
+    table = concatenate([candidates.table.rows(rows) for candidates, rows in zip(prepared.screened, kept, strict=True)])
     owner = np.concatenate(kept)
     # Of hundreds of jobs the strict optimum is taken: it is found in a second, ties would take minutes.
     choice = solve_lexicographic(table, shared, partial(_run, options=options), ties, breaks_ties=not prepared.is_slim)
     rows = tuple(choice.rows.tolist())
     shares = _round_shares(prepared.scenario, table.rows(np.asarray(rows)), choice.spot_share) if rows else ()
-    dominated = sum(len(one.table) for one in prepared.screened) - len(table)
+    dominated = sum(len(candidates.table) for candidates in prepared.screened) - len(table)
     return OptimisedChoice(choice, rows, shares, table, owner, dominated)
 
 
@@ -385,7 +385,7 @@ def may_take_turns(prepared: PreparedScenario) -> bool:
 
 def takes_turns(prepared: PreparedScenario, options: SolveOptions) -> bool:
     """Return whether `solve` makes a timetable of a scenario: jobs compete, and not all can start at once."""
-    if not all(len(one.table) for one in prepared.screened) or not may_take_turns(prepared):
+    if not all(len(candidates.table) for candidates in prepared.screened) or not may_take_turns(prepared):
         return False
     if prepared.scenario.needs_timetable:
         return True

@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Floats
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
-from planner.candidates import market as markets
 from planner.candidates.candidate_enumeration import Margins, are_of, enumerate_candidates, of_job
 from planner.candidates.export_placement import export_fault
 from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.market import Market, build_market, has_comparable_prices, needs_separate_machines
+from planner.candidates.market import (
+    Market,
+    build_market,
+    has_comparable_prices,
+    needs_separate_machines,
+    with_separate_offers,
+)
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
 from planner.candidates.stage_hours import no_machine_fault
 from planner.configurations.coefficients import latent_faults
@@ -252,7 +258,7 @@ def prepare(
 
 def check_is_definite(scenario: Scenario) -> None:
     """Raise ScenarioError for a job whose model, tokens or batch `solve` has to find first."""
-    job = next((one for one in scenario.jobs if isinstance(one, OpenJob)), None)
+    job = next((job for job in scenario.jobs if isinstance(job, OpenJob)), None)
     if job is not None:
         what = f"{job.name} leaves its model, its tokens or its batch open, which planner solve decides"
         fix = "solve it, and set architecture, work.tokens and global_batch of the job to those of the plan"
@@ -299,10 +305,8 @@ def _check_requests(scenario: Scenario, market: Market, library: Library) -> Non
         if not isinstance(job, InferenceJob):
             faults += [*length_faults(job, architecture), *training_faults(job, architecture)]
     if any(isinstance(job, InferenceJob) or job.stages.answers_prompts for job in scenario.jobs):
-        from planner.configurations.serving_recipes import generation_faults  # late: what only generation needs
-
         cards = [card for card in market.cards if card is not None]
-        faults += generation_faults(scenario.jobs, cards, library)
+        faults += generation.generation_faults(scenario.jobs, cards, library)
     raise_faults(faults, ScenarioError)
 
 
@@ -337,7 +341,7 @@ def _market(scenario: Scenario, library: Library, before: PreparedScenario | Non
     """Return the market of a scenario, that of `before` where it reads the same."""
     if before is None or _market_inputs(before.scenario) != _market_inputs(scenario):
         return build_market(scenario, library)
-    return markets.with_separate_offers(before.market, scenario, library)
+    return with_separate_offers(before.market, scenario, library)
 
 
 def _market_inputs(scenario: Scenario) -> tuple[object, ...]:
@@ -422,7 +426,7 @@ def _of_job(
     if candidates.job == job and (candidates.table.job == index).all():
         return candidates, screened
     mine, cut = candidates.table, screened.table
-    mine, cut = (replace(one, job=np.full_like(one.job, index)) for one in (mine, cut))
+    mine, cut = (replace(table, job=np.full_like(table.job, index)) for table in (mine, cut))
     return replace(candidates, job=job, table=mine), replace(screened, table=cut)
 
 
@@ -430,7 +434,8 @@ def _candidates(
     scenario: Scenario, index: int, market: Market, library: Library, before: PreparedScenario | None
 ) -> JobCandidates:
     """Return the candidates of one job, those of `before` if nothing that they depend on has changed."""
-    job, names, headroom = scenario.jobs[index], [one.name for one in scenario.jobs], scenario.limits.vram_headroom
+    job, headroom = scenario.jobs[index], scenario.limits.vram_headroom
+    names = [scenario_job.name for scenario_job in scenario.jobs]
     sure = scenario.limits.budget_confidence
     earlier = before.candidates[index] if before else None
     same_limits = earlier and earlier.headroom == headroom and earlier.run_hours.budget_confidence == sure

@@ -55,7 +55,7 @@ class ResolvedPlan:
     def description(self) -> str:
         """Such as `8 x H100-80GB at nebius, QLoRA, spot`; of several jobs one after the other."""
         jobs = zip(self.prepared.candidates, self.rows, self.shares, strict=True)
-        words = [describe_candidate(one, row, share, self.prepared.market) for one, row, share in jobs]
+        words = [describe_candidate(candidates, row, share, self.prepared.market) for candidates, row, share in jobs]
         return describe_jobs(self.prepared.candidates, words)
 
 
@@ -104,7 +104,7 @@ def try_solve(
     Without `side_by_side` the limits at one time are left out.
     """
     screened = prepared.screened
-    if not all(len(one.table) for one in screened):
+    if not all(len(candidates.table) for candidates in screened):
         return None
     solved = optimise(prepared, options or SolveOptions(time_limit_seconds=RESOLVE_TIME_LIMIT_SECONDS), side_by_side)
     first = solved.choice.first
@@ -121,7 +121,7 @@ def resolved(prepared: PreparedScenario, solved: OptimisedChoice) -> ResolvedPla
     assert first.objective is not None  # there is a plan
     return ResolvedPlan(
         prepared,
-        tuple(int(one.rows[solved.owner[row]]) for one, row in zip(screened, solved.rows, strict=True)),
+        tuple(int(candidates.rows[solved.owner[row]]) for candidates, row in zip(screened, solved.rows, strict=True)),
         solved.shares,
         solved.table.rows(np.asarray(solved.rows)),
         first.objective,

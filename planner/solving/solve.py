@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from planner import services, timetable
+from planner import open_choices, services, timetable
 from planner.audit.audit import audit
 from planner.configurations.recipe import Recipe
 from planner.decode.assignment import build_assignment, compare_purchase
@@ -69,9 +69,7 @@ def solve(
         plan = services.solve_together(scenario, library, options, started, solve_prepared, explains)
         return _audited(plan, scenario, library, options)
     if (job := open_job(scenario)) is not None:
-        from planner.solving.choices.solve_open import solve_open  # compares many scenarios, each solved as below
-
-        return solve_open(scenario, job, options, library, started, solve_prepared)
+        return open_choices.solve_open(scenario, job, options, library, started, solve_prepared)
     return solve_prepared(prepare(scenario, library), options, started)
 
 
@@ -115,7 +113,7 @@ def _solve_way(options: SolveOptions, prepared: PreparedScenario) -> Plan:
 
 def _solve_alone(prepared: PreparedScenario, options: SolveOptions, started: float, explains: bool) -> Plan:
     """Return the plan of a prepared scenario, which asks for no further ways."""
-    has_candidates = all(len(one.table) for one in prepared.screened)
+    has_candidates = all(len(candidates.table) for candidates in prepared.screened)
     free = has_candidates and may_take_turns(prepared)
     if free and prepared.scenario.needs_timetable:
         return solve_over_time(prepared, options, started, explains)
@@ -143,7 +141,9 @@ def solve_built(
 ) -> Plan:
     """Return the plan of a timetable that is built already, perhaps from some of the candidates only."""
     solved = timetable.solve_schedule(built.problem, options)
-    dominated = sum(len(one.table) for one in prepared.screened) - sum(len(job.modes) for job in built.jobs)
+    dominated = sum(len(candidates.table) for candidates in prepared.screened) - sum(
+        len(job.modes) for job in built.jobs
+    )
     facts = _facts(prepared, options, perf_counter() - started, max(0, dominated)) | {"solver": "cp-sat"}
     plan = timetable.timetable_plan(prepared, built, solved, options, facts)
     if plan.status == "infeasible" and explains:
@@ -181,7 +181,7 @@ def find_cut_samples(prepared: PreparedScenario) -> tuple[CutSamples, ...]:
         for job, candidate in zip(prepared.scenario.jobs, prepared.candidates, strict=True)
         if not isinstance(job, InferenceJob)
     )
-    return tuple(one for one in found if one is not None)
+    return tuple(cut for cut in found if cut is not None)
 
 
 def _plan(
@@ -308,9 +308,9 @@ def count_candidates(prepared: PreparedScenario, dominated: int) -> CandidateCou
     outdated = sum(prepared.scenario.limits.is_outdated(offer) for offer in prepared.scenario.offers)
     return CandidateCounts(
         made=sum(len(candidate.table) for candidate in prepared.candidates)
-        + sum(one.dropped for one in prepared.screened),
+        + sum(candidates.dropped for candidates in prepared.screened),
         rejected=sum(reasons.values()),
-        dominated=dominated + sum(one.dominated for one in prepared.screened),
+        dominated=dominated + sum(candidates.dominated for candidates in prepared.screened),
         offers=len(prepared.scenario.offers) - outdated,
         outdated_offers=outdated,
         reasons=dict(reasons.most_common()),

@@ -60,7 +60,7 @@ class TimetableModel:
             size: Any = sizes[0]
         else:
             size = model.new_int_var_from_domain(self.cp.Domain.from_values(sorted(set(sizes))), f"size[{task.name}]")
-            model.add(size == sum(minutes * one for minutes, one in zip(sizes, literals, strict=True)))
+            model.add(size == sum(minutes * literal for minutes, literal in zip(sizes, literals, strict=True)))
         model.add(end == start + size)
         for mode, literal in zip(task.modes, literals, strict=True):
             earliest, latest = start_range(mode, first, last)
@@ -106,7 +106,7 @@ class TimetableModel:
     def _add_capacity(self) -> None:
         """Add a cumulative row per resource; machines that are one of a kind never overlap."""
         for resource, bought, held in zip(self.problem.resources, self.bought, self.holds, strict=True):
-            intervals, amounts = [one for one, _ in held], [amount for _, amount in held]
+            intervals, amounts = [interval for interval, _ in held], [amount for _, amount in held]
             if not held:
                 continue
             if bought is None and 2 * min(amounts) > resource.capacity >= max(amounts):
@@ -131,13 +131,13 @@ class TimetableModel:
     def _lots(self, pool: int) -> Any:
         """Return what lots take from a pool."""
         pairs = zip(self.problem.resources, self.bought, strict=True)
-        return sum(amount * bought for one, bought in pairs for which, amount in one.uses if which == pool)
+        return sum(amount * bought for lot, bought in pairs for which, amount in lot.uses if which == pool)
 
     def _lots_paid(self, period: Period) -> Any:
         """Return what is paid for lots in a period."""
         pairs = zip(self.problem.resources, self.bought, strict=True)
         return sum(
-            one.price * bought for one, bought in pairs if one.price and period.start <= one.paid_at < period.end
+            lot.price * bought for lot, bought in pairs if lot.price and period.start <= lot.paid_at < period.end
         )
 
     def _add_pools(self) -> None:
@@ -296,8 +296,8 @@ class TimetableModel:
                 next(place for place, literal in enumerate(literals) if solver.boolean_value(literal))
                 for literals in self.chosen
             ),
-            tuple(int(solver.value(one)) for one in self.start),
-            tuple(0 if one is None else int(solver.value(one)) for one in self.bought),
+            tuple(int(solver.value(start)) for start in self.start),
+            tuple(0 if count is None else int(solver.value(count)) for count in self.bought),
         )
 
 

@@ -77,7 +77,8 @@ def job_modes(
     for screened in tables:
         for row in _useful_rows(prepared, screened, shared):
             found += _modes_of_row(prepared, screened, int(row), shared, horizon)
-    found.sort(key=lambda one: int(one[1].screened.table.lossiness[one[1].row]))  # of equal modes the first stays
+    # Of equal modes the first stays.
+    found.sort(key=lambda pair: int(pair[1].screened.table.lossiness[pair[1].row]))
     found = _with_ranks(found)
     kept = undominated_modes([mode for mode, _ in found])
     return JobModes(tuple(found[place][0] for place in kept), tuple(found[place][1] for place in kept))
@@ -352,7 +353,7 @@ def _horizon(prepared: PreparedScenario) -> int:
     ]
     returns += [budget.length_hours for budget in scenario.limits.budgets]
     in_turn = sum(_most_minutes(prepared, index) + 2 * minutes_up(max(returns, default=0.0)) for index in open_ended)
-    lags = sum(minutes_up(one.lag_hours) for job in jobs for one in job.after)
+    lags = sum(minutes_up(predecessor.lag_hours) for job in jobs for predecessor in job.after)
     return max(last, minutes_up(max(once))) + in_turn + lags
 
 
@@ -387,7 +388,7 @@ def _task(job: Job, made: JobModes, places: dict[str, int], usd_per_hour: float)
         due=None if job.due_hours is None else minutes_down(job.due_hours),
         late=round(UNITS_PER_MINUTE * job.late_usd_per_hour),
         wait=round(UNITS_PER_MINUTE * usd_per_hour),
-        after=tuple((places[one.job], minutes_up(one.lag_hours)) for one in job.after),
+        after=tuple((places[predecessor.job], minutes_up(predecessor.lag_hours)) for predecessor in job.after),
     )
 
 

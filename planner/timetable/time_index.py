@@ -82,7 +82,7 @@ def energy_rows(problem: Timetable) -> list[EnergyRow]:
         starts = _thin(sorted({max(first[index], opens) for index, *_ in users}))
         ends = _thin(sorted({min(last[index], closes) for index, *_ in users}))
         for start in starts:
-            for end in (one for one in ends if one > start):
+            for end in (moment for moment in ends if moment > start):
                 terms = tuple(
                     (index, place, need * inside)
                     for index, place, mode, need in users
@@ -106,18 +106,18 @@ def periods_together(problem: Timetable, first: Sequence[int], last: Sequence[in
         for run in runs:
             if not run[0].start <= start <= end <= run[-1].end:
                 continue
-            within = [one for one in run if one.start < end and one.end > start]
+            within = [period for period in run if period.start < end and period.end > start]
             if within:
                 inside = zip(first, last, strict=True)
                 tasks = [k for k, (a, b) in enumerate(inside) if within[0].start <= a and b <= within[-1].end]
-                found[frozenset(tasks)] = sum(one.amount for one in within)
+                found[frozenset(tasks)] = sum(period.amount for period in within)
     return list(found.items())
 
 
 def consecutive_periods(problem: Timetable) -> list[list[Period]]:
     """Return the periods in runs without a gap between them, each run in order of time."""
     runs: list[list[Period]] = []
-    for period in sorted(problem.periods, key=lambda one: one.start):
+    for period in sorted(problem.periods, key=lambda period: period.start):
         if runs and runs[-1][-1].end == period.start:
             runs[-1].append(period)
         else:
@@ -187,9 +187,9 @@ def bound_program(problem: Timetable, incumbent: int | None = None) -> BoundProg
     """
     edges = bucket_edges(problem)
     starts = _starts(edges)
-    columns = [one for index in range(len(problem.tasks)) for one in _columns(problem, index, starts)]
+    columns = [column for index in range(len(problem.tasks)) for column in _columns(problem, index, starts)]
     columns = _below(columns, len(problem.tasks), incumbent)
-    if len({one.task for one in columns}) < len(problem.tasks):
+    if len({column.task for column in columns}) < len(problem.tasks):
         return None
     lots = [number for number, resource in enumerate(problem.resources) if resource.price is not None]
     size, lot_column = len(columns) + len(lots), {number: len(columns) + k for k, number in enumerate(lots)}
@@ -203,7 +203,7 @@ def bound_program(problem: Timetable, incumbent: int | None = None) -> BoundProg
     ]
     upper = np.ones(size)
     upper[len(columns) :] = [problem.resources[number].capacity for number in lots]
-    cost = np.array([one.cost for one in columns] + [problem.resources[n].price or 0 for n in lots], dtype=float)
+    cost = np.array([column.cost for column in columns] + [problem.resources[n].price or 0 for n in lots], dtype=float)
     integer = np.zeros(size, dtype=bool)
     program = Program(np.zeros(size), upper, integer, cost, tuple(families), lambda column: f"y[{column}]")
     return BoundProgram(program, tuple(columns))
@@ -299,9 +299,9 @@ def _energy_rows(
     """Yield the energy rows of every resource, in minutes of a bucket times what is held."""
     number, bucket, held = _held_minutes(problem, columns, np.asarray(edges))
     widths = np.diff(edges).astype(float)
-    needs = [dict(mode.needs) for mode in (_mode(problem, one) for one in columns)]
+    needs = [dict(mode.needs) for mode in (_mode(problem, column) for column in columns)]
     for resource, what in enumerate(problem.resources):
-        need = np.array([one.get(resource, 0) for one in needs])
+        need = np.array([need.get(resource, 0) for need in needs])
         inside = need[number] > 0
         if not inside.any():
             continue

@@ -179,13 +179,13 @@ def violations(problem: Timetable, schedule: Schedule) -> list[str]:
 def lots_from_pool(problem: Timetable, bought: Sequence[int], pool: int) -> int:
     """Return what the lots that are bought take from a pool."""
     pairs = zip(problem.resources, bought, strict=True)
-    return sum(amount * count for one, count in pairs for which, amount in one.uses if which == pool)
+    return sum(amount * count for lot, count in pairs for which, amount in lot.uses if which == pool)
 
 
 def lots_in_period(problem: Timetable, bought: Sequence[int], period: Period) -> int:
     """Return what the lots that are paid in a period cost."""
     pairs = zip(problem.resources, bought, strict=True)
-    return sum((one.price or 0) * count for one, count in pairs if period.start <= one.paid_at < period.end)
+    return sum((lot.price or 0) * count for lot, count in pairs if period.start <= lot.paid_at < period.end)
 
 
 def lot_groups(problem: Timetable) -> dict[str, tuple[int, list[int]]]:

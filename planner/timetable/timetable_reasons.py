@@ -12,6 +12,7 @@ from planner.candidates.screening import ScreenedCandidates
 from planner.loading.scenario_file import change_scenario
 from planner.results.explanation import Binding, Explanation, WhyNot
 from planner.results.plan import Plan
+from planner.results.plan_parts import jobs_text
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import SolveOptions
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
@@ -60,7 +61,7 @@ def explain_over_time(prepared: PreparedScenario, query: WhyNotQuery | None, opt
 def _describe(plan: Plan) -> str:
     """Return how many jobs there are on which machines."""
     machines = dict.fromkeys(f"{job.gpus} x {job.gpu} at {job.provider}" for job in plan.jobs)
-    return f"{len(plan.jobs)} jobs on {', '.join(machines)}" if plan.jobs else ""
+    return f"{jobs_text(len(plan.jobs))} on {', '.join(machines)}" if plan.jobs else ""
 
 
 def _relaxed(prepared: PreparedScenario, built: BuiltTimetable) -> dict[str, tuple[float | str, Timetable]]:
@@ -71,7 +72,7 @@ def _relaxed(prepared: PreparedScenario, built: BuiltTimetable) -> dict[str, tup
     """
     found = {name: (current, without) for name, current, without in relaxed_timetables(built.problem)}
     for limit, value in given_peaks(prepared.scenario.limits):
-        if not limit.is_of_dollars and any(one.rejected[limit.exceeded] for one in prepared.screened):
+        if not limit.is_of_dollars and any(candidates.rejected[limit.exceeded] for candidates in prepared.screened):
             lifted = change_scenario(prepared.scenario, [f"{limit.path}=null"])
             found[limit.path] = value, build_timetable(prepare(lifted, prepared.library, prepared)).problem
     return found
@@ -92,7 +93,7 @@ def _binding(relaxed: Mapping[str, tuple[float | str, Timetable]], plan: Plan) -
         hours = (plan.hours.at_confidence if plan.hours else last) - last
         usd = saving if without.objective == "cost" else None
         found.append(Binding(limit=name, current=current, saving=saving, saving_usd=usd, saving_hours=hours))
-    yield from sorted(found, key=lambda one: -one.saving)
+    yield from sorted(found, key=lambda binding: -binding.saving)
 
 
 def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyNot:

@@ -48,7 +48,7 @@ def shared_limit_costs(problem: Timetable, schedule: Schedule) -> tuple[SharedLi
         if usd >= MIN_SAVING_USD:
             hours = (last - objective_value(replace(without, objective="last"), result.schedule)) / 60
             found.append(SharedLimit(limit=name, current=current, saving_usd=usd, saving_hours=hours))
-    return tuple(sorted(found, key=lambda one: -one.saving_usd))
+    return tuple(sorted(found, key=lambda limit: -limit.saving_usd))
 
 
 def relaxed_shares(problem: Timetable) -> Iterator[tuple[str, float, Timetable]]:
@@ -86,7 +86,7 @@ def relaxed_timetables(problem: Timetable) -> Iterator[tuple[str, float | str, T
 
 
 def _with_task(problem: Timetable, index: int, task: Task) -> Timetable:
-    tasks = tuple(task if place == index else one for place, one in enumerate(problem.tasks))
+    tasks = tuple(task if place == index else other for place, other in enumerate(problem.tasks))
     return replace(problem, tasks=tasks)
 
 
@@ -126,7 +126,9 @@ def explain_timetable(prepared: PreparedScenario, built: BuiltTimetable) -> Infe
         if len([way for way in ways if way]) < MAX_WAYS and (value := _least(problem, limit)) is not None:
             ways.append(_verified(prepared, [limit.change(value)]))
     found = [way for way in ways if way] or [_verified(prepared, _together(prepared, problem, limits))]
-    return Infeasible(relax=tuple(one.model_copy(update={"way": k + 1}) for k, way in enumerate(found) for one in way))
+    return Infeasible(
+        relax=tuple(relaxation.model_copy(update={"way": k + 1}) for k, way in enumerate(found) for relaxation in way)
+    )
 
 
 def without_costs(problem: Timetable) -> Timetable:
@@ -146,7 +148,7 @@ def _limits(prepared: PreparedScenario, built: BuiltTimetable) -> list[_Limit]:
     """Return what a setting enlarges: GPUs, quotas, stock, dollars per hour, budgets, budgets by period."""
     limits, problem = prepared.scenario.limits, built.problem
     paths = {f"limits.quota.{name}" for name in limits.quota} | {limit.path for limit in PEAK_LIMITS}
-    named = [(number, one.name) for number, one in enumerate(problem.resources) if one.name in paths]
+    named = [(number, resource.name) for number, resource in enumerate(problem.resources) if resource.name in paths]
     inline = {offer: number for number, offer in enumerate(prepared.scenario.offers_inline)}
     for place, resource in built.shared.stock.items():
         if (number := inline.get(prepared.market.offers[place])) is not None:
@@ -236,7 +238,7 @@ def _with_soft_deadlines(prepared: PreparedScenario, problem: Timetable) -> Time
     """Return the timetable in which each minute after a deadline costs the same, with room for all jobs in turn."""
     budgets = prepared.scenario.limits.budgets
     horizon = problem.horizon + sum(max(mode.minutes for mode in task.modes) for task in problem.tasks)
-    horizon += len(problem.tasks) * max((minutes_up(one.length_hours) for one in budgets), default=0)
+    horizon += len(problem.tasks) * max((minutes_up(budget.length_hours) for budget in budgets), default=0)
     amounts = [period.amount for period in problem.periods]
     periods, first = [], 0
     for budget in budgets:
@@ -295,13 +297,13 @@ def _verified(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> lis
     plan, kept = settled
     return [
         Relaxation(
-            limit=one.limit,
-            change_from=one.old,
-            change_to=one.new,
+            limit=change.limit,
+            change_from=change.old,
+            change_to=change.new,
             then=f"{plan.description}, ${plan.cost_usd:,.2f}",
-            setting=one.setting,
+            setting=change.setting,
             cost_usd=plan.cost_usd,
             hours=plan.hours,
         )
-        for one in kept
+        for change in kept
     ]

@@ -14,7 +14,7 @@ from planner.decode.notes import budget_probability, budget_warnings
 from planner.errors import SolverError
 from planner.records import record
 from planner.results.plan import Assignment, Plan, plan_figures
-from planner.results.plan_parts import Baseline, Pause, Reservation
+from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
 from planner.scenario.peak_limits import limits_spending
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.base import Termination
@@ -204,7 +204,7 @@ def _reservation(
     prepared: PreparedScenario, built: BuiltTimetable, schedule: Schedule, resource: int, jobs: tuple[Assignment, ...]
 ) -> Reservation:
     """Return a lot that is bought, and how full it is."""
-    lot = next(one for lots in built.shared.lots.values() for one in lots if one.resource == resource)
+    lot = next(lot for lots in built.shared.lots.values() for lot in lots if lot.resource == resource)
     offer, count = prepared.market.offers[lot.offer], schedule.bought[resource]
     place = [number for number, bought in enumerate(schedule.bought) if bought].index(resource)
     users = [job for job in jobs if job.reservation == place]
@@ -329,7 +329,7 @@ def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
     """
     if not may_take_turns(prepared):
         return try_solve(prepared)
-    if not all(len(one.table) for one in prepared.screened):
+    if not all(len(candidates.table) for candidates in prepared.screened):
         return None
     if not prepared.scenario.needs_timetable:
         best = best_side_by_side(prepared, OPTIONS)
@@ -350,6 +350,6 @@ def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     if plan.cost_usd is None or plan.hours is None or plan.objective is None:
         return None
     how = "in turn" if any(job.start_at_hours for job in plan.jobs) else "side by side"
-    description = f"{len(plan.jobs)} jobs {how}, last finish by {plan.hours.at_confidence:,.1f} h"
+    description = f"{jobs_text(len(plan.jobs))} {how}, last finish by {plan.hours.at_confidence:,.1f} h"
     late = plan.cost_usd.expected if plan.cost_at_confidence is None else plan.cost_at_confidence
     return TimetablePlan(prepared, description, plan.cost_usd.expected, late, plan.hours.expected, plan.objective)

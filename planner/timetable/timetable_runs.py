@@ -60,7 +60,7 @@ def shift_timetable(
     """Return every job of a timetable with its starts and ends; `outcomes` have the hours of each job by itself."""
     if not plan.is_timetable:
         never = np.zeros(outcomes[0].hours.size, dtype=bool)
-        return [ShiftedJob(one, np.zeros(never.size), never) for one in outcomes]
+        return [ShiftedJob(outcome, np.zeros(never.size), never) for outcome in outcomes]
     runs = outcomes[0].hours.size
     places = {job.name: place for place, job in enumerate(plan.jobs)}
     wanted = {job.name: job for job in scenario.jobs}
@@ -70,7 +70,10 @@ def shift_timetable(
     found: dict[int, ShiftedJob] = {}
     ends: dict[int, Floats] = {}
     for place in sorted(range(len(plan.jobs)), key=lambda n: (plan.jobs[n].start_at_hours, n)):
-        job, own = plan.jobs[place], [(free, one.held[place]) for one, free in shared if place in one.held]
+        job, own = (
+            plan.jobs[place],
+            [(free, shared_thing.held[place]) for shared_thing, free in shared if place in shared_thing.held],
+        )
         start = np.full(runs, job.start_at_hours)
         for other in wanted[job.name].after:
             start = np.maximum(start, ends[places[other.job]] + other.lag_hours)

@@ -77,7 +77,7 @@ class _Board:
         """Return whether a mode can run from `start` beside all that is placed."""
         end = start + mode.minutes
         for which, amount in mode.needs:
-            others = [one for one in self.held[which] if one[0] < end and start < one[1]]
+            others = [interval for interval in self.held[which] if interval[0] < end and start < interval[1]]
             limit = self.capacity(which) - amount
             points = [start, *(first for first, _, _ in others if first > start)]
             if any(sum(n for first, last, n in others if first <= at < last) > limit for at in points):
@@ -272,11 +272,11 @@ def rounded_timetable(problem: Timetable, bound: BoundProgram, values: Floats) -
         picked: list[Column] = [
             max(by_task[task], key=lambda pair: pair[1])[0]
             if number == 0
-            else draw.choices([one for one, _ in by_task[task]], [value for _, value in by_task[task]])[0]
+            else draw.choices([column for column, _ in by_task[task]], [value for _, value in by_task[task]])[0]
             for task in range(len(problem.tasks))
         ]
-        order = [(one.first, task) for task, one in enumerate(picked)]
-        found = place_tasks(problem, order.__getitem__, bought, [one.mode for one in picked])
+        order = [(column.first, task) for task, column in enumerate(picked)]
+        found = place_tasks(problem, order.__getitem__, bought, [column.mode for column in picked])
         value = math.inf if found is None else objective_value(problem, found)
         # Lots that are rounded up may take more than a pool or a group of lots has.
         if found is not None and (best is None or value < best[0]) and not violations(problem, found):

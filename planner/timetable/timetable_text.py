@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from planner import generation
 from planner.documents.quantities import moment_after
-from planner.report import format as words
-from planner.report.format import line_room
-from planner.report.generation_text import engine_name
+from planner.report import words
 from planner.report.infeasible_text import limit_name
 from planner.report.plan_alternatives import further_ways_of_all
 from planner.report.plan_sections import budget, format_optimality, format_place, old_prices, price_text, render_notes
+from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
-from planner.results.plan_parts import Reservation
+from planner.results.plan_parts import Reservation, jobs_text
 
 MAX_JOBS_SHOWN = 60
 """Most jobs in the table; `--json` has them all."""
@@ -37,7 +37,7 @@ def render_timetable(plan: Plan) -> list[str]:
 
 def _timetable_headlines(plan: Plan) -> list[str]:
     """Return how many jobs, when the last one ends, dollars and optimality: with both times, and with the late one."""
-    jobs = f"{len(plan.jobs)} jobs" if len(plan.jobs) > 1 else "1 job"
+    jobs = jobs_text(len(plan.jobs))
     rest = [words.usd(plan.cost_usd.expected)] if plan.cost_usd else []
     rest = [*rest, format_optimality(plan)]
     if plan.hours is None:
@@ -77,7 +77,7 @@ def _method(job: Assignment) -> str:
     """Return the method in a word."""
     how = job.techniques
     if job.inference is not None:
-        return f"{engine_name(job.inference.engine)} {how.weight_bits}-bit"
+        return f"{generation.engine_name(job.inference.engine)} {how.weight_bits}-bit"
     if how.method == "full":
         return "full"
     return "QLoRA" if how.weight_bits == 4 else f"LoRA {how.weight_bits}"

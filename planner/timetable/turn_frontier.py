@@ -127,4 +127,7 @@ def _takes_turns(plan: Plan) -> bool:
 
 def _uses_spot(prepared: PreparedScenario) -> bool:
     """Return whether some candidate has more than one share of spot machines, or follows a policy."""
-    return any(bool(one.spot) or bool((one.table.share_low < one.table.share_high).any()) for one in prepared.screened)
+    return any(
+        bool(candidates.spot) or bool((candidates.table.share_low < candidates.table.share_high).any())
+        for candidates in prepared.screened
+    )

@@ -9,9 +9,9 @@ from typing import Any
 from planner.drawing.scene import Dot, Line, Rect, Scene, Shape
 from planner.errors import Fault, InputError
 from planner.library.reading import architecture_names
-from planner.report import format as words
 from planner.report.figures.plan_figures import Figure, Table
 from planner.report.html.report_page import json_block, least_cost_script, page_style
+from planner.report.words import sanitise
 from planner.web.job_fields import Control
 from planner.web.kept_files import OpenedScenario
 
@@ -42,7 +42,7 @@ def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonc
         "axis": axis.key if axis is not None else "",
         "serves": opened.serves,
         "waits": len(scenario.jobs) > 1 and not opened.serves,
-        "name": words.sanitise(scenario.name),
+        "name": sanitise(scenario.name),
     }
     environment = jinja2.Environment(
         autoescape=True, loader=jinja2.FileSystemLoader(_FOLDER), undefined=jinja2.StrictUndefined,
@@ -51,9 +51,9 @@ def render_app(opened: OpenedScenario, controls: list[Control], token: str, nonc
     style = page_style() + (_FOLDER / "app.css").read_text(encoding="utf-8")
     script = least_cost_script() + "".join((_FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
     page: str = environment.get_template("page.html.j2").render(
-        name=words.sanitise(scenario.name),
+        name=sanitise(scenario.name),
         serves=opened.serves,
-        description=words.sanitise(scenario.description),
+        description=sanitise(scenario.description),
         nonce=nonce,
         style=markupsafe.Markup(style),
         script=markupsafe.Markup(script),
@@ -93,7 +93,7 @@ def scene_data(scene: Scene) -> dict[str, Any]:
 def _shape(shape: Shape) -> list[Any]:
     """Return one shape: its kind, its figures, its colours by role, its text."""
     if isinstance(shape, Rect):
-        box = [round(one, 1) for one in (shape.x, shape.y, shape.width, shape.height)]
+        box = [round(length, 1) for length in (shape.x, shape.y, shape.width, shape.height)]
         return ["rect", *box, shape.fill, shape.note, int(shape.striped)]
     if isinstance(shape, Dot):
         return ["dot", round(shape.x, 1), round(shape.y, 1), shape.radius, shape.stroke, shape.fill, shape.note]

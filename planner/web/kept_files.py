@@ -122,7 +122,7 @@ class OpenedScenario:
         """The field along which the curve is drawn: the only job's deadline, or a service's time per token."""
         wanted = ".latency.tpot" if self.serves else ".deadline"
         found = [control for control in self.controls if control.path.endswith(wanted)]
-        return next((one for one in found if self.serves or one.key == "deadline"), None)
+        return next((control for control in found if self.serves or control.key == "deadline"), None)
 
     def command(self, settings: Sequence[str]) -> str:
         """Return the command that compares the same change."""
@@ -143,6 +143,9 @@ class OpenedScenario:
             if path in text:
                 text = text.replace(path, names[key])
                 lines.append(f"# put the file {names[key]} next to this one")
-        if any(isinstance(one, str) and one.endswith((".yaml", ".yml", ".csv")) for one in data.get("inventory") or ()):
+        if any(
+            isinstance(entry, str) and entry.endswith((".yaml", ".yml", ".csv"))
+            for entry in data.get("inventory") or ()
+        ):
             lines.append(f"# its inventory files are named relative to {self.file}: keep this file in the same folder")
         return {"text": "\n".join([*map(printable, lines), text]), "changes": json.dumps(list(settings))}

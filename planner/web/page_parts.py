@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner import services
-from planner.report import format as words
-from planner.report.html import plan_words as facts
+from planner.report import words
+from planner.report.html import plan_words
 from planner.report.html.report_page import groups_of
 from planner.report.plan_sections import format_market, format_place
 from planner.report.sweep_text import (
@@ -33,18 +33,18 @@ Row = tuple[str, ...]
 def plan_parts(plan: Plan, width: float, bases: Sequence[KindBasis] = ()) -> dict[str, Any]:
     """Return what the page shows of a plan; pictures in a width in pixels, memory of replicas where `bases` say it."""
     groups = groups_of(Overview(plan=plan, bases=tuple(bases)))
-    jobs = facts.job_facts(jobs_alone(plan) if plan.services and plan.jobs else plan)
-    has_plan = bool(plan.jobs or plan.services)
+    jobs = plan_words.job_facts(jobs_alone(plan) if plan.services and plan.jobs else plan)
+    has_plan = bool(plan.planned)
     return {
         "status": plan.status,
-        "headline": facts.headline(plan),
-        "warnings": facts.warnings(plan),
-        "tiles": services.tiles(plan) if plan.services else facts.tiles(plan),
+        "headline": plan_words.headline(plan),
+        "warnings": plan_words.warnings(plan),
+        "tiles": services.tiles(plan) if plan.services else plan_words.tiles(plan),
         "jobs": services.service_facts(plan) + jobs,
-        "more_jobs": max(0, len(plan.jobs) - facts.MOST_BLOCKS),
+        "more_jobs": max(0, len(plan.jobs) - plan_words.MOST_BLOCKS),
         "figures": [drawn(figure, width) for group in groups for figure in group.figures],
-        "relaxations": [] if has_plan else facts.relaxations(plan),
-        "misses": [] if has_plan else facts.near_misses(plan),
+        "relaxations": [] if has_plan else plan_words.relaxations(plan),
+        "misses": [] if has_plan else plan_words.near_misses(plan),
         "usd": plan.cost_usd.expected if plan.cost_usd else None,
         "hours": plan.hours.expected if plan.hours else None,
         "within": plan.hours.at_confidence if plan.hours else None,
@@ -95,9 +95,7 @@ def _joint_rows(before: Plan, after: Plan) -> list[Row]:
         return rows
     old, new = ({job.name: _machines(job) for job in plan.jobs} for plan in (before, after))
     machines = [(name, old.get(name, ""), new.get(name, "")) for name in dict.fromkeys((*old, *new))]
-    of_jobs = [
-        (f"{words.sanitise(name)}: machines", one, other, "changed") for name, one, other in machines if one != other
-    ]
+    of_jobs = [(f"{words.sanitise(name)}: machines", was, now, "changed") for name, was, now in machines if was != now]
     return [("jobs and service", *_totals(before, after)[0][1:]), *rows, *of_jobs]
 
 
@@ -105,7 +103,7 @@ def _time_row(label: str, before: Plan, after: Plan, which: str) -> Row:
     """Return the row of one of the two times of the whole plans: `expected` or `at_confidence`."""
     old, new = (getattr(plan.hours, which) if plan.hours else None for plan in (before, after))
     change = "" if old is None or new is None else format_hours_difference(shown_hours_difference(old, new))
-    return (label, *("" if one is None else words.hours(one) for one in (old, new)), change)
+    return (label, *("" if hours is None else words.hours(hours) for hours in (old, new)), change)
 
 
 def _totals(before: Plan, after: Plan) -> list[Row]:
@@ -115,7 +113,7 @@ def _totals(before: Plan, after: Plan) -> list[Row]:
     if usd is not None and new_usd is not None:
         cost = format_difference(shown_difference(usd, new_usd))
     rows: list[Row] = [
-        ("cost", *("no plan" if one is None else words.usd(one) for one in (usd, new_usd)), cost),
+        ("cost", *("no plan" if dollars is None else words.usd(dollars) for dollars in (usd, new_usd)), cost),
         _time_row("likely finish", before, after, "expected"),
         _time_row("ends by", before, after, "at_confidence"),
     ]
@@ -134,9 +132,9 @@ def _job_rows(job: JobDelta, is_single: bool) -> list[Row]:
     skipped = ("card", "GPUs", "provider", "region", "instance") if is_single else ()
     names = {"card": "GPU", "machines": "nodes"}
     rows = [
-        (names.get(one.what, one.what), one.before, one.after, "changed")
-        for one in job.changes
-        if one.what not in skipped
+        (names.get(change.what, change.what), change.before, change.after, "changed")
+        for change in job.changes
+        if change.what not in skipped
     ]
     for line in job.bill:
         old, new = ("none" if usd is None else words.usd(usd) for usd in (line.before_usd, line.after_usd))

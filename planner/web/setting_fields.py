@@ -41,7 +41,7 @@ def settings_of(
     `configs`: names of the config.json files that were given to the page -> the path where each is kept. No other
     path is ever put into a setting: a value cannot make the planner read a file. Raises `Refusal`.
     """
-    known = {one.key: one for one in controls}
+    known = {control.key: control for control in controls}
     faults = [
         _fault("", f"no field is called {key[:80]!r}", "open the page again") for key in values if key not in known
     ]

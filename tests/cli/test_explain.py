@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.report.format import WIDTH
+from planner.report.words import WIDTH
 from tests.helpers.computed_once import compute_once
 
 

@@ -9,7 +9,7 @@ from planner.cli import main
 from planner.cli.output import count_columns
 from planner.errors import ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
-from planner.report.format import line_room, text_width, width
+from planner.report.words import line_room, text_width, width
 
 JOB = "{architecture: mistral-7b, work: {tokens: 1M}}"
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.report.format import WIDTH
 from planner.report.plan_text import LINES, MORE_LINES
+from planner.report.words import WIDTH
 
 AS_OF = ("--as-of", "2026-09-01")
 

@@ -176,7 +176,7 @@ def test_layers_divide_by_heads(name: str, degree: int, divides: bool) -> None:
 
 def test_an_estimate_takes_the_release_and_refuses_what_does_not_exist() -> None:
     """gpt-oss-120b fits on one 80 GB GPU in its own format; other bits and three GPUs are refused with a way out."""
-    from planner.analysis.generation_estimate import estimate_inference
+    from planner.generation.generation_estimate import estimate_inference
 
     found = estimate_inference("gpt-oss-120b", "H100-80GB")
     assert (found.weight_format, found.weight_bits, found.conversion) == ("mxfp4", 4, None)
@@ -208,7 +208,7 @@ def test_what_the_table_says_of_a_format_is_known() -> None:
 
 def test_awq_and_gptq_differ_where_engines_and_gpus_do() -> None:
     """ExLlamaV2 loads GPTQ alone, AutoAWQ AWQ; only GPTQ has kernels for Volta; a copy that exists is meant first."""
-    from planner.analysis.generation_estimate import estimate_inference
+    from planner.generation.generation_estimate import estimate_inference
 
     table = read_engines()
     loads = {form: {name for name, one in table.engines.items() if form in one.formats} for form in ("awq", "gptq")}
@@ -224,7 +224,7 @@ def test_awq_and_gptq_differ_where_engines_and_gpus_do() -> None:
 @pytest.mark.parametrize(("form", "like"), [("gptq", "awq")])
 def test_a_format_that_was_fitted_with_another_has_its_speed(form: str, like: str) -> None:
     """The same bytes and kernels: one estimate."""
-    from planner.analysis.generation_estimate import estimate_inference
+    from planner.generation.generation_estimate import estimate_inference
 
     first, second = (estimate_inference("qwen2.5-7b", "A100-80GB", weight_format=one) for one in (form, like))
     assert first.output_tokens_per_second == second.output_tokens_per_second

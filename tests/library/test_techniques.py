@@ -163,13 +163,13 @@ MAY_NAME = {
     # module: single values on which a rule of its own depends; another value of the technique does not change it
     "analysis/estimate_question.py": {"zero3", "adamw", "adamw_8bit", "bf16"},
     "analysis/explain/why_not_query.py": {"nf4", "bf16_mixed", "adamw", "zero3"},
-    "evaluation/evaluated_replica.py": {"bf16", "nf4"},  # formats of weights that answer prompts, too
+    "generation/evaluated_replica.py": {"bf16", "nf4"},  # formats of weights that answer prompts, too
     "evaluation/evaluated_stages.py": {"bf16", "gptq"},  # a format of what leaves, too
     "candidates/managed_service.py": {"bf16_mixed", "adamw"},
     "candidates/export_placement.py": {"gptq"},
     "configurations/coefficients.py": {"mem_efficient", "sparse"},
-    "configurations/answered_evaluation.py": {"bf16", "nf4"},
-    "exports/generation_settings.py": {"bf16"},
+    "generation/answered_evaluation.py": {"bf16", "nf4"},
+    "generation/generation_settings.py": {"bf16"},
     "library/model_ladder.py": {"gptq"},  # a format of weights in the files of a release
     "library/technique_tables.py": {"gradient_accumulation", "bf16"},  # what a GPU can compute, too
     "report/catalog_text.py": {"bf16"},

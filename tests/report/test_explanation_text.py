@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.report.explanation_text import render
-from planner.report.format import WIDTH
+from planner.report.words import WIDTH
 from planner.results.explanation import Explanation
 
 PLAN: dict[str, Any] = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.report.format import WIDTH
 from planner.report.frontier_text import MAX_BREAKPOINTS, describe_hardware, format_hours, render_frontier
+from planner.report.words import WIDTH
 from planner.results.frontier import Curve, Frontier, HiddenByLimit, Point, Segment, SegmentJob
 from planner.results.plan_parts import CandidateCounts
 from tests.helpers.plans import make_assignment, make_infeasible

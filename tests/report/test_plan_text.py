@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.report import plan_alternatives as others
-from planner.report.format import WIDTH
 from planner.report.infeasible_text import format_relaxation
 from planner.report.plan_sections import bill, price_text
 from planner.report.plan_text import LINES, colorize, render
+from planner.report.words import WIDTH
 from planner.results.plan_parts import Relaxation
 from tests.helpers.plans import make_assignment, make_infeasible, make_plan
 

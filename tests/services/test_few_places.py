@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.configurations.replica_enumeration import ReplicaSpeeds, ServedGpu, replica_speeds
-from planner.configurations.serving_recipes import serving_recipe
+from planner.generation.engine_recipes import serving_recipe
+from planner.generation.replica_enumeration import ReplicaSpeeds, ServedGpu, replica_speeds
 from planner.library.engines import read_engines
 from planner.library.reading import read_library
 from planner.library.schema import Library

@@ -1,7 +1,7 @@
 """Services read by the tools that they are for; uv makes each an environment. Run with `-m ecosystem`.
 
 Checked in November 2026 with skypilot 0.14.1, kubernetes-validate 1.37.0 and HAProxy 2.6.12; options of the servers
-against the sources of vllm 0.33.0 and sglang 0.5.23 in tests/exports/generation/test_ecosystem.py. Those of
+against the sources of vllm 0.33.0 and sglang 0.5.23 in tests/generation/test_engines_read_the_files.py. Those of
 TensorRT-LLM are those of its documentation, because its parser cannot be started without a GPU.
 """
 

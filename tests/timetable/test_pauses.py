@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.solving.timetable.test_plans import OWN, scenario_of
 
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
@@ -16,6 +15,7 @@ from planner.timetable.shared_over_time import PauseCost, paused_modes
 from planner.timetable.timetable_problem import Mode
 from planner.timetable.timetable_runs import run_through_windows
 from tests.helpers.stage_scenarios import RENTED, solved
+from tests.timetable.test_timetable_plans import OWN, scenario_of
 
 NIGHTS = {**OWN, "stock": 1, "available": [{"from": "20h", "to": "32h", "every": "24h"}]}
 LONG = {"measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 30}]}

@@ -6,13 +6,13 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from planner import generation
 from planner.analysis.calibration.csv_logs import RunLog, compute_pace, fault
 from planner.analysis.calibration.generation_logs import Measurement, read_measurements
 from planner.analysis.calibration.trainer_state import read_log
 from planner.configurations.compared_runs import Correction, learn_correction, real_units
 from planner.configurations.grid import shape_of
 from planner.configurations.memory_peaks import memory_setting
-from planner.configurations.replica_enumeration import predicted_run
 from planner.decode.notes import describe_observed_run
 from planner.documents.overrides import Source
 from planner.documents.validation import MOST_NAMES, meant_name
@@ -110,11 +110,11 @@ def calibrate_generation(
         return result
     text = ", ".join(f"{key}: {value}" for key, value in entry.items())
     changed = change_scenario(scenario, [f"jobs.{job.name}.measured.{len(job.measured)}={{{text}}}"])
-    after = next(one for one in changed.jobs if one.name == job.name)
+    after = next(changed_job for changed_job in changed.jobs if changed_job.name == job.name)
     assert isinstance(after, InferenceJob)
-    library = read_library([one.architecture for one in scenario.jobs])
+    library = read_library([scenario_job.architecture for scenario_job in scenario.jobs])
     run = after.measured[-1]
-    predicted = predicted_run(run, after, library.architecture(after.architecture), library)
+    predicted = generation.predicted_run(run, after, library.architecture(after.architecture), library)
     rate = run.output_tokens_per_second
     if is_implausible_speed(rate, predicted.output_tokens_per_second):
         ratio = rate / predicted.output_tokens_per_second
@@ -168,8 +168,8 @@ def calibrate(
         check_is_definite(scenario)
     asked = _job_of(scenario, job) if scenario is not None else None
     read = [read_log(path) for path in logs]
-    timed = _only([one for one in read if one.step_seconds or one.whole], "the speed of the run")
-    sized = _only([one for one in read if one.peak_gib is not None], "the memory use of the run")
+    timed = _only([log for log in read if log.step_seconds or log.whole], "the speed of the run")
+    sized = _only([log for log in read if log.peak_gib is not None], "the memory use of the run")
     pace = compute_pace(timed) if timed is not None else None
     entry: dict[str, SettingValue] = {"gpu": card, "gpus": gpus}
     notes: list[str] = []
@@ -185,7 +185,7 @@ def calibrate(
     entry |= settings
     Source(CALIBRATE_COMMAND).validate(Measured, dict(entry))
     result = CalibrationResult(
-        logs=tuple(f"{one.file} ({one.kind})" for one in read),
+        logs=tuple(f"{log.file} ({log.kind})" for log in read),
         step_times=pace,
         measured=entry,
         unit="images" if asked is not None and asked.work.images is not None else "tokens",
@@ -266,8 +266,8 @@ def _in_scenario(
     """Add the comparison of the run with its estimate, and the plan before and after."""
     entry = ", ".join(f"{key}: {value}" for key, value in result.measured.items())
     changed = change_scenario(scenario, [f"jobs.{job.name}.measured.{len(job.measured)}={{{entry}}}"])
-    after = next(one for one in changed.jobs if one.name == job.name)
-    library = read_library([one.architecture for one in scenario.jobs])
+    after = next(changed_job for changed_job in changed.jobs if changed_job.name == job.name)
+    library = read_library([scenario_job.architecture for scenario_job in scenario.jobs])
     learned = learn_correction(after, library.architecture(job.architecture), library)
     run = after.measured[-1]
     compared = _compare_run(after, run, learned, library)
@@ -278,14 +278,14 @@ def _in_scenario(
 
 def _before_and_after(options: SolveOptions | None, scenario: Scenario, changed: Scenario, job: str) -> dict[str, Any]:
     """Return the plan of a job without and with what was learned."""
-    before = prepare(scenario, read_library([one.architecture for one in scenario.jobs]))
-    plans = [solve_prepared(one, options) for one in (before, prepare(changed, before.library, before))]
+    before = prepare(scenario, read_library([scenario_job.architecture for scenario_job in scenario.jobs]))
+    plans = [solve_prepared(prepared, options) for prepared in (before, prepare(changed, before.library, before))]
     return {"before": _outcome(plans[0], job), "after": _outcome(plans[1], job)}
 
 
 def _compare_run(job: Job, run: Measured, learned: Correction, library: Library) -> Comparison | None:
     """Return the comparison of the run with its estimate; None where nothing can be compared."""
-    observed = next((one for one in learned.runs if one.run is run), None)
+    observed = next((learned_run for learned_run in learned.runs if learned_run.run is run), None)
     if observed is None:
         return None
     probed = learned.probed.get(memory_setting(observed.recipe, observed.machine.gpus))
@@ -300,7 +300,7 @@ def _compare_run(job: Job, run: Measured, learned: Correction, library: Library)
 def _doubts(run: Measured, compared: Comparison | None, learned: Correction) -> list[str]:
     """Return notes on what may be wrong with a run."""
     if compared is None:
-        why = next((why for one, why in learned.unused if one is run), "")
+        why = next((why for unused_run, why in learned.unused if unused_run is run), "")
         return [f"the run does not change the estimates: {why}"]
     speed, predicted = run.tokens_per_second, compared.predicted_tokens_per_second
     if speed is not None and is_implausible_speed(speed, predicted):
@@ -309,7 +309,7 @@ def _doubts(run: Measured, compared: Comparison | None, learned: Correction) -> 
 
 
 def _outcome(plan: Plan, name: str) -> PlanSummary:
-    job = next((one for one in plan.jobs if one.name == name), None)
+    job = next((job for job in plan.jobs if job.name == name), None)
     if job is None:
         return PlanSummary(status=plan.status)
     return PlanSummary(

@@ -88,7 +88,7 @@ def _of_guidellm(benchmarks: list[Any], file: str) -> Measurement:
     found = [_of_benchmark(benchmark, file) for benchmark in benchmarks]
     if not found:
         raise fault(file, 1, "benchmarks is empty", "give the JSON of a finished run of guidellm")
-    return max(found, key=lambda one: one.output_tokens_per_second)
+    return max(found, key=lambda measurement: measurement.output_tokens_per_second)
 
 
 def _of_benchmark(one: Any, file: str) -> Measurement:

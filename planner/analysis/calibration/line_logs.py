@@ -125,12 +125,12 @@ def split_attempts(points: Sequence[LogPoint]) -> tuple[Attempt, ...]:
             groups.append([])
         groups[-1].append(point)
     timed = [_timed(group, is_first=number == 0) for number, group in enumerate(groups)]
-    usual = _usual_pace(one for found, _ in timed for one in found)
+    usual = _usual_pace(interval for found, _ in timed for interval in found)
     return tuple(
         Attempt(
             points=tuple(group),
-            intervals=tuple(one for one in found if not _is_stall(one, usual)),
-            stalls=tuple(one for one in found if _is_stall(one, usual)),
+            intervals=tuple(interval for interval in found if not _is_stall(interval, usual)),
+            stalls=tuple(interval for interval in found if _is_stall(interval, usual)),
             jumps_back=jumps,
         )
         for group, (found, jumps) in zip(groups, timed, strict=True)
@@ -164,9 +164,9 @@ def _between(before: LogPoint, after: LogPoint) -> float | None:
     """Return the seconds between two points: by the log's own time of a step, else by what times both."""
     if after.seconds is not None:
         return after.seconds * (after.step - before.step)
-    for one, other in ((before.elapsed, after.elapsed), (before.clock, after.clock)):
-        if one is not None and other is not None:
-            return other - one
+    for earlier, later in ((before.elapsed, after.elapsed), (before.clock, after.clock)):
+        if earlier is not None and later is not None:
+            return later - earlier
     return None
 
 
@@ -207,7 +207,7 @@ def read_line_log(text: str, file: str) -> LogHistory | None:
         if piece.strip()
     ]
     readers: tuple[Callable[[_Lines, str], LogHistory], ...] = (_torchtitan, _megatron, _transformers)
-    found = max((reader(lines, file) for reader in readers), key=lambda one: len(one.points))
+    found = max((reader(lines, file) for reader in readers), key=lambda history: len(history.points))
     return found if found.points else None
 
 

@@ -51,14 +51,14 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
     state = document.data
     if not isinstance(state, Mapping) or not isinstance(state.get("log_history"), list):
         raise _fault(document, (), "has no log_history", fix)
-    entries = {n: one for n, one in enumerate(state["log_history"]) if isinstance(one, Mapping)}
+    entries = {n: entry for n, entry in enumerate(state["log_history"]) if isinstance(entry, Mapping)}
     steps_only = {n: entry for n, entry in entries.items() if not any(str(key).startswith("eval_") for key in entry)}
     if not steps_only:
         fix = "train for some steps with logging_steps set, then save the state"
         raise _fault(document, ("log_history",), "no training step is logged", fix)
     _check_order(steps_only, document)
     training = list(steps_only.values())
-    last = next((one for one in reversed(training) if _number(one, "train_steps_per_second")), None)
+    last = next((entry for entry in reversed(training) if _number(entry, "train_steps_per_second")), None)
     steps = tuple(_interval_seconds(steps_only, document))
     whole = None
     if last is not None and _number(last, "train_runtime"):
@@ -116,7 +116,7 @@ TOKENS_SO_FAR = ("num_input_tokens_seen", "num_tokens", "tokens/total")
 def tokens_per_logged_step(document: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the tokens of one optimizer step over all GPUs as the state counts them; None where it counts none."""
     for name in TOKENS_SO_FAR:
-        for entry, count in (*((one, "step") for one in reversed(entries)), (document, "global_step")):
+        for entry, count in (*((entry, "step") for entry in reversed(entries)), (document, "global_step")):
             tokens, steps = _number(entry, name), _number(entry, count)
             if tokens and steps:
                 return tokens / steps
@@ -215,10 +215,10 @@ def read_state_history(text: str, file: str) -> LogHistory | None:
         return None
     state, remarks = _state(text)
     found = state.get("log_history")
-    entries = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    entries = [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, list) else []
     training = [entry for entry in entries if not any(str(key).startswith("eval_") for key in entry)]
     points = tuple(_points(training))
-    last = next((one for one in reversed(training) if "train_steps_per_second" in one), None)
+    last = next((entry for entry in reversed(training) if "train_steps_per_second" in entry), None)
     seconds = as_number(last.get("train_runtime")) if last else None
     peak = largest_peak_gib(training)
     return LogHistory(
@@ -241,9 +241,9 @@ def _state(text: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
         state = json.loads(text)
     except (ValueError, RecursionError):
         entries = []
-        for one in _ENTRY.finditer(text, text.index('"log_history"')):
+        for match in _ENTRY.finditer(text, text.index('"log_history"')):
             try:
-                entries.append(json.loads(one[0]))
+                entries.append(json.loads(match[0]))
             except ValueError:
                 continue
         fields: dict[str, Any] = {name: int(value) for name, value in _FIELD.findall(text)}
@@ -303,7 +303,7 @@ def _csv(text: str, file: str) -> LogHistory | None:
     except InputError as error:
         line = error.faults[0].line
         kept = text.split("\n")[: max(0, line - 1)]
-        if line < 2 or not any(one.strip() for one in kept[1:]):
+        if line < 2 or not any(row.strip() for row in kept[1:]):
             raise
         remarks = (f"line {line} does not fit the header: what is before it is used",)
         table = read_table("\n".join(kept) + "\n", file)

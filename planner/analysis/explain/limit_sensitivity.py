@@ -98,7 +98,7 @@ def limit_sensitivities(baseline: Baseline, binding: tuple[Binding, ...]) -> tup
     unless it binds.
     """
     scenario = baseline.plan.prepared.scenario
-    bound = {one.limit for one in binding}
+    bound = {constraint.limit for constraint in binding}
     unset = set() if scenario.limits.max_hours is not None else {"limits.max_hours"} - bound
     found = []
     for path in baseline.elastic.relaxable_paths:
@@ -111,7 +111,9 @@ def limit_sensitivities(baseline: Baseline, binding: tuple[Binding, ...]) -> tup
 def _smallest_relaxation(baseline: Baseline, path: str) -> LimitSensitivity:
     """Return the least change of one limit that reaches the goal; of a list the one value that saves most."""
     elastic, prepared = baseline.elastic, baseline.plan.prepared
-    is_list = any(one.path == path for one in elastic.relaxed.filters) and path not in WITHOUT_LIST
+    is_list = (
+        any(candidate_filter.path == path for candidate_filter in elastic.relaxed.filters) and path not in WITHOUT_LIST
+    )
     found = elastic.solve((path,), caps=baseline.caps, one_value=is_list)
     changes = build_changes(found, elastic, prepared) if found else []
     verified = verify_relaxation(prepared, changes, baseline.try_better) if found else None
@@ -157,8 +159,8 @@ def _scarce_offers(baseline: Baseline) -> Iterator[LimitSensitivity]:
     if found is None:
         return
     needed = {
-        one.path: float(round(most)) if one.path.startswith(STOCK_OF) else round_up(most, HOURS_STEP)
-        for one, most in elastic.shortages(found)
+        constraint.path: float(round(most)) if constraint.path.startswith(STOCK_OF) else round_up(most, HOURS_STEP)
+        for constraint, most in elastic.shortages(found)
     }
 
     def with_enough(offer: Offer, label: str) -> Offer:
@@ -217,7 +219,7 @@ def past_costs(plan: ResolvedPlan, today: datetime.date) -> tuple[PastCost, ...]
     found = []
     for days in SPANS_DAYS:
         then = [_earlier(offer, today - datetime.timedelta(days), days) for offer in offers]
-        known = [one for one in then if one is not None]
+        known = [past for past in then if past is not None]
         if len(known) == len(then):
             cost = _cost_with(plan, tuple(offer for _, offer in known))
             if cost is not None:
@@ -233,7 +235,7 @@ def _earlier(offer: Offer, day: datetime.date, span_days: int) -> tuple[datetime
         return None
     if stored is None:
         return None
-    same = [one for one in stored[1] if _machine(one) == _machine(offer)]
+    same = [stored_offer for stored_offer in stored[1] if _machine(stored_offer) == _machine(offer)]
     if not same:
         return None
     prices = {"usd_per_hour": same[0].usd_per_hour, "spot_usd_per_hour": same[0].spot_usd_per_hour}
@@ -340,7 +342,11 @@ def _notes(plan: ResolvedPlan) -> tuple[str, ...]:
     whose = f" for {', '.join(spot_only)}" if spot_only and len(names) > 1 else ""
     note = f"spot only{whose}, without fallback on demand: hours and deadlines are expectations"
     screened = plan.prepared.screened
-    follows = any(row in one.rows[list(one.spot)] for one, row in zip(screened, plan.rows, strict=True) if one.spot)
+    follows = any(
+        row in candidates.rows[list(candidates.spot)]
+        for candidates, row in zip(screened, plan.rows, strict=True)
+        if candidates.spot
+    )
     waits = plan.prepared.scenario.waits_less and follows
     return (*([note] if spot_only else []), *([LEAST_DOLLARS_NOTE] if waits else []))
 

@@ -173,16 +173,16 @@ def _differences(plan: ResolvedPlan, found: ResolvedPlan, job: int) -> tuple[str
     (price, hours), (price_x, hours_x) = _per_hour(plan, job), _per_hour(found, job)
     gpus, gpus_x = int(plan.chosen.gpus[job]), int(found.chosen.gpus[job])
     reasons = []
-    for one, other, words in (
+    for with_x, usual, words in (
         (price_x, price, f"an hour costs ${price_x:,.2f} against ${price:,.2f}"),
         (hours_x, hours, f"it likely takes {_format_duration(hours_x)} against {_format_duration(hours)}"),
     ):
         if words.startswith("an hour") and not (gpus and gpus_x):
             continue  # a service charges for tokens and runs, whatever their hours
-        if min(one, other) <= 0:  # nothing is a multiple of what is free
-            reasons += [(math.inf, words)] if one != other else []
-        elif max(one, other) > MIN_FACTOR * min(one, other):
-            reasons.append((abs(math.log(one / other)), f"{words} ({_format_factor(one / other)})"))
+        if min(with_x, usual) <= 0:  # nothing is a multiple of what is free
+            reasons += [(math.inf, words)] if with_x != usual else []
+        elif max(with_x, usual) > MIN_FACTOR * min(with_x, usual):
+            reasons.append((abs(math.log(with_x / usual)), f"{words} ({_format_factor(with_x / usual)})"))
     described = [words for _, words in sorted(reasons, reverse=True)]
     market, place = found.prepared.market, int(found.chosen.offer[job])
     if break_even := describe_break_even(market, market.offers[place], float(found.chosen.instances[job])):
@@ -239,7 +239,7 @@ def _reason(change: LimitChange, base: PreparedScenario) -> str:
     if limit.endswith(".confidence.memory"):
         asked = f"{float(old) * 100:.3g} % are asked for"
         return f"it fits in memory with {float(new) * 100:.3g} % probability; {asked}"
-    job = next((one for one in base.scenario.jobs if limit.startswith(f"jobs.{one.name}.")), None)
+    job = next((job for job in base.scenario.jobs if limit.startswith(f"jobs.{job.name}.")), None)
     if reason := REASONS.get(limit_key(limit)):
         confidence, plans = job.confidence * 100 if job else None, "plan" if new == 1 else "plans"
         name = limit.removeprefix("limits.").partition(".")[2]

@@ -435,7 +435,7 @@ def find_remedies(prepared: PreparedScenario, query: WhyNotQuery, solve: SolveQu
         if plan is not None:
             figures = {"plan": plan.description, "cost_usd": plan.cost_usd, "hours": plan.hours}
             found.append(Remedy(change=change, setting=setting, also=also, **figures))
-    return tuple(sorted(found, key=lambda one: (not one.setting, one.cost_usd))[:MAX_WHY_NOT_REMEDIES])
+    return tuple(sorted(found, key=lambda remedy: (not remedy.setting, remedy.cost_usd))[:MAX_WHY_NOT_REMEDIES])
 
 
 def _possible_remedies(prepared: PreparedScenario, query: WhyNotQuery) -> Iterator[tuple[str, str, WhyNotQuery]]:

@@ -1,4 +1,4 @@
-"""The frontier of a scenario: cost against time, of jobs with a service, or loss against dollars."""
+"""The frontier of a scenario: cost against time."""
 
 from __future__ import annotations
 
@@ -18,20 +18,13 @@ from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import ScreenedCandidates, screen
 from planner.candidates.spot_search import LEAST_DOLLARS, SearchScope
 from planner.configurations.recipe import is_allowed
-from planner.errors import Fault, ScenarioError
-from planner.library.reading import read_library
 from planner.library.schema import Library
-from planner.results.chosen_model import LossFrontier, LossPoint
-from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit, describe_assignment
+from planner.results.frontier import Curve, Frontier, GroupBy, HiddenByLimit
 from planner.results.plan import Status
 from planner.results.plan_parts import Infeasible
 from planner.scenario.limits import UNLIMITED_HOURS, latest_finish_hours
-from planner.scenario.open_job import OwnLaw
-from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, open_job, services_of
+from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.solving.alternatives import without_demand
-from planner.solving.choices.choice_alternatives import best_of
-from planner.solving.choices.decision import SPREAD_NOTE
-from planner.solving.choices.solve_open import open_alternatives
 from planner.solving.infeasibility.diagnosis import diagnose
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import count_candidates, find_cut_samples, lack_of_ways, solve_prepared
@@ -106,7 +99,9 @@ def frontier(
         by=None if main.in_turn else by,
         curves=curves,
         beyond=tuple(_hidden_by_deadline(prepared)) if main.points and not scenario.needs_timetable else (),
-        candidates=count_candidates(prepared, sum(len(np.unique(one.rows)) for one in screened) - main.used),
+        candidates=count_candidates(
+            prepared, sum(len(np.unique(candidates.rows)) for candidates in screened) - main.used
+        ),
         solver="envelope" if main.exact else "cp-sat" if main.in_turn else options.solver,
         seconds=perf_counter() - started,
         as_of=tracer.as_of.isoformat(),
@@ -159,14 +154,14 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[tuple[Cur
     """
     prepared = tracer.prepared
     wide = _whole_curves(prepared, by)
-    labels = [_labels(prepared, index, one, by) for index, one in enumerate(wide)]
+    labels = [_labels(prepared, index, candidates, by) for index, candidates in enumerate(wide)]
     names = list(dict.fromkeys(str(name) for column in labels for name in np.unique(column)))
     if by == "method":
         names = [name for name in METHODS if name in names]
     each = max(MIN_CURVE_POINTS, points // max(1, len(names)))
     curves, in_turn = [], []
     for name in names:
-        part = [one.select(column == name) for one, column in zip(wide, labels, strict=True)]
+        part = [candidates.select(column == name) for candidates, column in zip(wide, labels, strict=True)]
         traced = tracer.traced(part, each, is_part=True)
         if traced.in_turn:
             in_turn.append(name)
@@ -182,7 +177,7 @@ def _curves(tracer: FrontierTracer, by: GroupBy, points: int) -> tuple[tuple[Cur
             )
         )
     if by != "method":
-        curves.sort(key=lambda one: (one.points[-1].cost_usd if one.points else math.inf, one.label))
+        curves.sort(key=lambda curve: (curve.points[-1].cost_usd if curve.points else math.inf, curve.label))
     return tuple(curves), tuple(in_turn)
 
 
@@ -255,93 +250,3 @@ def _ignored_objectives(scenario: Scenario) -> tuple[str, ...]:
         "the value of time is": scenario.value_of_time_usd_per_hour > 0,
     }
     return tuple(f"{what} left out: the cost is dollars paid" for what, is_set in ignored.items() if is_set)
-
-
-# Loss against dollars: for each of several budgets the model with the least loss.
-
-
-LEAST_SHARE = 1 / 32
-"""Smallest budget of the frontier, over that of the scenario."""
-MOST_POINTS = 11
-"""Budgets: two per doubling."""
-
-
-def loss_frontier(
-    scenario: Scenario, options: SolveOptions | None = None, library: Library | None = None, points: int = MOST_POINTS
-) -> LossFrontier:
-    """Return the least loss for budgets up to that of the scenario, each proven over all models and machines.
-
-    Budgets fall by a square root of two, down to a 32nd. Those that do not pay for the shortest run that the law has
-    seen have no point. ScenarioError on bad input, and without a budget.
-    """
-    started, options = perf_counter(), options or SolveOptions()
-    job, most = open_job(scenario), scenario.limits.budget_usd
-    if job is None or not job.wants_least_loss:
-        fix = "give the job work: {tokens: best} and the scenario objective: loss"
-        raise ScenarioError([Fault(scenario.name, 0, "objective", "a frontier of loss needs a model to choose", fix)])
-    if len(scenario.jobs) > 1:
-        what, fix = "a frontier of loss is that of one job", "leave the other jobs out, or solve for one budget"
-        raise ScenarioError([Fault(scenario.name, 0, "jobs", what, fix)])
-    if most is None:
-        what = "a frontier of loss needs a budget, its last point"
-        raise ScenarioError([Fault(scenario.name, 0, "limits.budget_usd", what, "add limits.budget_usd: 1000")])
-    library = library or read_library(architectures_of(job))
-    alternatives = open_alternatives(scenario, job, library)
-    count = max(2, min(points, MOST_POINTS))
-    budgets = [most * LEAST_SHARE ** (step / (count - 1)) for step in range(count)]
-    found: list[LossPoint] = []
-    missed: list[float] = []
-    for budget in budgets:
-        near = best_of(alternatives, budget, slack=0.0)
-        if not near:
-            break
-        best = near[0]
-        plan = solve_prepared(best.alternative.prepared(best.tokens), options)
-        if not plan.jobs:  # a policy on spot that a rounding of its dollars moved over the budget
-            missed.append(budget)
-            continue
-        found.append(
-            LossPoint(
-                budget_usd=budget,
-                loss=best.loss,
-                architecture=best.alternative.architecture.name,
-                parameters=best.alternative.architecture.parameters,
-                tokens=best.alternative.run_tokens(best.tokens)[0],
-                hours=plan.jobs[0].hours.expected,
-                plan=describe_assignment(plan.jobs[0]),
-            )
-        )
-    return LossFrontier(
-        scenario=scenario.name,
-        status="optimal" if found else "infeasible",
-        points=tuple(_undominated(found[::-1])),
-        law="own" if isinstance(job.loss_law, OwnLaw) else job.loss_law,
-        compared=len(alternatives),
-        solved=sum(len(alternative.costs) for alternative in alternatives),
-        seconds=perf_counter() - started,
-        as_of=(options.as_of or datetime.date.today()).isoformat(),
-        notes=(
-            *note_on_missed(missed),
-            SPREAD_NOTE,
-            "the cost stays within the budget at its confidence; hours are expected values",
-        ),
-    )
-
-
-def note_on_missed(budgets: list[float]) -> tuple[str, ...]:
-    """Return a note on the budgets whose best model has no plan; none where all have one."""
-    if not budgets:
-        return ()
-    dollars = ", ".join(f"${budget:,.2f}" for budget in sorted(budgets))
-    return (f"no point for {dollars}: the plan found there costs more at the confidence of the budget",)
-
-
-def _undominated(points: list[LossPoint]) -> list[LossPoint]:
-    """Return the points, cheapest first, without those that more money does not improve."""
-    kept: list[LossPoint] = []
-    least = math.inf
-    for point in points:
-        if point.loss < least:
-            kept.append(point)
-            least = point.loss
-    return kept

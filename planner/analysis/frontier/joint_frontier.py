@@ -123,7 +123,7 @@ class CommonDeadlines(ABC):
                 for piece in pieces
             ),
         ]
-        sound = {one.hours for one in found}
+        sound = {known_point.hours for known_point in found}
         first = breakpoints[0] if breakpoints[0] in sound else self.fastest_hours()
         if first is None:
             return [], ()
@@ -307,7 +307,7 @@ def pick_evenly(values: Sequence[float], most: int) -> list[float]:
 def remove_dominated(found: Sequence[Breakpoint]) -> list[Breakpoint]:
     """Return the points that no earlier one undercuts or equals, sorted by hours."""
     kept: list[Breakpoint] = []
-    for one in sorted(found, key=lambda one: (one.hours, one.usd)):
-        if not kept or one.usd < kept[-1].usd - TIE_USD:
-            kept.append(one)
+    for point in sorted(found, key=lambda point: (point.hours, point.usd)):
+        if not kept or point.usd < kept[-1].usd - TIE_USD:
+            kept.append(point)
     return kept

@@ -341,11 +341,11 @@ def sum_envelopes(
     for hours in times:
         here = [_at(pieces, hours) for pieces in envelopes]
         left = [_before(pieces, hours) for pieces in envelopes] if hours > first else []
-        usd = sum(one.usd for one in here)
-        falls = any(one.piece.hours_from < hours <= one.piece.hours_to for one in left)
-        jumps = not left or sum(one.usd for one in left) > usd + tolerance
+        usd = sum(state.usd for state in here)
+        falls = any(state.piece.hours_from < hours <= state.piece.hours_to for state in left)
+        jumps = not left or sum(state.usd for state in left) > usd + tolerance
         if falls or jumps:
-            choices = tuple(one.choice for one in here)
+            choices = tuple(state.choice for state in here)
             breakpoints[hours] = Breakpoint(hours, usd, choices, bound=usd, before=_left_choices(left, here, hours))
     linear_pieces = []
     for begun, ended in itertools.pairwise(times):
@@ -360,7 +360,7 @@ def sum_envelopes(
         if point.hours not in touched
     ]
     return tuple(breakpoints.values()), tuple(
-        sorted([*linear_pieces, *points], key=lambda one: (one.hours_to, one.hours_from))
+        sorted([*linear_pieces, *points], key=lambda piece: (piece.hours_to, piece.hours_from))
     )
 
 
@@ -399,7 +399,7 @@ def _left_choices(left: Sequence[_JobState], here: Sequence[_JobState], hours: f
         old.choice.row != new.choice.row and old.piece.hours_from < old.piece.hours_to == hours
         for old, new in zip(left, here, strict=False)
     )
-    return tuple(one.choice for one in left) if meets else ()
+    return tuple(state.choice for state in left) if meets else ()
 
 
 def _linear_piece(
@@ -416,8 +416,8 @@ def _linear_piece(
         ended,
         usd_from,
         usd_to,
-        tuple(one.choice for one in start),
-        tuple(one.choice for one in end),
+        tuple(state.choice for state in start),
+        tuple(state.choice for state in end),
         begun in breakpoints and usd_from <= breakpoints[begun].usd + tolerance,
         ended in breakpoints and usd_to <= breakpoints[ended].usd + tolerance,
     )

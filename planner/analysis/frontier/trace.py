@@ -81,7 +81,7 @@ class FrontierTracer:
 
         `is_part`: they are some of the candidates. Where jobs of these take turns there are no points.
         """
-        tables = [one.table for one in screened]
+        tables = [candidates.table for candidates in screened]
         envelopes = [lower_envelope(build_segments(table, self.limits.budget_usd)) for table in tables]
         if not all(envelopes):
             return TracedFrontier((), (), True, None, "infeasible")
@@ -106,12 +106,12 @@ class FrontierTracer:
         marked, knee = _with_knee(self._points(screened, found))
         used = {
             (index, int(screened[index].rows[choice.row]))
-            for one in feasible
-            for index, choice in enumerate(one.choices_to)
+            for piece in feasible
+            for index, choice in enumerate(piece.choices_to)
         }
         return TracedFrontier(
             marked,
-            tuple(self._segment(screened, one) for one in feasible),
+            tuple(self._segment(screened, piece) for piece in feasible),
             exact,
             knee,
             "optimal" if all(point.gap == 0 for point in marked) else "feasible",
@@ -147,7 +147,7 @@ class FrontierTracer:
         self, screened: Sequence[ScreenedCandidates], envelopes: Sequence[Sequence[EnvelopePiece]]
     ) -> JointProgram:
         """Return the program of jobs that start at once."""
-        tables, curves = [one.table for one in screened], [one.curves() for one in screened]
+        tables, curves = [candidates.table for candidates in screened], [candidates.curves() for candidates in screened]
         return JointProgram(tables, envelopes, self.limits, self.options, curves)
 
     def _turns(self, tables: Sequence[CandidateTable], envelopes: Sequence[Sequence[EnvelopePiece]]) -> CommonDeadlines:
@@ -174,7 +174,7 @@ class FrontierTracer:
         def keeps(choices: Sequence[RowChoice]) -> bool:
             return math.fsum(job.cost_at_confidence for job in self.plans(screened, choices)) <= most
 
-        kept = [one for one in found if keeps(one.choices)]
+        kept = [point for point in found if keeps(point.choices)]
         return kept, [piece if keeps(piece.choices_from) else piece._replace(from_included=False) for piece in pieces]
 
     def _points(self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint]) -> tuple[Point, ...]:
@@ -183,33 +183,35 @@ class FrontierTracer:
         spot_only = {
             label for label, offer in zip(market.labels, market.offers, strict=True) if offer.usd_per_hour is None
         }
-        for one in found:
-            jobs = one.plan.jobs if one.plan else self.plans(screened, one.choices)
-            before = self.plans(screened, one.before)
+        for point in found:
+            jobs = point.plan.jobs if point.plan else self.plans(screened, point.choices)
+            before = self.plans(screened, point.before)
             if before == jobs:  # two pieces of one curve meet
                 before = ()
             earlier = before or (made[-1].jobs if made else ())
-            usd = one.usd if one.plan else math.fsum(job.cost_usd for job in jobs)
-            if made and one.floor_usd is None and usd >= made[-1].cost_usd:
+            usd = point.usd if point.plan else math.fsum(job.cost_usd for job in jobs)
+            if made and point.floor_usd is None and usd >= made[-1].cost_usd:
                 continue  # its line is lower than the plan before by less than its policy lies above the line
             last = max(jobs, key=lambda job: job.hours.at_confidence)
             made.append(
                 Point(
-                    hours=one.hours,
+                    hours=point.hours,
                     expected_hours=max(job.delay_hours + job.hours.expected for job in jobs),
                     cost_usd=usd,
                     jobs=jobs,
                     before=before,
                     change=describe_job_differences(earlier, jobs),
                     # Along a piece the policy for exactly these hours costs a little more or less than the line.
-                    bound=min(one.bound + usd - one.usd, usd),
-                    gap=one.gap,
-                    reservations=one.plan.reservations if one.plan else (),
+                    bound=min(point.bound + usd - point.usd, usd),
+                    gap=point.gap,
+                    reservations=point.plan.reservations if point.plan else (),
                     budget_probability=(
-                        one.plan.budget_probability if one.plan else budget_probability(self.prepared.scenario, jobs)
+                        point.plan.budget_probability
+                        if point.plan
+                        else budget_probability(self.prepared.scenario, jobs)
                     ),
-                    separate_usd=None if one.separate_usd is None else min(one.separate_usd, usd),
-                    floor_usd=usd if one.floor_usd is not None and one.floor_usd >= one.usd else one.floor_usd,
+                    separate_usd=None if point.separate_usd is None else min(point.separate_usd, usd),
+                    floor_usd=usd if point.floor_usd is not None and point.floor_usd >= point.usd else point.floor_usd,
                     mostly_start_up=last.start_hours > 0.5 * last.hours.expected,
                     spot_only=any(job.spot_share > 0 and job.offer in spot_only for job in jobs),
                 )
@@ -220,15 +222,15 @@ class FrontierTracer:
         self, screened: Sequence[ScreenedCandidates], found: Sequence[Breakpoint], pieces: Sequence[LinearPiece]
     ) -> None:
         """Compute the policies of all choices on curves of each job together, for `_plan` and `_leg` to look up."""
-        planned = [both for one in found for both in (one.choices, one.before)]
+        planned = [both for point in found for both in (point.choices, point.before)]
         ends = [both for piece in pieces for both in (piece.choices_from, piece.choices_to)]
-        for index, one in enumerate(screened):
+        for index, candidates in enumerate(screened):
             policies = self.prepared.candidates[index].policies
-            policies.best_points(_keys_on_curves(one, (each[index] for each in (*planned, *ends) if each)))
-            keys = _keys_on_curves(one, (each[index] for each in planned if each))
+            policies.best_points(_keys_on_curves(candidates, (each[index] for each in (*planned, *ends) if each)))
+            keys = _keys_on_curves(candidates, (each[index] for each in planned if each))
             points = policies.best_points(keys)
             policies.rules([(run, states, at.hours) for (run, states, _), at in zip(keys, points, strict=True)])
-            chosen = [self._chosen(index, one, each[index]) for each in planned if each]
+            chosen = [self._chosen(index, candidates, each[index]) for each in planned if each]
             draw_dollars([each.policy_costs(each.spot) for each in chosen if each.spot is not None])
 
     def plans(self, screened: Sequence[ScreenedCandidates], choices: Sequence[RowChoice]) -> tuple[Assignment, ...]:
@@ -263,7 +265,9 @@ class FrontierTracer:
     def _leg(self, index: int, screened: ScreenedCandidates, old: RowChoice, new: RowChoice) -> SegmentJob:
         table, market, candidates = screened.table, self.prepared.market, self.prepared.candidates[index]
         place = int(table.offer[old.row])
-        shares = [self._chosen(index, screened, one).share if screened.pieces else one.share for one in (old, new)]
+        shares = [
+            self._chosen(index, screened, choice).share if screened.pieces else choice.share for choice in (old, new)
+        ]
         return SegmentJob(
             name=candidates.job.name,
             provider=market.offers[place].provider,

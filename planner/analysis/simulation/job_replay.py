@@ -139,7 +139,9 @@ class JobOutcome:
     @classmethod
     def joined(cls, parts: list[JobOutcome]) -> JobOutcome:
         """Return the blocks of runs as one, in order."""
-        return cls(**{one.name: np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)})
+        return cls(
+            **{column.name: np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)}
+        )
 
 
 @record(frozen=True)

@@ -199,7 +199,7 @@ def find_row(candidates: JobCandidates, assignment: Assignment) -> int | None:
         return None
     matches = table.offer == table.offers.index(assignment.offer)
     matches &= table.instances == (assignment.instances or 1) * assignment.runs_at_once
-    separate = tuple((one.stage, one.offer) for one in assignment.beside)
+    separate = tuple((machine.stage, machine.offer) for machine in assignment.beside)
     for row in np.flatnonzero(matches).tolist():
         recipe, placement = candidates.recipes[int(table.recipe[row])], candidates.placement_of(row)
         if recipe.method == assignment.techniques.method and (
@@ -217,7 +217,9 @@ def _choice(prepared: PreparedScenario, index: int, row: int, advice: SpotPlan) 
     if may_take_turns(prepared):
         tables += timetable.screens_of_job(prepared, index)
     found = (table.spot.get(mine) for table in tables for mine in np.flatnonzero(table.rows == row).tolist())
-    return next((one for one in found if one and abs(one.point.hours - advice.guaranteed_hours) < 1e-6), None)
+    return next(
+        (choice for choice in found if choice and abs(choice.point.hours - advice.guaranteed_hours) < 1e-6), None
+    )
 
 
 def _patience_usd(prepared: PreparedScenario, assignment: Assignment) -> float:

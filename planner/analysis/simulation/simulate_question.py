@@ -121,10 +121,15 @@ def simulate(
 def _check_plan(plan: Plan, prepared: PreparedScenario) -> None:
     """Refuse a plan of another scenario, or one that was changed by hand."""
     faults = [
-        Fault("plan", 0, f"{one.job}: {one.what}".removeprefix(": "), f"expected {one.expected}, found {one.found}",
-              "planner check PLAN SCENARIO lists all")
-        for one in audit(plan, prepared.scenario, prepared.library)[:5]
-    ]  # fmt: skip
+        Fault(
+            "plan",
+            0,
+            f"{violation.job}: {violation.what}".removeprefix(": "),
+            f"expected {violation.expected}, found {violation.found}",
+            "planner check PLAN SCENARIO lists all",
+        )
+        for violation in audit(plan, prepared.scenario, prepared.library)[:5]
+    ]
     raise_faults(faults, ScenarioError)
 
 
@@ -138,14 +143,14 @@ def _simulation(
     job_runs = build_job_runs(prepared, plan)
     seeds = np.random.SeedSequence(settings.seed).spawn(len(job_runs) + 1)
     drawn_by = zip(job_runs, seeds[1:], strict=True)
-    sources = [_source(one, settings, np.random.default_rng(seed)) for one, seed in drawn_by]
-    recorded_ones = [one for one in sources if isinstance(one, RecordedWindows)]
+    sources = [_source(job_run, settings, np.random.default_rng(seed)) for job_run, seed in drawn_by]
+    recorded_ones = [source for source in sources if isinstance(source, RecordedWindows)]
     # A repeated window is no second market: there are no more runs than windows.
     runs = min(settings.runs, max((recorded_one.windows for recorded_one in recorded_ones), default=settings.runs))
     for recorded_one in recorded_ones:
         recorded_one.spread_evenly(runs)
     ranks = _ranks(runs, np.random.default_rng(seeds[0]))
-    drawing, done = sum(one is not None for one in sources), 0
+    drawing, done = sum(source is not None for source in sources), 0
 
     def count(added: int) -> None:
         nonlocal done
@@ -163,7 +168,7 @@ def _simulation(
     shifted = {name: shift(outcomes) for name, outcomes in outcomes_by_policy(replayed).items()}
     reserved_usd = math.fsum(reservation.usd for reservation in plan.reservations)
     whole = combine_jobs(job_runs, {k: [m.outcome for m in v] for k, v in shifted.items()}, reserved_usd)
-    spent = math.fsum(one.seconds for one, source in zip(replayed, sources, strict=True) if source is not None)
+    spent = math.fsum(replay.seconds for replay, source in zip(replayed, sources, strict=True) if source is not None)
     notes, budget = [note for recorded_one in recorded_ones for note in recorded_one.notes], plan.budget_usd
     return Simulation(
         scenario=plan.scenario,
@@ -177,8 +182,8 @@ def _simulation(
         policies=compare_policies(job_runs, replayed, whole),
         predicted=build_prediction(plan.jobs, reserved_usd),
         jobs=tuple(
-            _job(job_run, source, one, moved if plan.is_timetable else None)
-            for job_run, source, one, moved in zip(job_runs, sources, replayed, shifted[PLANNED], strict=True)
+            _job(job_run, source, replay, moved if plan.is_timetable else None)
+            for job_run, source, replay, moved in zip(job_runs, sources, replayed, shifted[PLANNED], strict=True)
         ),
         cost_histogram=histogram(whole[PLANNED].usd),
         hours_histogram=histogram(whole[PLANNED].hours),
@@ -265,17 +270,19 @@ def _market(job_run: JobRun, source: PathSource | None) -> ReplayMarket | None:
 def _notes(job_runs: Sequence[JobRun], settings: SimulationSettings) -> list[str]:
     """Return notes on what the figures do not show."""
     drawing = [job_run for job_run in job_runs if job_run.states is not None]
-    has_prior = any(one.job.spot and one.job.spot.basis for one in drawing)
+    has_prior = any(job_run.job.spot and job_run.job.spot.basis for job_run in drawing)
     notes = {
         "no job of this plan runs on spot: the traces are not used": settings.traces and not drawing,
         "the market is a prior, not measured for the offer: first fit recorded traces (planner market fit TRACE) and "
         "paste the block into the offer, or replay them with --trace": (has_prior and not settings.traces),
         "each job has its own market, drawn independently of the others": len(drawing) > 1 and not settings.traces,
         "over optimum: in the objective of the plan, dollars plus the value of waiting hours": any(
-            one.waiting_usd for one in drawing
+            job_run.waiting_usd for job_run in drawing
         ),
         SPOT_ONLY_NOTE: any(job_run.kind == RunKind.SPOT for job_run in job_runs),
-        "concurrent trials share one market and are interrupted together": any(one.job.trials > 1 for one in drawing),
+        "concurrent trials share one market and are interrupted together": any(
+            job_run.job.trials > 1 for job_run in drawing
+        ),
         IN_TURN_NOTE: any(job_run.job.end_at_hours is not None for job_run in job_runs),
     }
     shares = [(trace.name, float((trace.available > 0).mean())) for trace in settings.traces]

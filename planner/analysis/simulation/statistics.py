@@ -40,7 +40,7 @@ def combine_jobs(
     `fixed_usd` is paid beside the jobs, for reservations.
     """
     found = {name: _combine_policy(job_runs, several) for name, several in outcomes.items()}
-    return {name: replace(one, usd=one.usd + fixed_usd) for name, one in found.items()}
+    return {name: replace(outcome, usd=outcome.usd + fixed_usd) for name, outcome in found.items()}
 
 
 def outcomes_by_policy(replayed: Sequence[ReplayedJob]) -> dict[str, list[JobOutcome]]:
@@ -53,16 +53,16 @@ def _combine_policy(job_runs: Sequence[JobRun], several: Sequence[JobOutcome]) -
     jobs = [job_run.job for job_run in job_runs]
     weights = np.asarray([max(1, job.gpus) * job.runs_at_once * job.hours.expected for job in jobs])
     on_time = [
-        one.done & (one.hours <= job.deadline_hours + DEADLINE_TOLERANCE_HOURS)
-        for job, one in zip(jobs, several, strict=True)
+        outcome.done & (outcome.hours <= job.deadline_hours + DEADLINE_TOLERANCE_HOURS)
+        for job, outcome in zip(jobs, several, strict=True)
         if job.deadline_hours is not None
     ]
     added = ("usd", "interruptions", "wasted_hours", "waiting_hours")
     return PlanOutcome(
-        **{name: np.sum([getattr(one, name) for one in several], axis=0) for name in added},
-        hours=np.max([one.hours for one in several], axis=0),
-        spot_share=np.average([one.spot_share for one in several], axis=0, weights=weights),
-        done=np.all([one.done for one in several], axis=0),
+        **{name: np.sum([getattr(outcome, name) for outcome in several], axis=0) for name in added},
+        hours=np.max([outcome.hours for outcome in several], axis=0),
+        spot_share=np.average([outcome.spot_share for outcome in several], axis=0, weights=weights),
+        done=np.all([outcome.done for outcome in several], axis=0),
         met=np.all(on_time, axis=0) if on_time else None,
     )
 
@@ -87,23 +87,23 @@ def compare_policies(
     known (control variate): this errs much less than the mean of the optimum over a few runs.
     """
     pairs = list(zip(job_runs, replayed, strict=True))
-    if all(one.optimum is None for one in replayed):
+    if all(replay.optimum is None for replay in replayed):
         whole_plan = summarise_outcome(whole[PLANNED])
         return {PLANNED: PolicyFigures(**whole_plan, usd_over_optimum=None, share_over_optimum=None)}
     below = math.fsum(  # of the optimum under the plan, in the objective
-        float(np.mean(_objective_values(job_run, one, PLANNED)[: one.optimum.size] - one.optimum))
-        for job_run, one in pairs
-        if one.optimum is not None
+        float(np.mean(_objective_values(job_run, replay, PLANNED)[: replay.optimum.size] - replay.optimum))
+        for job_run, replay in pairs
+        if replay.optimum is not None
     )
     means = {name: math.fsum(float(np.mean(_objective_values(*pair, name))) for pair in pairs) for name in whole}
     least = means[PLANNED] - below
     found = {
         name: PolicyFigures(
-            **summarise_outcome(one),
+            **summarise_outcome(outcome),
             usd_over_optimum=means[name] - least,
             share_over_optimum=(means[name] - least) / least if least > 0 else None,
         )
-        for name, one in whole.items()
+        for name, outcome in whole.items()
     }
     paid = None if any(job_run.waiting_usd for job_run in job_runs) else _optimum_cost(replayed, least)
     found[OPTIMUM] = PolicyFigures(cost_usd=paid, usd_over_optimum=0.0, share_over_optimum=0.0)
@@ -118,9 +118,10 @@ def _objective_values(job_run: JobRun, replayed: ReplayedJob, name: str) -> Floa
 
 def _optimum_cost(replayed: Sequence[ReplayedJob], mean: float) -> Distribution:
     """Return the dollars of the offline optimum: quantiles of the first runs, with the mean over all."""
-    first = min(one.optimum.size for one in replayed if one.optimum is not None)
+    first = min(replay.optimum.size for replay in replayed if replay.optimum is not None)
     usd = np.sum(
-        [(one.outcomes[PLANNED].usd if one.optimum is None else one.optimum)[:first] for one in replayed], axis=0
+        [(replay.outcomes[PLANNED].usd if replay.optimum is None else replay.optimum)[:first] for replay in replayed],
+        axis=0,
     )
     return distribution(usd).model_copy(update={"mean": mean})
 

@@ -75,7 +75,7 @@ class MemoryLines:
     def together_line(self) -> tuple[Numbers, Numbers]:
         """The line of all parts of a step together; a part counts as in the last phase before the optimizer step."""
         sides = ((side[3], *side[:3]) for side in (self.known, self.held, self.grown))
-        known, held, grown = (reduce(lambda one, other: {**one, **other}, side) for side in sides)
+        known, held, grown = (reduce(lambda merged, phase: {**merged, **phase}, side) for side in sides)
         return _sum(known) + _sum(held), _sum(grown)
 
     def phases(self, micro_batch: Numbers) -> list[Numbers]:
@@ -370,7 +370,7 @@ def estimate_memory(setup: Setup, coefficients: MemoryCoefficients, usable_bytes
     stack, batch = setup.stack, setup.layout.micro_batch
     lines = memory_lines(setup, coefficients)
     need = lines.need(batch, usable_bytes)
-    phases = np.stack([np.broadcast_to(np.asarray(one, dtype=float), need.shape) for one in lines.phases(batch)])
+    phases = np.stack([np.broadcast_to(np.asarray(line, dtype=float), need.shape) for line in lines.phases(batch)])
     phase = phases.argmax(axis=0)
     breakdown = _breakdown(lines, batch, phase)
     allocated = np.asarray(sum(breakdown.values()))

@@ -104,7 +104,7 @@ def _overlap_seconds(parts: _MicroBatch, kernels: Kernels) -> Any:
     """Return the seconds of one micro-batch, in which host, device and sharding traffic overlap."""
     device = parts.device.total
     cubed = _cube(device) + _cube(parts.launch)
-    if all(_is_zero(one) for one in (parts.sharding, parts.tensor, parts.expert, parts.context)):
+    if all(_is_zero(seconds) for seconds in (parts.sharding, parts.tensor, parts.expert, parts.context)):
         return np.cbrt(cubed)
     work = np.cbrt(cubed) + parts.tensor + parts.expert + parts.context
     longer = np.cbrt(_cube(work) + _cube(parts.sharding))

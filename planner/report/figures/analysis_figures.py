@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from planner.drawing.bars import Ranged, Swing, ranged, swings
 from planner.drawing.scene import Caption
-from planner.report import format as words
+from planner.report import words
 from planner.report.figures.plan_figures import Figure, Table
 from planner.report.what_if_text import effect_of, is_visible
 from planner.results.explanation import Explanation
@@ -74,26 +74,26 @@ def _explained(explanation: Explanation | None, job: str, by: str) -> Rows:
         else []
     )
     rows = []
-    for one in found:
-        name = words.sanitise(one.name)
-        took = words.hours(one.hours) if one.hours is not None else ""
-        cost = words.usd(one.cost_usd) if one.cost_usd is not None else ""
+    for option in found:
+        name = words.sanitise(option.name)
+        took = words.hours(option.hours) if option.hours is not None else ""
+        cost = words.usd(option.cost_usd) if option.cost_usd is not None else ""
         remark = (
             "chosen"
-            if one.chosen
-            else (one.verdict if one.allowed else f"excluded by the scenario; {one.verdict}".rstrip("; "))
+            if option.chosen
+            else (option.verdict if option.allowed else f"excluded by the scenario; {option.verdict}".rstrip("; "))
         )
-        mark = "" if one.allowed else " (excluded)"
+        mark = "" if option.allowed else " (excluded)"
         figures = f"{cost}, likely {took}" if took else cost
-        bar = Ranged(f"{name}{mark}", one.cost_usd or 0.0, figures, is_chosen=one.chosen)
-        rows.append((bar, (name, words.sanitise(one.plan), took, cost, words.sanitise(remark))))
+        bar = Ranged(f"{name}{mark}", option.cost_usd or 0.0, figures, is_chosen=option.chosen)
+        rows.append((bar, (name, words.sanitise(option.plan), took, cost, words.sanitise(remark))))
     return rows
 
 
 def _options(options: Sequence[Option], is_chosen: Callable[[Option], bool]) -> Rows:
     """Return methods, frameworks or runners-up of a plan."""
     rows = []
-    for option in sorted(options, key=lambda one: (one.cost_usd is None, one.cost_usd or 0.0)):
+    for option in sorted(options, key=lambda option: (option.cost_usd is None, option.cost_usd or 0.0)):
         name = words.sanitise(option.label or f"{option.gpu} at {option.provider}")
         machines = words.sanitise(
             f"{words.gpus(option.gpus, option.gpu, option.runs_at_once)} at {option.provider}" if option.gpu else ""

@@ -6,16 +6,12 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from planner.drawing.axis import fit_axis, room_of_ticks
 from planner.drawing.curve import Branch, Breakpoint, Run, curve
-from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption, Scene
-from planner.report import format as words
+from planner.report import words
 from planner.report.figures.plan_figures import NARROW, Figure, Table, item_name
 from planner.report.frontier_text import format_hours, format_notes, format_optimality, format_summary, knee
-from planner.report.model_choice_text import count, format_loss_ends
 from planner.report.plan_sections import batch, format_place, kernels, techniques
-from planner.results.chosen_model import LossFrontier
 from planner.results.differences import describe_job_differences, method_name
 from planner.results.frontier import Curve, Frontier, Point, Segment, SegmentJob, describe_assignment, select_points
 from planner.results.plan import Assignment
@@ -48,7 +44,7 @@ def frontier_figure(found: Frontier, deadline: float | None) -> Figure:
         )
         rows.append((f"{format_hours(point.hours)} h", words.usd(point.cost_usd), _plan(point), change))
     hidden = len(found.points) - len(shown)
-    every = [*found.points, *(point for one in found.curves for point in one.points)]
+    every = [*found.points, *(point for line in found.curves for point in line.points)]
     hollow = "; hollow: spot only, no guarantee" if any(point.spot_only for point in every) else ""
     notes = [format_optimality(found), *format_notes(found)]
     notes += [f"{hidden} similar breakpoints are not in the table: planner frontier --all"] if hidden else []
@@ -142,34 +138,6 @@ def runs_of(segments: Sequence[Segment], points: Sequence[Point]) -> list[Run]:
     ]
 
 
-def loss_scene(found: LossFrontier, width: float) -> Scene:
-    """Return loss over dollars, a dot for each budget with its tokens, the first one of each model with its name."""
-    points = found.points
-    budgets, losses = [point.budget_usd for point in points], [point.loss for point in points]
-    up = fit_axis(min(losses), max(losses), 300.0, 22.0)
-    across = fit_axis(min(budgets), 2.6 * max(budgets), room_of_ticks(up), width - 12.0)
-    models = list(dict.fromkeys(point.architecture for point in points))
-    traces = [Trace(tuple(zip(budgets, losses, strict=True)), "ink", width=1.0)]
-    names: list[tuple[float, float, str, str]] = []
-    for index, model in enumerate(models):
-        role = SERIES[index % len(SERIES)]
-        of_model = [point for point in points if point.architecture == model]
-        label = f"{words.sanitise(model)} ({count(of_model[0].parameters)})"
-        shown = tuple(
-            f"{words.usd(point.budget_usd)}: loss {point.loss:.3f}, {count(point.tokens)} tokens" for point in of_model
-        )
-        places = tuple((point.budget_usd, point.loss) for point in of_model)
-        traces.append(Trace(places, role, label, width=0.0, mark="dot", words=shown))
-        names += [(point.budget_usd, point.loss, f"{count(point.tokens)} tokens", role) for point in of_model]
-    labels = Labels(f"loss, nats per token (law: {found.law})", across=_budget, at=tuple(budgets), names=tuple(names))
-    title = format_loss_ends(found)
-    return panel(traces, across, up, labels, Caption(title, title, "budget"), width)
-
-
-def _budget(usd: float) -> str:
-    return words.usd(usd).removesuffix(".00")
-
-
 def frontier_data(found: Frontier) -> dict[str, Any]:
     """Return what the slider needs: breakpoints, slopes, and the plans and bills behind them, each stored once.
 
@@ -209,13 +177,18 @@ def frontier_data(found: Frontier) -> dict[str, Any]:
         )
     slopes = [
         [
-            *(round(figure, 6) for figure in (one.hours_from, one.cost_from_usd, one.hours_to, one.cost_to_usd)),
-            plan_of(left or right) if left or right else _store(plans, texts, [_short_facts(job) for job in one.jobs]),
+            *(
+                round(figure, 6)
+                for figure in (slope.hours_from, slope.cost_from_usd, slope.hours_to, slope.cost_to_usd)
+            ),
+            plan_of(left or right)
+            if left or right
+            else _store(plans, texts, [_short_facts(job) for job in slope.jobs]),
             bill_of(left, 0.0) if left else NO_BILL,
             bill_of(right, 0.0) if right else NO_BILL,
-            [[round(job.spot_share_from, 3), round(job.spot_share_to, 3)] for job in one.jobs],
+            [[round(job.spot_share_from, 3), round(job.spot_share_to, 3)] for job in slope.jobs],
         ]
-        for one, left, right in _slopes(found)
+        for slope, left, right in _slopes(found)
     ]
     return {"points": points, "slopes": slopes, "plans": texts, "items": list(items), "bills": list(bills)}
 

@@ -13,8 +13,7 @@ from planner.drawing.lanes import Lane, Moment, Stretch, lane_axis, lanes
 from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import Caption, Scene, joined
 from planner.records import record
-from planner.report import format as words
-from planner.report import plan_sections as bill
+from planner.report import plan_sections, words
 from planner.report.plan_sections import format_market, format_place
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import BillItem
@@ -108,7 +107,7 @@ def bill_figure(plan: Plan) -> Figure:
         shown = [line.usd for job in plan.jobs for line in job.bill] + [
             reservation.usd for reservation in plan.reservations
         ]
-        if rest := bill.rounding(shown, plan.cost_usd.expected):
+        if rest := plan_sections.rounding(shown, plan.cost_usd.expected):
             rows.append(("all", "rounding", "", "", words.usd(rest), "amounts are shown in whole cents"))
         rows.append(("total", "", "", "", total, spread))
     draw = functools.partial(stacked, stacks, Caption("Bill", f"Bill by item: {lead}"), words.usd, "")
@@ -118,11 +117,11 @@ def bill_figure(plan: Plan) -> Figure:
 
 def item_name(line: BillItem, gpu: str) -> str:
     """Return an item of a bill in the words of the screen, as a page shows it."""
-    return words.sanitise(bill.item_name(line.item, gpu))
+    return words.sanitise(plan_sections.item_name(line.item, gpu))
 
 
 def _how(line: BillItem) -> str:
-    return "" if line.quantity is None or not line.unit else bill.quantity(line.quantity, line.unit)
+    return "" if line.quantity is None or not line.unit else plan_sections.quantity(line.quantity, line.unit)
 
 
 def memory_figure(plan: Plan) -> Figure | None:
@@ -206,7 +205,8 @@ def timetable_figure(plan: Plan) -> Figure:
         for job in sorted(plan.jobs, key=lambda job: (job.start_at_hours, job.name))
     ]  # fmt: skip
     since = f", hours from {plan.now.replace('T', ' ')}" if plan.now else ", hours"
-    lead = f"{len(plan.jobs)} jobs; the last one ends by hour {words.plain_number(_last(plan))}"
+    ends = f"by hour {words.plain_number(_last(plan))}"
+    lead = f"1 job, which ends {ends}" if len(plan.jobs) == 1 else f"{len(plan.jobs)} jobs; the last one ends {ends}"
     kinds = {stretch.role: stretch for row in rows for stretch in row.stretches}
     legend = [
         (name, role)

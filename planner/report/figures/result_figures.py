@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner import services
+from planner import open_choices, services
 from planner.documents.files import write_bytes_atomically
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.image import check_drawable, draw_scene
@@ -14,14 +14,13 @@ from planner.drawing.scene import Caption, Scene, framed, headed, joined, to_svg
 from planner.drawing.sketch import picture_id
 from planner.errors import Fault, NoPlanError, ScenarioError, escaped
 from planner.records import record
-from planner.report import format as words
-from planner.report.figures.frontier_figure import frontier_figure, loss_scene
+from planner.report import words
+from planner.report.figures.frontier_figure import frontier_figure
 from planner.report.figures.plan_figures import PICTURE, timetable_figure
 from planner.report.figures.simulation_figures import simulation_scene
 from planner.report.figures.what_if_figures import bills_scene, sweep_scene, tornado_scene
 from planner.report.frontier_text import format_summary as frontier_summary
 from planner.report.frontier_text import knee
-from planner.report.model_choice_text import render_loss_frontier
 from planner.report.plan_text import render
 from planner.report.sweep_text import render_sweep
 from planner.report.what_if_text import render_tornado, render_what_if
@@ -138,8 +137,8 @@ def tracking_scene(found: Tracking) -> Scene:
     ends = (("planned", found.planned.hours), ("projected", found.projected.hours))
     rows = [
         Ranged(
-            name, hours.expected, f"{words.likely(hours.expected)}, {words.usd(cost.expected)}", hours.low, hours.high,
-            name == "projected",
+            name, hours.expected, f"{words.likely(hours.expected)}, {words.usd(cost.expected)}",
+            hours.low, hours.high, name == "projected",
         )
         for (name, hours), cost in zip(ends, (found.planned.cost_usd, found.projected.cost_usd), strict=True)
     ]  # fmt: skip
@@ -268,7 +267,7 @@ def _first_line(text: Callable[[Any], str], result: Any) -> str:
 SCENES: dict[type, Callable[[Any], Scene | None]] = {
     Plan: _plan_scene,
     Frontier: _frontier_scene,
-    LossFrontier: lambda found: _titled(loss_scene, render_loss_frontier)(found) if found.points else None,
+    LossFrontier: lambda found: open_choices.loss_picture(found),
     ServiceFrontier: lambda found: services.service_frontier_scene(found),
     Simulation: lambda found: simulation_scene(found, PICTURE) if found.jobs and found.cost_usd else None,
     WhatIf: _titled(bills_scene, render_what_if),

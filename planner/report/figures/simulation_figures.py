@@ -10,7 +10,7 @@ from planner.drawing.bars import Ranged, histogram, ranged
 from planner.drawing.lanes import Lane, Stretch, lane_axis, lanes
 from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import GAP, Caption, Scene, Text, headed, joined, wrap
-from planner.report import format as words
+from planner.report import words
 from planner.report.figures.plan_figures import Figure, Table
 from planner.report.simulation_text import POLICY_NAMES, format_frequency, format_summary
 from planner.results.simulation import PLANNED, Distribution, Histogram, JobReplays, ReplayFigures, Simulation, Timeline

@@ -24,7 +24,7 @@ from planner.drawing.scene import (
     text_width,
     wrap,
 )
-from planner.report import format as words
+from planner.report import words
 from planner.report.figures.analysis_figures import tornado_figure
 from planner.report.figures.plan_figures import COST_LABEL, MONTH_LABEL
 from planner.report.plan_sections import item_name

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import services
-from planner.report import format as words
-from planner.report import generation_text as generation
-from planner.report import plan_alternatives as others
-from planner.report import plan_sections as parts
+from planner import generation, services
+from planner.report import plan_alternatives, plan_sections, words
 from planner.report.explanation_text import binding_line, past_line, step_lines
 from planner.report.figures.plan_figures import Table
 from planner.report.infeasible_text import format_near_miss, format_relaxation
@@ -32,16 +29,17 @@ def headline(plan: Plan) -> str:
         return "; ".join(services.fleet_headline(service).partition(": ")[2] for service in plan.services)
     if not plan.jobs or plan.cost_usd is None or plan.hours is None:
         return "No plan: the scenario is infeasible." if plan.status == "infeasible" else "Stopped without a plan."
-    figures = f"{words.likely_and_by(plan.hours)}, {words.usd(plan.cost_usd.expected)}, {parts.format_optimality(plan)}"
+    cost, proof = words.usd(plan.cost_usd.expected), plan_sections.format_optimality(plan)
+    figures = f"{words.likely_and_by(plan.hours)}, {cost}, {proof}"
     if len(plan.jobs) > 1:
         return f"{len(plan.jobs)} jobs, {figures}"
     job = plan.jobs[0]
-    return f"{parts.format_place(job)}, {parts.format_market(job.spot_share, job.tier)}, {figures}"
+    return f"{plan_sections.format_place(job)}, {plan_sections.format_market(job.spot_share, job.tier)}, {figures}"
 
 
 def warnings(plan: Plan) -> list[str]:
     """Return what of the job asked for the plan leaves out: it stands right below the headline."""
-    return [words.sanitise(parts.cut_text(cut)) for cut in plan.cut]
+    return [words.sanitise(plan_sections.cut_text(cut)) for cut in plan.cut]
 
 
 def tiles(plan: Plan) -> list[tuple[str, str, str]]:
@@ -81,20 +79,20 @@ def job_facts(plan: Plan) -> list[tuple[str, list[Fact]]]:
 def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
     single = len(plan.jobs) == 1
     found: Sequence[tuple[str, Sequence[str]]] = (
-        ("Machines", [parts.format_place(job) + ", " + parts.format_market(job.spot_share, job.tier)]),
-        ("Serve" if job.inference else "Train", parts.train(job)),
-        ("Speed", parts.speed(job)),
-        ("Price", generation.price(job.inference) if job.inference else []),
-        ("Time", parts.time(job)),
-        ("Spot", parts.spot(job)),
-        ("Memory risk", others.memory_risk(plan, job)),
-        ("Term", parts.commitment(job)),
-        ("Weights", others.conversion(job)),
-        ("Lossy", others.lossy(job)),
-        ("Quality", others.quality(job)),
-        ("Faster", others.faster(plan) if single else []),
-        ("Service", generation.api(job.inference) if job.inference else []),
-        ("Next best", others.format_alternatives(job)),
+        ("Machines", [plan_sections.format_place(job) + ", " + plan_sections.format_market(job.spot_share, job.tier)]),
+        ("Serve" if job.inference else "Train", plan_sections.train(job)),
+        ("Speed", plan_sections.speed(job)),
+        ("Price", generation.price_lines(job.inference) if job.inference else []),
+        ("Time", plan_sections.time(job)),
+        ("Spot", plan_sections.spot(job)),
+        ("Memory risk", plan_alternatives.memory_risk(plan, job)),
+        ("Term", plan_sections.commitment(job)),
+        ("Weights", plan_alternatives.conversion(job)),
+        ("Lossy", plan_alternatives.lossy(job)),
+        ("Quality", plan_alternatives.quality(job)),
+        ("Faster", plan_alternatives.faster(plan) if single else []),
+        ("Service", generation.api_lines(job.inference) if job.inference else []),
+        ("Next best", plan_alternatives.format_alternatives(job)),
         ("Binding limits", ["; ".join(job.binding) or "none binds"]),
     )
     for label, lines in found:
@@ -105,7 +103,7 @@ def _sections(plan: Plan, job: Assignment) -> Iterator[Fact]:
 def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
     """Return which limits bind, what it is worth to relax them, and how far the plan is proven."""
     with words.unwrapped():
-        found = [("Proof", "; ".join(others.scope(plan)))]
+        found = [("Proof", "; ".join(plan_alternatives.scope(plan)))]
         if plan.baseline is not None:
             found.append(
                 (
@@ -166,8 +164,8 @@ def relaxations(plan: Plan) -> list[tuple[str, str]]:
     found = plan.infeasible
     ways: dict[int, list[str]] = {}
     with words.unwrapped():
-        for number in dict.fromkeys(one.way for one in (found.relax if found else ())):
-            changes = [one for one in (found.relax if found else ()) if one.way == number]
+        for number in dict.fromkeys(relaxation.way for relaxation in (found.relax if found else ())):
+            changes = [relaxation for relaxation in (found.relax if found else ()) if relaxation.way == number]
             ways[number] = format_relaxation(number, changes, plan.scenario)
     texts = []
     for lines in ways.values():
@@ -181,5 +179,8 @@ def near_misses(plan: Plan) -> list[str]:
     """Return the rejected candidates that come closest, each with what would make it feasible."""
     found = plan.infeasible.nearest if plan.infeasible else ()
     return [
-        words.sanitise(f"{one.job}: {format_near_miss(one)}" if one.job else format_near_miss(one)) for one in found
+        words.sanitise(
+            f"{near_miss.job}: {format_near_miss(near_miss)}" if near_miss.job else format_near_miss(near_miss)
+        )
+        for near_miss in found
     ]

@@ -14,7 +14,6 @@ from planner import services
 from planner.drawing.scene import PALETTE, to_svg
 from planner.errors import Fault, ScenarioError
 from planner.records import record
-from planner.report import format as words
 from planner.report.figures.analysis_figures import alternative_figures, price_figures, tornado_figure
 from planner.report.figures.frontier_figure import frontier_data, frontier_figure
 from planner.report.figures.plan_figures import (
@@ -27,7 +26,8 @@ from planner.report.figures.plan_figures import (
     timetable_figure,
 )
 from planner.report.figures.simulation_figures import simulation_figures
-from planner.report.html import plan_words as facts
+from planner.report.html import plan_words
+from planner.report.words import sanitise
 from planner.results.plan import Plan
 from planner.results.report_data import Overview, Section
 from planner.results.service_results import jobs_alone
@@ -76,7 +76,7 @@ def groups_of(found: Overview) -> list[Group]:
     others = alternative_figures(plan, found.explanation)
     groups += [Group("alternatives", "Alternatives", tuple(others))] if others else []
     groups += analysis_groups(found)
-    table = facts.assumptions(plan)
+    table = plan_words.assumptions(plan)
     lead = "What the figures rest on, with source and age."
     groups.append(Group("assumptions", "Assumptions", (Figure("assumptions", "Assumptions", lead, None, table),)))
     return groups
@@ -91,9 +91,9 @@ def analysis_groups(found: Overview) -> list[Group]:
             *(simulation_figures(found.simulation) if found.simulation is not None else ()),
             *(
                 figure
-                for one in (found.simulation, found.service_simulation)
-                if one
-                for figure in services.latency_figures(one)
+                for simulation in (found.simulation, found.service_simulation)
+                if simulation
+                for figure in services.latency_figures(simulation)
             ),
         ),
         "prices": tuple(price_figures(found.prices)),
@@ -142,13 +142,13 @@ def render_page(found: Overview, exports: Mapping[str, str] | None = None, notes
     notes
         Why files are missing.
     """
-    files, remarks = dict(exports or {}), [words.sanitise(note) for note in notes]
+    files, remarks = dict(exports or {}), [sanitise(note) for note in notes]
     parts = _parts(found, MOST_TABLE_ROWS[0])
     page = _rendered(parts, files, remarks)
     while len(page.encode()) > MOST_BYTES and files:
         largest = max(files, key=lambda name: len(files[name]))
         del files[largest]
-        remarks.append(f"{words.sanitise(largest)} is left out for its size: planner solve -o, planner export")
+        remarks.append(f"{sanitise(largest)} is left out for its size: planner solve -o, planner export")
         page = _rendered(parts, files, remarks)
     for most in MOST_TABLE_ROWS[1:]:
         if len(page.encode()) > MOST_BYTES:
@@ -159,7 +159,7 @@ def render_page(found: Overview, exports: Mapping[str, str] | None = None, notes
 def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
     """Return what the template shows, without the files."""
     plan, groups = found.plan, groups_of(found)
-    solved = bool(plan.jobs or plan.services)
+    solved = bool(plan.planned)
     contents = [("why", "Why there is no plan")] if not solved else [("plan", "The plan"), ("reasons", "Why this plan")]
     offers = f"{plan.candidates.offers:,} offers, " if plan.candidates.offers else ""
     made = f"{offers}{plan.candidates.made:,} candidates; ages of prices count to {plan.as_of}; solver {plan.solver}"
@@ -167,23 +167,23 @@ def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
         made += ". The plan was read from a file: the analyses know only the offers that it carries"
     counts = sorted(plan.candidates.reasons.items(), key=lambda item: (-item[1], item[0]))[:12]
     titles = SECTION_NAMES | (SERVICE_SECTIONS if plan.services and not plan.jobs else {})
-    missing = {titles[name]: words.sanitise(why) for name, why in found.skipped.items()}
+    missing = {titles[name]: sanitise(why) for name, why in found.skipped.items()}
     if solved and not found.prices and "prices" not in found.skipped:
         missing[SECTION_NAMES["prices"]] = (
             "the price book has no earlier prices of these machines: planner prices update"
         )
     return {
-        "name": words.sanitise(plan.scenario),
-        "headline": facts.headline(plan),
-        "warnings": facts.warnings(plan),
-        "tiles": services.tiles(plan) if plan.services else facts.tiles(plan),
+        "name": sanitise(plan.scenario),
+        "headline": plan_words.headline(plan),
+        "warnings": plan_words.warnings(plan),
+        "tiles": services.tiles(plan) if plan.services else plan_words.tiles(plan),
         "made": made,
         "infeasible": not solved,
-        "relaxations": facts.relaxations(plan),
-        "misses": facts.near_misses(plan),
-        "rejected": [(words.sanitise(reason), f"{count:,}") for reason, count in counts],
+        "relaxations": plan_words.relaxations(plan),
+        "misses": plan_words.near_misses(plan),
+        "rejected": [(sanitise(reason), f"{count:,}") for reason, count in counts],
         "jobs": _blocks(plan),
-        "more_jobs": max(0, len(plan.jobs) - facts.MOST_BLOCKS),
+        "more_jobs": max(0, len(plan.jobs) - plan_words.MOST_BLOCKS),
         "reasons": _reasons(found),
         "groups": [
             {"key": group.key, "title": group.title, "figures": [_drawn(figure, most_rows) for figure in group.figures]}
@@ -195,22 +195,22 @@ def _parts(found: Overview, most_rows: int) -> dict[str, Any]:
     }
 
 
-def _blocks(plan: Plan) -> list[tuple[str, list[facts.Fact]]]:
+def _blocks(plan: Plan) -> list[tuple[str, list[plan_words.Fact]]]:
     """Return the name of each job and service with its sections."""
     if not plan.services:
-        return facts.job_facts(plan)
-    return [*(facts.job_facts(jobs_alone(plan)) if plan.jobs else []), *services.service_facts(plan)]
+        return plan_words.job_facts(plan)
+    return [*(plan_words.job_facts(jobs_alone(plan)) if plan.jobs else []), *services.service_facts(plan)]
 
 
-def _reasons(found: Overview) -> list[facts.Fact]:
+def _reasons(found: Overview) -> list[plan_words.Fact]:
     """Return why the plan is as it is."""
     plan, explanation = found.plan, found.explanation
     if plan.services and plan.jobs:
         of_jobs, of_service = services.parts_explained(found.explanation)
-        return [*facts.reasons(jobs_alone(plan), of_jobs), *services.reasons(plan, of_service)]
+        return [*plan_words.reasons(jobs_alone(plan), of_jobs), *services.reasons(plan, of_service)]
     if plan.services:
         return services.reasons(plan, explanation)
-    return facts.reasons(found.plan, found.explanation) if found.plan.jobs else []
+    return plan_words.reasons(found.plan, found.explanation) if found.plan.jobs else []
 
 
 def _drawn(figure: Figure, most_rows: int) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def _data(found: Overview) -> dict[str, Any]:
     plan = jobs_alone(found.plan) if found.plan.jobs and found.plan.services else found.plan
     setting = ""
     if len(plan.jobs) == 1 and not plan.is_timetable:
-        setting = f"--set {shlex.quote(f'jobs.{words.sanitise(plan.jobs[0].name)}.deadline=HOURSh')}"
+        setting = f"--set {shlex.quote(f'jobs.{sanitise(plan.jobs[0].name)}.deadline=HOURSh')}"
     usd = plan.cost_usd.expected if plan.cost_usd else None
     hours = plan.hours.at_confidence if plan.hours else None
     data: dict[str, Any] = {"plan": {"usd": usd, "within": hours}, "setting": setting}
@@ -264,7 +264,7 @@ def _rendered(parts: Mapping[str, Any], files: Mapping[str, str], notes: Sequenc
         autoescape=True, loader=loader, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     safe = {name: markupsafe.Markup(text) for name, text in (("style", style), ("script", script), ("policy", policy))}
-    exports = [(words.sanitise(name), text) for name, text in files.items()]
+    exports = [(sanitise(name), text) for name, text in files.items()]
     contents = parts["contents"] + ([("exports", "Files to copy")] if exports or notes else [])
     data = markupsafe.Markup(parts["data"])
     page: str = environment.get_template("page.html.j2").render(

@@ -61,7 +61,7 @@ def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settle
         return settled
     for path in [change.limit for change in changes]:
         settled = _without(prepared, settled, path)
-    for path in [one.limit for one in settled[1]]:
+    for path in [change.limit for change in settled[1]]:
         if (step := _step_of(path)) is not None:
             settled = _least_number(prepared, settled, path, step)
     for _ in range(MOST_BUDGETS):
@@ -90,7 +90,7 @@ def _roomier(changes: Sequence[LimitChange]) -> list[LimitChange]:
 
 def _without(prepared: PreparedScenario, settled: Settled, path: str) -> Settled:
     """Return a relaxation without the change of one limit, if the others suffice."""
-    fewer = [one for one in settled[1] if one.limit != path]
+    fewer = [change for change in settled[1] if change.limit != path]
     found = _try(prepared, fewer) if fewer else None
     return (found, fewer) if found else settled
 
@@ -105,7 +105,7 @@ def _step_of(path: str) -> float | None:
 
 def _least_number(prepared: PreparedScenario, settled: Settled, path: str, step: float) -> Settled:
     """Return a relaxation with the least multiple of a step of one limit that has a plan."""
-    change = next(one for one in settled[1] if one.limit == path)
+    change = next(change for change in settled[1] if change.limit == path)
     if isinstance(change.old, str) or isinstance(change.new, str):
         return settled
     low, high = math.floor(change.old / step + 1e-6), round(change.new / step)  # high suffices, low does not
@@ -120,7 +120,7 @@ def _least_number(prepared: PreparedScenario, settled: Settled, path: str, step:
 
 def _least_budget(prepared: PreparedScenario, settled: Settled) -> Settled:
     """Return a relaxation with the budget that its plan needs; the same where that is no smaller."""
-    change = next((one for one in settled[1] if one.limit == BUDGET), None)
+    change = next((change for change in settled[1] if change.limit == BUDGET), None)
     for room in ROOM_USD if change is not None else ():
         needed = round_up(settled[0].late_usd + room, USD_STEP)
         if change is None or needed >= float(change.new):
@@ -186,7 +186,9 @@ def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
 def _jobs_without_candidates(prepared: PreparedScenario) -> PreparedScenario | None:
     """Return a scenario of the jobs without candidates; None if all or no jobs are, or if jobs cannot take turns."""
     scenario = prepared.scenario
-    barren = [job for job, one in zip(scenario.jobs, prepared.screened, strict=True) if not len(one.table)]
+    barren = [
+        job for job, candidates in zip(scenario.jobs, prepared.screened, strict=True) if not len(candidates.table)
+    ]
     if not 0 < len(barren) < len(scenario.jobs) <= MOST_JOBS_IN_TURN or not may_take_turns(prepared):
         return None
     jobs = tuple(job.model_copy(update={"after": ()}) for job in barren)
@@ -240,8 +242,8 @@ def verified_relaxations(
 
 def asks_no_less(later: Sequence[LimitChange], earlier: Sequence[LimitChange]) -> bool:
     """Return whether a relaxation changes every limit that an earlier one changes, and none of them by less."""
-    found = {one.limit: one for one in later}
-    return all(one.limit in found and _moves_as_far(found[one.limit], one) for one in earlier)
+    found = {change.limit: change for change in later}
+    return all(change.limit in found and _moves_as_far(found[change.limit], change) for change in earlier)
 
 
 def _moves_as_far(one: LimitChange, other: LimitChange) -> bool:
@@ -278,7 +280,7 @@ def _needed_frameworks(plan: ResolvedPlan, changes: list[LimitChange], scenario:
     kept = []
     for job, candidates, row in zip(scenario.jobs, plan.prepared.candidates, plan.rows, strict=True):
         name = recipe_of(candidates, row).framework
-        change = next((one for one in changes if one.limit == f"jobs.{job.name}.framework"), None)
+        change = next((change for change in changes if change.limit == f"jobs.{job.name}.framework"), None)
         if change is not None and name not in str(change.old).split(", "):
             kept.append(replace(change, new=name, setting=f"{change.setting.partition('=')[0]}={name}"))
     return kept
@@ -310,19 +312,19 @@ def elastic_solutions(relaxed: RelaxedCandidates) -> Iterator[tuple[ElasticProgr
     for size in range(1, MAX_RELAXED_LIMITS + 1):
         if known and size > len(known[0].paths) + MAX_ADDITIONAL_LIMITS:
             break
-        sufficient = {next(iter(one.paths)) for one in known if len(one.paths) == 1}
+        sufficient = {next(iter(known_solution.paths)) for known_solution in known if len(known_solution.paths) == 1}
         left = [path for path in elastic.relaxable_paths if path not in sufficient]
         if elastic.solve(left) is None:
             break
         solutions = [
             solution
             for paths in combinations(left, size)
-            if not any(one.paths <= set(paths) for one in known)
+            if not any(known_solution.paths <= set(paths) for known_solution in known)
             and (solution := elastic.solve(paths)) is not None
             and solution.paths
         ]
         for solution in sorted(solutions, key=lambda solution: (solution.change, solution.cost)):
-            if not any(one.paths <= solution.paths for one in known):
+            if not any(known_solution.paths <= solution.paths for known_solution in known):
                 known.append(solution)
                 yield elastic, solution
     if not known:

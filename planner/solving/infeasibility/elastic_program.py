@@ -119,8 +119,8 @@ def _spot_share_limits(scenario: Scenario, columns: VariableLayout) -> Iterator[
     if bounds != SpotShare():
         share = columns.vector(columns.base_share, np.ones(len(columns.split)))
         shares = [share * owner for owner in _rows_of_jobs(scenario, columns)]
-        floors = tuple((-one, -bounds.min) for one in shares)
-        caps = tuple((one, bounds.max) for one in shares)
+        floors = tuple((-job_share, -bounds.min) for job_share in shares)
+        caps = tuple((job_share, bounds.max) for job_share in shares)
         yield SoftConstraint("limits.spot_share.min", bounds.min, floors, 1.0, sense=-1)
         yield SoftConstraint("limits.spot_share.max", bounds.max, caps, 1.0)
 
@@ -197,18 +197,22 @@ class ElasticProgram:
     @property
     def relaxable_paths(self) -> tuple[str, ...]:
         """Paths of the limits that a user can relax: what offers have left is not among them."""
-        soft = (one.path for one in self.soft if not one.is_of_offer)
-        return tuple(dict.fromkeys([*soft, *(one.path for one in self.relaxed.filters)]))
+        soft = (constraint.path for constraint in self.soft if not constraint.is_of_offer)
+        return tuple(dict.fromkeys([*soft, *(candidate_filter.path for candidate_filter in self.relaxed.filters)]))
 
     @property
     def offer_paths(self) -> tuple[str, ...]:
         """Paths of what offers have left."""
-        return tuple(one.path for one in self.soft if one.is_of_offer)
+        return tuple(constraint.path for constraint in self.soft if constraint.is_of_offer)
 
     def shortages(self, found: ElasticSolution) -> list[tuple[SoftConstraint, float]]:
         """Return the offers that have too little for a plan, each with what it would have to have."""
         excess = found.excess
-        return [(one, one.current + excess[one.path]) for one in self.soft if one.is_of_offer and one.path in excess]
+        return [
+            (constraint, constraint.current + excess[constraint.path])
+            for constraint in self.soft
+            if constraint.is_of_offer and constraint.path in excess
+        ]
 
     def describe(self, found: ElasticSolution) -> str:
         """Return the candidates of a plan in words."""
@@ -275,11 +279,18 @@ class ElasticProgram:
         A soft constraint is one of them if it is exceeded even where every other job takes least of it.
         """
         filters = self.relaxed.filters
-        names = tuple(dict.fromkeys([*(one.path for one in filters), *(one.path for one in self.soft)]))
+        names = tuple(
+            dict.fromkeys(
+                [
+                    *(candidate_filter.path for candidate_filter in filters),
+                    *(constraint.path for constraint in self.soft),
+                ]
+            )
+        )
         job = self.relaxed.table.job
         needs = np.zeros((len(job), len(names)), dtype=bool)
-        for number, one in enumerate(filters):
-            needs[:, names.index(one.path)] |= self.relaxed.breaks[:, number]
+        for number, candidate_filter in enumerate(filters):
+            needs[:, names.index(candidate_filter.path)] |= self.relaxed.breaks[:, number]
         for soft in self.soft:
             for activity, bound in soft.rows:
                 own = np.minimum(*self.columns.at_bounds(activity))
@@ -292,7 +303,7 @@ class ElasticProgram:
     @cached_property
     def _largest_changes(self) -> tuple[float, ...]:
         """Return the relative excess over each soft constraint that no plan goes beyond."""
-        return tuple(one.largest_change(self.columns) for one in self.soft)
+        return tuple(constraint.largest_change(self.columns) for constraint in self.soft)
 
     @property
     def _base(self) -> int:
@@ -319,19 +330,19 @@ class ElasticProgram:
     def _soft_rows(self) -> tuple[Rows, ...]:
         """Return the rows of the soft constraints: `activity_l/scale_l - slack[l] <= limit_l/scale_l`."""
         made = []
-        for index, one in enumerate(self.soft):
-            for activity, bound in one.rows:
-                row = self._vector(activity / one.scale)
+        for index, constraint in enumerate(self.soft):
+            for activity, bound in constraint.rows:
+                row = self._vector(activity / constraint.scale)
                 row[self._base + len(self.relaxed.filters) + index] = -1.0
-                made.append(single_row(f"soft {one.path}", row, upper=bound / one.scale))
+                made.append(single_row(f"soft {constraint.path}", row, upper=bound / constraint.scale))
         return tuple(made)
 
     def _program(self, paths: Collection[str], max_change: Mapping[str, float]) -> Program:
         lower, upper, integer = self.columns.bounds()
-        open_filters = [float(one.path in paths) for one in self.relaxed.filters]
+        open_filters = [float(candidate_filter.path in paths) for candidate_filter in self.relaxed.filters]
         slack = [
-            min(largest, max_change.get(one.path, INFINITY)) * (one.path in paths)
-            for one, largest in zip(self.soft, self._largest_changes, strict=True)
+            min(largest, max_change.get(constraint.path, INFINITY)) * (constraint.path in paths)
+            for constraint, largest in zip(self.soft, self._largest_changes, strict=True)
         ]
         extra = len(open_filters) + len(slack)
         return Program(
@@ -355,10 +366,12 @@ class ElasticProgram:
         is_chosen, share_of = np.zeros((2, len(self.relaxed.table)))
         is_chosen[rows], share_of[rows] = 1.0, shares
         point = self.columns.vector(is_chosen, share_of[self.columns.split])
-        over = ((one, one.excess(point)) for one in self.soft)
-        excess = {one.path: amount for one, amount in over if amount > CHANGE_TOLERANCE * one.scale}
+        over = ((constraint, constraint.excess(point)) for constraint in self.soft)
+        excess = {
+            constraint.path: amount for constraint, amount in over if amount > CHANGE_TOLERANCE * constraint.scale
+        }
         broken = frozenset(np.flatnonzero(self.relaxed.breaks[rows].any(axis=0)).tolist())
-        change = len(broken) + sum(excess.get(one.path, 0.0) / one.scale for one in self.soft)
+        change = len(broken) + sum(excess.get(constraint.path, 0.0) / constraint.scale for constraint in self.soft)
         paths = {*excess, *(self.relaxed.filters[number].path for number in broken)}
         cost = float(cost_objective(self.columns) @ point)
         return ElasticSolution(rows, shares, broken, excess, frozenset(paths), change, cost)
@@ -371,5 +384,7 @@ class ElasticProgram:
     def _name(self, column: int) -> str:
         if column < self._base:
             return self.columns.name(column)
-        others = [f"relax[{one.path},{one.value}]" for one in self.relaxed.filters]
-        return [*others, *(f"slack[{one.path}]" for one in self.soft)][column - self._base]
+        others = [
+            f"relax[{candidate_filter.path},{candidate_filter.value}]" for candidate_filter in self.relaxed.filters
+        ]
+        return [*others, *(f"slack[{constraint.path}]" for constraint in self.soft)][column - self._base]

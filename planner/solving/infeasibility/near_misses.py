@@ -110,8 +110,13 @@ def _least_over_budget(prepared: PreparedScenario) -> Iterator[NearMiss]:
     )
     # What a budget limits are dollars at the requested confidence.
     priced = tuple(
-        replace(one, table=replace(one.table, run_usd=one.table.late_usd, penalty_usd=np.zeros(len(one.table))))
-        for one in prepared.screened
+        replace(
+            candidates,
+            table=replace(
+                candidates.table, run_usd=candidates.table.late_usd, penalty_usd=np.zeros(len(candidates.table))
+            ),
+        )
+        for candidates in prepared.screened
     )
     cheapest = try_solve(replace(prepared, scenario=unbounded, screened=priced))
     if cheapest is None or cheapest.late_usd <= limits.budget_usd:

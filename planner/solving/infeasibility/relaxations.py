@@ -55,9 +55,14 @@ def build_changes(found: ElasticSolution, elastic: ElasticProgram, prepared: Pre
     """
     scenario = prepared.scenario
     filters = sorted(elastic.relaxed.filters[number] for number in found.filters)
-    made = [_extend_list(path, list(group), scenario) for path, group in groupby(filters, key=lambda one: one.path)]
-    exceeded = (one for one in elastic.soft if one.path in found.excess and not one.is_of_offer)
-    made += [_move_limit(one, found.excess[one.path], scenario) for one in exceeded]
+    made = [
+        _extend_list(path, list(group), scenario)
+        for path, group in groupby(filters, key=lambda candidate_filter: candidate_filter.path)
+    ]
+    exceeded = (
+        constraint for constraint in elastic.soft if constraint.path in found.excess and not constraint.is_of_offer
+    )
+    made += [_move_limit(constraint, found.excess[constraint.path], scenario) for constraint in exceeded]
     margin = max(margin_of(job, scenario.limits, prepared.library) for job in scenario.jobs)
     return [replace(change, old=margin) if change.limit == HEADROOM else change for change in made]
 
@@ -72,7 +77,7 @@ def verify_relaxation(
     """
     kept = list(changes)
     plan = _try_changes(prepared, kept, solve)
-    budget = next((i for i, one in enumerate(kept) if one.limit == BUDGET), None)
+    budget = next((i for i, change in enumerate(kept) if change.limit == BUDGET), None)
     if plan is None and budget is not None:
         # The change is that of a mix of markets; a policy that guarantees its deadline may cost more.
         kept[budget] = replace(kept[budget], setting=f"{BUDGET}={AMPLE_USD:.0f}")
@@ -88,10 +93,10 @@ def verify_relaxation(
     if len(kept) > 1 and budget is not None:
         plan, kept = _needed_budget(prepared, kept, budget, plan, solve)
     if has_spot:
-        for place, one in enumerate(kept):
-            if len(kept) == 1 or one.limit != BUDGET:
+        for place, change in enumerate(kept):
+            if len(kept) == 1 or change.limit != BUDGET:
                 plan, kept[place] = _least_change(prepared, kept, place, plan, solve)
-    if any(one.limit == HEADROOM for one in kept):
+    if any(change.limit == HEADROOM for change in kept):
         plan, kept = _least_memory_change(prepared, kept, plan, solve)
     return plan, kept
 
@@ -145,7 +150,7 @@ def _least_memory_change(
     The certainty is the confidence that the jobs ask for, in steps of a hundredth. It is the margin where the scenario
     states one in its place, and where even an even chance is not enough.
     """
-    place = next(i for i, one in enumerate(changes) if one.limit == HEADROOM)
+    place = next(i for i, change in enumerate(changes) if change.limit == HEADROOM)
     before, after, margin = changes[:place], changes[place + 1 :], float(changes[place].old)
 
     def with_margin(steps: int) -> list[LimitChange]:
@@ -278,7 +283,7 @@ def _extend_list(path: str, filters: list[CandidateFilter], scenario: Scenario) 
     if path == MAX_PRICE_AGE:
         days = (scenario.limits.max_price_age_hours or 0.0) / DAY_HOURS
         return LimitChange(path, f"{days:.4g} d", "none", f"{path}=null")
-    values = [one.value for one in filters]
+    values = [candidate_filter.value for candidate_filter in filters]
     allowed = f"allow also {' and '.join(values)}"
     if filters[0].job >= 0:
         field = path.rpartition(".")[2]

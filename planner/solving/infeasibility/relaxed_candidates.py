@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from planner import generation
 from planner.arrays import Flags, Integers
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.candidate_enumeration import Margins, enumerate_candidates
@@ -91,7 +92,10 @@ class FilterCatalog:
 
     def _numbers(self, filters: Sequence[CandidateFilter | None]) -> Integers:
         """Return the number of each filter, -1 for None."""
-        numbers = [-1 if one is None else self.numbers.setdefault(one, len(self.numbers)) for one in filters]
+        numbers = [
+            -1 if candidate_filter is None else self.numbers.setdefault(candidate_filter, len(self.numbers))
+            for candidate_filter in filters
+        ]
         return np.asarray(numbers, dtype=np.int64)
 
 
@@ -159,9 +163,7 @@ def unrestricted_techniques(given: Techniques) -> Techniques:
     generation the bits of the weights are freed, and engines stay.
     """
     if isinstance(given, InferenceTechniques):
-        from planner.configurations.serving_recipes import ALL_BITS  # late: what only generation needs
-
-        return given.model_copy(update={} if given.weight_format else {"weight_bits": ALL_BITS})
+        return given.model_copy(update={} if given.weight_format else {"weight_bits": generation.ALL_BITS})
     table, listed = read_techniques(), {}
     for name in ("optimizer", "offload"):
         if (values := getattr(given, name)) is not None:

@@ -54,9 +54,9 @@ def fit_ages(hours: Floats, censored: Flags, most_bands: int = MAX_BANDS, step_h
     best, best_gain = np.array([0, limits.size - 1]), -math.inf
     for bands in range(2, most_bands + 1):
         inner = [
-            one
-            for one in combinations(range(1, limits.size - 1), bands - 1)
-            if (np.diff(limits[list(one)]) >= least_hours).all()
+            borders
+            for borders in combinations(range(1, limits.size - 1), bands - 1)
+            if (np.diff(limits[list(borders)]) >= least_hours).all()
         ]
         found = _maximise_likelihood(inner, ended_by, spent_by)
         if found is None:
@@ -108,9 +108,9 @@ def _maximise_likelihood(
     """
     if not inner:
         return None
-    limits = np.array([(0, *one, ended_by.size - 1) for one in inner])
+    limits = np.array([(0, *borders, ended_by.size - 1) for borders in inner])
     ended, spent = np.diff(ended_by[limits]), np.diff(spent_by[limits])
-    limits, ended, spent = (one[ended.min(axis=1) >= MIN_ENDS] for one in (limits, ended, spent))
+    limits, ended, spent = (column[ended.min(axis=1) >= MIN_ENDS] for column in (limits, ended, spent))
     if not limits.size:
         return None
     gains = (ended * np.log(ended / spent)).sum(axis=1)

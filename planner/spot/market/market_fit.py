@@ -162,7 +162,7 @@ def with_mean(ages: Ages, hours: float) -> Ages:
     if 0.25 < rest * ages.rates[-1] < 4:
         return Ages(ages.begins, (*ages.rates[:-1], 1 / rest))
     factor = hours / ages.mean()
-    return Ages(tuple(one * factor for one in ages.begins), tuple(rate / factor for rate in ages.rates))
+    return Ages(tuple(band_begin * factor for band_begin in ages.begins), tuple(rate / factor for rate in ages.rates))
 
 
 def pool_runs(traces: Sequence[Trace], instances: int) -> MarketDurations:
@@ -282,7 +282,7 @@ def _held_out_test(traces: Sequence[Trace], instances: int) -> HeldOutTest | Non
 def _check(observed: Sequence[ObservedTrace], runs: MarketDurations, instances: int) -> None:
     """Raise `InputError` where there is too little data, with how much would be enough."""
     name = observed[0].name if len(observed) == 1 else f"{len(observed)} traces"
-    hours, most = sum(one.hours for one in observed), max((one.most_machines for one in observed), default=0)
+    hours, most = sum(trace.hours for trace in observed), max((trace.most_machines for trace in observed), default=0)
     machines = "1 machine was" if instances == 1 else f"{instances} machines were"
     if instances > most:
         what = f"{machines} never available together, at most {most}" if most else "no machine was ever available"
@@ -293,13 +293,13 @@ def _check(observed: Sequence[ObservedTrace], runs: MarketDurations, instances: 
     wanted = hours * SUFFICIENT_ENDS / max(min(ups, outages), PRIOR_ENDS)
     long = f"{wanted / DAY_HOURS:.0f} days" if wanted > 2 * DAY_HOURS else f"{wanted:.0f} h"
     fix = f"about {long} would show {SUFFICIENT_ENDS} of each"
-    losses = sum(one.machine_losses for one in observed)
+    losses = sum(trace.machine_losses for trace in observed)
     if most > instances == 1 and losses:
-        stay = sum(one.machine_hours for one in observed) / losses
+        stay = sum(trace.machine_hours for trace in observed) / losses
         fix += f"; or give mean_up_hours: {stay:.3g}, the mean of single machines, and an availability"
     elif most > instances:
         fix += f"; or fit more instances, of which up to {most} were available"
-    what = f"{machines} available {sum(one.availability * one.hours for one in observed):.1f} of {hours:.1f} h"
+    what = f"{machines} available {sum(trace.availability * trace.hours for trace in observed):.1f} of {hours:.1f} h"
     counts = f"{_count(ups, 'up-time')} and {_count(outages, 'outage')}"
     what += f", with {counts} observed from beginning to end: too few for a fit"
     raise InputError([Fault(name, 0, "", what, fix)])
@@ -412,4 +412,4 @@ def _fit_outages(group: ZoneGroup, runs: MarketDurations) -> Ages:
 def _single_outages(group: ZoneGroup) -> tuple[Floats, Flags]:
     """Return the hours of the outages of every zone, and which of them are censored."""
     each = [group.trace(zone).runs(1, with_first=False) for zone in range(len(group.names))]
-    return np.concatenate([one.down_hours for one in each]), np.concatenate([one.down_censored for one in each])
+    return np.concatenate([runs.down_hours for runs in each]), np.concatenate([runs.down_censored for runs in each])

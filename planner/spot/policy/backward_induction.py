@@ -59,8 +59,10 @@ def narrowed(chain: MarkovChain, width: int) -> MarkovChain:
     if width == chain.slack.shape[1]:
         return chain
     spent, started = (
-        Interpolation(np.minimum(one.low[..., :width], width - 2), np.ascontiguousarray(one.part[..., :width]))
-        for one in (chain.spent, chain.started)
+        Interpolation(
+            np.minimum(interpolation.low[..., :width], width - 2), np.ascontiguousarray(interpolation.part[..., :width])
+        )
+        for interpolation in (chain.spent, chain.started)
     )
     return replace(
         chain,

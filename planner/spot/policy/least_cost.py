@@ -102,7 +102,9 @@ class StartRecord:
         self.requests, self.chain, self.ticks = requests, chain, ticks
         works = np.array([request.part.run.work_hours for request in requests])
         left = np.arange(ticks + 2) * chain.tick[:, None] - works[:, None]
-        low = np.array([np.searchsorted(axis, one, side="right") for axis, one in zip(chain.slack, left, strict=True)])
+        low = np.array(
+            [np.searchsorted(axis, times, side="right") for axis, times in zip(chain.slack, left, strict=True)]
+        )
         points = chain.slack.shape[1]
         # One point more on either side, because rounding may move a time beyond a point.
         self.begin: Integers = np.clip(low[:, :-2] - 2, 0, points - 2)
@@ -128,7 +130,7 @@ class StartRecord:
     def tables(self, values: Floats) -> list[StartTable]:
         """Return the tables of the runs, from their values (b, ticks, points, ...)."""
         each = zip(self.requests, self.chain.tick.tolist(), self.chain.slack, self.begin, values, strict=True)
-        return [StartTable(*one) for one in each]
+        return [StartTable(*columns) for columns in each]
 
 
 BOUND_MARGIN = 0.998

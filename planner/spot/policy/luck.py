@@ -135,7 +135,7 @@ def draw_lucks(requests: Sequence[LuckRequest], stream: int = 0) -> list[Luck]:
         for first in range(0, len(places), DRAWN_TOGETHER):
             block = places[first : first + DRAWN_TOGETHER]
             asked = [requests[place] for place in block]
-            chain = build_chain_for([one.curve for one in asked], grid)
+            chain = build_chain_for([request.curve for request in asked], grid)
             found.update(zip(block, _Runs(asked, chain, _actions(chain, grid.ticks)).play(stream), strict=True))
     return [found[place] for place in range(len(requests))]
 

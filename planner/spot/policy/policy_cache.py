@@ -317,7 +317,7 @@ class PolicyCache:
             if len(spans) > 1 and found[place].usd > best_point(table, spans[-2][1]).usd * (1 - CLOSE_GRIDS):
                 before[place] = run, states, spans[-2][1]
         for place, point in zip(before, self.figures(list(before.values())), strict=True):
-            found[place] = min(found[place], point, key=lambda one: one.usd)
+            found[place] = min(found[place], point, key=lambda candidate: candidate.usd)
         return found
 
     def rules(self, keys: Sequence[Key]) -> list[WaitingRule]:
@@ -339,7 +339,7 @@ class PolicyCache:
     ) -> list[list[tuple[Floats, Floats]]]:
         """Return the ticks in each span of each run on a market, and the dollars of the best policy within them."""
         keys = [[_horizon_key(run, states, end) for _, end in spans] for run, states, spans in asked]
-        _look_up(self._usd, [one for several in keys for one in several], usd_tables, pass_grid)
+        _look_up(self._usd, [key for several in keys for key in several], usd_tables, pass_grid)
         found = []
         for (_, _, spans), several in zip(asked, keys, strict=True):
             tables = [self._usd[key] for key in several]

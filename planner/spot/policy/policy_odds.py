@@ -70,9 +70,9 @@ def draw_dollars(costs: Sequence[PolicyCosts]) -> list[Floats]:
     Many take two fifths of the time of one after the other.
     """
     missing = [cost for cost in dict.fromkeys(costs) if cost not in _DRAWN]
-    lucks = draw_lucks([one.request() for one in missing])
+    lucks = draw_lucks([policy.request() for policy in missing])
     found = {cost: _DRAWN.pop(cost) for cost in costs if cost in _DRAWN}
-    found.update((one, one.usd_of(luck)) for one, luck in zip(missing, lucks, strict=True))
+    found.update((policy, policy.usd_of(luck)) for policy, luck in zip(missing, lucks, strict=True))
     _DRAWN.update(found)
     while len(_DRAWN) > MOST_KNOWN:
         del _DRAWN[next(iter(_DRAWN))]

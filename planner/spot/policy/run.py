@@ -171,7 +171,7 @@ class Checkpoints:
     def of(cls, runs: Sequence[SpotRun]) -> Checkpoints:
         """Return those of some runs."""
         rows = [(run.interval_hours, run.stall_hours, run.write_hours, run.last_checkpoint) for run in runs]
-        interval, stall, write, has_last = (np.array(one) for one in zip(*rows, strict=True))
+        interval, stall, write, has_last = (np.array(column) for column in zip(*rows, strict=True))
         return cls(interval, stall, write, has_last)
 
     def of_runs(self, which: Integers) -> Checkpoints:

@@ -119,7 +119,7 @@ def _ends(run: SpotRun, times: _UpTimes, work_hours: Floats, switch_hours: float
     at = np.arange(len(work_hours)), first
     rest = run.restart_hours + _hours_for(run, np.maximum(left[at], 0.0))
     done = ends.any(axis=1)
-    wall, paid = (np.where(done, one[at] + rest, np.inf) for one in (times.begins, times.paid))
+    wall, paid = (np.where(done, column[at] + rest, np.inf) for column in (times.begins, times.paid))
     on_demand = np.where(done, 0.0, np.inf)
     if math.isinf(switch_hours):
         return SpotOnlyHours(wall, paid, on_demand)
@@ -128,7 +128,7 @@ def _ends(run: SpotRun, times: _UpTimes, work_hours: Floats, switch_hours: float
     used, worked = _until(run, times, switch_hours)
     rest = run.restart_hours + np.maximum(work_hours - worked, 0.0)
     moved, kept = (switch_hours + rest, used, rest), (wall, paid, on_demand)
-    return SpotOnlyHours(*(np.where(moves, one, other) for one, other in zip(moved, kept, strict=True)))
+    return SpotOnlyHours(*(np.where(moves, with_move, without) for with_move, without in zip(moved, kept, strict=True)))
 
 
 def _until(run: SpotRun, times: _UpTimes, switch_hours: float) -> tuple[Floats, Floats]:

@@ -221,7 +221,7 @@ def _rows(moment: TimeSlice, chain: MarkovChain, count: int) -> list[list[Row]]:
     places = zip(run.tolist(), row.tolist(), middles.tolist(), actions[run, row, at + 1].tolist(), strict=True)
     for of_run, of_row, middle, action in places:
         found[of_run][of_row].append((round(middle, TABLE_DIGITS), action))
-    return [[tuple(one) for one in rows] for rows in found]
+    return [[tuple(switches) for switches in rows] for rows in found]
 
 
 # Cost against time: the least of several curves as steps, and one curve as straight pieces.

@@ -11,8 +11,8 @@ import pytest
 from planner.analysis.calibration.calibrate import calibrate
 from planner.analysis.calibration.generation_logs import read_measurements
 from planner.audit.audit import audit
-from planner.configurations.replica_enumeration import predicted_run, speed_factors
 from planner.errors import InputError, ScenarioError
+from planner.generation.replica_enumeration import predicted_run, speed_factors
 from planner.library.reading import read_library
 from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.scenario.inference_job import InferenceJob

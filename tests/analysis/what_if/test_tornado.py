@@ -113,3 +113,10 @@ def test_tornado_of_an_infeasible_scenario_has_no_bars_and_a_wrong_share_is_refu
     for by in (0.0, 1.0, -0.2):
         with pytest.raises(ScenarioError, match="is not a share"):
             tornado(small(), OPTIONS, library(), by)
+
+
+def test_a_limit_in_dollars_per_hour_has_a_bar() -> None:
+    """Every limit that the scenario sets is moved, what all machines cost in an hour too."""
+    scenario = change_scenario(small(SMALL), ["limits.max_usd_per_hour=12"])
+    (bar,) = [bar for bar in tornado(scenario, OPTIONS, library()).bars if bar.path == "limits.max_usd_per_hour"]
+    assert (bar.base, bar.down.value, bar.up.value) == ("12", "9.6", "14.4")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.configurations.serving_recipes import ServingColumns, coefficient_factors, serving_of
 from planner.estimates.generation import cycle_seconds, makespan_seconds, time_shares
 from planner.estimates.latency import Lengths, batch_means, mean_cycle_seconds
 from planner.estimates.uncertainty import confidence_factor, tail_of_68_percent
+from planner.generation.engine_recipes import ServingColumns, coefficient_factors, serving_of
 from planner.library.reading import read_library
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import planner
-from planner.analysis.frontier.frontier_question import loss_frontier
 from planner.errors import NoPlanError, ScenarioError
 from planner.loading.scenario_file import change_scenario, parse_scenario
+from planner.open_choices.loss_curve import loss_frontier
 from planner.report.figures.result_figures import SCENES, Picture, plot
 from planner.results.estimate import Estimate
 from planner.results.plan import Plan
@@ -80,7 +80,7 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
 
 
 def _inference() -> Any:
-    from planner.analysis.generation_estimate import estimate_inference
+    from planner.generation.generation_estimate import estimate_inference
 
     return estimate_inference("tinyllama-1.1b", "RTX3090", input=500, output=100)
 

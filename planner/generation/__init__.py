@@ -1,0 +1,112 @@
+"""Bulk generation with an engine: the door of its replicas, their speed and memory, their files and their text.
+
+Others import this package alone, and take names from it: `generation.speed_sigma`. A module is
+loaded when a name of it is used for the first time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.first_use import on_first_use
+
+if TYPE_CHECKING:
+    from planner.generation.answered_evaluation import generating_on as generating_on
+    from planner.generation.answered_evaluation import generation_hours as generation_hours
+    from planner.generation.engine_recipes import ALL_BITS as ALL_BITS
+    from planner.generation.engine_recipes import Serving as Serving
+    from planner.generation.engine_recipes import ServingColumns as ServingColumns
+    from planner.generation.engine_recipes import ServingRecipe as ServingRecipe
+    from planner.generation.engine_recipes import coefficient_factors as coefficient_factors
+    from planner.generation.engine_recipes import generation_faults as generation_faults
+    from planner.generation.engine_recipes import request_faults as request_faults
+    from planner.generation.engine_recipes import serving_of as serving_of
+    from planner.generation.engine_recipes import serving_recipe as serving_recipe
+    from planner.generation.engine_recipes import serving_recipes as serving_recipes
+    from planner.generation.evaluated_replica import EvaluatedReplicas as EvaluatedReplicas
+    from planner.generation.evaluated_replica import answering_seconds as answering_seconds
+    from planner.generation.evaluated_replica import evaluate_replicas as evaluate_replicas
+    from planner.generation.evaluated_replica import hours_on_machine as hours_on_machine
+    from planner.generation.evaluated_replica import measured_rate as measured_rate
+    from planner.generation.evaluated_replica import next_to_adapters as next_to_adapters
+    from planner.generation.generation_estimate import estimate_inference as estimate_inference
+    from planner.generation.generation_settings import LONGER_ANSWERS as LONGER_ANSWERS
+    from planner.generation.generation_settings import export_all_generation as export_all_generation
+    from planner.generation.generation_settings import export_generation as export_generation
+    from planner.generation.generation_text import HOSTS as HOSTS
+    from planner.generation.generation_text import MOST_SERVICES as MOST_SERVICES
+    from planner.generation.generation_text import api_lines as api_lines
+    from planner.generation.generation_text import api_service_lines as api_service_lines
+    from planner.generation.generation_text import engine_name as engine_name
+    from planner.generation.generation_text import engine_words as engine_words
+    from planner.generation.generation_text import flight_words as flight_words
+    from planner.generation.generation_text import price_lines as price_lines
+    from planner.generation.generation_text import request_words as request_words
+    from planner.generation.generation_text import serve_lines as serve_lines
+    from planner.generation.generation_text import speed_lines as speed_lines
+    from planner.generation.inference_text import render_inference as render_inference
+    from planner.generation.replica_enumeration import ReplicaSpeeds as ReplicaSpeeds
+    from planner.generation.replica_enumeration import ServedGpu as ServedGpu
+    from planner.generation.replica_enumeration import enumerate_replicas as enumerate_replicas
+    from planner.generation.replica_enumeration import is_measured as is_measured
+    from planner.generation.replica_enumeration import lengths_of as lengths_of
+    from planner.generation.replica_enumeration import predicted_run as predicted_run
+    from planner.generation.replica_enumeration import replica_speeds as replica_speeds
+    from planner.generation.replica_hours import compute_replica_hours as compute_replica_hours
+    from planner.generation.replica_hours import market_of as market_of
+    from planner.generation.serving_evidence import ROUGH_BATCHES as ROUGH_BATCHES
+    from planner.generation.serving_evidence import prior_parts as prior_parts
+    from planner.generation.serving_evidence import speed_sigma as speed_sigma
+
+_NAMES_BY_MODULE = {
+    "planner.generation.answered_evaluation": ("generating_on", "generation_hours"),
+    "planner.generation.engine_recipes": (
+        "ALL_BITS",
+        "Serving",
+        "ServingColumns",
+        "ServingRecipe",
+        "coefficient_factors",
+        "generation_faults",
+        "request_faults",
+        "serving_of",
+        "serving_recipe",
+        "serving_recipes",
+    ),
+    "planner.generation.evaluated_replica": (
+        "EvaluatedReplicas",
+        "answering_seconds",
+        "evaluate_replicas",
+        "hours_on_machine",
+        "measured_rate",
+        "next_to_adapters",
+    ),
+    "planner.generation.generation_estimate": ("estimate_inference",),
+    "planner.generation.generation_settings": ("LONGER_ANSWERS", "export_all_generation", "export_generation"),
+    "planner.generation.generation_text": (
+        "HOSTS",
+        "MOST_SERVICES",
+        "api_lines",
+        "api_service_lines",
+        "engine_name",
+        "engine_words",
+        "flight_words",
+        "price_lines",
+        "request_words",
+        "serve_lines",
+        "speed_lines",
+    ),
+    "planner.generation.inference_text": ("render_inference",),
+    "planner.generation.replica_enumeration": (
+        "ReplicaSpeeds",
+        "ServedGpu",
+        "enumerate_replicas",
+        "is_measured",
+        "lengths_of",
+        "predicted_run",
+        "replica_speeds",
+    ),
+    "planner.generation.replica_hours": ("compute_replica_hours", "market_of"),
+    "planner.generation.serving_evidence": ("ROUGH_BATCHES", "prior_parts", "speed_sigma"),
+}
+
+__getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)

@@ -1,0 +1,403 @@
+"""Generation in plain floats: speed and memory of one replica, request by request, for jobs and test prompts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
+from planner.estimates import generation as batching
+from planner.estimates import generation as decode
+from planner.estimates import generation as kv_cache
+from planner.estimates import generation as prefill
+from planner.estimates import latency
+from planner.estimates.generation import CHUNK_TOKENS, activation_bytes, time_shares
+from planner.estimates.memory.memory_fit import fit_probability
+from planner.estimates.time import stage_seconds as stages
+from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigmas, memory_spread, tail_of_68_percent
+from planner.estimates.weights import lora_parameters
+from planner.evaluation.evaluated_physics import Workload
+from planner.evaluation.named_run import RunContext
+from planner.generation.engine_recipes import ServingColumns, coefficient_factors, serving_of, supports
+from planner.library.engines import read_engines
+from planner.library.names import hosted_name
+from planner.records import record
+from planner.results.inference import ApiPrice, BulkGeneration
+from planner.results.plan_parts import BillItem, Vram
+from planner.scenario.fees import fees_usd
+from planner.scenario.inference_job import InferenceJob
+from planner.scenario.observed_run import ServedRun
+from planner.scenario.offer import Offer
+from planner.scenario.scenario import Scenario
+from planner.units import GB, GIB, HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+# A job of generation in plain floats: speed and memory of one replica, request by request, and its stages.
+
+
+_PROMPTS_AT_ONCE = 64  # that one pass takes in
+
+
+@record(frozen=True)
+class Replica:
+    """One replica as the plan names it: engine, format, GPUs; one request length after the other."""
+
+    context: RunContext
+    job: InferenceJob
+
+    @cached_property
+    def together(self) -> int:
+        """GPUs that hold the model together."""
+        return self.context.recipe.tensor_parallel * self.context.recipe.pipeline_parallel
+
+    @cached_property
+    def kv_bits(self) -> int:
+        """Bits of a value in the cache, as the plan names them."""
+        return self.context.named.kv_bits or 16
+
+    @cached_property
+    def serving(self) -> Any:
+        """What is known of the configuration."""
+        recipe = self.context.recipe
+        plain = serving_of(
+            self.context.architecture, self.context.gpu, self.context.library, engine=recipe.framework,
+            weights=recipe.quant, kv_bits=self.kv_bits, division=(recipe.tensor_parallel, recipe.pipeline_parallel),
+        )  # fmt: skip
+        return next_to_adapters(plain, self.context, self.job)
+
+    @cached_property
+    def inputs(self) -> Any:
+        """Model, hardware and stack of the formulas."""
+        values = self.context.values("inference")
+        return ServingColumns([self.serving]).inputs(coefficient_factors([self.serving], values))
+
+    @cached_property
+    def factor(self) -> float:
+        """Speed of the engine on the GPU as the job measured it, over its estimate; 1 where it did not."""
+        return measured_factor(self.context, self.job)
+
+    @cached_property
+    def measured(self) -> bool:
+        """Whether the job has a run of this engine and GPU in these formats."""
+        here = self.context.recipe.framework, self.context.gpu.name, self.context.recipe.quant, self.kv_bits
+        return here in {(run.engine, run.gpu, run.weight_format, run.kv_bits) for run in self.job.measured}
+
+    def cycle(self, flight: float) -> float:
+        """Return the mean seconds of a request with so many in flight: that of each length, weighted."""
+        work = self.job.work
+        seconds = (one.count * self._cycle_of(one, flight) for one in work.classes)
+        return math.fsum(seconds) / work.total_requests
+
+    def _cycle_of(self, one: Any, flight: float) -> float:
+        prefix = self.job.work.prefix_tokens
+        prompt, (model, hardware, stack) = one.input_tokens - prefix, self.inputs
+        found = batching.cycle_seconds(model, hardware, stack, flight, prompt, one.output_tokens, float(prefix))
+        return float(found[0]) / self.factor
+
+    def mean_over_seats(self, figure: Any) -> float:
+        """Return the mean of a figure over the places in flight: a request holds one as long as its answer."""
+        classes, whole = self.job.work.classes, self.job.work.total_output_tokens
+        return math.fsum(one.count * one.output_tokens / whole * float(figure(one)) for one in classes)
+
+    @cached_property
+    def memory(self) -> dict[str, float]:
+        """Bytes on one GPU: what the engine may use, weights, activations, its own, and the cache that is left."""
+        a, library, recipe = self.context.architecture, self.context.library, self.context.recipe
+        engine, headroom = read_engines().engines[recipe.framework], self.context.scenario.limits.vram_headroom
+        usable = self.context.gpu.usable_gib * GIB * min(engine.share, 1.0 - (headroom or 0.0))
+        weights = float(self.serving.model.stored_weights) * self.serving.weight_bytes / self.together
+        width = a.ffn * max(1, a.experts_per_token) if a.experts else a.ffn
+        prompt = max(one.input_tokens for one in self.job.work.classes)
+        tokens = min(CHUNK_TOKENS, prompt * min(engine.sequences, _PROMPTS_AT_ONCE))
+        matrices = 3 if a.gated else 2
+        active = float(
+            activation_bytes(a.hidden, matrices * width, tokens, a.vocab, engine.sequences, recipe.tensor_parallel)
+        )
+        overhead = library.calibrations["inference"].values.get("overhead_bytes", 0.0)
+        cache = max(0.0, usable - weights - active - overhead)
+        return {"usable": usable, "weights": weights, "activations": active, "overhead": overhead, "cache": cache}
+
+    @cached_property
+    def token_bytes(self) -> float:
+        """Bytes of a token in the cache of one GPU."""
+        model, hardware, stack = self.inputs
+        return float(kv_cache.kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)[0])
+
+    def blocks(self, tokens: float) -> float:
+        """Return the tokens of the whole blocks that a context takes."""
+        return float(kv_cache.blocks_of(kv_cache.seen_tokens(self.inputs[0], tokens))[0])
+
+    @cached_property
+    def seat_tokens(self) -> float:
+        """Tokens of the cache that a request in flight takes in the mean: all of its answer where it is reserved."""
+        held = 1.0 if read_engines().engines[self.context.recipe.framework].reserves else 0.5
+        return self.mean_over_seats(lambda one: self.blocks(one.input_tokens + one.output_tokens * held))
+
+    @cached_property
+    def longest_tokens(self) -> float:
+        """Tokens of the cache that the longest request takes at its end."""
+        return max(self.blocks(one.input_tokens + one.output_tokens) for one in self.job.work.classes)
+
+    @cached_property
+    def fitting(self) -> int:
+        """Requests in flight that memory holds; 0 where the longest does not fit."""
+        if self.memory["cache"] < self.longest_tokens * self.token_bytes:
+            return 0
+        return max(1, int(self.memory["cache"] / (self.seat_tokens * self.token_bytes)))
+
+    @cached_property
+    def run(self) -> tuple[float, int]:
+        """Seconds until all requests are answered, and requests in flight."""
+        replicas = self.context.machine.gpus / self.together
+        each = math.ceil(self.job.work.total_requests / replicas)
+        most = min(self.fitting, read_engines().engines[self.context.recipe.framework].sequences)
+        flight = min(most, each)
+        full, rest = divmod(each, flight)
+        seconds = full * self.cycle(flight) + (self.cycle(rest) if rest else 0.0)
+        alone = self._cycle_of(max(self.job.work.classes, key=lambda one: one.output_tokens), 1.0)
+        return max(seconds, alone), flight
+
+    def vram(self) -> Vram:
+        """Return the memory of one GPU with the requests in flight."""
+        held, flight = self.memory, self.run[1]
+        cache = min(held["cache"], max(flight * self.seat_tokens, self.longest_tokens) * self.token_bytes)
+        parts = {name: held[name] / GIB for name in ("weights", "activations", "overhead")} | {"kv_cache": cache / GIB}
+        least = held["activations"] + held["overhead"] + self.longest_tokens * self.token_bytes
+        sigma = memory_spread(self.context.values("memory"), UNKNOWN_FRAMEWORK, False).sigma
+        headroom = self.context.scenario.limits.vram_headroom or 0.0
+        room = self.context.gpu.usable_gib * GIB * (1.0 - headroom) - held["weights"]
+        return Vram(
+            peak=math.fsum(parts.values()),
+            allocated=math.fsum(parts.values()),
+            usable=held["usable"] / GIB,
+            fit_probability=float(fit_probability(room / least - 1.0, sigma)),
+            phase="decode",
+            parts=parts,
+        )
+
+    def _services(self, bill: Sequence[BillItem]) -> tuple[ApiPrice, ...]:
+        """Return what each service that answers with the model takes, and from how many requests on a machine pays."""
+        work, name = self.job.work, hosted_name(self.context.architecture.name)
+        trials = self.job.trials.count
+        requests, machines = work.total_requests * trials, self.context.machine.instances * self.job.trials.at_once
+        work_lines = [line for line in bill if line.item in ("gpu on demand", "gpu spot", "gpu committed")]
+        each = math.fsum(line.usd for line in work_lines)
+        each += fees_usd(
+            self.context.offer.fees, {"machine hours": math.fsum(line.quantity or 0.0 for line in work_lines)}
+        )
+        once = (math.fsum(line.usd for line in bill) - each) / machines
+        found = []
+        for label, offer in self.context.offers.items():
+            if offer.managed is None or not offer.managed.answers or name not in offer.managed.architectures:
+                continue
+            price = offer.managed
+            tokens_in = work.total_input_tokens * (price.usd_per_million_input_tokens or 0.0)
+            tokens_out = work.total_output_tokens * (price.usd_per_million_output_tokens or 0.0)
+            usd = (tokens_in + tokens_out) / 1e6 * (1.0 - price.batch_discount) * trials
+            pays = once * requests / (usd - each) if usd > each else None
+            found.append(
+                ApiPrice(
+                    offer=label, usd=usd, usd_per_thousand_requests=usd / requests * 1e3,
+                    hosts_tuned=price.hosts_tuned, pays_from_requests=pays, source=offer.source,
+                )
+            )  # fmt: skip
+        return tuple(sorted(found, key=lambda one: (one.usd, one.offer)))
+
+    def generation(self, bill: Sequence[BillItem]) -> BulkGeneration:
+        """Return what a plan says of the job, whose bill is given."""
+        usd = math.fsum(line.usd for line in bill)
+        (model, hardware, stack), work, flight = self.inputs, self.job.work, self.run[1]
+        recipe, requests, prefix = self.context.recipe, work.total_requests, float(work.prefix_tokens)
+        engine, known = read_engines().engines[recipe.framework], self.context.library.calibrations["inference"]
+        keys = (
+            f"spread.{recipe.framework}",
+            f"memory.{self.context.gpu.name}",
+            f"reading.{read_engines().fitted_as(recipe.quant)}",
+        )
+        words = (f"engine {engine.label}", f"GPU {self.context.gpu.name}", f"format {recipe.quant}")
+        found = [known.coefficients.get(key) for key in keys]
+        priors = tuple(w for w, one in zip(words, found, strict=True) if one is None or one.basis != "measured")
+        if self.job.adapter is not None and self.job.adapter.served is not None:
+            priors += ("served adapters",)
+        priors = () if self.measured else priors
+        mean = work.total_input_tokens / requests
+        taken_in = math.fsum(
+            one.count * float(prefill.prompt_seconds(model, hardware, one.input_tokens - prefix, prefix)[0])
+            for one in work.classes
+        ) / requests + float(stack.request_seconds[0])  # fmt: skip
+        seen = self.mean_over_seats(
+            lambda one: kv_cache.mean_seen_tokens(model, one.input_tokens, one.output_tokens)[0]
+        )
+        step = decode.decode_step_seconds(model, hardware, stack, flight, seen)
+        alone = prefill.prefill_seconds(model, hardware, stack, max(mean - prefix, 1.0), prefix)
+        first = float(latency.first_token_seconds(stack, alone, step, taken_in, flight - 1)[0]) / self.factor
+        written = work.total_output_tokens / requests
+        each = (self.cycle(flight) - first) / (written - 1.0) if written > 1 else 0.0
+        shares = time_shares(model, hardware, stack, flight, seen, taken_in, written)
+        usd_each, usd_in = usd / self.job.trials.count, shares["prompts"] * usd / self.job.trials.count
+        fitting, rest = max(1, self.fitting), min(self.fitting, engine.sequences)
+        return BulkGeneration(
+            engine=recipe.framework, weight_format=recipe.quant, kv_bits=self.kv_bits,
+            replicas=self.context.machine.gpus // self.together, gpus_per_replica=self.together,
+            requests=requests, input_tokens=mean, output_tokens=written, prefix_tokens=work.prefix_tokens,
+            in_flight=flight, requests_that_fit=fitting,
+            binds="requests" if flight < rest else "engine" if flight >= engine.sequences else "memory",
+            time_shares=shares,
+            output_tokens_per_second=work.total_output_tokens / (self.run[0] / self.job.efficiency),
+            ttft_seconds=first, tpot_seconds=each,
+            usd_per_thousand_requests=usd_each / requests * 1e3,
+            usd_per_million_input_tokens=usd_in / work.total_input_tokens * 1e6,
+            usd_per_million_output_tokens=(usd_each - usd_in) / work.total_output_tokens * 1e6,
+            evidence="measured" if self.measured else "prior" if priors else "calibrated",
+            api=self._services(bill), priors=priors,
+        )  # fmt: skip
+
+
+@record(frozen=True)
+class EvaluatedReplicas:
+    """What the engine takes on the offer's machines."""
+
+    replica: Replica
+    work: Workload
+    step_seconds: float  # per request, over all replicas
+    rate: float  # output tokens per second
+    sigmas: Sigmas
+    reported: dict[str, Any]
+
+    @property
+    def cycle_hours(self) -> float:
+        """Hours of a request among those in flight."""
+        each = math.ceil(self.work.steps / (self.replica.context.machine.gpus / self.replica.together))
+        return self.work.steps * self.step_seconds / HOUR / max(1.0, each / self.replica.run[1])
+
+
+def evaluate_replicas(context: RunContext, job: InferenceJob) -> EvaluatedReplicas:
+    """Return speed and memory of the configuration that the plan names."""
+    replica, work = Replica(context, job), job.work
+    longest = max(one.input_tokens + one.output_tokens for one in work.classes)
+    requests, written = float(work.total_requests), float(work.total_output_tokens)
+    mean = (work.total_input_tokens + work.total_output_tokens) / requests
+    step = replica.run[0] / requests / job.efficiency
+    made = replica.generation(())
+    values = context.values("inference")
+    own = values.get(f"spread.{context.recipe.framework}", values.get("spread", 0.4))
+    sigma = math.hypot(own, values.get("spread.prior", 0.2) if made.priors else 0.0)
+    spread = Sigmas(sigma, float(tail_of_68_percent(sigma)))
+    return EvaluatedReplicas(
+        replica,
+        Workload(longest, float(longest), mean, mean, written, requests, 0.0, 0.0),
+        step,
+        written / (requests * step),
+        class_sigmas(context.values("uncertainty"), "observed") if replica.measured else spread,
+        {"fed_by_storage": False, "vram_gib": replica.vram(), "speed_factor": 1.0, "memory_factor": 1.0},
+    )
+
+
+def next_to_adapters(plain: Any, context: RunContext, job: InferenceJob) -> Any:
+    """Return a configuration with the adapters that the job serves."""
+    adapter = job.adapter
+    if adapter is None or adapter.served is None:
+        return plain
+    # Every adapter lies in memory in 16 bits and is read in each step; a token meets one of them.
+    each = float(lora_parameters(context.network, adapter.rank, adapter.targets).trainable)
+    more, met = adapter.served * each * 2.0 / plain.weight_bytes, plain.model.met_weights + each
+    stored, dense = plain.model.stored_weights + more, plain.model.dense_weights + more
+    return replace(plain, model=replace(plain.model, stored_weights=stored, dense_weights=dense, met_weights=met))
+
+
+def measured_factor(context: RunContext, job: InferenceJob) -> float:
+    """Return measured over estimated speed of the plan's engine on its GPU: the geometric mean; 1 without runs."""
+    here = context.recipe.framework, context.gpu.name
+    logs = [
+        math.log(run.output_tokens_per_second / measured_rate(run, context, job))
+        for run in job.measured
+        if (run.engine, run.gpu) == here
+    ]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else 1.0
+
+
+def measured_rate(run: ServedRun, context: RunContext, job: InferenceJob) -> float:
+    """Return the estimated output tokens per second of a measurement: full rounds, and a last one of the rest."""
+    tensor = run.tensor_parallel or run.gpus
+    plain = serving_of(
+        context.architecture, context.gpu, context.library, engine=run.engine, weights=run.weight_format,
+        kv_bits=run.kv_bits, division=(tensor, run.gpus // tensor),
+    )  # fmt: skip
+    serving = next_to_adapters(plain, context, job)
+    factors = coefficient_factors([serving], context.values("inference"))
+    model, hardware, stack = ServingColumns([serving]).inputs(factors)
+    own, prefix = max(run.input_tokens - run.prefix_tokens, 0.0), float(run.prefix_tokens)
+
+    def cycle(flight: float) -> float:
+        return float(batching.cycle_seconds(model, hardware, stack, flight, own, run.output_tokens, prefix)[0])
+
+    if run.requests is None:
+        return run.in_flight * run.output_tokens / cycle(run.in_flight)
+    flight = min(run.in_flight, run.requests)
+    rounds, rest = divmod(run.requests, flight)
+    return run.requests * run.output_tokens / (rounds * cycle(flight) + (cycle(rest) if rest else 0.0))
+
+
+_IMAGE_GB = 10.0  # disk that a container image takes
+_BYTES_PER_TOKEN = 4.0  # of an answer as text
+
+
+# Evaluation by generation, evaluated a second time: replicas that answer test prompts on the machines of the plan.
+
+
+def answering_seconds(context: RunContext, offer: Offer, instances: int, forms: tuple[str, ...]) -> float | None:
+    """Return the seconds of one run's prompts on machines of an offer; None where no division holds the weights.
+
+    Replicas of as few GPUs as hold the model in the first of the formats that any holds.
+    """
+    wanted = context.job.stages.evaluation
+    assert wanted is not None
+    names = ("requests", "input_tokens", "output_tokens")
+    job = InferenceJob.model_validate(
+        {
+            "name": context.job.name, "kind": "inference", "architecture": context.job.architecture,
+            "work": {name: getattr(wanted, name) for name in names},
+        }
+    )  # fmt: skip
+    engines, card = read_engines().engines, context.library.gpu(offer.card)
+    engine = "vllm" if supports(engines["vllm"], card) else "hf"
+    degree, last = 1, None
+    degrees = []
+    while degree <= min(offer.gpus, 64 if engines[engine].tensor else 1):
+        degrees += [degree] if offer.gpus % degree == 0 and context.architecture.split_fault(degree) is None else []
+        degree *= 2
+    for form in forms:
+        for tensor in degrees or [1]:
+            used = {"framework": engine, "quant": form, "weight_bits": read_engines().formats[form].bits}
+            used |= {"tensor_parallel": tensor, "pipeline_parallel": 1}
+            named = context.named.techniques.model_copy(update=used)
+            run = replace(context.named, techniques=named, kv_bits=None, instances=instances)
+            last = Replica(replace(context, named=run, job=job, offer=offer, scenario=_unlimited(context)), job)
+            if last.fitting:
+                return float(last.run[0])
+    if len(forms) == 1 or last is None:
+        return None
+    alone = last.cycle(1.0)  # one prompt after the other, as from host memory
+    each = -(-job.work.total_requests // (instances * offer.gpus // last.together))
+    return each * alone
+
+
+def _unlimited(context: RunContext) -> Scenario:
+    """Return the scenario without a share of memory that stays free: it is a limit of training."""
+    limits = context.scenario.limits.model_copy(update={"vram_headroom": None})
+    return context.scenario.model_copy(update={"limits": limits})
+
+
+def hours_on_machine(context: RunContext) -> float:
+    """Return the hours on the training machines: loading and compiling the trained weights, then the answers."""
+    job, coefficients = context.job, context.stages
+    disk = job.storage_gb_per_second * GB * job.load_efficiency / coefficients.disk_efficiency
+    size, slot = context.architecture.download_gb * GB, PCIE_BYTES_PER_SECOND[context.gpu.pcie_gen]
+    loading = float(stages.load_seconds(size, 1, disk, slot, coefficients, 0, 1))
+    answering = answering_seconds(context, context.offer, context.machine.instances, ("bf16", "nf4")) or 0.0
+    return (loading + answering) / HOUR

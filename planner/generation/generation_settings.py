@@ -1,0 +1,354 @@
+"""The files of a job of generation: the settings of its script, the commands, and the tasks that launch it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.documents.strict_yaml import yaml_text
+from planner.errors import Fault, InputError, collect_faults, raise_faults
+from planner.exports.facts import Given, Wishes
+from planner.exports.field_map import EngineMap, LaunchMap, engine_maps, field_maps, filled, launch_maps
+from planner.exports.launchers import dstack_profile, skypilot_resources
+from planner.exports.machine_names import PRICE_MARGIN, find_machines, task_name
+from planner.exports.quoting import document, shell_word
+from planner.exports.script_parts import commented, environment_remark, header, image_of
+from planner.generation import generate
+from planner.library.engines import read_engines
+from planner.library.reading import read_library
+from planner.results.inference import BulkGeneration
+from planner.scenario.inference_job import InferenceJob
+from planner.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+PART_SECONDS = 60.0
+"""Work of a machine whose answers are written together: a lost machine loses no more, and its requests in flight."""
+MOST_PARTS = 10_000
+MEASURED_SECONDS = 300.0
+"""Requests of a measurement, in seconds at the planned speed: with the start of the engine about ten minutes."""
+LONGER_ANSWERS = 4
+"""How much longer than their mean answers may be before they are cut, where the plan knows the mean alone (a guess)."""
+QUEUED = 1.25
+"""Requests that the script has sent for each that the engine has room for, so that none of its places is empty."""
+
+
+def engine_of(given: Given, file: str) -> EngineMap:
+    """Return the map of the engine that the plan chose; `InputError` with what to change where there is none."""
+    job, maps = given.job, {name: engine for name, engine in engine_maps().items() if engine.measure}
+    made, where = generation_of(given), f"jobs.{given.job.name}"
+    tool = maps.get(made.engine)
+    if tool is None:
+        label = read_engines().engines[made.engine].label
+        fix = f"plan with --set '{where}.techniques.engine=[{', '.join(maps)}]'"
+        raise InputError([Fault(file, 0, where, f"no script runs {label}", fix)])
+    faults = []
+    if made.weight_format not in tool.formats:
+        fix = f"plan with --set '{where}.techniques.weight_format=[{', '.join(tool.formats)}]'"
+        faults.append(Fault(file, 0, where, f"the script for {tool.label} loads no {made.weight_format}", fix))
+    if made.kv_bits not in tool.cache:
+        fix = f"plan with --set '{where}.techniques.kv_bits=[{', '.join(map(str, tool.cache))}]'"
+        faults.append(Fault(file, 0, where, f"the script for {tool.label} has no {made.kv_bits}-bit cache", fix))
+    asked = asked_of(given)
+    if asked.adapter is not None and asked.adapter.served and tool.room_for(asked.adapter.rank) is None:
+        what = f"{tool.label} serves no adapters of rank {asked.adapter.rank}"
+        faults.append(Fault(file, 0, where, what, f"a rank up to {max(tool.ranks)}"))
+    if job.gpus_per_instance < made.gpus_per_replica:
+        what = f"a replica of {made.gpus_per_replica} GPUs does not fit on a machine of {job.gpus_per_instance}"
+        faults.append(Fault(file, 0, where, what, "planner check lists every edited figure; solve it again"))
+    if faults:
+        raise InputError(faults)
+    return tool
+
+
+def generation_of(given: Given) -> BulkGeneration:
+    """Return what the plan says of the generation; the caller knows that it has some."""
+    assert given.job.inference is not None
+    return given.job.inference
+
+
+def asked_of(given: Given) -> InferenceJob:
+    """Return the job as the scenario states it."""
+    (asked,) = (job for job in given.scenario.jobs if job.name == given.job.name)
+    assert isinstance(asked, InferenceJob)
+    return asked
+
+
+def script_settings(given: Given, tool: EngineMap, wishes: Wishes, comment: list[str]) -> dict[str, Any]:
+    """Return the content of `generate.json`.
+
+    The engine admits as many requests as the estimate let it, its memory is the share that the estimate gave it, and
+    its longest context holds the longest prompt with the longest answer.
+    """
+    job, made, asked = given.job, generation_of(given), asked_of(given)
+    engine = read_engines().engines[made.engine]
+    model, made_here = _weights(given, tool, wishes)
+    per_machine = job.gpus_per_instance // made.gpus_per_replica
+    rate = made.output_tokens_per_second / made.output_tokens / made.replicas  # requests per second of a replica
+    longest = _longest_answer(given)
+    adapter, served = asked.adapter, (asked.adapter.served if asked.adapter else None)
+    settings: dict[str, Any] = {
+        "engine": made.engine,
+        "model": model or "",
+        "weight_format": made.weight_format,
+        "weight_bits": read_engines().formats[made.weight_format].bits,
+        "kv_bits": made.kv_bits,
+        "tensor_parallel": job.techniques.tensor_parallel,
+        "pipeline_parallel": job.techniques.pipeline_parallel,
+        "max_num_seqs": engine.sequences,
+        "max_model_len": max(request_class.input_tokens for request_class in asked.work.classes) + longest,
+        "memory_share": round(min(engine.share, 1.0 - (given.scenario.limits.vram_headroom or 0.0)), 3),
+        "prefix_caching": made.prefix_tokens > 0,
+        "prefix_tokens": made.prefix_tokens,
+        "adapter": None if adapter is None else "served" if served else "merged",
+        "adapters": {f"adapter-{number}": "" for number in range(served or 0)},
+        "gpus_per_replica": made.gpus_per_replica,
+        "replicas_per_machine": per_machine,
+        "machines": job.instances,
+        "first_port": 8000,
+        "in_flight": made.in_flight,
+        "concurrency": math.ceil(QUEUED * engine.sequences),
+        "max_tokens": longest,
+        "sampling": {},
+        "prompts_per_part": max(1, round(PART_SECONDS * rate * per_machine), math.ceil(made.requests / MOST_PARTS)),
+        "planned": {
+            "output_tokens_per_second": made.output_tokens_per_second,
+            "ttft_seconds": made.ttft_seconds,
+            "tpot_seconds": made.tpot_seconds,
+            "hours": job.hours.expected,
+            "usd": job.cost_usd,
+        },
+    }
+    if served and adapter is not None:
+        settings |= {"adapters_served": served, "adapter_rank": tool.room_for(adapter.rank)}
+    more = (
+        *(tool.made[made.weight_format] if made_here else tool.formats[made.weight_format]),
+        *tool.cache[made.kv_bits],
+    )
+    serve = (*tool.serve, *more, *tool.prefix[made.prefix_tokens > 0], *(tool.adapters if served else ()))
+    measured = {
+        "own_input_tokens": max(1, round(made.input_tokens - made.prefix_tokens)),
+        "output_tokens": max(1, round(made.output_tokens)),
+        "measured_requests": max(2 * made.in_flight, round(MEASURED_SECONDS * rate)),
+    }
+    dtype = "bfloat16" if _capability(job.gpu) >= 8 else "float16"  # older ones have no 16-bit brain floats
+    known = {name: value for name, value in settings.items() if name != "model"} | measured | {"dtype": dtype}
+    return {"_comment": comment, **settings, "serve": filled(serve, known), "measure": filled(tool.measure, known)}
+
+
+def remarks_of(given: Given, tool: EngineMap, wishes: Wishes) -> list[str]:
+    """Return what a reader of the files must know of weights, adapters and lengths."""
+    made, asked = generation_of(given), asked_of(given)
+    model, made_here = _weights(given, tool, wishes)
+    found = []
+    if not model and asked.adapter is not None and not asked.adapter.served:
+        found.append("name the merged weights: model in generate.json, or --model-id")
+    elif not model:
+        found.append(f"name weights in {made.weight_format}: model in generate.json, or --model-id")
+    elif made_here:
+        found.append(f"{tool.label} makes {made.weight_format} of the 16-bit weights of {model} while it loads them")
+    elif made.weight_format != "bf16":
+        found.append(f"{model} must hold weights in {made.weight_format}")
+    if asked.adapter is not None and asked.adapter.served:
+        found.append("adapters in generate.json: the folder of each; a prompt names its own as adapter")
+    if asked.work.lengths:
+        found.append("answers are cut at the longest output of the job (max_tokens)")
+    else:
+        found.append(
+            f"answers are cut at {_longest_answer(given):,} tokens (max_tokens); the plan counts on their mean"
+        )
+    return found
+
+
+def _longest_answer(given: Given) -> int:
+    """Return the tokens at which answers are cut: the longest that is listed, or room above the mean.
+
+    Never longer than the cache and the model hold with the longest prompt. 150 tokens in the mean: 600.
+    """
+    work, made = asked_of(given).work, generation_of(given)
+    prompt = max(request_class.input_tokens for request_class in work.classes)
+    longest = max(request_class.output_tokens for request_class in work.classes)
+    if work.lengths:
+        return longest
+    (card,) = read_library([given.job.architecture]).architectures.values()
+    held = made.output_tokens * read_engines().engines[made.engine].held_share
+    cached = int(made.requests_that_fit * (made.input_tokens + held))
+    room = min(card.max_sequence, max(cached, prompt + longest)) - prompt
+    return max(longest, min(LONGER_ANSWERS * longest, room))
+
+
+def _weights(given: Given, tool: EngineMap, wishes: Wishes) -> tuple[str | None, bool]:
+    """Return the weights to load, and whether the engine makes the format of the plan of them.
+
+    Without a wish: the release in 16 bits, where that is the format, or where the engine makes it and 16 bits fit.
+    """
+    form = generation_of(given).weight_format
+    (card,) = read_library([given.job.architecture]).architectures.values()
+    release = next((alias for alias in card.aliases if "/" in alias), None)
+    adapter = asked_of(given).adapter
+    if wishes.model_id is not None or (adapter is not None and not adapter.served):
+        return wishes.model_id, False  # merged weights are the user's own
+    if form == card.published[0]:
+        return release, False
+    whole = card.parameters * 2 / generation_of(given).gpus_per_replica / GIB
+    made = form in tool.made and whole < 0.8 * given.job.vram_gib.usable
+    return (release, made) if made else (None, False)
+
+
+def _capability(gpu: str) -> float:
+    card = read_library([]).gpu(gpu)
+    return float(card.compute_capability) if card.vendor == "NVIDIA" else 9.0
+
+
+# Tasks of launchers for a job of generation: one machine each, because machines do not wait for one another.
+
+
+RESULTS = "/results"
+"""Where a task mounts the folder of answers, which outlives its machines."""
+
+
+def skypilot_generation(given: Given, tool: LaunchMap, engine: EngineMap, remarks: Sequence[str], prompts: str) -> str:
+    """Return the task of one machine; `SHARD` says which of `SHARDS` it is, `prompts` is their file."""
+    job, name = given.job, task_name(given.job)
+    machines = find_machines(given.scenario, job, tool, "answers")
+    task = {
+        "name": name,
+        "workdir": ".",
+        "num_nodes": 1,
+        "resources": skypilot_resources(given, machines),
+        "envs": {"SHARD": "0", "SHARDS": str(job.instances), "PROMPTS": prompts},
+        "file_mounts": {RESULTS: {"name": f"results-{name}", "mode": "MOUNT_CACHED"}},
+        "setup": _setup(engine),
+        "run": _RUN,
+    }
+    found = _remarks(given, machines.note, remarks)
+    return commented(header(given.plan, job, tool, skypilot_command(given), found)) + yaml_text(task)
+
+
+def dstack_generation(given: Given, tool: LaunchMap, engine: EngineMap, remarks: Sequence[str], prompts: str) -> str:
+    """Return the task of machine 0; the command makes those of the others by replacing the number."""
+    job, name = given.job, task_name(given.job)
+    machines = find_machines(given.scenario, job, tool, "answers")
+    task: dict[str, Any] = {"type": "task", "name": f"{name}-0", "nodes": 1}
+    task |= {**dstack_profile(job, machines), "image": image_of(job.gpu).image}
+    task["env"] = ["SHARD=0", f"SHARDS={job.instances}", f"PROMPTS={prompts}"]
+    task["files"] = ["generate.py", "generate.json", prompts]
+    if machines.keeps:
+        task["volumes"] = [{"name": f"results-{name}-0", "path": RESULTS}]
+    task["commands"] = [_setup(engine), _RUN]
+    found = [*_remarks(given, machines.note, remarks), environment_remark(job.gpu).partition(";")[0]]
+    found.append(
+        f"make a volume results-{name}-NUMBER for each machine first (dstack apply, type: volume)"
+        if machines.keeps
+        else f"{tool.label} has no network volumes here: save {RESULTS} before the machines go"
+    )
+    return commented(header(given.plan, job, tool, dstack_command(given), found)) + yaml_text(task)
+
+
+def skypilot_command(given: Given) -> str:
+    """Return the command that launches every machine of the plan."""
+    job, name = given.job, task_name(given.job)
+    on_spot, several = job.spot_share > 0, job.instances > 1
+    if not several:
+        return f"sky {'jobs ' if on_spot else ''}launch task.yaml"
+    start = f"sky jobs launch -y -d -n {name}-$i" if on_spot else f"sky launch -y -d -c {name}-$i"
+    return _for_each(job.instances, f"{start} --env SHARD=$i task.yaml")
+
+
+def dstack_command(given: Given) -> str:
+    """Return the command that launches every machine of the plan."""
+    if given.job.instances == 1:
+        return "dstack apply -f task.dstack.yml"
+    renamed = rf'sed "s/\({task_name(given.job)}-\|SHARD=\)0$/\1$i/" task.dstack.yml'
+    return _for_each(given.job.instances, f"{renamed} | dstack apply -y -d -f -")
+
+
+_RUN = f'python generate.py "$PROMPTS" {RESULTS} --shard "$SHARD" --shards "$SHARDS"\n'
+
+
+def _setup(engine: EngineMap) -> str:
+    return f"pip install {' '.join(engine.packages)}\n"
+
+
+def _for_each(machines: int, command: str) -> str:
+    return f"for i in $(seq 0 {machines - 1}); do {command}; done"
+
+
+def _remarks(given: Given, note: str, more: Sequence[str]) -> list[str]:
+    machines = given.job.instances
+    return [
+        *([f"{machines} tasks of one machine each: one that is lost stops no other"] if machines > 1 else []),
+        "needs generate.py, generate.json and the prompts in the same folder",
+        f"the highest price is {100 * (PRICE_MARGIN - 1):.0f} % above that of the plan, per machine and hour",
+        *([note] if note else []),
+        *more,
+    ]
+
+
+# The files of a job of generation: the script, its settings, and the tasks that launch it.
+
+
+_TASKS = {"skypilot": (skypilot_generation, skypilot_command), "dstack": (dstack_generation, dstack_command)}
+PROMPTS = "prompts.jsonl"
+RUN = "python generate.py prompts.jsonl results"
+
+
+def export_generation(given: Given, targets: Sequence[str], wishes: Wishes, file: str) -> dict[str, str]:
+    """Return the task of each target, the script and its settings by the names of the files.
+
+    `InputError` for a target that trains, for a launcher that has no such task, and for an engine without a script.
+    """
+    engine, maps = engine_of(given, file), launch_maps()
+    where = f"jobs.{given.job.name}"
+    remarks = remarks_of(given, engine, wishes)
+    faults, found = [], {}
+    for name in targets:
+        if name not in _TASKS:
+            label = (maps | field_maps())[name].label
+            what = f"{label} trains, and this job answers prompts" if name in field_maps() else f"no task for {label}"
+            faults.append(Fault(file, 0, where, what, f"--to {' or --to '.join(_TASKS)}, or --all"))
+            continue
+        with collect_faults(faults):
+            found[maps[name].file] = _TASKS[name][0](given, maps[name], engine, remarks, wishes.dataset or PROMPTS)
+    raise_faults(faults)
+    comment = header(given.plan, given.job, engine.tool, RUN, remarks)
+    found["generate.py"] = Path(generate.__file__).read_text(encoding="utf-8")
+    found["generate.json"] = json.dumps(script_settings(given, engine, wishes, comment), indent=2) + "\n"
+    return found
+
+
+def export_all_generation(given: Given, wishes: Wishes, file: str) -> tuple[dict[str, str], list[str]]:
+    """Return the files of a folder to launch from, by name, and which launchers are left out and why."""
+    found, left_out, starts = export_generation(given, [], wishes, file), [], []
+    for name, (_, command) in _TASKS.items():
+        try:
+            found |= export_generation(given, [name], wishes, file)
+            starts.append(command(given))
+        except InputError as error:
+            left_out.append(f"{launch_maps()[name].file} is left out: {error.faults[0].what}")
+    engine = engine_of(given, file)
+    found["requirements.txt"] = "".join(f"{package}\n" for package in engine.packages)
+    found["README.md"] = _readme(given, sorted(found), starts)
+    return found, left_out
+
+
+def _readme(given: Given, files: Sequence[str], starts: Sequence[str]) -> str:
+    """Return what the folder is, how to launch it, and how to measure before."""
+    job = given.job
+    launch = "".join(f"    {start}\n" for start in starts)
+    of_machine = f"    {RUN}" + (f" --shard NUMBER --shards {job.instances}" if job.instances > 1 else "") + "\n"
+    return document(
+        f"Files of job {job.name} ({job.gpus} x {job.gpu} at {job.provider}): {', '.join(files)}.\n\n"
+        'Prompts: prompts.jsonl, a line for each: {"id": "a1", "prompt": "..."} or {"id": "a1", "messages": [...]}.\n'
+        "Answers: parts in the folder of results, in the order of the prompts. What is there is not done again.\n\n"
+        f"Launch {'one machine' if job.instances == 1 else f'{job.instances} machines'}:\n\n{launch}"
+        f"or on the machine itself:\n\n    pip install -r requirements.txt\n{of_machine}\n"
+        "Measure for ten minutes first, on one machine, and correct the plan:\n\n"
+        "    python generate.py --measure measure.json\n"
+        f"    planner calibrate measure.json generate.json --gpu {shell_word(job.gpu)} --scenario SCENARIO "
+        f"--job {shell_word(job.name)}\n"
+    )

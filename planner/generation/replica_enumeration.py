@@ -1,0 +1,375 @@
+"""Configurations of a job of generation: engines with formats and adapters on machines, and measured speeds.
+
+Replicas do not know of one another: each answers its share of the requests, and hours fall with their number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from planner.arrays import Floats, first_least
+from planner.configurations.fitting_cells import DOES_NOT_FIT, JobConfigurations
+from planner.configurations.grid import (
+    Configurations,
+    JobShape,
+    Machine,
+    MemoryShortfall,
+    concatenate_configurations,
+    network_of,
+)
+from planner.estimates.generation import (
+    ServedModel,
+    ServingHardware,
+    ServingStack,
+    cycle_seconds,
+    decode_step_seconds,
+    kv_bytes_per_token,
+    makespan_seconds,
+    mean_seen_tokens,
+    prefill_seconds,
+    prompt_seconds,
+)
+from planner.estimates.latency import (
+    BatchMeans,
+    Lengths,
+    batch_means,
+    first_token_seconds,
+    mean_cycle_seconds,
+    rows,
+    seconds_per_token,
+)
+from planner.estimates.memory.memory_fit import fit_probability
+from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, memory_spread
+from planner.estimates.weights import lora_parameters
+from planner.generation.engine_recipes import (
+    ReplicaMemory,
+    Serving,
+    ServingColumns,
+    ServingRecipe,
+    coefficient_factors,
+    replica_memory,
+    serving_of,
+    serving_recipes,
+)
+from planner.library.schema import Architecture, Library
+from planner.records import record
+from planner.scenario.inference_job import InferenceJob
+from planner.scenario.observed_run import ServedRun
+from planner.units import GIB, HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+# Adapters of LoRA that are served next to the weights: their memory, and what each step reads and computes more.
+
+
+ADAPTER_BYTES = 2.0
+"""Bytes of an adapter's weight: engines keep them in 16 bits (vLLM documentation, LoRA adapters)."""
+SERVED_ADAPTERS = "served adapters"
+"""What rests on no measurement where adapters are served."""
+
+
+def adapter_weights(job: InferenceJob, architecture: Architecture) -> float:
+    """Return the weights of one adapter that the job serves; 0 where it serves none or they are merged."""
+    adapter = job.adapter
+    if adapter is None or adapter.served is None:
+        return 0.0
+    return float(lora_parameters(network_of(architecture), adapter.rank, adapter.targets).trainable)
+
+
+def with_adapters(serving: Serving, each: float, served: int) -> Serving:
+    """Return a configuration with `served` adapters of `each` weights next to its own; merged ones change nothing.
+
+    All of them lie in memory, a step reads all of them, and each token is multiplied with one. Example: rank 16 on all
+    linear layers of Llama 3.1 8B is 41.9 million weights, 84 MB; ten of them are 0.84 GB, 5 % of the 16-bit weights.
+    """
+    if not each:
+        return serving
+    as_weights = served * each * ADAPTER_BYTES / serving.weight_bytes
+    model = replace(
+        serving.model,
+        stored_weights=serving.model.stored_weights + as_weights,
+        dense_weights=serving.model.dense_weights + as_weights,
+        met_weights=serving.model.met_weights + each,
+    )
+    return replace(serving, model=model)
+
+
+def served_priors(job: InferenceJob) -> tuple[str, ...]:
+    """Return what of the adapters of a job rests on no measurement."""
+    return (SERVED_ADAPTERS,) if job.adapter is not None and job.adapter.served is not None else ()
+
+
+# Measured generation against its estimate: one factor on the speed of each engine on each GPU.
+
+
+class Generated(NamedTuple):
+    """Speed and latency of one replica."""
+
+    output_tokens_per_second: float
+    ttft_seconds: float
+    tpot_seconds: float
+
+
+def predicted_run(run: ServedRun, job: InferenceJob, architecture: Architecture, library: Library) -> Generated:
+    """Return the estimate of a measured run: its lengths, its requests in flight, its start and its tail."""
+    division = (run.tensor_parallel or run.gpus, run.gpus // (run.tensor_parallel or run.gpus))
+    plain = serving_of(
+        architecture, library.gpu(run.gpu), library,
+        engine=run.engine, weights=run.weight_format, kv_bits=run.kv_bits, division=division,
+    )  # fmt: skip
+    served = (job.adapter.served or 0) if job.adapter else 0
+    serving = with_adapters(plain, adapter_weights(job, architecture), served)
+    values = library.calibrations["inference"].values
+    model, hardware, stack = ServingColumns([serving]).inputs(coefficient_factors([serving], values))
+    prefix, own = float(run.prefix_tokens), max(run.input_tokens - run.prefix_tokens, 0.0)
+
+    def cycle(sequences: float) -> float:
+        return float(cycle_seconds(model, hardware, stack, sequences, own, run.output_tokens, prefix)[0])
+
+    flight, requests = run.in_flight, run.requests or 1000 * run.in_flight
+    seconds = float(makespan_seconds(requests, min(flight, requests), np.vectorize(cycle)))
+    seen = mean_seen_tokens(model, run.input_tokens, run.output_tokens)
+    step = decode_step_seconds(model, hardware, stack, flight, seen)
+    alone = prefill_seconds(model, hardware, stack, max(own, 1.0), prefix)
+    taken_in = prompt_seconds(model, hardware, own, prefix) + stack.request_seconds
+    first = float(first_token_seconds(stack, alone, step, taken_in, flight - 1)[0])
+    each = float(seconds_per_token(cycle(flight), first, run.output_tokens)) if run.output_tokens > 1 else 0.0
+    return Generated(requests * run.output_tokens / seconds, first, each)
+
+
+def speed_factors(job: InferenceJob, architecture: Architecture, library: Library) -> dict[tuple[str, str], float]:
+    """Return measured over estimated speed by engine and GPU: the geometric mean of its runs.
+
+    Runs of 1.2 and 1.5 times the estimate: 1.34. Other engines and GPUs keep their estimates.
+    """
+    found: dict[tuple[str, str], list[float]] = {}
+    for run in job.measured:
+        predicted = predicted_run(run, job, architecture, library).output_tokens_per_second
+        found.setdefault((run.engine, run.gpu), []).append(math.log(run.output_tokens_per_second / predicted))
+    return {key: math.exp(math.fsum(logs) / len(logs)) for key, logs in found.items()}
+
+
+def is_measured(job: InferenceJob, recipe: ServingRecipe, gpu: str) -> bool:
+    """Return whether the job has a run of the engine on the GPU in the same formats of weights and cache."""
+    here = (recipe.framework, gpu, recipe.quant, recipe.kv_bits)
+    return any((run.engine, run.gpu, run.weight_format, run.kv_bits) == here for run in job.measured)
+
+
+SHORTEST_RUN_HOURS = 0.1
+"""Work that each machine has at least where there are several: with less, machines start rather than work."""
+
+
+def lengths_of(job: InferenceJob) -> Lengths:
+    """Return the requests of a job as columns."""
+    classes = job.work.classes
+    prompt, output, count = (
+        np.asarray([getattr(request_class, name) for request_class in classes], dtype=float)
+        for name in ("input_tokens", "output_tokens", "count")
+    )
+    return Lengths(prompt, output, count, float(job.work.prefix_tokens))
+
+
+def shape_of_requests(job: InferenceJob, architecture: Architecture) -> JobShape:
+    """Return the work in requests (steps) and tokens that are written."""
+    work = job.work
+    longest = max(request_class.input_tokens + request_class.output_tokens for request_class in work.classes)
+    requests = work.total_requests
+    mean = (work.total_input_tokens + work.total_output_tokens) / requests
+    written = float(work.total_output_tokens)
+    return JobShape(network_of(architecture), longest, float(longest), mean, written, float(requests), 1.0, "tokens")
+
+
+class ServedGpu(NamedTuple):
+    """A recipe on one kind of GPU."""
+
+    gpu: str
+    recipe: ServingRecipe
+
+
+@record(frozen=True)
+class ReplicaSpeeds:
+    """Speed and memory of recipes on GPUs, columns (n,)."""
+
+    which: tuple[ServedGpu, ...]
+    memory: tuple[ReplicaMemory, ...]
+    flight: Floats  # requests at one time that memory and engine allow; 0 where the longest does not fit
+    need: Floats  # bytes on one GPU with the longest request alone
+    fit_probability: Floats
+    requests: float
+    inputs: tuple[ServedModel, ServingHardware, ServingStack]
+    means: BatchMeans  # of all requests
+    alone_seconds: Floats  # of the request with the longest answer, alone
+    token_bytes: Floats  # of the cache on one GPU, per token
+    factor: Floats  # measured over estimated speed
+
+    def cycle(self, chosen: Sequence[int], sequences: Floats) -> Floats:
+        """Return the mean seconds (k, m) of a request with `sequences` (k, m) in flight."""
+        model, hardware, stack = self.inputs
+        found = mean_cycle_seconds(
+            rows(model, chosen), rows(hardware, chosen), rows(stack, chosen), rows(self.means, chosen), sequences
+        )
+        return np.asarray(found, dtype=float) / self.factor[chosen][:, None]
+
+    def run_seconds(self, chosen: Sequence[int], replicas: Floats) -> tuple[Floats, Floats]:
+        """Return seconds until all requests are answered by `replicas` (k, m), and requests in flight of each."""
+        each = np.ceil(self.requests / replicas)
+        flight = np.minimum(self.flight[chosen][:, None], each)
+        seconds = makespan_seconds(each, flight, lambda sequences: self.cycle(chosen, sequences))
+        return np.maximum(seconds, self.alone_seconds[chosen][:, None]), flight
+
+
+def replica_speeds(
+    job: InferenceJob, architecture: Architecture, which: Sequence[ServedGpu], library: Library, headroom: float | None
+) -> ReplicaSpeeds:
+    """Return speed and memory of recipes on GPUs, whatever the number of machines."""
+    calibration, lengths = library.calibrations["inference"], lengths_of(job)
+    plain = (
+        serving_of(
+            architecture, library.gpu(served_gpu.gpu), library,
+            engine=served_gpu.recipe.framework, weights=served_gpu.recipe.quant, kv_bits=served_gpu.recipe.kv_bits,
+            division=(served_gpu.recipe.tensor_parallel, served_gpu.recipe.pipeline_parallel),
+        )
+        for served_gpu in which
+    )  # fmt: skip
+    adapter, served = adapter_weights(job, architecture), (job.adapter.served or 0) if job.adapter else 0
+    servings = [with_adapters(serving, adapter, served) for serving in plain]
+    longest_prompt = float(np.max(lengths.prompt))
+    memory = tuple(
+        replica_memory(
+            serving, architecture, library.gpu(served_gpu.gpu), served_gpu.recipe.engine, longest_prompt,
+            calibration.coefficients, headroom,
+        )
+        for serving, served_gpu in zip(servings, which, strict=True)
+    )  # fmt: skip
+    inputs = ServingColumns(servings).inputs(coefficient_factors(servings, calibration.values))
+    model, hardware, stack = inputs
+    means = batch_means(model, hardware, stack, lengths)
+    slowest = int(np.argmax(lengths.output))
+    alone = Lengths(lengths.prompt[[slowest]], lengths.output[[slowest]], np.ones(1), lengths.prefix)
+    alone_means = batch_means(model, hardware, stack, alone)
+    measured = speed_factors(job, architecture, library)
+    factor = np.asarray([measured.get((served_gpu.recipe.framework, served_gpu.gpu), 1.0) for served_gpu in which])
+    alone_seconds = mean_cycle_seconds(model, hardware, stack, alone_means, np.ones((len(which), 1)))[:, 0] / factor
+    per_token = kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)
+    cache, fixed = (np.asarray([getattr(replica, name) for replica in memory]) for name in ("cache", "fixed"))
+    longest = means.longest_tokens * per_token
+    fits = cache >= longest
+    most = np.asarray([served_gpu.recipe.engine.sequences for served_gpu in which], dtype=float)
+    flight = np.where(fits, np.clip(np.floor(cache / (means.cached_tokens * per_token)), 1.0, most), 0.0)
+    weights = np.asarray([replica.weights for replica in memory])
+    sigma = memory_spread(library.calibrations["memory"].values, UNKNOWN_FRAMEWORK, False).sigma
+    # Weights are known to the byte: what may be larger than estimated is all else, into what the engine leaves too.
+    whole = np.asarray(
+        [library.gpu(served_gpu.gpu).usable_gib * GIB * (1.0 - (headroom or 0.0)) for served_gpu in which]
+    )
+    chance = fit_probability((whole - weights) / (fixed + longest - weights) - 1.0, sigma)
+    return ReplicaSpeeds(
+        tuple(which), memory, flight, fixed + longest, np.asarray(chance, dtype=float), lengths.requests,
+        inputs, means, np.asarray(alone_seconds, dtype=float), np.asarray(per_token, dtype=float),
+        factor,
+    )  # fmt: skip
+
+
+def enumerate_replicas(
+    job: InferenceJob,
+    architecture: Architecture,
+    machines: Sequence[Machine],
+    library: Library,
+    headroom: float | None = None,
+) -> JobConfigurations:
+    """Return every engine and format on every number of machines, GPUs per replica as fast as any; count the others.
+
+    Of the degrees of parallelism the fastest of each machine, engine and format is kept.
+    """
+    rejected: Counter[str] = Counter()
+    kinds: dict[tuple[str, int, str], list[Machine]] = {}
+    for machine in machines:
+        kinds.setdefault((machine.gpu, machine.gpus_per_instance, machine.link), []).append(machine)
+    recipes: dict[tuple[str, int], list[ServingRecipe]] = {}
+    for gpu, each, _ in kinds:
+        if (gpu, each) not in recipes:
+            found = list(serving_recipes(job, architecture, library.gpu(gpu), each))
+            recipes[gpu, each] = [recipe for recipe in found if isinstance(recipe, ServingRecipe)]
+            rejected.update(reason for reason in found if isinstance(reason, str))
+    which = list(dict.fromkeys(ServedGpu(gpu, recipe) for (gpu, _), several in recipes.items() for recipe in several))
+    shape = shape_of_requests(job, architecture)
+    if not which:
+        return JobConfigurations(shape, tuple(machines), concatenate_configurations([]), (), rejected)
+    speeds = replica_speeds(job, architecture, which, library, headroom)
+    place = {served_gpu: index for index, served_gpu in enumerate(which)}
+    pieces, misses = [], []
+    for (gpu, each, _), several in kinds.items():
+        chosen = [place[ServedGpu(gpu, recipe)] for recipe in recipes[gpu, each]]
+        fitting = [index for index in chosen if _fits(speeds, index, job, headroom)]
+        rejected[DOES_NOT_FIT] += len(chosen) - len(fitting)
+        misses += _shortfalls(speeds, [row for row in chosen if row not in fitting], fitting, several[0])
+        if fitting:
+            pieces.append(_rows_of_kind(speeds, fitting, several))
+    ways = _with_each_recipe_once(concatenate_configurations(pieces))
+    return JobConfigurations(shape, tuple(machines), ways, tuple(misses), rejected)
+
+
+def _with_each_recipe_once(ways: Configurations) -> Configurations:
+    """Return the same configurations, whose kinds of machines share their recipes."""
+    number = {recipe: index for index, recipe in enumerate(dict.fromkeys(ways.recipes))}
+    renamed = np.asarray([number[recipe] for recipe in ways.recipes], dtype=np.int64)
+    return replace(ways, recipes=tuple(number), recipe=renamed[ways.recipe])
+
+
+def _fits(speeds: ReplicaSpeeds, index: int, job: InferenceJob, headroom: float | None) -> bool:
+    sure = headroom is not None or speeds.fit_probability[index] >= job.memory_confidence
+    return bool(speeds.flight[index] >= 1 and sure)
+
+
+def _rows_of_kind(speeds: ReplicaSpeeds, fitting: Sequence[int], machines: Sequence[Machine]) -> Configurations:
+    """Return the configurations of one kind of machine: for each number of them the best division of each recipe."""
+    recipes = [speeds.which[index].recipe for index in fitting]
+    together = np.asarray([recipe.tensor_parallel * recipe.pipeline_parallel for recipe in recipes], dtype=float)
+    gpus = np.asarray([machine.gpus for machine in machines], dtype=float)
+    seconds, flight = speeds.run_seconds(fitting, gpus[None, :] / together[:, None])
+    labels = np.asarray([recipe.method_label for recipe in recipes])
+    instances = np.asarray([machine.instances for machine in machines])
+    keep = np.zeros(seconds.shape, dtype=bool)
+    for label in dict.fromkeys(labels):
+        members = np.flatnonzero(labels == label)
+        best = members[first_least(seconds[members], axis=0)]
+        keep[best, np.arange(len(machines))] = True
+    keep &= (seconds >= SHORTEST_RUN_HOURS * HOUR) | (instances == np.min(instances))
+    r, m = np.nonzero(keep)
+    at = np.asarray(fitting)[r]
+    usable = np.asarray([replica.usable for replica in speeds.memory])
+    return Configurations(
+        tuple(recipes),
+        tuple(machines),
+        r,
+        m,
+        flight[r, m].astype(np.int64),
+        np.ones(len(r), dtype=np.int64),
+        seconds[r, m] / speeds.requests,
+        np.full(len(r), 1.0),
+        speeds.need[at] / GIB,
+        usable[at] / GIB,
+        np.full(len(r), np.nan),
+    )
+
+
+def _shortfalls(
+    speeds: ReplicaSpeeds, missing: Sequence[int], fitting: Sequence[int], machine: Machine
+) -> list[MemoryShortfall]:
+    """Return by how much each rung of the ladder that fits nowhere on a machine misses, at its nearest."""
+    placed = {speeds.which[index].recipe.method_label for index in fitting}
+    nearest: dict[str, MemoryShortfall] = {}
+    for index in missing:
+        recipe = speeds.which[index].recipe
+        short = float(speeds.need[index] - speeds.memory[index].usable) / GIB
+        best = nearest.get(recipe.method_label)
+        if recipe.method_label not in placed and (best is None or short < best.shortfall_gib):
+            nearest[recipe.method_label] = MemoryShortfall(recipe, machine, short)
+    return list(nearest.values())

@@ -1,0 +1,31 @@
+"""Jobs that leave their model, tokens or batch open: the door of what is chosen for them, and of its text.
+
+Others import this package alone, and take names from it: `open_choices.solve_open`. A module is
+loaded when a name of it is used for the first time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.first_use import on_first_use
+
+if TYPE_CHECKING:
+    from planner.open_choices.audited_choice import decided_scenario as decided_scenario
+    from planner.open_choices.loss_curve import loss_frontier as loss_frontier
+    from planner.open_choices.loss_figure import loss_picture as loss_picture
+    from planner.open_choices.model_choice_text import answer_lines as answer_lines
+    from planner.open_choices.model_choice_text import batch_lines as batch_lines
+    from planner.open_choices.model_choice_text import model_lines as model_lines
+    from planner.open_choices.model_choice_text import render_loss_frontier as render_loss_frontier
+    from planner.open_choices.open_solve import solve_open as solve_open
+
+_NAMES_BY_MODULE = {
+    "planner.open_choices.audited_choice": ("decided_scenario",),
+    "planner.open_choices.loss_curve": ("loss_frontier",),
+    "planner.open_choices.loss_figure": ("loss_picture",),
+    "planner.open_choices.model_choice_text": ("answer_lines", "batch_lines", "model_lines", "render_loss_frontier"),
+    "planner.open_choices.open_solve": ("solve_open",),
+}
+
+__getattr__ = on_first_use(__name__, _NAMES_BY_MODULE)

@@ -1,0 +1,261 @@
+"""Which alternative of an open job wins, and what the plan says about the others."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from planner.errors import Fault, ScenarioError
+from planner.estimates import loss_laws
+from planner.open_choices.choice_alternatives import (
+    Alternative,
+    Found,
+    best_of,
+    known_range,
+    tokens_at,
+    tokens_for_loss,
+)
+from planner.records import record
+from planner.results.chosen_model import BatchChoice, LossRange, ModelChoice, ModelOption, MoreMoney
+from planner.scenario.job import Job
+from planner.scenario.open_job import OwnLaw
+from planner.scenario.scenario import SolveOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MORE_MONEY = 1.5
+"""The budget whose least loss is shown next to that of the plan, over the budget."""
+NEAR_COST = 1.1
+"""Cost of other models or batches that are named, over that of the plan, where the least cost decides."""
+MOST_NAMED = 8
+"""Most other models that a plan names."""
+SPREAD_NOTE = (
+    "the loss rests on a law of published runs: other laws differ by 0.05 nats, other data sets by 0.1 to 0.2; "
+    "compare sizes by it, not runs"
+)
+VOCABULARY_NOTE = "losses per token of models with different vocabularies are compared by their parameters alone"
+LEAST_GAIN = 0.0005
+"""Loss by which more money must lower the least one for the budget to limit it: the last digit shown."""
+CAPPED_NOTE = "the money pays for more tokens than any run that the law has seen: the loss could be lower"
+
+
+@record(frozen=True)
+class Decision:
+    """The alternative that wins with its tokens at the reference batch, None where the work is given."""
+
+    alternative: Alternative
+    tokens: int | None
+    compared: int
+    options: tuple[ModelOption, ...] = ()
+    more_money: MoreMoney | None = None
+    is_capped: bool = False
+    why_infeasible: str = ""
+    vocabularies: int = 1
+    above_least: float | None = None  # nats, of the sum over all jobs, where there are others
+
+    @property
+    def definite(self) -> Job:
+        """The job with what was decided of it."""
+        return self.alternative.definite(self.tokens).jobs[0]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader has to know of the choice."""
+        found = [SPREAD_NOTE] if self.alternative.job.uses_law else []
+        found += [VOCABULARY_NOTE] if self.alternative.job.uses_law and self.vocabularies > 1 else []
+        return tuple(found + ([CAPPED_NOTE] if self.is_capped else []))
+
+    def binding(self, dollars: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what limits the choice, given the limits without which its own run would cost fewer dollars.
+
+        Where the loss is minimised the budget limits it if more money lowers it.
+        """
+        if not self.alternative.job.wants_least_loss or self.tokens is None:
+            return dollars
+        found = [
+            f"{dollar.removesuffix(')')} for these tokens)" if dollar.endswith(")") else dollar for dollar in dollars
+        ]
+        more, loss = self.more_money, self.alternative.loss(self.tokens)
+        if more is not None and loss - more.loss >= LEAST_GAIN:
+            found.insert(0, f"budget (with ${more.budget_usd:,.2f}: loss {loss - more.loss:.3f} lower)")
+        return tuple(found)
+
+    def choice(self) -> ModelChoice:
+        """Return what the plan says of the choice."""
+        one, job = self.alternative, self.alternative.job
+        reference = (
+            self.tokens if self.tokens is not None else int(one.prepared(None).candidates[0].physics.shape.tokens)
+        )
+        run = one.run_tokens(reference)[0] if self.tokens is not None else reference
+        loss = one.loss(reference) if job.uses_law else None
+        spread = loss_laws.loss_spread()
+        return ModelChoice(
+            architecture=one.architecture.name,
+            parameters=one.architecture.parameters,
+            law_parameters=one.size,
+            tokens=run,
+            tokens_at_reference=reference,
+            loss=None if loss is None else LossRange(value=loss, low=loss - spread, high=loss + spread),
+            law=None if loss is None else "own" if isinstance(job.loss_law, OwnLaw) else job.loss_law,
+            unique_tokens=job.unique_tokens,
+            as_good=self.options,
+            more_money=self.more_money,
+            batch=_batch_choice(one, reference),
+            compared=self.compared,
+            above_least=self.above_least,
+        )
+
+
+def _batch_choice(one: Alternative, reference: int) -> BatchChoice | None:
+    """Return what the batch of an alternative costs; None where one batch is given."""
+    job = one.job
+    if not job.opens_batch:
+        return None
+    first = job.batches[0]
+    run, sigma = one.run_tokens(reference)
+    critical = loss_laws.critical_batch(reference)
+    reach = math.exp(loss_laws.BATCH_SIGMA)
+    factor = run / reference
+    return BatchChoice(
+        sequences=one.batch,
+        tokens=one.batch * one.sequence,
+        reference_sequences=first,
+        critical_tokens=critical,
+        critical_tokens_low=critical / reach,
+        critical_tokens_high=critical * reach,
+        token_factor=factor,
+        step_factor=factor * first / one.batch,
+        learning_rate_factor=math.sqrt(one.batch / first),
+        sigma=sigma,
+    )
+
+
+def decide_alone(alternatives: Sequence[Alternative], options: SolveOptions) -> Decision:
+    """Return the alternative of the only job of a scenario that is the best, or the one to look at without a plan."""
+    one = alternatives[0]
+    if one.job.wants_least_loss:
+        return decide_least_loss(alternatives, one.scenario.limits.budget_usd)
+    return decide_least_objective(alternatives, options)
+
+
+def decide_least_loss(alternatives: Sequence[Alternative], budget_usd: float | None) -> Decision:
+    """Return the model with the most tokens that budget and deadline pay for, of the least loss."""
+    budget = math.inf if budget_usd is None else budget_usd
+    near = best_of(alternatives, budget)
+    compared = len(alternatives)
+    if not near:
+        return least_start(alternatives)
+    if all(choice.is_capped for choice in near) and _pays_all(alternatives, budget):
+        _refuse_capped(alternatives, budget_usd)
+    best, others = near[0], near[1:]
+    named = by_model(others, best.alternative.architecture.name)
+    more = None
+    if budget_usd is not None:
+        better = best_of([choice.alternative for choice in near], budget * MORE_MONEY, slack=0.0)[0]
+        model = better.alternative.architecture.name
+        more = MoreMoney(
+            budget_usd=budget * MORE_MONEY, architecture=model, tokens=better.tokens, loss=min(better.loss, best.loss)
+        )
+    widths = {alternative.architecture.vocab for alternative in alternatives}
+    return Decision(best.alternative, best.tokens, compared, named, more, best.is_capped, vocabularies=len(widths))
+
+
+def by_model(found: Sequence[Found], chosen: str) -> tuple[ModelOption, ...]:
+    """Return the best of each other model, smallest first."""
+    options: dict[str, ModelOption] = {}
+    for choice in found:
+        model = choice.alternative.architecture
+        if model.name != chosen and model.name not in options:
+            options[model.name] = ModelOption(
+                architecture=model.name,
+                parameters=model.parameters,
+                tokens=choice.tokens,
+                loss=choice.loss,
+                usd=choice.usd,
+            )
+    return tuple(sorted(list(options.values())[:MOST_NAMED], key=lambda option: option.parameters))
+
+
+def _pays_all(alternatives: Sequence[Alternative], budget: float) -> bool:
+    """Whether every model can be trained for as long as the law has seen."""
+    ranges = [(alternative, known_range(alternative)) for alternative in alternatives]
+    return all(
+        alternative.least_usd(tokens_at(last)) <= budget for alternative, (first, last) in ranges if first <= last
+    )
+
+
+def _refuse_capped(alternatives: Sequence[Alternative], budget_usd: float | None) -> None:
+    """Raise ScenarioError: every model could be trained for longer than the law has seen."""
+    scenario, job = alternatives[0].scenario, alternatives[0].job
+    what = "every model could be trained for longer than any run that the law has seen (350 tokens per parameter)"
+    usd = max(alternative.least_usd(tokens_at(known_range(alternative)[1])) for alternative in alternatives)
+    place = "limits.budget_usd" if budget_usd is not None else f"jobs.{job.name}.deadline"
+    fix = (
+        f"allow larger models, or at most ${usd:,.2f}"
+        if budget_usd is not None
+        else "allow larger models, or less time"
+    )
+    raise ScenarioError([Fault(scenario.name, 0, place, what, fix)])
+
+
+def least_start(alternatives: Sequence[Alternative]) -> Decision:
+    """Return the alternative whose shortest run that the law has seen costs least, with these tokens."""
+    first = [
+        (alternative, tokens_at(known_range(alternative)[0]))
+        for alternative in alternatives
+        if known_range(alternative)[0] <= known_range(alternative)[1]
+    ]
+    one, tokens = min(first, key=lambda pair: (pair[0].least_usd(pair[1]), pair[0].size * pair[1]))
+    why = (
+        f"the shortest run that the law has seen is looked at: {one.architecture.name} on {tokens:,} tokens "
+        "(1e18 FLOP, and one token per parameter)"
+    )
+    return Decision(one, tokens, len(alternatives), why_infeasible=why)
+
+
+def decide_least_objective(alternatives: Sequence[Alternative], options: SolveOptions) -> Decision:
+    """Return the model and batch with the least objective for the work that is given, or for a loss."""
+    wanted = alternatives[0].job.work.loss
+    found: list[tuple[float, Alternative, int | None]] = []
+    for alternative in alternatives:
+        tokens = tokens_for_loss(alternative, wanted) if wanted is not None else given_tokens(alternative)
+        if tokens is None and wanted is not None:
+            continue
+        found.append((alternative.objective(tokens, options), alternative, tokens))
+    if not found:
+        raise ScenarioError([_unreached(alternatives)])
+    least, best, tokens = min(found, key=lambda row: (row[0], row[1].batch, row[1].size))
+    if math.isinf(least):
+        name = f"{best.architecture.name} at a batch of {best.batch:,}"
+        return Decision(
+            best, tokens, len(alternatives), why_infeasible=f"none of the alternatives is feasible; {name} is looked at"
+        )
+    options_named: dict[str, ModelOption] = {}
+    for value, alternative, its in sorted(found, key=lambda row: row[0]):
+        name = alternative.architecture.name
+        if name == best.architecture.name or value > NEAR_COST * least or name in options_named or its is None:
+            continue
+        loss = alternative.loss(its) if alternative.job.uses_law else None
+        options_named[name] = ModelOption(
+            architecture=name, parameters=alternative.architecture.parameters, tokens=its, loss=loss, usd=value
+        )
+    return Decision(best, tokens, len(alternatives), tuple(options_named.values())[:MOST_NAMED])
+
+
+def given_tokens(one: Alternative) -> int | None:
+    """Return the tokens that the work gives, which a range of batches counts at its smallest one."""
+    tokens = one.job.work.tokens if one.job.opens_batch else None
+    if not isinstance(tokens, int):
+        return None
+    if not loss_laws.LEAST_BATCH_TOKENS <= tokens <= loss_laws.MOST_BATCH_TOKENS:
+        what = f"{tokens:,} tokens: the critical batch is known from 1e9 to 1e12 tokens"
+        fix = "give one number as global_batch"
+        raise ScenarioError([Fault(one.scenario.name, 0, f"jobs.{one.job.name}.global_batch", what, fix)])
+    return tokens
+
+
+def _unreached(alternatives: Sequence[Alternative]) -> Fault:
+    job = alternatives[0].job
+    what = "no model reaches this loss within what the law has seen"
+    return Fault(alternatives[0].scenario.name, 0, f"jobs.{job.name}.work.loss", what, "allow other sizes")

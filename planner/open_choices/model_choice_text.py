@@ -1,0 +1,130 @@
+"""Text of a chosen model and batch, and of the frontier of loss against dollars."""
+
+from __future__ import annotations
+
+from planner.report import words
+from planner.report.words import line_room
+from planner.results.chosen_model import BatchChoice, LossFrontier, ModelChoice, ModelOption
+
+_UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+
+
+def count(value: float) -> str:
+    """Return a number of tokens or parameters with three figures, such as `32.0B`."""
+    for size, unit in _UNITS:
+        if value >= size * 0.9995:
+            return f"{words.significant(value / size)}{unit}"
+    return words.significant(value)
+
+
+def answer_lines(chosen: ModelChoice | None) -> list[str]:
+    """Return what was chosen in a line below the first one: model, tokens and loss, or the batch."""
+    if chosen is None:
+        return []
+    loss = f", loss {chosen.loss.value:.2f} ({chosen.loss.low:.2f} to {chosen.loss.high:.2f})" if chosen.loss else ""
+    batch = f", {chosen.batch.sequences:,} sequences per step" if chosen.batch else ""
+    text = f"trains {words.sanitise(chosen.architecture)} on {count(chosen.tokens)} tokens{loss}{batch}"
+    return [f"  {words.shorten(text, words.width() - 2)}"]
+
+
+def model_lines(chosen: ModelChoice | None) -> list[str]:
+    """Return the lines on the chosen model: size and tokens, loss, what is as good, what more money buys."""
+    if chosen is None:
+        return []
+    ratio = chosen.tokens_at_reference / chosen.law_parameters
+    name = f"{words.sanitise(chosen.architecture)}, {count(chosen.parameters)} parameters"
+    name = f"{name}, on {count(chosen.tokens)} tokens"
+    lines = [f"{name}, {words.significant(ratio, 2)} per parameter" if chosen.loss else name]
+    if chosen.unique_tokens is not None and chosen.tokens_at_reference > chosen.unique_tokens:
+        epochs = words.significant(chosen.tokens_at_reference / chosen.unique_tokens, 2)
+        lines.append(f"{count(chosen.unique_tokens)} of the tokens exist: {epochs} epochs")
+    if chosen.loss is not None:
+        law = "own law" if chosen.law == "own" else f"law of {chosen.law}"
+        span = f"{chosen.loss.low:.2f} to {chosen.loss.high:.2f} with other data or laws"
+        lines.append(f"loss {chosen.loss.value:.3f} nats per token ({span}; {law})")
+    if chosen.as_good:
+        lines += words.wrap_lines(_as_good(chosen), line_room(), 3)
+    if chosen.more_money is not None and chosen.loss is not None:
+        more = chosen.more_money
+        buys = chosen.loss.value - more.loss
+        lines += words.wrap_lines(
+            f"a budget of {words.usd(more.budget_usd)} lowers the loss by {buys:.2f} to {more.loss:.3f}: "
+            f"{words.sanitise(more.architecture)} on {count(more.tokens)} tokens",
+            *(line_room(), 2),
+        )
+    return words.wrap_all(lines, line_room(), 3)
+
+
+def _as_good(chosen: ModelChoice) -> str:
+    options = chosen.as_good
+    if chosen.more_money is None and all(option.loss is None or chosen.loss is None for option in options):
+        return "nearly as cheap: " + ", ".join(f"{_name(option)} {words.usd(option.usd)}" for option in options)
+    if any(
+        option.tokens > 0 and option.loss is not None and chosen.loss and option.loss > chosen.loss.value
+        for option in options
+    ):
+        sizes = sorted([chosen.parameters, *(option.parameters for option in options)])
+        span = f"{count(sizes[0])} to {count(sizes[-1])}"
+        listed = ", ".join(f"{_name(option)} {option.loss:.3f}" for option in options if option.loss is not None)
+        return f"as good within 0.02: {span} parameters ({listed})"
+    return "nearly as cheap: " + ", ".join(f"{_name(option)} {words.usd(option.usd)}" for option in options)
+
+
+def _name(one: ModelOption) -> str:
+    return words.sanitise(one.architecture)
+
+
+def batch_lines(chosen: ModelChoice | None) -> list[str]:
+    """Return the lines on the chosen batch: its tokens and steps against the smallest one, and the learning rate."""
+    if chosen is None or chosen.batch is None:
+        return []
+    one = chosen.batch
+    least = f"{one.reference_sequences:,}"
+    first = f"{one.sequences:,} sequences ({count(one.tokens)} tokens)"
+    if one.sequences == one.reference_sequences:
+        lines = [f"{first}, the smallest of the range: no tokens are added"]
+    else:
+        more = words.percent(one.token_factor - 1)
+        fewer = words.significant(1 / one.step_factor, 2)
+        lines = [f"{first}: {more} more tokens than at {least}, {fewer}x fewer steps"]
+    lines += [_critical(one)]
+    if one.sequences != one.reference_sequences:
+        rate = words.significant(one.learning_rate_factor, 2)
+        lines.append(f"learning rate: {rate}x that of a batch of {least} (square root of the batch)")
+    return words.wrap_all(lines, line_room(), 2)
+
+
+def _critical(one: BatchChoice) -> str:
+    span = f"{count(one.critical_tokens_low)} to {count(one.critical_tokens_high)}"
+    return f"critical batch {count(one.critical_tokens)} tokens ({span}), where tokens double"
+
+
+def format_loss_ends(found: LossFrontier) -> str:
+    """Return the first line of a frontier of loss that has points: loss and budget at both ends."""
+    first, last = found.points[0], found.points[-1]
+    ends = (
+        f"loss {first.loss:.3f} for {words.usd(first.budget_usd)} to {last.loss:.3f} for {words.usd(last.budget_usd)}"
+    )
+    return words.first_fitting(found.scenario, ends)
+
+
+def render_loss_frontier(found: LossFrontier) -> str:
+    """Return the text of a frontier of loss against dollars without a final newline."""
+    if not found.points:
+        return "\n".join([f"{words.sanitise(found.scenario)}: infeasible", *_notes(found)])
+    name = max(len(words.sanitise(point.architecture)) for point in found.points)
+    lines = [format_loss_ends(found), ""]
+    lines.append(f"{'budget':>10}  {'loss':>6}  {'model':<{name}}  {'size':>6}  {'tokens':>6}  {'likely':>7}  plan")
+    for point in found.points:
+        left = f"{words.usd(point.budget_usd):>10}  {point.loss:>6.3f}  {words.sanitise(point.architecture):<{name}}"
+        figures = f"{count(point.parameters):>6}  {count(point.tokens):>6}  {point.hours:>7,.1f}"
+        lines.append(words.shorten(f"{left}  {figures}  {words.sanitise(point.plan)}", words.width()))
+    return "\n".join([*lines, "", *_notes(found)])
+
+
+def _notes(found: LossFrontier) -> list[str]:
+    notes = [line for note in found.notes for line in words.wrap_hanging(note, 3)]
+    scope = (
+        f"exact: each row is the least loss of {found.compared:,} models for its budget; {found.solved:,} curves solved"
+    )
+    return [*notes, *(words.wrap_lines(scope, words.width(), 2) if found.points else [])]

@@ -1,1 +1,0 @@
-"""Solving a scenario that leaves its model, its tokens or its batch open."""
