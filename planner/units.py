@@ -12,6 +12,8 @@ TERA = 10**12
 GIGA = 10**9
 MEGA = 10**6
 
+MILLISECONDS = 1000.0
+"""Milliseconds in a second."""
 MINUTE = 60.0
 HOUR = 3600.0
 """Seconds in an hour."""

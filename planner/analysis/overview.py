@@ -9,9 +9,9 @@ from planner import services
 from planner.errors import InputError, NoPlanError, SolverError
 from planner.library.schema import Library
 from planner.loading.price_files import read_last_days
-from planner.results.estimate import Overview, PriceDay, PriceHistory, Section
 from planner.results.fleet import FleetKind, Service
 from planner.results.plan import Assignment, Plan
+from planner.results.report_data import Overview, PriceDay, PriceHistory, Section
 from planner.scenario.offer import Offer
 from planner.scenario.scenario import Scenario, SolveOptions, services_of
 from planner.solving.prepare import prepare

@@ -17,14 +17,14 @@ from planner.records import record
 from planner.results.differences import method_name
 from planner.results.fleet import Service
 from planner.results.plan import Assignment, Plan
-from planner.results.service_results import MILLISECONDS, CellService, describe_kinds
+from planner.results.service_results import CellService, describe_kinds
 from planner.results.what_if import PRICES, Axis, Bar, Better, Cell, CellJob, Delta, Effect, Endpoint, Sweep, Tornado
 from planner.scenario.peak_limits import given_peaks
 from planner.scenario.scenario import Scenario, SolveOptions, architectures_of, services_of
 from planner.scenario.service_load import ServeJob
 from planner.solving.prepare import PreparedScenario, prepare
 from planner.solving.solve import solve, solve_prepared
-from planner.units import figure_text
+from planner.units import MILLISECONDS, figure_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

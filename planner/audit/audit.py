@@ -26,7 +26,6 @@ from planner.evaluation.named_run import NamedRun, resolve_names
 from planner.library.schema import Library
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import Assignment, Plan
-from planner.results.service_results import jobs_alone, services_usd
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, open_jobs, without_services
 
 if TYPE_CHECKING:
@@ -52,6 +51,9 @@ def audit(
     found = compare("", "scenario", scenario.name, plan.scenario, tolerance)
     found += [Violation("", *broken) for broken in _verdict(plan, max(asked_gap, tolerance.gap))]
     if plan.services and plan.status not in _NO_PLAN:
+        # Late: most plans have no services.
+        from planner.results.service_results import jobs_alone, services_usd
+
         found += services.audit_services(plan, scenario, library, tolerance)
         if plan.jobs:
             scenario, plan = without_services(scenario, services_usd(plan)), jobs_alone(plan)

@@ -14,8 +14,8 @@ from planner.cli.options import EXIT_CODES, NameOf, asked_scenario, solve_option
 from planner.cli.output import STANDARD_OUTPUT, show, show_progress, silent_matplotlib
 from planner.cli.plan_file import is_plan, jobs_of, read_plan, scenario_of
 from planner.loading.scenario_file import LoadedScenario
-from planner.results.estimate import Overview, Section
 from planner.results.plan import Plan
+from planner.results.report_data import Overview, Section
 from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class StrictModel(BaseModel):
     """A frozen model without coercion, unknown keys, nan and infinity."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    # Built when the first value is read: many files lack most parts.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 def validation_error(what: str, fix: str, where: str = "") -> PydanticCustomError:

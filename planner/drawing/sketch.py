@@ -63,6 +63,11 @@ class Placed(Protocol):
         """What it costs."""
 
 
+def plan_picture(jobs: Sequence[Placed], is_timetable: bool) -> str:
+    """Return the timetable of jobs that take turns, else the bill, as SVG."""
+    return timetable_sketch(jobs) if is_timetable else bill_sketch(jobs)
+
+
 def bill_sketch(jobs: Sequence[Placed]) -> str:
     """Return the bill of each job as a stacked bar; empty where nothing costs anything."""
     rows = []

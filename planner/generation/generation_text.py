@@ -6,8 +6,7 @@ from planner.library.engines import read_engines
 from planner.report import words
 from planner.report.words import line_room
 from planner.results.inference import ApiPrice, BulkGeneration
-from planner.results.service_results import MILLISECONDS
-from planner.units import figure_text
+from planner.units import MILLISECONDS, figure_text
 
 SHARE_SHOWN = 0.05
 """Least share of the time that is named."""

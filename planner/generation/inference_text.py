@@ -7,7 +7,7 @@ from planner.report.estimate_text import draw_bar
 from planner.report.words import line_room
 from planner.results.inference import InferenceEstimate
 from planner.results.plan_parts import Spread
-from planner.results.service_results import MILLISECONDS
+from planner.units import MILLISECONDS
 
 # An estimate of generation as text: the summary, memory as bars, speed, latency, dollars.
 

@@ -13,7 +13,7 @@ LEAST_MEASUREMENTS = 15
 """Published measurements that an engine's speed rests on at least; with fewer its estimate is a prior."""
 
 
-class WeightFormat(Row, defer_build=True):
+class WeightFormat(Row):
     """How weights lie in memory; the keys are explained in `engines.yaml`."""
 
     bits: int
@@ -34,7 +34,7 @@ GROWING_SHARE = 0.5
 """`held_share` of an engine whose cache grows with the text, and of one without a profile."""
 
 
-class Engine(Row, defer_build=True):
+class Engine(Row):
     """What an inference engine takes; the keys are explained in `engines.yaml`."""
 
     label: str
@@ -64,14 +64,14 @@ class Engine(Row, defer_build=True):
         return 1.0 if self.reserves else GROWING_SHARE
 
 
-class Mark(Row, defer_build=True):
+class Mark(Row):
     """Words of the name of a repository that say its format."""
 
     words: tuple[str, ...]
     formats: tuple[str, ...]
 
 
-class EngineTable(Row, defer_build=True):
+class EngineTable(Row):
     """Engines and formats by name, and how the names and files of models say a format; `engines.yaml` explains it."""
 
     formats: dict[str, WeightFormat]
@@ -122,7 +122,7 @@ def _read(models: Path) -> EngineTable:
 # Shipped profiles of load: `models/techniques/load_profiles.yaml`.
 
 
-class LoadProfile(Row, defer_build=True):
+class LoadProfile(Row):
     """Load by the hour of a week, from Monday 0:00 on, as shares of the peak."""
 
     numbers: tuple[float, ...]

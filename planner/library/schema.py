@@ -74,7 +74,7 @@ def describe_slices(name: str, hosts: dict[int, int]) -> str:
 class Card(BaseModel):
     """Frozen, and strict about keys: a misspelt key must not become a silent default."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class Coefficient(Card):

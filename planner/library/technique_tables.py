@@ -23,7 +23,7 @@ PEAK_KEYS: tuple[PeakKey, ...] = get_args(PeakKey)
 class Row(BaseModel):
     """A row of a table: frozen, no unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def _as_tuples(when: Any) -> Any:

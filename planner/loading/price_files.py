@@ -390,7 +390,7 @@ FILL_BOOK = "fill it: planner prices update, or planner prices update --offline 
 _REPAIR = "store the prices of that day again with planner prices update --force"
 
 
-class StoredDay(StrictModel, defer_build=True):
+class StoredDay(StrictModel):
     """What is known of the stored prices of one day."""
 
     source: Text
@@ -401,7 +401,7 @@ class StoredDay(StrictModel, defer_build=True):
     version: str | None = None  # what the source calls this state, by which it tells whether there is a newer one
 
 
-class BookMeta(StrictModel, defer_build=True):
+class BookMeta(StrictModel):
     """The days of one provider."""
 
     version: WholeNumber = 1

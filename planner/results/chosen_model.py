@@ -5,7 +5,7 @@ from typing import Literal
 from planner.results.plan_parts import Part, html_table
 
 
-class LossRange(Part, defer_build=True):
+class LossRange(Part):
     """Loss in nats per token, with the range that laws and data sets leave."""
 
     value: float
@@ -13,7 +13,7 @@ class LossRange(Part, defer_build=True):
     high: float
 
 
-class ModelOption(Part, defer_build=True):
+class ModelOption(Part):
     """Another model at its own best, or as cheap as it gets."""
 
     architecture: str
@@ -23,7 +23,7 @@ class ModelOption(Part, defer_build=True):
     usd: float
 
 
-class MoreMoney(Part, defer_build=True):
+class MoreMoney(Part):
     """What another half of the budget buys."""
 
     budget_usd: float
@@ -32,7 +32,7 @@ class MoreMoney(Part, defer_build=True):
     loss: float
 
 
-class BatchChoice(Part, defer_build=True):
+class BatchChoice(Part):
     """The batch of a plan, and what it costs in tokens against the smallest one of the range."""
 
     sequences: int
@@ -47,7 +47,7 @@ class BatchChoice(Part, defer_build=True):
     sigma: float
 
 
-class ModelChoice(Part, defer_build=True):
+class ModelChoice(Part):
     """What was left open and is decided: `tokens` are those of the run, at its batch."""
 
     architecture: str
@@ -67,7 +67,7 @@ class ModelChoice(Part, defer_build=True):
     """Next to other jobs: nats by which the sum of all losses may be above the least one; None for a job alone."""
 
 
-class LossPoint(Part, defer_build=True):
+class LossPoint(Part):
     """The least loss that costs no more: `budget_usd` is what keeps it at the confidence of the budget."""
 
     budget_usd: float
@@ -79,7 +79,7 @@ class LossPoint(Part, defer_build=True):
     plan: str
 
 
-class LossFrontier(Part, defer_build=True):
+class LossFrontier(Part):
     """Loss against dollars, cheapest first; no point is both cheaper and better than another."""
 
     schema_version: int = 1

@@ -71,7 +71,7 @@ IMPLIED_BY = {
 """Differences that follow from others: they are left out if one of these is named."""
 
 
-class Difference(Part, defer_build=True):
+class Difference(Part):
     """One difference: its name in `FEATURES`, and how it reads on either side."""
 
     what: str

@@ -10,7 +10,7 @@ from planner.results.plan_parts import BillItem, Part, Relaxation
 # Dollars are expected US dollars. A cycle is a day or a week from Monday 0:00 on, and repeats.
 
 
-class FleetKind(Part, defer_build=True):
+class FleetKind(Part):
     """Machines of one offer with replicas of one engine and format, and how many of them each hour has."""
 
     provider: str
@@ -52,7 +52,7 @@ class FleetKind(Part, defer_build=True):
         return self.gpus
 
 
-class LatencyLimit(Part, defer_build=True):
+class LatencyLimit(Part):
     """A limit on latency and what is predicted in its hour of most use, at the confidence of the job."""
 
     name: Literal["ttft", "tpot"]
@@ -61,7 +61,7 @@ class LatencyLimit(Part, defer_build=True):
     """Of the slowest kind; the asked share of the requests stays below."""
 
 
-class FleetBaseline(Part, defer_build=True):
+class FleetBaseline(Part):
     """A simpler fleet for the same load."""
 
     name: str
@@ -70,7 +70,7 @@ class FleetBaseline(Part, defer_build=True):
     machines: str = ""
 
 
-class Fleet(Part, defer_build=True):
+class Fleet(Part):
     """The machines of a service in each hour of a cycle."""
 
     kinds: tuple[FleetKind, ...]
@@ -109,7 +109,7 @@ class Fleet(Part, defer_build=True):
         return tuple(sorted(self.kinds, key=lambda kind: -sum(kind.by_hour) * kind.usd_per_hour))
 
 
-class Service(Part, defer_build=True):
+class Service(Part):
     """One service of a plan."""
 
     name: str

@@ -7,7 +7,7 @@ from planner.results.plan_parts import Part, Spread, html_table
 # The result of `estimate --inference`: memory, speed, latency and dollars of one served configuration.
 
 
-class ServingMemory(Part, defer_build=True):
+class ServingMemory(Part):
     """GiB of one GPU; `parts` sum to `used`, and the cache takes the rest of what the engine may use."""
 
     usable: float
@@ -17,7 +17,7 @@ class ServingMemory(Part, defer_build=True):
     """Tokens whose keys and values fit, over all requests."""
 
 
-class RequestsThatFit(Part, defer_build=True):
+class RequestsThatFit(Part):
     """Requests whose cache fits at one time."""
 
     typical: int
@@ -28,7 +28,7 @@ class RequestsThatFit(Part, defer_build=True):
     """At the longest context of the model; 0: not even one."""
 
 
-class TokenPrices(Part, defer_build=True):
+class TokenPrices(Part):
     """Dollars per million tokens, from the price of the GPUs for the time that each kind of token takes."""
 
     usd_per_gpu_hour: float
@@ -39,7 +39,7 @@ class TokenPrices(Part, defer_build=True):
     usd_per_thousand_requests: float
 
 
-class ApiPrice(Part, defer_build=True):
+class ApiPrice(Part):
     """What a service takes for the same tokens; never a plan, because it may not serve the tuned model."""
 
     offer: str
@@ -52,7 +52,7 @@ class ApiPrice(Part, defer_build=True):
     source: str = ""
 
 
-class BulkGeneration(Part, defer_build=True):
+class BulkGeneration(Part):
     """What a plan says of a job of generation: its replicas, their speed, and dollars by prompt and by token."""
 
     engine: str
@@ -88,7 +88,7 @@ class BulkGeneration(Part, defer_build=True):
     """What no published measurement informs."""
 
 
-class InferenceEstimate(Part, defer_build=True):
+class InferenceEstimate(Part):
     """Memory and speed of one model on one replica."""
 
     architecture: str

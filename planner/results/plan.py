@@ -4,12 +4,14 @@ Dollars are expected US dollars, hours are wall hours, memory is GiB per GPU, un
 """
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from planner.deferred import Deferred, later
 from planner.errors import NoPlanError
+from planner.results.chosen_model import ModelChoice
+from planner.results.fleet import Service
+from planner.results.inference import BulkGeneration
 from planner.results.odds import joint_late_usd
 from planner.results.plan_parts import (
     Baseline,
@@ -37,13 +39,12 @@ from planner.results.plan_parts import (
     Techniques,
     Vram,
     html_table,
-    plan_picture,
 )
 
 # The data path and the exported result as a plan states them.
 
 
-class DataPath(Part, defer_build=True):
+class DataPath(Part):
     """What training reads, against what storage and cores can do; hours are those of one run."""
 
     read_bytes_per_second: float
@@ -60,7 +61,7 @@ class DataPath(Part, defer_build=True):
     """What computing the latents of images once would save, where it is done in every epoch."""
 
 
-class ExportedResult(Part, defer_build=True):
+class ExportedResult(Part):
     """What leaves as the result, and where it is made."""
 
     format: str
@@ -74,15 +75,6 @@ class ExportedResult(Part, defer_build=True):
     ram_known: bool
     """Whether the memory of that machine is known."""
 
-
-if TYPE_CHECKING:
-    from planner.results.chosen_model import ModelChoice
-    from planner.results.fleet import Service
-    from planner.results.inference import BulkGeneration
-else:  # most plans have none of these
-    ModelChoice = later("planner.results.chosen_model", "ModelChoice")
-    BulkGeneration = later("planner.results.inference", "BulkGeneration")
-    Service = later("planner.results.fleet", "Service")
 
 NOT_OF_ALL = (
     "host_memory",
@@ -139,19 +131,19 @@ class Assignment(Part):
     training_hours: float
     stage_hours: dict[str, float] = Field(default_factory=dict)
     """Wall hours of the stages other than start and training."""
-    beside: tuple[Deferred[SeparateMachine], ...] = ()
+    beside: tuple[SeparateMachine, ...] = ()
     tier: str = "secure"
     trials: Count = 1
     runs_at_once: Count = 1
     """Runs in parallel; `gpus` and `instances` are those of one run."""
-    commitment: Deferred[CommitmentUse] | None = None
-    spot: Deferred[SpotPlan] | None = None
+    commitment: CommitmentUse | None = None
+    spot: SpotPlan | None = None
     """Guarantees and expectations of a run that follows a spot policy; else None."""
     fed_by_storage: bool = False
     """Whether storage, not the GPUs, limits the speed of a step."""
     observed_hours: float | None = None
     """Observed hours of the whole job on this hardware, start included; None if all hours are estimated."""
-    observed_runs: tuple[Deferred[ObservedRun], ...] = ()
+    observed_runs: tuple[ObservedRun, ...] = ()
     """Observed speeds and peaks that the estimates follow."""
     speed_factor: float = 1.0
     """Factor on the estimated speed of every configuration of the job, from `observed_runs`."""
@@ -170,8 +162,8 @@ class Assignment(Part):
     price_date: str
     price_age_days: int | None
     price_source: str
-    lossy: tuple[Deferred[LossyChoice], ...] = ()
-    quality: tuple[Deferred[QualityNote], ...] = ()
+    lossy: tuple[LossyChoice, ...] = ()
+    quality: tuple[QualityNote, ...] = ()
     conversion: str | None = None
     """What of the weights a user must make, or what frameworks make of the release; None where they are taken as is."""
     ladder: tuple[Option, ...] = ()
@@ -188,22 +180,22 @@ class Assignment(Part):
     """When the job starts, from the start of the plan."""
     end_at_hours: float | None = None
     """When its machines are free again at the confidence of the job; None in plans of older versions."""
-    data_path: Deferred[DataPath] | None = None
+    data_path: DataPath | None = None
     """None of generation, services and observed runs."""
-    export: Deferred[ExportedResult] | None = None
+    export: ExportedResult | None = None
     inference: BulkGeneration | None = None
     """Of a job of generation."""
     model: ModelChoice | None = None
     """What was chosen of a job that left its model, its tokens or its batch open."""
     lead_hours: float = 0.0
     """Hours from the order to the machine, before which the job cannot start."""
-    purchase: Deferred[Purchase] | None = None
+    purchase: Purchase | None = None
     """What buying its machines would cost; None where none of that kind is for sale, or nothing is rented."""
-    fallbacks: tuple[Deferred[FurtherWay], ...] = ()
+    fallbacks: tuple[FurtherWay, ...] = ()
     """As many further ways as `limits.fallbacks` asks for, cheapest first."""
     reservation: int | None = None
     """Place in `Plan.reservations` of what pays for its machines, which are then not on its bill."""
-    pauses: tuple[Deferred[Pause], ...] = ()
+    pauses: tuple[Pause, ...] = ()
     """When the run stands still, because the windows of its machine are closed."""
     resume_hours: float = 0.0
     """What each pause costs on the machine at the confidence of the job: a checkpoint, and one more start."""
@@ -320,12 +312,12 @@ class Plan(Part):
     """The least cost of plans that end in half and in a quarter of the hours, by candidates within the limits."""
     price_age_days: int | None = None
     """Age of the oldest price that the plan rests on; None if none is dated."""
-    infeasible: Deferred[Infeasible] | None = None
+    infeasible: Infeasible | None = None
     cut: tuple[CutSamples, ...] = ()
     """Jobs whose samples are longer than their sequences, whether there is a plan or not."""
-    reservations: tuple[Deferred[Reservation], ...] = ()
-    baseline: Deferred[Baseline] | None = None
-    shared_limits: tuple[Deferred[SharedLimit], ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    baseline: Baseline | None = None
+    shared_limits: tuple[SharedLimit, ...] = ()
     """Of a small timetable, limits without which it costs less."""
     idle_hours: dict[str, float] = Field(default_factory=dict)
     """Hours of own machines until the last end in which no job runs, by offer."""
@@ -372,6 +364,8 @@ class Plan(Part):
 
     def _repr_html_(self) -> str:
         """Return a picture, and jobs and bill as tables, for notebooks."""
+        from planner.drawing.sketch import plan_picture
+
         cost, hours = self.cost_usd, self.hours
         figures = (
             f", ${cost.expected:,.2f}, likely {hours.expected:.1f} h, by {hours.at_confidence:.1f} h"

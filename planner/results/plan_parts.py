@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from planner.drawing.sketch import Placed
 from planner.errors import escaped
 
 
@@ -33,7 +32,7 @@ Count = Annotated[int, Field(ge=0)]
 class Part(BaseModel):
     """A frozen model without unknown keys, so that an edited plan file is validated like other input."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, defer_build=True)
 
 
 class Spread(Part):
@@ -139,14 +138,14 @@ class Option(Part):
     note: str = ""
 
 
-class Pause(Part, defer_build=True):
+class Pause(Part):
     """A time in which a run stands still, because its machine may not be used."""
 
     from_hours: float
     to_hours: float
 
 
-class LossyChoice(Part, defer_build=True):
+class LossyChoice(Part):
     """A technique of the plan that may cost quality and was not asked for, and the least cost without it."""
 
     technique: str
@@ -157,7 +156,7 @@ class LossyChoice(Part, defer_build=True):
     hours: float | None
 
 
-class QualityNote(Part, defer_build=True):
+class QualityNote(Part):
     """What published work says of the quality that a technique in use reaches."""
 
     text: str
@@ -165,7 +164,7 @@ class QualityNote(Part, defer_build=True):
     source: str
 
 
-class ObservedRun(Part, defer_build=True):
+class ObservedRun(Part):
     """An observed run of the job, with the estimate of the same configuration."""
 
     gpu: str
@@ -180,7 +179,7 @@ class ObservedRun(Part, defer_build=True):
     peak_kind: str | None
 
 
-class SeparateMachine(Part, defer_build=True):
+class SeparateMachine(Part):
     """A stage on a separate machine, before or after the training machines are rented."""
 
     stage: str
@@ -190,7 +189,7 @@ class SeparateMachine(Part, defer_build=True):
     usd: float
 
 
-class Reservation(Part, defer_build=True):
+class Reservation(Part):
     """Machines that are paid once for a term and used by any job within it; hours from the start of the plan."""
 
     offer: str
@@ -206,7 +205,7 @@ class Reservation(Part, defer_build=True):
     """Machine hours of use from which on it costs less than equal machines by the hour; None without such an offer."""
 
 
-class SharedLimit(Part, defer_build=True):
+class SharedLimit(Part):
     """A limit that jobs of a timetable share, and what the best timetable without it saves; all others are kept."""
 
     limit: str
@@ -216,7 +215,7 @@ class SharedLimit(Part, defer_build=True):
     """How much earlier the last job ends; negative where the cheaper timetable ends later."""
 
 
-class Baseline(Part, defer_build=True):
+class Baseline(Part):
     """A timetable made by a simple rule without search."""
 
     name: str
@@ -228,7 +227,7 @@ class Baseline(Part, defer_build=True):
     """Hours until its last job ends."""
 
 
-class CommitmentUse(Part, defer_build=True):
+class CommitmentUse(Part):
     """A commitment of the plan and its break-even; dollars and machine hours of all instances."""
 
     months: int
@@ -243,7 +242,7 @@ class CommitmentUse(Part, defer_build=True):
     """The same as a share of the term; above 1 the commitment never breaks even."""
 
 
-class SpotPlan(Part, defer_build=True):
+class SpotPlan(Part):
     """Guarantees and expectations of the policy of a run on spot.
 
     Hours are those of the run at the expected speed; those of a slower run are proportionally longer.
@@ -287,7 +286,7 @@ class SpotPlan(Part, defer_build=True):
     """Of a group of zones, dollars per instance and hour in each: a run that is lost goes on in another one."""
 
 
-class Relaxation(Part, defer_build=True):
+class Relaxation(Part):
     """One limit to relax; all entries with the same `way` together make the scenario feasible.
 
     `setting` is the PATH=VALUE of the change; `then`, dollars and hours are those of the resulting plan.
@@ -316,7 +315,7 @@ class CutSamples(Part):
     """PATH=VALUE for `--set` that asks for it."""
 
 
-class NearMiss(Part, defer_build=True):
+class NearMiss(Part):
     """A rejected candidate, its shortfall, and what makes it feasible."""
 
     job: str
@@ -330,7 +329,7 @@ class NearMiss(Part, defer_build=True):
 # What was considered for a plan: how many candidates, and the nearest ones where there is no plan.
 
 
-class Infeasible(Part, defer_build=True):
+class Infeasible(Part):
     """Why there is no plan."""
 
     relax: tuple[Relaxation, ...] = ()
@@ -353,7 +352,7 @@ class CandidateCounts(Part):
 # Parts of a plan that name other ways: the purchase of its machine, and further ways if it cannot be had.
 
 
-class Purchase(Part, defer_build=True):
+class Purchase(Part):
     """What buying the machines of a job would cost, and from how many hours of such use it pays.
 
     Dollars are of all machines that the job holds at one time, hours are those in which all of them work.
@@ -379,7 +378,7 @@ class Purchase(Part, defer_build=True):
     """Hours of such use that the job has."""
 
 
-class FurtherWay(Part, defer_build=True):
+class FurtherWay(Part):
     """A plan of the same scenario without the providers and cards of the plan, and of the ways before this one."""
 
     provider: str
@@ -405,13 +404,6 @@ def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]
     head = "".join(f"<th>{escaped(cell)}</th>" for cell in header)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f"<table><caption>{escaped(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def plan_picture(jobs: Sequence[Placed], is_timetable: bool) -> str:
-    """Return the timetable of jobs that take turns, else the bill, as SVG; what draws is loaded only then."""
-    from planner.drawing.sketch import bill_sketch, timetable_sketch
-
-    return timetable_sketch(jobs) if is_timetable else bill_sketch(jobs)
 
 
 def dollars(amount: float | None) -> str:

@@ -13,11 +13,11 @@ from planner.results.fleet import Fleet, FleetKind, Service
 from planner.results.inference import ServingMemory
 from planner.results.plan import Plan, Status
 from planner.results.plan_parts import Hours, Infeasible, Part, Spread, html_table
+from planner.units import MILLISECONDS
 
 # Differences between two fleets of one service, most important first, and a fleet in a few words.
 
 
-MILLISECONDS = 1000.0
 BINDING_WORDS = {
     "TPOT": "time per token",
     "TTFT": "time to the first token",

@@ -30,7 +30,7 @@ DEFAULT_WEIGHT_BITS = (16, 8)
 Count = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(read_amount)]
 
 
-class InferenceRequest(BaseModel, defer_build=True):
+class InferenceRequest(BaseModel):
     """One served configuration as a user asks for it; None is chosen, and said."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -49,7 +49,7 @@ class InferenceRequest(BaseModel, defer_build=True):
     usd_per_gpu_hour: NotNegative | None = None
 
 
-class LengthClass(StrictModel, defer_build=True):
+class LengthClass(StrictModel):
     """Requests of one length."""
 
     input_tokens: SequenceLength
@@ -57,7 +57,7 @@ class LengthClass(StrictModel, defer_build=True):
     count: Amount = 1
 
 
-class InferenceWork(Work, defer_build=True):
+class InferenceWork(Work):
     """Prompts to be answered: requests of one length, or a table of lengths (a CSV file where it is written)."""
 
     requests: Amount | None = None
@@ -170,7 +170,7 @@ class InferenceTechniques(Techniques):
         return self
 
 
-class ServedAdapter(StrictModel, defer_build=True):
+class ServedAdapter(StrictModel):
     """Adapters of LoRA: merged into the weights, or several served next to them."""
 
     rank: PositiveInteger = 16
@@ -185,7 +185,7 @@ class ServedAdapter(StrictModel, defer_build=True):
         return self
 
 
-class Results(Export, defer_build=True):
+class Results(Export):
     """The answers leave the machines."""
 
     gb: Annotated[float, Field(gt=0, le=MAX_GB)] | None = Field(
@@ -220,7 +220,7 @@ def kind_of_job(value: Any) -> Any:
     return value
 
 
-class InferenceJob(Job, defer_build=True):
+class InferenceJob(Job):
     """Many prompts to be answered by one model: each machine is a replica or several, and needs none of the others."""
 
     kind: Annotated[Literal["inference"], BeforeValidator(kind_of_job)]  # type: ignore[assignment]

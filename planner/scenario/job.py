@@ -4,7 +4,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from planner.deferred import Deferred
 from planner.documents.quantities import (
     Gigabytes,
     Hours,
@@ -60,7 +59,7 @@ def _confidence(value: object) -> object:
     return {"deadline": _sure(value)} if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
-class Job(StrictModel):
+class Job(StrictModel, defer_build=False):  # once for the models of a file and of a scenario, and those that extend it
     """One training run, or several trials of it, with the stages around it."""
 
     name: Text = "job"  # left out: the name of its model
@@ -83,7 +82,7 @@ class Job(StrictModel):
     efficiency: Positive = 1.0
     storage_gb_per_second: DiskSpeed = 0.5
     load_efficiency: Annotated[float, Field(gt=0, le=1)] = 0.6
-    measured: Rows[Deferred[Measured]] = ()
+    measured: Rows[Measured] = ()
     trials: TrialsGiven = Trials()
     early_stopping: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0, description="Expected share of the planned work after which a run stops."
@@ -93,7 +92,7 @@ class Job(StrictModel):
     release_hours: Moment = Field(default=0.0, alias="release")  # earliest start
     due_hours: Hours | None = Field(default=None, alias="due")  # soft: later costs `late_usd_per_hour`
     late_usd_per_hour: Price = 0.0
-    after: Annotated[Rows[Deferred[After]], BeforeValidator(as_after)] = ()
+    after: Annotated[Rows[After], BeforeValidator(as_after)] = ()
 
     @property
     def confidence(self) -> float:

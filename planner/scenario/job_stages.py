@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from planner.deferred import Deferred
 from planner.documents.quantities import (
     MAX_GB,
     Count,
@@ -40,7 +39,7 @@ MAX_SAMPLE_CLASSES = 2000
 """Most rows of a table of lengths of training data; longer tables are gathered into so many by `gather_lengths`."""
 
 
-class SampleClass(StrictModel, defer_build=True):
+class SampleClass(StrictModel):
     """Samples of one length in tokens."""
 
     tokens: Annotated[TokenMean, Field(ge=1)]
@@ -198,7 +197,7 @@ TrialsGiven = Annotated[Trials, BeforeValidator(_count_alone, json_schema_input_
 """Trials in full, or their number alone."""
 
 
-class Ingest(StrictModel, defer_build=True):
+class Ingest(StrictModel):
     """Raw text is read, tokenised and written as token ids before the run."""
 
     raw_gb: Positive = Field(le=MAX_GB, description="GB of raw text (or images) as they lie on a disk.")
@@ -209,7 +208,7 @@ class Ingest(StrictModel, defer_build=True):
     ram_gb: Positive = Field(default=32.0, description="GB of memory asked of the machine that does it.")
 
 
-class Transfer(StrictModel, defer_build=True):
+class Transfer(StrictModel):
     """Where the data lie now; nothing of it applies to offers in the same region."""
 
     region: Text | None = Field(
@@ -360,8 +359,8 @@ class Export(StrictModel):
 class Stages(StrictModel):
     """What happens before and after training; None does not happen."""
 
-    ingest: Deferred[Ingest] | None = None
-    transfer: Deferred[Transfer] | None = None
+    ingest: Ingest | None = None
+    transfer: Transfer | None = None
     evaluation: Evaluation | None = None
     checkpoints: Checkpoints | None = None
     export: Export | None = None

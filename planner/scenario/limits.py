@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
-from planner.deferred import Deferred
 from planner.documents.quantities import (
     Hours,
     NotNegative,
@@ -123,7 +122,7 @@ class Limits(StrictModel):
     max_hours: Positive | None = None
     max_usd_per_hour: Positive | None = None  # at one time, over all jobs
     max_kilowatts: Positive | None = None  # that machines draw at one time, over all jobs
-    budgets: Rows[Deferred[PeriodBudget]] = ()  # by period
+    budgets: Rows[PeriodBudget] = ()  # by period
     quota: dict[str, WholeNumber] = Field(default_factory=dict)  # provider -> GPUs
     providers: AllowForbid = AllowForbid()
     gpus: AllowForbid = AllowForbid()

@@ -32,7 +32,7 @@ PeakKind = Literal["allocated", "reserved", "device"]
 all that the driver shows (nvidia-smi)."""
 
 
-class Measured(RunSettings, defer_build=True):
+class Measured(RunSettings):
     """One observed run of this job on `gpus` GPUs in total.
 
     `hours` are those of the whole job from start to end: nothing is added to them, and they hold for every
@@ -118,7 +118,7 @@ Bits = Annotated[int, _bits((16, 8, 4))]
 """Bits of weights, or of the cache."""
 
 
-class ServedRun(StrictModel, defer_build=True):
+class ServedRun(StrictModel):
     """One measurement of a replica: what `vllm bench serve` or GuideLLM found, at which lengths and how many at once.
 
     It corrects the speed of its engine on its GPU. `requests`: those of the whole measurement; left out, so many that

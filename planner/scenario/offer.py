@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from planner.deferred import Deferred
 from planner.documents.quantities import (
     Currency,
     Date,
@@ -110,7 +109,7 @@ class Commitment(StrictModel):
         return self.months * MONTH_HOURS
 
 
-class Managed(StrictModel, defer_build=True):
+class Managed(StrictModel):
     """A service that trains a network or answers prompts: no machine, no memory to fit into."""
 
     architectures: OneOrMany[Text]  # names of cards; one that we have no card of is never asked for
@@ -185,7 +184,7 @@ class Terms(StrictModel):
 
     billing: Billing = Billing()
     fees: Fees = Fees()
-    spot: Deferred[SpotStatistics] | None = None
+    spot: SpotStatistics | None = None
     spot_notice_seconds: NotNegative | None = None  # from the warning to the loss of a spot machine; None: not known
     interconnect: Literal["nvlink", "nvswitch", "pcie", "ici"] | None = None
     network_gbps: Positive | None = None  # per instance
@@ -220,11 +219,11 @@ class Offer(Terms):
     lead_hours: NotNegative = 0.0  # from the order to the machine
     commitment: Commitment | None = None
     committed_hours: Positive | None = None  # instance-hours already paid for and left
-    own: Deferred[Own] | None = None
-    buy: Deferred[Buy] | None = None  # not owned yet: bought where the scenario has a horizon, see `bought_for`
-    managed: Deferred[Managed] | None = None
-    block: Deferred[Block] | None = None  # bought for a fixed time
-    available: Annotated[tuple[Deferred[Window], ...], Field(strict=False)] = ()  # when it may be used; empty: always
+    own: Own | None = None
+    buy: Buy | None = None  # not owned yet: bought where the scenario has a horizon, see `bought_for`
+    managed: Managed | None = None
+    block: Block | None = None  # bought for a fixed time
+    available: Annotated[tuple[Window, ...], Field(strict=False)] = ()  # when it may be used; empty: always
     zones: Zones = ()  # spot price by zone, per instance and hour; a group of zones holds those that it may rent
     _days_behind: int = PrivateAttr(default=0)
     _day_of_source: datetime.date | None = PrivateAttr(default=None)
@@ -519,7 +518,7 @@ Names = Annotated[str | tuple[str, ...], BeforeValidator(_names)]
 """A name, or several of which each is selected."""
 
 
-class Match(StrictModel, defer_build=True):
+class Match(StrictModel):
     """Selection of offers: each key that is given must name theirs."""
 
     gpu: Names | None = None
@@ -542,7 +541,7 @@ MAX_PRICE_FACTOR = 1000.0
 """Largest factor on a price."""
 
 
-class Adjust(StrictModel, defer_build=True):
+class Adjust(StrictModel):
     """Factors on the prices of selected offers."""
 
     match: Match = Match()

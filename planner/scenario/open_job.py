@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from planner.deferred import Deferred
 from planner.documents.quantities import (
     Count,
     OneOrMany,
@@ -30,7 +29,7 @@ MOST_ALTERNATIVES = 200
 """Most models times batches that are compared."""
 
 
-class ParameterRange(StrictModel, defer_build=True):
+class ParameterRange(StrictModel):
     """Numbers of parameters."""
 
     least: Annotated[Count, Field(alias="from")]
@@ -50,14 +49,14 @@ def _family(word: str) -> str:
     return find_name(word, families()) or word
 
 
-class Family(StrictModel, defer_build=True):
+class Family(StrictModel):
     """The models of a family within a range of sizes; of llama also shapes made by its rules."""
 
     family: Annotated[Text, AfterValidator(_family)]
     parameters: ParameterRange
 
 
-class BatchRange(StrictModel, defer_build=True):
+class BatchRange(StrictModel):
     """Sequences per optimizer step, doubled from the first to at most the last."""
 
     least: Annotated[SequenceCount, Field(alias="from")]
@@ -84,7 +83,7 @@ class BatchRange(StrictModel, defer_build=True):
         return self
 
 
-class OwnLaw(StrictModel, defer_build=True):
+class OwnLaw(StrictModel):
     """Constants of L = e + a / N^alpha + b / D^beta."""
 
     e: Positive
@@ -101,7 +100,7 @@ def _tokens(value: Any) -> Any:
     return value
 
 
-class OpenWork(Work, defer_build=True):
+class OpenWork(Work):
     """How much is to be computed, or what is to be reached: the least loss for the money, or a loss."""
 
     tokens: Annotated[Count | Literal["best"], BeforeValidator(_tokens)] | None = None  # type: ignore[assignment]
@@ -134,7 +133,7 @@ def _law_form(value: Any) -> str:
     return "an own law" if isinstance(value, (dict, OwnLaw)) else "a named law"
 
 
-class OpenJob(Job, defer_build=True):
+class OpenJob(Job):
     """A job of which the best model, number of tokens or batch is to be found."""
 
     if not TYPE_CHECKING:  # a definite job has one model and one batch
@@ -226,9 +225,9 @@ def job_form(value: Any) -> str:
 
 AnyJob = Annotated[
     Annotated[Job, Tag("of training")]
-    | Annotated[Deferred[InferenceJob], Tag("of inference")]
-    | Annotated[Deferred[ServeJob], Tag("of serving")]
-    | Annotated[Deferred[OpenJob], Tag(OPEN_FORM)],
+    | Annotated[InferenceJob, Tag("of inference")]
+    | Annotated[ServeJob, Tag("of serving")]
+    | Annotated[OpenJob, Tag(OPEN_FORM)],
     Discriminator(job_form),
 ]
 """A job of any form, by its `kind` and by what it leaves open."""

@@ -39,7 +39,7 @@ def power_usd_per_hour(watts: float | None, pue: float, usd_per_kwh: float) -> f
     return (watts or 0.0) / WATTS_PER_KILOWATT * pue * usd_per_kwh
 
 
-class Horizon(StrictModel, defer_build=True):
+class Horizon(StrictModel):
     """How long, and how much, a machine that is bought will be used."""
 
     months: Annotated[float, Field(gt=0, le=240)]
@@ -51,7 +51,7 @@ class Horizon(StrictModel, defer_build=True):
         return self.months * self.hours_per_month
 
 
-class Own(StrictModel, defer_build=True):
+class Own(StrictModel):
     """A machine that stands in the house: its hour costs electricity, wear and its share of standing costs."""
 
     power_watts: Positive | None = None  # per instance, under load; a file may leave it out: `default_power_watts`
@@ -132,7 +132,7 @@ Range = Annotated[tuple[float, float], Field(strict=False)]
 """The least and the most that a figure can be."""
 
 
-class Buy(StrictModel, defer_build=True):
+class Buy(StrictModel):
     """A machine that may be bought: what it costs, what it is worth afterwards, and what it needs meanwhile."""
 
     purchase_usd: Annotated[float, Field(gt=0, le=MAX_USD)]  # per instance, the whole machine

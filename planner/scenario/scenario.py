@@ -17,7 +17,6 @@ from pydantic import (
     model_validator,
 )
 
-from planner.deferred import Deferred
 from planner.documents.quantities import (
     Currency,
     NotNegative,
@@ -46,7 +45,7 @@ from planner.scenario.service_load import ServeJob
 from planner.scenario.zone_groups import labelled_offers
 
 
-class ValueOfTime(StrictModel, defer_build=True):
+class ValueOfTime(StrictModel):
     """Minimise dollars plus the value of the hours."""
 
     value_of_time_usd_per_hour: Price
@@ -68,7 +67,7 @@ def _objective_form(value: Any) -> str:
 
 
 Objective = Annotated[
-    Annotated[Literal["cost", "time", "loss"], Tag("word")] | Annotated[Deferred[ValueOfTime], Tag("value")],
+    Annotated[Literal["cost", "time", "loss"], Tag("word")] | Annotated[ValueOfTime, Tag("value")],
     Discriminator(_objective_form),
     BeforeValidator(_word_or_value),
 ]
@@ -146,7 +145,7 @@ class SolveSettings(StrictModel):
     ties: NotNegative | None = None  # dollars; None: 1 % of the least cost; 0: the strict optimum
 
 
-class _ScenarioBase(StrictModel, defer_build=True):
+class _ScenarioBase(StrictModel):
     """The fields of a scenario apart from its offers."""
 
     schema_version: Literal[2] | None = Field(default=None, alias="schema")  # of the defaults that the file expects
@@ -156,8 +155,8 @@ class _ScenarioBase(StrictModel, defer_build=True):
     inventory: ZeroOrMany[Text] = ()  # offer files as written, relative to the scenario's file; `market` is the shipped
     jobs: Annotated[Rows[AnyJob], Field(min_length=1), AfterValidator(_names_differ), AfterValidator(_jobs_follow_jobs)]
     limits: Limits = Limits()
-    horizon: Deferred[Horizon] | None = None  # how long machines that are bought will be used; None: nothing is bought
-    adjust: Rows[Deferred[Adjust]] = ()
+    horizon: Horizon | None = None  # how long machines that are bought will be used; None: nothing is bought
+    adjust: Rows[Adjust] = ()
     objective: Objective = "cost"
     solve: SolveSettings = SolveSettings()
     currency: Currency = "USD"
@@ -165,7 +164,7 @@ class _ScenarioBase(StrictModel, defer_build=True):
     vary: ZeroOrMany[Text] = ()  # PATH=A:B:STEP or PATH=[a, b, c]: the values of `what-if`; no other command uses them
 
 
-class ScenarioFile(_ScenarioBase, defer_build=False):
+class ScenarioFile(_ScenarioBase):
     """A scenario as it is written: offers in inventory files, inline, or both."""
 
     offers: Rows[Offer] = ()
@@ -185,7 +184,7 @@ def _validated_once(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     return value if is_known else validate(value)
 
 
-class Scenario(_ScenarioBase, defer_build=False):
+class Scenario(_ScenarioBase):
     """A scenario with all its offers: those of the inventory files first, inline offers last.
 
     Prices are as read; `labelled_offers` applies `adjust`.

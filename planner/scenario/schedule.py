@@ -31,14 +31,14 @@ Moment = Annotated[
 """Hours from the start of the plan."""
 
 
-class ClockChange(StrictModel, defer_build=True):
+class ClockChange(StrictModel):
     """A moment at which the clock of a zone goes forward by some hours, or back where they are negative."""
 
     at_hours: Moment = Field(alias="at")
     forward_hours: Annotated[float, Field(ge=-24, le=24)]
 
 
-class Window(StrictModel, defer_build=True):
+class Window(StrictModel):
     """A time in which a machine may be used; with `every` it returns again and again.
 
     A window that returns every day, or every few days, does so by the clock of its zone: `clock_changes` moves it.
@@ -107,7 +107,7 @@ class Window(StrictModel, defer_build=True):
         return self
 
 
-class Block(StrictModel, defer_build=True):
+class Block(StrictModel):
     """Capacity that is bought for a fixed time: machines from `start` to `end` for `usd` each."""
 
     start_hours: Moment = Field(alias="start")
@@ -131,7 +131,7 @@ class Block(StrictModel, defer_build=True):
         return self
 
 
-class After(StrictModel, defer_build=True):
+class After(StrictModel):
     """A job that must have ended before this one starts, `lag` earlier at least."""
 
     job: Text
@@ -144,7 +144,7 @@ def as_after(value: Any) -> Any:
     return tuple({"job": item} if isinstance(item, str) else item for item in items)
 
 
-class PeriodBudget(StrictModel, defer_build=True):
+class PeriodBudget(StrictModel):
     """A budget by period, or for one time; dollars are charged evenly as a job runs."""
 
     usd: Annotated[float, Field(gt=0, le=1e15)]

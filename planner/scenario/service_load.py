@@ -103,7 +103,7 @@ Peak = Annotated[Positive, BeforeValidator(_one_number)]
 """Load at the peak, a single number."""
 
 
-class Load(StrictModel, defer_build=True):
+class Load(StrictModel):
     """Requests that come, by the hour, and their lengths."""
 
     per_second: Peak | None = Field(default=None, description="Requests per second at the peak.")

@@ -33,7 +33,7 @@ MOST_AGES = 60
 """Bands of ages: a policy has a state for each, and its passes grow with their square."""
 
 
-class EndsByAge(StrictModel, defer_build=True):
+class EndsByAge(StrictModel):
     """Durations that end `ends_per_hour[i]` times an hour once they are `ages_hours[i]` old, until the next age."""
 
     ages_hours: Annotated[Rows[NotNegative], Field(min_length=1, max_length=MOST_AGES)]
@@ -57,7 +57,7 @@ class EndsByAge(StrictModel, defer_build=True):
         return mean_hours(self.ages_hours, self.ends_per_hour)
 
 
-class ZoneStays(EndsByAge, defer_build=True):
+class ZoneStays(EndsByAge):
     """How long machines stay in one zone of a group, by the age of its up-time."""
 
     zone: Text
@@ -68,7 +68,7 @@ def _two_are_enough(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"required": keys} for keys in _ENOUGH]
 
 
-class SpotStatistics(StrictModel, defer_build=True):
+class SpotStatistics(StrictModel):
     """How a spot market comes and goes; `availability` = up / (up + outage).
 
     In a group of zones an up-time is a stay in one of them, and only the share 1 - `another_zone` ends in an outage.

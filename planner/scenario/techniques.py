@@ -160,7 +160,7 @@ class Techniques(StrictModel):
         return self
 
 
-class RunSettings(StrictModel, defer_build=True):
+class RunSettings(StrictModel):
     """How one run is set up; None is not said."""
 
     framework: Framework | None = None

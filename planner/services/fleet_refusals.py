@@ -25,13 +25,12 @@ from planner.services.fleet_plan import fleet_problem
 from planner.services.fleet_problem import FleetProblem, cycle_of, first_rows
 from planner.services.fleet_refine import fleets_at_prices
 from planner.services.replica_traffic import latency_at_use
-from planner.units import MONTH_HOURS
+from planner.units import MILLISECONDS, MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_MILLISECONDS = 1000.0
 ROOM = 1.25
 """How much above the least latency a relaxed limit lies: at the least itself no load is carried."""
 
@@ -44,7 +43,7 @@ def rounded_up(seconds: float) -> float:
 
 def milliseconds(seconds: float) -> str:
     """Return a time as a scenario writes it."""
-    return f"{seconds * _MILLISECONDS:g}ms"
+    return f"{seconds * MILLISECONDS:g}ms"
 
 
 def explain_none(
@@ -90,7 +89,7 @@ def _relaxed_latency(
         NearMiss(
             job=job.name, what=f"{served.speeds.which[best].gpu}, {served.speeds.which[best].recipe.method_label}",
             reason=f"{milliseconds(rounded_up(float(reached[name][best])))} {name.upper()} at no load",
-            shortfall=float(reached[name][best] - limit) * _MILLISECONDS, unit="ms",
+            shortfall=float(reached[name][best] - limit) * MILLISECONDS, unit="ms",
         )
         for name, limit in wanted.items()
         if reached[name][best] >= limit

@@ -19,7 +19,6 @@ from planner.results.explanation import Alternative, Explanation
 from planner.results.fleet import Fleet, Service
 from planner.results.plan import Plan
 from planner.results.service_results import (
-    MILLISECONDS,
     KindBasis,
     ServiceFrontier,
     ServiceReplay,
@@ -36,7 +35,7 @@ from planner.services.fleet_text import DAYS, proven_in_short
 from planner.services.service_explanation_text import month_usd, times_text
 from planner.services.service_frontier_text import service_frontier_summary
 from planner.services.service_simulation_text import busiest_hour, refused
-from planner.units import MONTH_HOURS
+from planner.units import MILLISECONDS, MONTH_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

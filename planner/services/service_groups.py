@@ -9,7 +9,7 @@ from planner.report.figures.frontier_figure import frontier_figure
 from planner.report.figures.plan_figures import Figure, Table, bill_figure, memory_figure
 from planner.report.html import plan_words
 from planner.report.html.report_page import Group, analysis_groups, deadline_of
-from planner.results.estimate import Overview
+from planner.results.report_data import Overview
 from planner.results.service_results import jobs_alone
 from planner.services.service_figures import (
     fleet_alternatives,

@@ -8,11 +8,12 @@ from planner.report import words as words
 from planner.report.sweep_text import format_difference, shown_difference
 from planner.results.fleet import Service
 from planner.results.plan import Plan
-from planner.results.service_results import FLEET_FEATURES, MILLISECONDS, ServiceFrontier, ServicePoint, replicas_text
+from planner.results.service_results import FLEET_FEATURES, ServiceFrontier, ServicePoint, replicas_text
 from planner.results.what_if import WhatIf
 from planner.services.fleet_text import proven
 from planner.services.service_comparison_text import summary
 from planner.services.service_figures import service_frontier_figure
+from planner.units import MILLISECONDS
 from planner.web.app_page import figure_data, scene_data
 
 Row = tuple[str, ...]

@@ -310,8 +310,6 @@ def _remaining_limits(plan: ResolvedPlan, job: int, table: CandidateTable) -> tu
 
 
 def _build_alternative(plan: ResolvedPlan, job: int, current: ScoredCandidate, other: ScoredCandidate) -> Alternative:
-    from planner.results.explanation import Alternative  # late: a plan needs no explanation
-
     candidates, market = plan.prepared.candidates[job], plan.prepared.market
     figures = figures_of(other.table, other.row, other.share, market)
     return Alternative(

@@ -90,8 +90,6 @@ def with_job(scenario: Scenario, index: int, update: dict[str, object]) -> Scena
 
 def find_binding_limits(plan: ResolvedPlan) -> tuple[Binding, ...]:
     """Return the limits without which the plan of all jobs would be better, each verified by solving without it."""
-    from planner.results.explanation import Binding  # late: a plan needs no explanation
-
     found = []
     objective = CandidateObjective.of(plan.prepared.scenario)
     goal = plan.objective - objective.min_gain(plan.objective)

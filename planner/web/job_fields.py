@@ -14,7 +14,7 @@ from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.open_job import OpenJob
 from planner.scenario.service_load import FLAT, ServeJob
-from planner.units import DAY_HOURS
+from planner.units import DAY_HOURS, MILLISECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["model", "text", "hours", "dollars", "factor", "switch", "one", "choices", "names"]
-_MILLISECONDS = 1000.0
 
 
 @record(frozen=True)
@@ -83,7 +82,7 @@ def latency_text(seconds: float | None) -> str:
     """Return a time as people write it: 40ms, 1.5s."""
     if seconds is None:
         return ""
-    return f"{seconds:.12g}s" if seconds >= 1 else f"{seconds * _MILLISECONDS:.12g}ms"
+    return f"{seconds:.12g}s" if seconds >= 1 else f"{seconds * MILLISECONDS:.12g}ms"
 
 
 TECHNIQUES_ON_PAGE = (

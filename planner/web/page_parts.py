@@ -17,8 +17,8 @@ from planner.report.sweep_text import (
     shown_hours_difference,
 )
 from planner.report.what_if_text import describe_changes
-from planner.results.estimate import Overview
 from planner.results.plan import Assignment, Plan
+from planner.results.report_data import Overview
 from planner.results.service_results import KindBasis, jobs_alone
 from planner.results.what_if import JobDelta, WhatIf
 from planner.web.app_page import drawn

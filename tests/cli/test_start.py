@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli.start import PYDANTIC_PLUGINS, NoPlugins
-
-UNNEEDED = ("difflib", "email", "importlib.metadata", "matplotlib", "ortools.math_opt.python", "pulp", "tempfile")
+UNNEEDED = ("difflib", "matplotlib", "ortools.math_opt.python", "pulp")
 """Modules that a plan of one job from the shipped prices has no use for."""
 
 
 @pytest.mark.slow
 def test_a_plain_solve_loads_nothing_that_it_does_not_use() -> None:
-    """The cheapest of one job's candidates needs no solver, no mail and no list of installed packages."""
+    """The cheapest of one job's candidates needs no solver, no comparison of texts and no pictures."""
     code = (
         "import sys\nfrom planner.cli import main\n"
         "try:\n    main(['solve', 'quickstart', '--as-of', '2026-11-21'])\nexcept SystemExit as ending:\n"
@@ -25,18 +23,6 @@ def test_a_plain_solve_loads_nothing_that_it_does_not_use() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
     )
     assert found.stdout.splitlines()[-1] == "0 []"
-
-
-def test_the_real_module_takes_the_place_of_no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for more than the list of plugins gets it; what tools ask of every module changes nothing."""
-    stand_in = NoPlugins(PYDANTIC_PLUGINS)
-    monkeypatch.setitem(sys.modules, PYDANTIC_PLUGINS, stand_in)
-    assert stand_in.get_plugins() == ()
-    assert not hasattr(stand_in, "__file__")
-    assert sys.modules[PYDANTIC_PLUGINS] is stand_in
-    assert stand_in.PYDANTIC_ENTRY_POINT_GROUP == "pydantic"
-    assert sys.modules[PYDANTIC_PLUGINS] is not stand_in
-    assert stand_in._loading_plugins is False
 
 
 def test_ctrl_c_while_a_command_loads_is_an_interrupted_command(tmp_path: Path) -> None:

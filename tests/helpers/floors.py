@@ -37,7 +37,7 @@ TESTS = {
     "numpy": ("tests/test_arrays.py", "tests/estimates", "tests/spot", "tests/laws/test_last_bit.py"),
     "ortools": ("tests/formulation", "tests/solvers", "tests/end_to_end/test_shipped_scenarios.py"),
     "pulp": ("tests/solvers/test_contract.py",),
-    "pydantic": ("tests/test_deferred.py", "tests/loading", "tests/scenario", "tests/results"),
+    "pydantic": ("tests/loading", "tests/scenario", "tests/results"),
     "PyYAML": ("tests/documents", "tests/exports/test_trainer_files.py", "tests/exports/test_skypilot.py"),
     "click": ("tests/cli/test_exit_codes.py", "tests/cli/test_solve.py"),
     "rich": ("tests/cli/test_terminal.py",),

@@ -10,10 +10,10 @@ from planner.drawing.scene import Caption
 from planner.report import words
 from planner.report.figures.plan_figures import Figure, Table
 from planner.report.what_if_text import effect_of, is_visible
-from planner.results.estimate import PriceHistory
 from planner.results.explanation import Explanation
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import Option
+from planner.results.report_data import PriceHistory
 from planner.results.what_if import Tornado
 
 MOST_BARS = 10

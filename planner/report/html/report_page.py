@@ -28,8 +28,8 @@ from planner.report.figures.plan_figures import (
 from planner.report.figures.simulation_figures import simulation_figures
 from planner.report.html import plan_words
 from planner.report.words import sanitise
-from planner.results.estimate import Overview, Section
 from planner.results.plan import Plan
+from planner.results.report_data import Overview, Section
 from planner.results.service_results import jobs_alone
 
 if TYPE_CHECKING:

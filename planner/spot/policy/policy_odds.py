@@ -9,6 +9,7 @@ taken in full. Its guarantee grows with its work, up to the hours at the confide
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from planner.records import record
 from planner.spot.market.states import SpotStates
 from planner.spot.policy.luck import RUNS, Luck, LuckRequest, draw_lucks, quantile, speed_ranks
 from planner.spot.policy.run import SpotRun
-from planner.spot.policy.spot_only import spot_only_hours
+from planner.spot.policy.spot_only import SpotOnlyHours, spot_only_hours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,16 +103,27 @@ class SpotOnlyCosts:
 
     def expected_hours(self) -> float:
         """Return the mean hours at the expected speed; inf where a run may never end."""
-        wall = spot_only_hours(self.run, self.states, np.full(RUNS, self.run.work_hours)).wall
-        return self.outside_hours + float(np.mean(wall))
+        return self.outside_hours + _mean_wall_hours(self.run, self.states)
 
     def draw(self) -> tuple[Floats, Floats]:
         """Return the hours and the dollars (runs,) of runs by rising speed error, each on its market, in full."""
         slow = _slowness(self.sigma)
-        found = spot_only_hours(self.run, self.states, slow * self.stretch * self.run.work_hours, self.switch_hours)
+        found = _drawn_hours(self.run, self.states, self.sigma, self.stretch, self.switch_hours)
         usd = self.fixed_usd + slow * self.outside_usd + found.on_demand * self.on_demand_usd_per_hour
         usd = usd + found.paid * self.usd_per_hour + found.wall * self.storage_usd_per_hour
         return slow * self.late_outside_hours + found.wall, usd
+
+
+@lru_cache(maxsize=64)  # candidates that differ only in where their other stages are done have the same run
+def _drawn_hours(run: SpotRun, states: SpotStates, sigma: float, stretch: float, switch_hours: float) -> SpotOnlyHours:
+    """Return the hours of runs by rising speed error, each on its market, in full."""
+    return spot_only_hours(run, states, _slowness(sigma) * stretch * run.work_hours, switch_hours)
+
+
+@lru_cache(maxsize=64)
+def _mean_wall_hours(run: SpotRun, states: SpotStates) -> float:
+    """Return the mean hours of a run at the expected speed; inf where it may never end."""
+    return float(np.mean(spot_only_hours(run, states, np.full(RUNS, run.work_hours)).wall))
 
 
 def _slowness(sigma: float) -> Floats:
