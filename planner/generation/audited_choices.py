@@ -34,7 +34,7 @@ def choices_of_replicas(context: RunContext, job: InferenceJob) -> Iterator[Brok
         yield "engine", "one that serves adapters", recipe.framework
     yield from _formats(context, job, engine, form)
     yield from _division(context, job, engine)
-    longest = max(one.input_tokens + one.output_tokens for one in job.work.classes)
+    longest = max(requests.input_tokens + requests.output_tokens for requests in job.work.classes)
     if longest > context.architecture.max_sequence:
         yield "context", f"at most {context.architecture.max_sequence}", longest
 

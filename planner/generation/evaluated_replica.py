@@ -8,14 +8,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
-from planner.estimates import generation as batching
-from planner.estimates import generation as decode
-from planner.estimates import generation as kv_cache
-from planner.estimates import generation as prefill
 from planner.estimates import latency
-from planner.estimates.generation import CHUNK_TOKENS, activation_bytes, time_shares
+from planner.estimates.generation import (
+    CHUNK_TOKENS,
+    activation_bytes,
+    blocks_of,
+    cycle_seconds,
+    decode_step_seconds,
+    kv_bytes_per_token,
+    mean_seen_tokens,
+    prefill_seconds,
+    prompt_seconds,
+    seen_tokens,
+    time_shares,
+)
 from planner.estimates.memory.memory_fit import fit_probability
-from planner.estimates.time import stage_seconds as stages
+from planner.estimates.time.stage_seconds import load_seconds
 from planner.estimates.uncertainty import UNKNOWN_FRAMEWORK, Sigmas, class_sigmas, memory_spread, tail_of_68_percent
 from planner.estimates.weights import lora_parameters
 from planner.evaluation.evaluated_physics import Workload
@@ -117,13 +125,13 @@ class Replica:
     def cycle(self, flight: float) -> float:
         """Return the mean seconds of a request with so many in flight: that of each length, weighted."""
         work = self.job.work
-        seconds = (one.count * self._cycle_of(one, flight) for one in work.classes)
+        seconds = (requests.count * self._cycle_of(requests, flight) for requests in work.classes)
         return math.fsum(seconds) / work.total_requests
 
     def _cycle_of(self, one: Any, flight: float) -> float:
         prefix = self.job.work.prefix_tokens
         prompt, (model, hardware, stack) = one.input_tokens - prefix, self.inputs
-        found = batching.cycle_seconds(model, hardware, stack, flight, prompt, one.output_tokens, float(prefix))
+        found = cycle_seconds(model, hardware, stack, flight, prompt, one.output_tokens, float(prefix))
         return float(found[0]) / self.factor
 
     def mean_over_seats(self, figure: Any) -> float:
@@ -139,7 +147,7 @@ class Replica:
         usable = self.context.gpu.usable_gib * GIB * min(engine.share, 1.0 - (headroom or 0.0))
         weights = float(self.serving.model.stored_weights) * self.serving.weight_bytes / self.together
         width = a.ffn * max(1, a.experts_per_token) if a.experts else a.ffn
-        prompt = max(one.input_tokens for one in self.job.work.classes)
+        prompt = max(requests.input_tokens for requests in self.job.work.classes)
         tokens = min(CHUNK_TOKENS, prompt * min(engine.sequences, _PROMPTS_AT_ONCE))
         matrices = 3 if a.gated else 2
         active = float(
@@ -153,11 +161,11 @@ class Replica:
     def token_bytes(self) -> float:
         """Bytes of a token in the cache of one GPU."""
         model, hardware, stack = self.inputs
-        return float(kv_cache.kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)[0])
+        return float(kv_bytes_per_token(model, stack.kv_bytes, hardware.tensor, hardware.pipeline)[0])
 
     def blocks(self, tokens: float) -> float:
         """Return the tokens of the whole blocks that a context takes."""
-        return float(kv_cache.blocks_of(kv_cache.seen_tokens(self.inputs[0], tokens))[0])
+        return float(blocks_of(seen_tokens(self.inputs[0], tokens))[0])
 
     @cached_property
     def seat_tokens(self) -> float:
@@ -168,7 +176,7 @@ class Replica:
     @cached_property
     def longest_tokens(self) -> float:
         """Tokens of the cache that the longest request takes at its end."""
-        return max(self.blocks(one.input_tokens + one.output_tokens) for one in self.job.work.classes)
+        return max(self.blocks(requests.input_tokens + requests.output_tokens) for requests in self.job.work.classes)
 
     @cached_property
     def fitting(self) -> int:
@@ -243,14 +251,12 @@ class Replica:
         engine, priors = read_engines().engines[recipe.framework], self.priors
         mean = work.total_input_tokens / requests
         taken_in = math.fsum(
-            one.count * float(prefill.prompt_seconds(model, hardware, one.input_tokens - prefix, prefix)[0])
+            one.count * float(prompt_seconds(model, hardware, one.input_tokens - prefix, prefix)[0])
             for one in work.classes
         ) / requests + float(stack.request_seconds[0])  # fmt: skip
-        seen = self.mean_over_seats(
-            lambda one: kv_cache.mean_seen_tokens(model, one.input_tokens, one.output_tokens)[0]
-        )
-        step = decode.decode_step_seconds(model, hardware, stack, flight, seen)
-        alone = prefill.prefill_seconds(model, hardware, stack, max(mean - prefix, 1.0), prefix)
+        seen = self.mean_over_seats(lambda one: mean_seen_tokens(model, one.input_tokens, one.output_tokens)[0])
+        step = decode_step_seconds(model, hardware, stack, flight, seen)
+        alone = prefill_seconds(model, hardware, stack, max(mean - prefix, 1.0), prefix)
         first = float(latency.first_token_seconds(stack, alone, step, taken_in, flight - 1)[0]) / self.factor
         written = work.total_output_tokens / requests
         each = (self.cycle(flight) - first) / (written - 1.0) if written > 1 else 0.0
@@ -295,7 +301,7 @@ class EvaluatedReplicas:
 def evaluate_replicas(context: RunContext, job: InferenceJob) -> EvaluatedReplicas:
     """Return speed and memory of the configuration that the plan names."""
     replica, work = Replica(context, job), job.work
-    longest = max(one.input_tokens + one.output_tokens for one in work.classes)
+    longest = max(requests.input_tokens + requests.output_tokens for requests in work.classes)
     requests, written = float(work.total_requests), float(work.total_output_tokens)
     mean = (work.total_input_tokens + work.total_output_tokens) / requests
     step = replica.run[0] / requests / job.efficiency
@@ -356,7 +362,7 @@ def measured_rate(run: ServedRun, context: RunContext, job: InferenceJob) -> flo
     own, prefix = max(run.input_tokens - run.prefix_tokens, 0.0), float(run.prefix_tokens)
 
     def cycle(flight: float) -> float:
-        return float(batching.cycle_seconds(model, hardware, stack, flight, own, run.output_tokens, prefix)[0])
+        return float(cycle_seconds(model, hardware, stack, flight, own, run.output_tokens, prefix)[0])
 
     if run.requests is None:
         return run.in_flight * run.output_tokens / cycle(run.in_flight)
@@ -420,6 +426,6 @@ def hours_on_machine(context: RunContext) -> float:
     job, coefficients = context.job, context.stages
     disk = job.storage_gb_per_second * GB * job.load_efficiency / coefficients.disk_efficiency
     size, slot = context.architecture.download_gb * GB, PCIE_BYTES_PER_SECOND[context.gpu.pcie_gen]
-    loading = float(stages.load_seconds(size, 1, disk, slot, coefficients, 0, 1))
+    loading = float(load_seconds(size, 1, disk, slot, coefficients, 0, 1))
     answering = answering_seconds(context, context.offer, context.machine.instances, ("bf16", "nf4")) or 0.0
     return (loading + answering) / HOUR

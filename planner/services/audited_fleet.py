@@ -40,9 +40,9 @@ def audit_services(plan: Plan, scenario: Scenario, library: Library, tolerance: 
     """Return every disagreement between the services of a plan and what follows from scenario and library."""
     found: list[Violation] = []
     served = [job.name for job in services_of(scenario)]
-    found += compare("", "services", ", ".join(served), ", ".join(one.name for one in plan.services), tolerance)
+    found += compare("", "services", ", ".join(served), ", ".join(service.name for service in plan.services), tolerance)
     for service in plan.services:
-        job = next((one for one in scenario.jobs if one.name == service.name), None)
+        job = next((asked for asked in scenario.jobs if asked.name == service.name), None)
         if isinstance(job, ServeJob):
             found += _audit_service(service, job, scenario, library, plan.as_of, tolerance)
     found += _begins(plan, scenario, tolerance) + shared_hours(plan, scenario, library)
@@ -120,7 +120,7 @@ def _begins(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violat
     found: list[Violation] = []
     for service in plan.services:
         after = next((job.after for job in scenario.jobs if job.name == service.name), ())
-        start = max((ends.get(one.job, math.inf) + one.lag_hours for one in after), default=0.0)
+        start = max((ends.get(wait.job, math.inf) + wait.lag_hours for wait in after), default=0.0)
         found += compare(service.name, "starts_at_hours", start, service.starts_at_hours, tolerance, "hours")
     return found
 
@@ -172,7 +172,7 @@ def _held(kind: FleetKind, count: int, offer: Offer) -> Held:
 def _above_peaks(place: str, held: list[Held], scenario: Scenario, library: Library) -> Iterator[Broken]:
     """Yield the limits on one time that machines break together."""
     for limit, most in given_peaks(scenario.limits):
-        used = math.fsum(amount_of(limit.key, one, library) for one in held)
+        used = math.fsum(amount_of(limit.key, machines, library) for machines in held)
         yield from at_most(f"{place}: {limit.name}", most, used, 1e-6 * used)
 
 
@@ -197,10 +197,10 @@ def _machines_of_hour(
 
 def totals_of_services(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> list[Violation]:
     """Return totals of a plan that are not those of its services, and a budget that they exceed."""
-    usd = math.fsum(one.cost_usd for one in plan.services)
-    alone = math.fsum(one.bound_usd for one in plan.services)
+    usd = math.fsum(service.cost_usd for service in plan.services)
+    alone = math.fsum(service.bound_usd for service in plan.services)
     bound = alone if plan.shared_bound_usd is None else plan.shared_bound_usd
-    hours = max((one.for_hours for one in plan.services), default=0.0)
+    hours = max((service.for_hours for service in plan.services), default=0.0)
     cost, time = plan.cost_usd, plan.hours
     figures = (
         ("objective", usd, plan.objective, "usd"),
@@ -219,8 +219,8 @@ def totals_of_services(plan: Plan, scenario: Scenario, tolerance: Tolerance) -> 
     found += compare("", "price_age_days", oldest, plan.price_age_days, tolerance)
     found += _counts(plan, tolerance)
     room = tolerance.room("usd", usd)
-    found += [Violation("", *one) for one in at_most("shared_bound_usd", usd, bound, room)]
-    return found + [Violation("", *one) for one in at_most("cost_usd", scenario.limits.budget_usd, usd, room)]
+    found += [Violation("", *broken) for broken in at_most("shared_bound_usd", usd, bound, room)]
+    return found + [Violation("", *broken) for broken in at_most("cost_usd", scenario.limits.budget_usd, usd, room)]
 
 
 def _counts(plan: Plan, tolerance: Tolerance) -> list[Violation]:
@@ -231,4 +231,4 @@ def _counts(plan: Plan, tolerance: Tolerance) -> list[Violation]:
         ("candidates.rejected", sum(counts.reasons.values()), counts.rejected),
         ("candidates.dominated", dominated, counts.dominated),
     )
-    return [one for name, wanted, value in figures for one in compare("", name, wanted, value, tolerance)]
+    return [violation for name, wanted, value in figures for violation in compare("", name, wanted, value, tolerance)]

@@ -118,13 +118,13 @@ def served_kinds(
         if card is None or (card.name, each) in recipes:
             continue
         found = list(generation.serving_recipes(job, architecture, card, each))
-        rejected.update(one for one in found if isinstance(one, str))
+        rejected.update(reason for reason in found if isinstance(reason, str))
         bits = job.techniques.weight_bits
         recipes[card.name, each] = [
-            one for one in found if isinstance(one, generation.ServingRecipe) and one.weight_bits in bits
+            recipe for recipe in found if isinstance(recipe, generation.ServingRecipe) and recipe.weight_bits in bits
         ]
     which = tuple(
-        dict.fromkeys(generation.ServedGpu(gpu, one) for (gpu, _), several in recipes.items() for one in several)
+        dict.fromkeys(generation.ServedGpu(gpu, recipe) for (gpu, _), several in recipes.items() for recipe in several)
     )
     headroom = limits.vram_headroom
     speeds = generation.replica_speeds(job, architecture, which, library, headroom)
@@ -136,7 +136,7 @@ def served_kinds(
     spots = spot_markets(market.offers, library)
     kinds: list[ReplicaKind] = []
     made = 0
-    in_zones = {(one.provider, one.card) for one in (market.offers[index] for index in allowed) if one.zones}
+    in_zones = {(offer.provider, offer.card) for offer in (market.offers[index] for index in allowed) if offer.zones}
     for index in allowed:
         offer, card = market.offers[index], market.cards[index]
         on_spot = not market.is_outlier[index] and bool(offer.zones) == ((offer.provider, offer.card) in in_zones)

@@ -352,5 +352,5 @@ def served_on_average(problem: FleetProblem, fleets: Floats) -> float:
     if np.sum(load) <= 0:
         return 1.0
     firm, spot = np.sum(able[:, ~problem.is_spot], axis=1), problem.by_group(able)
-    share = [served_of(*one, problem.availability) for one in zip(load.tolist(), firm.tolist(), spot, strict=True)]
+    share = [served_of(*hour, problem.availability) for hour in zip(load.tolist(), firm.tolist(), spot, strict=True)]
     return float(np.average(share, weights=load))

@@ -55,7 +55,7 @@ def build_service(
     fleet = evaluate_fleet(named_kinds(served, market, fleets, used), job, scenario, library)
     made = evaluate_service(fleet, as_of)
     if wrong := compare_with_search(made, served, problem, fleets):
-        differences = "; ".join(str(one) for one in wrong[:5])
+        differences = "; ".join(str(violation) for violation in wrong[:5])
         raise AuditError(f"the plan is not the fleet that the search chose: {differences}")
     month = MONTH_HOURS / problem.hours
     baselines = tuple(_baseline(served, market, simple, month) for simple in found.simple)
@@ -120,7 +120,7 @@ def _of_used(served: ServedKinds, problem: FleetProblem, used: Sequence[int]) ->
     """Return the problem in which a spot group answers as often as the kinds of the fleet, not as all kinds of it."""
     there = problem.availability.copy()
     for group in set(problem.group[used].tolist()) - {-1}:
-        there[group] = min(served.kinds[one].answering_share for one in used if problem.group[one] == group)
+        there[group] = min(served.kinds[kind].answering_share for kind in used if problem.group[kind] == group)
     return replace(problem, availability=there)
 
 
@@ -170,10 +170,10 @@ def _notes(served: ServedKinds, used: Sequence[int], library: Library) -> tuple[
         )
     ]
     notes = [f"no published measurements inform {', '.join(dict.fromkeys(priors))}: a prior"] if priors else []
-    slow = max(float(served.capacities.slow[served.kinds[one].which]) for one in used)
+    slow = max(float(served.capacities.slow[served.kinds[kind].which]) for kind in used)
     sure = math.floor(served.job.confidence * 100)
     notes.append(f"latency limits hold with {sure} % probability: estimated times are multiplied by {slow:.2f}")
-    if any(served.kinds[one].market == "spot" for one in used):
+    if any(served.kinds[kind].market == "spot" for kind in used):
         notes.append("what the others cannot carry while a spot group is lost is refused, not queued")
     return (*notes, generation.ROUGH_BATCHES)
 

@@ -415,13 +415,13 @@ def broken_limits(takers: Sequence[Taker]) -> dict[str, int]:
 
 def _limits(problem: FleetProblem) -> list[float]:
     """Return the limits in one order: stock, quotas, what is limited at one time."""
-    found = [float(one) for one in (*problem.stock.values(), *problem.quota.values())]
+    found = [float(most) for most in (*problem.stock.values(), *problem.quota.values())]
     return found + [peak.most for peak in problem.peaks]
 
 
 def _names(problem: FleetProblem) -> list[str]:
     """Return the names of the limits in the same order; an offer and a provider by their number."""
-    found = [f"stock {one}" for one in problem.stock] + [f"quota {one}" for one in problem.quota]
+    found = [f"stock {name}" for name in problem.stock] + [f"quota {name}" for name in problem.quota]
     return found + [peak.key for peak in problem.peaks]
 
 

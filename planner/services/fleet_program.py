@@ -230,10 +230,10 @@ def joint_program(parts: Sequence[Part]) -> Program:
     )
     rows += limit_rows(every)
     return Program(
-        lower=np.concatenate([one.lower for one in alone]),
-        upper=np.concatenate([one.upper for one in alone]),
-        integer=np.concatenate([one.integer for one in alone]),
-        cost=np.concatenate([one.cost for one in alone]),
+        lower=np.concatenate([program.lower for program in alone]),
+        upper=np.concatenate([program.upper for program in alone]),
+        integer=np.concatenate([program.integer for program in alone]),
+        cost=np.concatenate([program.cost for program in alone]),
         rows=tuple(rows),
         variable_name=lambda i: f"n[{i}]",
         is_tight=True,

@@ -257,7 +257,7 @@ def _joint_priced(
     best, least = fleets_at_prices(small, usd, classes.first, options.solver, losses, until)
     place = {pair: row for row, pair in enumerate(zip(classes.own.tolist(), classes.next.tolist(), strict=True))}
     after = np.roll(classes.of_hour, -1)
-    pair = [place[one] for one in zip(classes.of_hour.tolist(), after.tolist(), strict=True)]
+    pair = [place[hours] for hours in zip(classes.of_hour.tolist(), after.tolist(), strict=True)]
     return _Priced(small, keep, np.asarray(pair, dtype=np.int64), usd, best, least, losses)
 
 

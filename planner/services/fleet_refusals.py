@@ -166,7 +166,7 @@ def _least_of(
     Of GPUs it is what the cheapest fleet `free` of the limit uses, and less may do. Of another limit it is the least
     that a fleet of the peak uses, where the service then has a fleet in every hour.
     """
-    peak = next(one for one in problem.peaks if one.key == limit.key)
+    peak = next(found for found in problem.peaks if found.key == limit.key)
     cheapest = limit.rounded_up(float(np.max(_fleets_of(free) @ peak.each)))
     if limit.is_whole:
         return cheapest, free
@@ -175,7 +175,7 @@ def _least_of(
     fleets, _ = fleets_at_prices(other, peak.each[None, :], hour, options.solver, losses)
     if not np.isnan(fleets).any():
         least = limit.rounded_up(float(fleets[0] @ peak.each))
-        peaks = tuple(replace(one, most=least) if one.key == limit.key else one for one in problem.peaks)
+        peaks = tuple(replace(peak, most=least) if peak.key == limit.key else peak for peak in problem.peaks)
         solved = optimise_fleet(replace(problem, peaks=peaks, budget_usd=None), options)
         if solved.fleets is not None:
             return least, solved
@@ -238,17 +238,17 @@ class ServiceTrial:
         if self.solved.fleets is None:
             return []
         usd = np.sum(self.solved.fleets, axis=0) * self.problem.usd
-        return [one for one in np.argsort(-usd, kind="stable").tolist() if np.any(self.solved.fleets[:, one] > 0)]
+        return [kind for kind in np.argsort(-usd, kind="stable").tolist() if np.any(self.solved.fleets[:, kind] > 0)]
 
     @property
     def machines(self) -> tuple[str, ...]:
         """The kinds in words, those with most dollars first."""
-        return tuple(self._machines(one) for one in self.used)
+        return tuple(self._machines(kind) for kind in self.used)
 
     @property
     def binds(self) -> tuple[str, ...]:
         """What holds the capacity of the kinds, the one with most dollars first."""
-        return tuple(dict.fromkeys(self.served.binding(self.served.kinds[one]) for one in self.used))
+        return tuple(dict.fromkeys(self.served.binding(self.served.kinds[kind]) for kind in self.used))
 
     @property
     def replicas(self) -> tuple[int, int]:
@@ -345,7 +345,7 @@ def looser_latency(
     """
     name = {"TPOT": "tpot", "TTFT": "ttft"}.get(plan.binds[0] if plan.binds else "", "")
     limit = f"jobs.{plan.served.job.name}.latency.{name}"
-    change = next((one for one in _changes(scenario, plan.served.job) if one.limit == limit), None)
+    change = next((tried for tried in _changes(scenario, plan.served.job) if tried.limit == limit), None)
     if change is None or plan.solved.kept * len(np.unique(plan.problem.load)) > MOST_QUICK:
         return None
     found = _worth(change, plan, library, options)

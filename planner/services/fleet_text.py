@@ -36,8 +36,8 @@ def strip(fleet: Fleet) -> list[str]:
     names = ("load", "use ", "reps", "spot") if any(spot) and any(firm) else ("load", "use ", "reps")
     for day in range(hours // _STRIP_DAY):
         span = slice(day * _STRIP_DAY, (day + 1) * _STRIP_DAY)
-        load = "".join(_level(one / most if most else 0.0) for one in fleet.load[span])
-        use = "".join(_level(one) for one in fleet.use_by_hour[span])
+        load = "".join(_level(load / most if most else 0.0) for load in fleet.load[span])
+        use = "".join(_level(share) for share in fleet.use_by_hour[span])
         drawn = (load, use, _digits(fleet.replicas_by_hour[span]), _digits(spot[span]))[: len(names)]
         if rows and rows[-1][1] == drawn:
             rows[-1][0].append(day)

@@ -60,7 +60,7 @@ def changes(by_hour: Sequence[int], start_hours: float) -> list[tuple[int, int]]
     times = {(HOUR_MINUTES * hour - early) % cycle for hour in range(len(by_hour)) for early in (0, lead)}
     found = []
     for minute in sorted(times):
-        now, before = (ordered_at(by_hour, lead, one) for one in (minute, (minute - 1) % cycle))
+        now, before = (ordered_at(by_hour, lead, at) for at in (minute, (minute - 1) % cycle))
         if now != before:
             found.append((minute, now))
     return found
@@ -252,12 +252,12 @@ def _unused(wishes: Wishes, weights: dict[str, str], kinds: list[ServedKind]) ->
     formats = list(dict.fromkeys(kind.made.weight_format for kind in kinds))
     for form, name in weights.items():
         if form and form not in formats:
-            ways = ",".join("OWNER/NAME" if table.is_16_bit(one) else f"{one}=OWNER/NAME" for one in formats)
+            ways = ",".join("OWNER/NAME" if table.is_16_bit(name) else f"{name}=OWNER/NAME" for name in formats)
             what = f"the plan has no weights in {form}"
             found.append(Fault(f"--model-id {form}={name}", 0, "", what, f"give {ways}"))
         elif not form and all(kind.model is None or kind.made.weight_format in weights for kind in kinds):
             what = f"names 16-bit weights, and the plan has {' and '.join(formats)} alone"
-            unnamed = ",".join(f"{one}={name}" for one in formats if one not in weights)
+            unnamed = ",".join(f"{form}={name}" for form in formats if form not in weights)
             found.append(Fault(f"--model-id {name}", 0, "", what, f"give {unnamed}" if unnamed else "leave it out"))
     if wishes.dataset is not None:
         found.append(Fault("--dataset", 0, "", "a service reads no data", "leave it out"))
@@ -325,7 +325,7 @@ def longest_request(given: GivenService) -> int:
     The longest of a table; of a mean four times it, as far as the model goes. 800 in and 200 out: 4,000.
     """
     load = given.asked.load
-    longest = max(one.input_tokens + one.output_tokens for one in load.as_work.classes)
+    longest = max(requests.input_tokens + requests.output_tokens for requests in load.as_work.classes)
     (card,) = read_library([given.service.architecture]).architectures.values()
     return longest if load.lengths else max(longest, min(generation.LONGER_ANSWERS * longest, card.max_sequence))
 
@@ -335,7 +335,7 @@ def _named_weights(wishes: Wishes) -> dict[str, str]:
 
     Example: `me/merged,int8=me/merged-int8`.
     """
-    parts = [one.rpartition("=") for one in (wishes.model_id or "").split(",") if one.strip()]
+    parts = [part.rpartition("=") for part in (wishes.model_id or "").split(",") if part.strip()]
     return {form.strip(): name.strip() for form, _, name in parts}
 
 

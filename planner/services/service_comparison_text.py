@@ -129,14 +129,14 @@ def _blocks(answer: WhatIf) -> list[str]:
 
 def _block(old: Service | None, new: Service) -> list[str]:
     """Return dollars, proof, and whatever differs."""
-    month = [f"{words.usd(one.fleet.usd_per_month)}" if one else "no plan" for one in (old, new)]
-    whole = [words.usd(one.cost_usd) if one else "" for one in (old, new)]
+    month = [f"{words.usd(service.fleet.usd_per_month)}" if service else "no plan" for service in (old, new)]
+    whole = [words.usd(service.cost_usd) if service else "" for service in (old, new)]
     tokens = [f"{words.rate(one.fleet.usd_per_million_tokens)} a million" if one else "" for one in (old, new)]
     if old is not None:
         month[1] += f"  ({format_difference(shown_difference(old.fleet.usd_per_month, new.fleet.usd_per_month))})"
         whole[1] += f"  ({format_difference(shown_difference(old.cost_usd, new.cost_usd))})"
     lines = _row("a month", *month) + _row(words.duration(new.for_hours), *whole) + _row("tokens", *tokens)
-    lines += _row("proven", *(proven(one.gap).removeprefix("proven ") if one else "" for one in (old, new)))
+    lines += _row("proven", *(proven(service.gap).removeprefix("proven ") if service else "" for service in (old, new)))
     for name, describe in FLEET_FEATURES:
         first, last = describe(old) if old is not None else "", describe(new)
         if first != last:

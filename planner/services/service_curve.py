@@ -120,7 +120,7 @@ def _least_seconds(job: ServeJob, free: ServiceTrial, library: Library) -> float
 
 def _at_capacity(free: ServiceTrial) -> float:
     """Return the time per token at full capacity of the slowest kind of the fleet without a limit."""
-    return max(float(free.served.capacities.tpot_seconds[free.served.kinds[one].which]) for one in free.used)
+    return max(float(free.served.capacities.tpot_seconds[free.served.kinds[kind].which]) for kind in free.used)
 
 
 def _widest(known: dict[float, ServiceTrial]) -> float | None:

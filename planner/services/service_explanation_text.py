@@ -27,7 +27,7 @@ def render_reasons(explanation: Explanation) -> str:
     first = f"{words.sanitise(explanation.scenario)}: {replicas}, {words.usd(service.usd_per_month)} a month, {proof}"
     lines = [*words.wrap_lines(first, words.width(), 2), ""]
     lines += words.section("Binds", _kinds(service))
-    lines += words.section("Next", [line for one in relaxations(explanation) for line in one])
+    lines += words.section("Next", [line for step in relaxations(explanation) for line in step])
     for by, title in ALTERNATIVE_TITLES.items():
         rows = [alternative for alternative in explanation.alternatives if alternative.by == by]
         if rows:
@@ -122,5 +122,5 @@ def _why_not(explanation: Explanation, service: ServiceReasons, found: WhyNot) -
     lines += words.section("Fleet", words.wrap_lines(words.sanitise(found.plan), line_room(), 4))
     lines += words.section("Because", words.wrap_all(map(words.sanitise, found.reasons), line_room(), 2))
     if found.relax:
-        lines += settings([one.setting for one in found.relax], 2)
+        lines += settings([change.setting for change in found.relax], 2)
     return lines

@@ -196,7 +196,7 @@ def month_bill_figure(plan: Plan) -> Figure:
         )  # fmt: skip
         rows += [(words.sanitise(service.name), name, words.usd(usd)) for name, usd in parts]
         rows.append((words.sanitise(service.name), "all", words.usd(fleet.usd_per_month)))
-    lead = f"{words.usd(sum(one.fleet.usd_per_month for one in plan.services))} a month"
+    lead = f"{words.usd(sum(service.fleet.usd_per_month for service in plan.services))} a month"
     draw = functools.partial(stacked, stacks, Caption("Bill of a month", lead), words.usd, "")
     table = Table(("service", "item", "a month"), tuple(rows))
     return Figure("bill", "Bill of a month", f"{lead}.", draw, table)
@@ -292,7 +292,7 @@ def _latency_figure(
         plan: SimulatedLatency = getattr(limit, field)
         bars.append(_bar(f"plan, {hours}", plan.predicted_seconds, plan.predicted_share, limit, True))
         for stream in service.streams:
-            same = next(one for one in stream.limits if one.name == limit.name)
+            same = next(found for found in stream.limits if found.name == limit.name)
             met: SimulatedLatency = getattr(same, field)
             name = STREAM_WORDS[stream.name]
             bars.append(_bar(f"{name}, {hours}", met.simulated_seconds, met.simulated_share, limit, False))
@@ -302,7 +302,7 @@ def _latency_figure(
             met = kind.ttft if limit.name == "ttft" else kind.tpot
             name = f"{STREAM_WORDS[stream.name]}, {kind.gpu} at {kind.provider} in the busiest hour"
             rows.append(_row(words.sanitise(name), met))
-    simulated = next(one for one in service.streams[0].limits if one.name == limit.name).cycle
+    simulated = next(found for found in service.streams[0].limits if found.name == limit.name).cycle
     share = "" if simulated.simulated_share is None else f"{words.percent(simulated.simulated_share)} {within}; "
     lead = (
         f"{share}{asked} within {seconds_text(simulated.simulated_seconds)} as simulated, "
@@ -333,7 +333,7 @@ def _bar(label: str, seconds: float, share: float | None, limit: SimulatedLimit,
 
 
 def _row(name: str, met: SimulatedLatency) -> tuple[str, ...]:
-    shares = ["" if one is None else words.percent(one) for one in (met.predicted_share, met.simulated_share)]
+    shares = ["" if share is None else words.percent(share) for share in (met.predicted_share, met.simulated_share)]
     return (name, *shares, seconds_text(met.predicted_seconds), seconds_text(met.simulated_seconds))
 
 

@@ -26,13 +26,13 @@ def service_rows(before: Plan, after: Plan) -> list[Row]:
     known = new or old
     assert known is not None
     rows = [
-        _dollars("a month", *(one.fleet.usd_per_month if one else None for one in (old, new))),
-        _dollars(words.duration(known.for_hours), *(one.cost_usd if one else None for one in (old, new))),
+        _dollars("a month", *(service.fleet.usd_per_month if service else None for service in (old, new))),
+        _dollars(words.duration(known.for_hours), *(service.cost_usd if service else None for service in (old, new))),
         _dollars("per million tokens", *(one.fleet.usd_per_million_tokens if one else None for one in (old, new))),
-        ("proven", *(proven(one.gap).removeprefix("proven ") if one else "" for one in (old, new)), ""),
+        ("proven", *(proven(service.gap).removeprefix("proven ") if service else "" for service in (old, new)), ""),
     ]
     for name, describe in FLEET_FEATURES:
-        first, last = (describe(one) if one else "" for one in (old, new))
+        first, last = (describe(service) if service else "" for service in (old, new))
         if first != last:
             rows.append((name, first, last, "changed"))
     return [tuple(map(words.sanitise, row)) for row in rows]
@@ -41,7 +41,7 @@ def service_rows(before: Plan, after: Plan) -> list[Row]:
 def _dollars(label: str, before: float | None, after: float | None) -> Row:
     """Return a row of dollars; small ones with three digits, as those of a million tokens."""
     shown = words.usd if label != "per million tokens" else words.rate
-    texts = ["no plan" if one is None else shown(one) for one in (before, after)]
+    texts = ["no plan" if usd is None else shown(usd) for usd in (before, after)]
     if before is None or after is None:
         return (label, *texts, "")
     if shown is words.usd:

@@ -98,8 +98,8 @@ def _alternatives(
         range(len(offers)), key=lambda one: plan.served.kinds[one].usd_per_hour / plan.served.kinds[one].capacity
     )
     for by in ("gpu", "provider"):
-        used = [getattr(offers[one], by) for one in plan.used]
-        near = [getattr(offers[one], by) for one in order]
+        used = [getattr(offers[offer], by) for offer in plan.used]
+        near = [getattr(offers[offer], by) for offer in order]
         names = list(dict.fromkeys([*used[:2], *near]))[:MOST_FLEETS]
         rows = [_alternative(by, name, {by: name}, scenario, plan, library, options) for name in names]
         yield from sorted(rows, key=lambda row: (row.cost_usd is None, row.cost_usd or 0.0))
@@ -226,7 +226,7 @@ def _blockers(
         found = solve(free, options, library).infeasible
     except ScenarioError as error:  # an engine without such weights, a GPU without kernels for them
         return {"reasons": tuple(f"{fault.what}: {fault.fix}" if fault.fix else fault.what for fault in error.faults)}
-    nearest = tuple(f"{one.what}: {one.reason}" for one in (found.nearest if found else ()))
+    nearest = tuple(f"{miss.what}: {miss.reason}" for miss in (found.nearest if found else ()))
     return {"reasons": reasons + nearest or ("no engine runs the model there",), "relax": found.relax if found else ()}
 
 

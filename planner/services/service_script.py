@@ -99,7 +99,7 @@ def service_header(
         *assumptions(given, kind),
         f"Run: {run}",
     ]
-    return wrapped((*lines, *(f"Note: {one}" for one in (*_weights_remarks(kind), *remarks))))
+    return wrapped((*lines, *(f"Note: {remark}" for remark in (*_weights_remarks(kind), *remarks))))
 
 
 def assumptions(given: GivenService, kind: ServedKind) -> list[str]:
@@ -325,7 +325,7 @@ def weight(given: GivenService, kind: ServedKind) -> int:
             return float(one.capacity)
         return float(one.capacity * (one.ttft_seconds + max(0.0, service.output_tokens - 1.0) * one.tpot_seconds))
 
-    return max(1, round(MOST_WEIGHT * flight(made) / max(flight(one) for one in given.fleet.kinds)))
+    return max(1, round(MOST_WEIGHT * flight(made) / max(flight(kind) for kind in given.fleet.kinds)))
 
 
 def _cron_lines(kinds: list[ServedKind]) -> list[str]:

@@ -87,8 +87,8 @@ def fleet_states(kinds: Sequence[SpotKind]) -> list[FleetState]:
         found.append(FleetState(tuple(not k.group or k.start_hours <= started[k.group] for k in kinds), share))
     found.sort(key=lambda one: -one.share)
     kept = found[:MOST_STATES]
-    whole = math.fsum(one.share for one in kept)
-    return [FleetState(one.answers, one.share / whole) for one in kept if one.share > 0]
+    whole = math.fsum(state.share for state in kept)
+    return [FleetState(state.answers, state.share / whole) for state in kept if state.share > 0]
 
 
 def _levels(members: Sequence[SpotKind]) -> list[tuple[float, float]]:
@@ -210,7 +210,7 @@ def load_of(fleet: SimulatedFleet) -> FleetLoad:
         requests = wanted * HOUR * int(count[number])
         offered += requests
         standing = np.flatnonzero(there > 0)
-        for state in fleet_states([fleet.spot[one] for one in standing]):
+        for state in fleet_states([fleet.spot[group] for group in standing]):
             found = _in_state(number, standing[np.asarray(state.answers, dtype=bool)], there, each, wanted)
             carried = sum(one.share for one in found)
             refused += requests * state.share * (1.0 - carried if carried < 1.0 - LEAST_REFUSED else 0.0)
@@ -245,7 +245,7 @@ def kind_bases(scenario: Scenario, plan: Plan, library: Library | None = None) -
     Empty without services, and where a plan that was changed by hand names what its scenario does not have.
     """
     offered = {label for label, _ in scenario.labelled_offers()}
-    if not plan.services or any(kind.offer not in offered for one in plan.services for kind in one.fleet.kinds):
+    if not plan.services or any(kind.offer not in offered for service in plan.services for kind in service.fleet.kinds):
         return ()
     library = library or read_library([job.architecture for job in scenario.jobs])
     jobs = {job.name: job for job in services_of(scenario)}
@@ -256,7 +256,7 @@ def kind_bases(scenario: Scenario, plan: Plan, library: Library | None = None) -
         job = jobs[service.name]
         fleet = simulated_fleet(service, job, scenario, library)
         speeds = fleet.speeds
-        longest = max(one.input_tokens + one.output_tokens for one in job.work.classes)
+        longest = max(requests.input_tokens + requests.output_tokens for requests in job.work.classes)
         for at, kind in enumerate(service.fleet.kinds):
             offer, recipe, memory = offers[kind.offer], speeds.which[at].recipe, speeds.memory[at]
             gpu = library.gpu(speeds.which[at].gpu)
@@ -325,8 +325,8 @@ def predicted_latencies(fleet: SimulatedFleet, load: FleetLoad) -> Predicted:
     which = np.asarray([number[key] for key in rough])
     first = [rough.index(key) for key in number]
     kinds, rates = (
-        np.asarray([stretches[one].kind for one in first]),
-        np.asarray([stretches[one].rate for one in first]),
+        np.asarray([stretches[stretch].kind for stretch in first]),
+        np.asarray([stretches[stretch].rate for stretch in first]),
     )
     traffic = Traffic.of(fleet.job, fleet.speeds, fleet.slow).choosing(kinds)
     shares = np.unique([*SHARES, asked])

@@ -76,7 +76,7 @@ def reasons(plan: Plan, explanation: Explanation | None) -> list[Fact]:
         saved = words.usd(month_usd(-(step.delta_usd or 0.0), hours))
         text = f"{relaxed(step, explanation.scenario)} saves {saved} a month (--set {step.setting})"
         found.append(("Relaxing", text))
-    idle = [limit_name(one.limit, explanation.scenario) for one in explanation.next_steps if one.change_to is None]
+    idle = [limit_name(step.limit, explanation.scenario) for step in explanation.next_steps if step.change_to is None]
     if idle:
         found.append(("No gain", f"from relaxing {', '.join(idle)}"))
     return [(label, words.sanitise(text)) for label, text in found]

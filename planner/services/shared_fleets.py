@@ -202,7 +202,7 @@ def _after(
 
 def _amid(found: SharedFleets, name: str) -> FleetProblem:
     """Return the problem of a service with what all others leave."""
-    others = sorted(one for one in found.solved if one != name)
+    others = sorted(other for other in found.solved if other != name)
     fleets = _fleets_of(found.solved)
     takers = [(found.problems[other], fleets[other]) for other in others if other in fleets]
     return with_room(found.problems[name], takers)
@@ -233,7 +233,7 @@ def sharing_notes(found: SharedFleets, market: Market) -> tuple[str, ...]:
     """Return which limits the services share in the plan, and how they were planned."""
     if not found.broken:
         return ()
-    names = ", ".join(limit_words(one, market) for one in found.broken)
+    names = ", ".join(limit_words(limit, market) for limit in found.broken)
     order = f" ({' before '.join(found.order)} costs least)" if found.order else ""
     return (f"{SHARING}{names}: planned in turn{order}, each with what the others leave",)
 

@@ -369,7 +369,7 @@ def speeds_of(job: ServeJob, speeds: generation.ReplicaSpeeds, slow: Floats) -> 
     lengths = generation.lengths_of(job)
     plain_model, plain_hardware, plain_stack = speeds.inputs
     model, hardware, stack = columns(plain_model), columns(plain_hardware), columns(plain_stack)
-    most = np.asarray([one.recipe.engine.sequences for one in speeds.which], dtype=np.int64)
+    most = np.asarray([served.recipe.engine.sequences for served in speeds.which], dtype=np.int64)
     count, kinds = np.arange(int(np.max(most)) + 1, dtype=float)[None, :], len(slow)
     own = np.asarray(lengths.prompt, dtype=float) - lengths.prefix
     taken = prompt_seconds(model, hardware, own[None, :], lengths.prefix) + stack.request_seconds
@@ -383,7 +383,7 @@ def speeds_of(job: ServeJob, speeds: generation.ReplicaSpeeds, slow: Floats) -> 
         step_seconds=np.broadcast_to(decode_step_seconds(model, hardware, stack, count, 0.0), (kinds, count.size))
         * factor,
         token_seconds=(np.broadcast_to(context, (kinds, 1)) * factor)[:, 0],
-        cache_tokens=np.asarray([one.cache for one in speeds.memory]) / speeds.token_bytes,
+        cache_tokens=np.asarray([memory.cache for memory in speeds.memory]) / speeds.token_bytes,
         places=_places(speeds, most),
         prompt=own,
         output=np.asarray(lengths.output).astype(np.int64),
@@ -397,9 +397,9 @@ def speeds_of(job: ServeJob, speeds: generation.ReplicaSpeeds, slow: Floats) -> 
 
 def _places(speeds: generation.ReplicaSpeeds, most: Integers) -> Integers:
     """Return the most requests in flight: an engine that reserves their cache has no more than fit to their end."""
-    cache = np.asarray([one.cache for one in speeds.memory])
+    cache = np.asarray([memory.cache for memory in speeds.memory])
     fit = np.maximum(np.floor(cache / (speeds.means.cached_tokens * speeds.token_bytes)), 1.0)
-    reserves = np.asarray([one.recipe.engine.reserves for one in speeds.which])
+    reserves = np.asarray([served.recipe.engine.reserves for served in speeds.which])
     return np.asarray(np.where(reserves, np.minimum(most, fit), most)).astype(np.int64)
 
 
@@ -409,7 +409,7 @@ def simulate_runs(speeds: Speeds, runs: list[Run], shape: float, random: np.rand
     order = sorted(range(len(lanes)), key=lambda lane: (runs[lanes[lane][0]].flight, lanes[lane][1]))
     found: list[list[Met]] = [[] for _ in runs]
     for at in range(0, len(order), MOST_LANES):
-        chunk = [lanes[one] for one in order[at : at + MOST_LANES]]
+        chunk = [lanes[lane] for lane in order[at : at + MOST_LANES]]
         for (index, _), met in zip(chunk, _serve_lanes(speeds, runs, chunk, shape, random), strict=True):
             found[index].append(met)
     return [Met(*(np.concatenate(column) for column in zip(*several, strict=True))) for several in found]

@@ -164,8 +164,8 @@ def _explained(asked: _Asked, found: SharedFleets) -> Infeasible:
     (name, first), *_ = lacking.items()
     if len(found.alone) == 1:
         return first
-    others = [(lacking.get(one), one) for one in found.alone if one != name]
-    changes = (_next_to(asked, found, one, others) for one in first.relax)
+    others = [(lacking.get(other), other) for other in found.alone if other != name]
+    changes = (_next_to(asked, found, change, others) for change in first.relax)
     solved = (_solved_together(asked, change) for change in changes)
     relax = (one.model_copy(update={"way": way}) for way, one in enumerate(filter(None, solved), 1))
     return first.model_copy(update={"relax": tuple(relax)})
@@ -178,7 +178,7 @@ def _needed(asked: _Asked, found: SharedFleets, lacking: Infeasible | None, name
         each = next(peak.each for peak in asked.problems[name].peaks if f"limits.{peak.key}" == path)
         return float((fleets @ each).max())
     relax = lacking.relax if lacking is not None else ()
-    return sum(one.change_to for one in relax if one.limit == path and isinstance(one.change_to, float))
+    return sum(change.change_to for change in relax if change.limit == path and isinstance(change.change_to, float))
 
 
 def _next_to(
@@ -228,10 +228,10 @@ def figures(services: tuple[Service, ...], shared_bound_usd: float | None = None
 
 def _counts(scenario: Scenario, served: dict[str, ServedKinds], found: SharedFleets) -> CandidateCounts:
     """Return how many kinds there were, and why others are none; of several services added up."""
-    reasons: Counter[str] = sum((one.rejected for one in served.values()), Counter())
+    reasons: Counter[str] = sum((kinds.rejected for kinds in served.values()), Counter())
     outdated = sum(scenario.limits.is_outdated(offer) for offer in scenario.offers)
     return CandidateCounts(
-        made=sum(one.made for one in served.values()),
+        made=sum(kinds.made for kinds in served.values()),
         rejected=sum(reasons.values()),
         dominated=sum(max(0, len(one.kinds) - found.alone[name].kept) for name, one in served.items()),
         offers=len(scenario.offers) - outdated,
@@ -314,7 +314,7 @@ def solve_together(
     check_is_definite(scenario)
     served = solve_services(services_alone(scenario), library, options, started, explains)
     if served.status not in _SOLVED:
-        if served.infeasible is None or {one.limit for one in served.infeasible.relax} != {"limits.budget_usd"}:
+        if served.infeasible is None or {change.limit for change in served.infeasible.relax} != {"limits.budget_usd"}:
             return served
         # Solved as the budget for both lets it be solved: a tight budget makes the search go on for longer.
         without = services_alone(_without_budget(scenario))
@@ -366,7 +366,7 @@ def _start(scenario: Scenario, name: str, jobs: tuple[Assignment, ...]) -> float
     """Return the hours until the jobs that a service waits for have ended, at their confidence, and their lags."""
     after = next(job.after for job in scenario.jobs if job.name == name)
     ends = {job.name: job.delay_hours + job.hours.at_confidence for job in jobs}
-    return max((ends[one.job] + one.lag_hours for one in after), default=0.0)
+    return max((ends[wait.job] + wait.lag_hours for wait in after), default=0.0)
 
 
 def _joint_check(scenario: Scenario) -> None:
@@ -375,7 +375,7 @@ def _joint_check(scenario: Scenario) -> None:
     services = {job.name for job in services_of(scenario)}
     others = {job.name for job in scenario.jobs} - services
     for job in scenario.jobs:
-        waits = {one.job for one in job.after}
+        waits = {wait.job for wait in job.after}
         if waits & services:
             what = "waits for a service, which does not end"
             fix = (
