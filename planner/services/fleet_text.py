@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from planner import generation
-from planner.report import words as words
+from planner.report import words
 from planner.report.infeasible_text import limit_name
 from planner.report.plan_sections import old_prices, product, render_notes
 from planner.report.words import line_room

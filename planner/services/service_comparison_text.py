@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.report import words as words
+from planner.report import words
 from planner.report.infeasible_text import render_infeasible
 from planner.report.sweep_text import describe_setting, format_difference, shown_difference
 from planner.results.fleet import Service

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner import generation
-from planner.report import words as words
+from planner.report import words
 from planner.report.infeasible_text import limit_name, limit_value, settings
 from planner.report.words import line_room
 from planner.results.explanation import Alternative, Explanation, LimitSensitivity, ServiceReasons, WhyNot

@@ -11,7 +11,7 @@ from planner.drawing.axis import Axis, fit_axis, money, room_of_ticks
 from planner.drawing.bars import Ranged, Stack, ranged, stacked
 from planner.drawing.panel import Labels, Trace, panel
 from planner.drawing.scene import SERIES, Caption, Scene, joined
-from planner.report import words as words
+from planner.report import words
 from planner.report.figures.analysis_figures import MOST_BARS
 from planner.report.figures.plan_figures import MONTH_LABEL, PICTURE, Figure, Table
 from planner.report.figures.result_figures import bars_scene

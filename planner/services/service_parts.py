@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.report import words as words
+from planner.report import words
 from planner.report.sweep_text import format_difference, shown_difference
 from planner.results.fleet import Service
 from planner.results.plan import Plan

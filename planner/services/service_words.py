@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.report import words as words
+from planner.report import words
 from planner.report.figures.plan_figures import Table
 from planner.report.html.plan_words import Fact
 from planner.report.infeasible_text import limit_name
