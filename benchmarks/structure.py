@@ -195,7 +195,7 @@ def components(graph: dict[str, set[str]]) -> dict[str, int]:
 
 def package_graph(sources: list[Source], graph: dict[str, set[str]]) -> dict[str, set[str]]:
     """Return the packages right below `planner` that each one imports; doors, which load on first use, are none."""
-    of = {source.name: "" if "_NAMES_BY_MODULE" in source.text else source.package for source in sources}
+    of = {source.name: "" if names_offered(source) else source.package for source in sources}
     found: dict[str, set[str]] = {package: set() for package in of.values() if package}
     for name, others in graph.items():
         if of[name]:
@@ -214,6 +214,7 @@ def measure(root: Path) -> dict[str, int]:
     loops = [node.target for _, node in nodes if isinstance(node, (ast.For, ast.comprehension))]
     functions = [node for _, node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     entered, called, deepest = traced_solve(root)
+    doors = [source for source in sources if source.package and names_offered(source)]
     return {
         "Python files": len(sources),
         "folders": len({source.path.parent for source in sources}),
@@ -227,6 +228,8 @@ def measure(root: Path) -> dict[str, int]:
         "functions that it calls": called,
         "frames of ours, at most": deepest,
         "packages that name a service": len({source.package for source in sources if names_a_service(source)}),
+        "subjects behind a door": len(doors),
+        "names that the doors offer": sum(len(names_offered(door)) for door in doors),
         "isinstance of a job kind": sum(asks_for_a_kind(node) for _, node in nodes),
         "file names used more than once": sum(count > 1 for count in named.values()),
         "loops over `one`": sum(isinstance(target, ast.Name) and target.id == "one" for target in loops),
@@ -244,6 +247,16 @@ def names_a_service(source: Source) -> bool:
         if isinstance(word, str) and "service" in word.lower():
             return True
     return False
+
+
+def names_offered(source: Source) -> list[str]:
+    """Return the names that a package loads on first use, empty where it is no door."""
+    tables = (
+        node.value
+        for node in source.tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_NAMES_BY_MODULE"
+    )
+    return [name for table in tables for names in ast.literal_eval(table).values() for name in names]
 
 
 def asks_for_a_kind(node: ast.AST) -> bool:
