@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from string import Template
 from typing import Any, Literal, TypeVar
@@ -52,8 +52,19 @@ class ReadRow(Row):
     """Place in a job, with dots, -> value."""
 
 
+class RefusedRow(Row):
+    """A file whose fields have these values asks for what no plan has; the first field is named."""
+
+    when: Condition
+    why: str
+
+
 class Reading(Row):
     """How a file of the tool is read: what the fields that the map writes do not say by themselves."""
+
+    shown_by: tuple[str, ...] = ()
+    """Fields of which every file of the tool has at least one; none: files of the tool are not read."""
+    refused: tuple[RefusedRow, ...] = ()
 
     techniques: tuple[str, ...] = ()
     """Techniques whose fields are read backwards."""
@@ -75,7 +86,34 @@ class Reading(Row):
     def names(self) -> tuple[str, ...]:
         """Return the fields that are named here."""
         rows = (name for row in self.rows for name in row.when)
-        return (*self.absent, *self.renamed, *rows, self.epochs, *self.without_effect, *self.unmodelled)
+        refused = (name for row in self.refused for name in row.when)
+        named = (*self.absent, *self.renamed, *rows, *refused, self.epochs, *self.without_effect, *self.unmodelled)
+        return (*named, *self.shown_by, *self.same, *self.details)
+
+
+class UnreadFile(Row):
+    """A kind of file that no map reads, see `models/exports/unread/files.yaml`."""
+
+    what: str
+    shows: tuple[tuple[str, ...], ...]
+    """Lists of fields, of which all of one list are in such a file."""
+    do: str = ""
+
+    def fits(self, names: Collection[str]) -> bool:
+        """Return whether a file with these dotted fields is of this kind."""
+        return any(all(any(_is_named(name, field) for name in names) for field in fields) for fields in self.shows)
+
+
+class UnreadFiles(Row):
+    """All of `models/exports/unread/files.yaml`."""
+
+    files: tuple[UnreadFile, ...]
+
+
+def _is_named(name: str, field: str) -> bool:
+    """Return whether a dotted name is a field, `*` for any part, or lies inside of it."""
+    own, wanted = name.split("."), field.split(".")
+    return len(own) >= len(wanted) and all(part in ("*", given) for part, given in zip(wanted, own, strict=False))
 
 
 class Tool(Row):
@@ -254,6 +292,13 @@ def validated(kind: type[AnyMap], document: Document) -> AnyMap:
 def field_maps() -> dict[str, FieldMap]:
     """Return the maps of training tools by target; `LibraryError` with every fault of a file."""
     return {name: tool_map for name, tool_map in _read_maps().items() if isinstance(tool_map, FieldMap)}
+
+
+@cache
+def unread_files() -> tuple[UnreadFile, ...]:
+    """Return the kinds of files that are known and not read."""
+    path = data_folder("models") / "exports" / "unread" / "files.yaml"
+    return validated(UnreadFiles, read_document(path)).files
 
 
 def launch_maps() -> dict[str, LaunchMap]:

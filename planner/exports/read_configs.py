@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ from planner.documents.files import read_text
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document
 from planner.documents.tables import JsonDocument, parse_json
 from planner.errors import Fault, InputError, raise_faults
-from planner.exports.field_map import FieldMap, field_maps
+from planner.exports.field_map import FieldMap, field_maps, unread_files
+from planner.library.names import formats_in_name
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ def _listed(one: Held) -> str:
 NESTED = "deepspeed"
 """Field with the configuration of DeepSpeed, or the path of its file."""
 _WANTED = "give a configuration of TRL, Axolotl, LLaMA-Factory, DeepSpeed or Accelerate"
+_PLAIN = "give a file of supervised fine-tuning or pretraining"
 _PLACES: dict[str, KeyPath] = {
     "model_id": ("architecture",),
     "steps": ("work", "steps"),
@@ -110,15 +113,36 @@ def read_tool_file(path: str | Path) -> ToolFile:
     return _Reader(document, Path(file).parent).read()
 
 
-def _guessed(data: Mapping[str, Any]) -> FieldMap | None:
-    """Return the tool with the most fields of the file, the one with the fewest fields of its own where two tie."""
+LEAST_KNOWN = 0.5
+"""Share of a file's fields that the map of a tool knows, below which the file is none of that tool."""
+
+
+def _tool_of(document: Document | JsonDocument) -> FieldMap:
+    """Return the map that knows the largest share of a file's fields; InputError where none knows enough of them."""
+    names = _flat(document.data)
+    meant = next((kind for kind in unread_files() if kind.fits([*names, *document.data])), None)
+    if meant is not None:
+        raise InputError([Fault(document.file, 1, "", f"is {meant.what}, which is not read here", meant.do or _WANTED)])
     scored = []
     for tool in field_maps().values():
-        known = {name.partition(".")[0] for name in (*_fields(tool), *tool.read.names())}
-        common = len(known & set(data))
-        if common:
-            scored.append((common, -len(known), tool))
-    return max(scored, key=lambda score: score[:2])[2] if scored else None
+        if not set(tool.read.shown_by) & {*document.data, *names}:
+            continue
+        known = {*_fields(tool), *tool.read.names()}
+        share = sum(_is_known(name, known) for name in names) / len(names)
+        scored.append((share, -len(known), tool))
+    if not scored:
+        what = "has no field by which a tool that is read here is known"
+        raise InputError([Fault(document.file, 1, "", what, _WANTED)])
+    share, _, tool = max(scored, key=lambda score: score[:2])
+    if share < LEAST_KNOWN:
+        what = f"looks most like a file of {tool.label}, which has {share:.0%} of its {len(names)} fields"
+        raise InputError([Fault(document.file, 1, "", what, _WANTED)])
+    return tool
+
+
+def _is_known(name: str, known: Collection[str]) -> bool:
+    """Return whether a map knows a dotted field, or one that it lies in."""
+    return any(name.rsplit(".", drop)[0] in known for drop in range(name.count(".") + 1))
 
 
 def _fields(tool: FieldMap) -> Iterator[str]:
@@ -138,6 +162,11 @@ def _flat(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
+def _number(value: Any) -> Any:
+    """Return a count with underscores, such as 500_000, as the number that the tools' YAML reads it as."""
+    return int(value) if isinstance(value, str) and re.fullmatch(r"\d{1,3}(_\d{3})+", value) else value
+
+
 _WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 
 
@@ -153,9 +182,7 @@ class _Reader:
 
     def __init__(self, document: Document | JsonDocument, folder: Path, tool: FieldMap | None = None):
         self.document, self.folder = document, folder
-        found = tool or _guessed(document.data)
-        if found is None:
-            raise InputError([Fault(document.file, 1, "", "has no field of a tool that the planner knows", _WANTED)])
+        found = tool or _tool_of(document)
         self.tool = found
         self.faults: list[Fault] = []
         self.answer = ToolFile(document.file, f"{found.label} {found.version}")
@@ -167,7 +194,7 @@ class _Reader:
             kept = self._renamed(name)
             meant = found.read.same.get(kept, {}).get(str(value), value)
             if meant != "auto":  # left to the tool
-                self.written[kept], self.values[kept] = name, meant
+                self.written[kept], self.values[kept] = name, _number(meant)
         self.left = set(self.values)
 
     def _renamed(self, name: str) -> str:
@@ -176,6 +203,7 @@ class _Reader:
 
     def read(self) -> ToolFile:
         """Return what the file says; `InputError` with every fault."""
+        self._refused()
         self._counts_and_names()
         for row in self.tool.read.rows:
             if all(_matches(self.values.get(name), wanted) for name, wanted in row.when.items()):
@@ -189,6 +217,9 @@ class _Reader:
         self._leftovers()
         if isinstance(self.nested, (str, dict)) and self.nested != "":
             self._read_nested()
+        if self.tool.read.epochs:  # a trainer; what else is read is launched around one
+            runs = Held(("framework",), list(self.tool.frameworks), self.tool.label, 0)
+            self.answer.held.setdefault(runs.place, runs)
         raise_faults(self.faults)
         return self.answer.consistent()
 
@@ -202,12 +233,20 @@ class _Reader:
     def _fault(self, name: str, what: str, fix: str) -> None:
         self.faults.append(Fault(self.document.file, self._line(name), self.written.get(name, name), what, fix))
 
+    def _refused(self) -> None:
+        """Refuse a file that asks for what no plan has, by the field that asks for it."""
+        for row in self.tool.read.refused:
+            if all(_matches(self.values.get(name), wanted) for name, wanted in row.when.items()):
+                name = next(iter(row.when))
+                self._fault(name, f"{self.values.get(name)}: {row.why}", _PLAIN)
+
     def _counts_and_names(self) -> None:
         """Read the fields whose value is a fact of the job, and the epochs."""
         self.facts: dict[str, Any] = {}
         names = {fact[1:]: name for name, fact in self._templates() if fact[1:] in (*_PLACES, *_COUNTS)}
         for fact, name in names.items():
             if name not in self.values:
+                self._by_default(fact, name)
                 continue
             self.left.discard(name)
             value = self.values[name]
@@ -225,6 +264,15 @@ class _Reader:
                 self._fault(epochs, f"{value!r} is not a number of epochs", "such as 3")
             else:
                 self._hold(("work", "epochs"), value, epochs)
+        elif epochs in self.tool.read.absent and "steps" not in self.facts:
+            self._hold(("work", "epochs"), self.tool.read.absent[epochs], BY_DEFAULT)
+
+    def _by_default(self, fact: str, name: str) -> None:
+        """Hold the tool's default of a field that the file leaves out."""
+        value = self.tool.read.absent.get(name)
+        if value is not None and fact in _PLACES:
+            place = _PLACES[fact]
+            self._hold(place, _targets(value) if place == ("lora", "targets") else value, BY_DEFAULT)
 
     def _is_count(self, name: str, value: Any) -> bool:
         """Return whether a value is a positive number; -1 steps are not set, all else that is none is a fault."""
@@ -265,6 +313,8 @@ class _Reader:
                 best = [*best, value] if len(stated) == most else [value]
                 most, used = len(stated), constants.keys() & self.values.keys()
         mine = {name for fields in values.values() for name in _flat(fields)} & set(self.values)
+        if technique == "quant" and most == 0 and formats_in_name(str(self.facts.get("model_id", ""))):
+            return  # the release is quantised: its name says how
         if best and (most > 0 or technique in read.by_default):
             self._hold_technique(technique, best, min(used, default=BY_DEFAULT))
             self.left -= used
@@ -288,15 +338,21 @@ class _Reader:
 
     def _batch(self) -> None:
         """Hold the sequences per step; without a number of GPUs they are those of one."""
-        if ("global_batch",) in self.answer.held or not {"micro_batch", "accumulation_steps"} & set(self.facts):
-            return
         names = {value[1:]: name for name, value in self._templates()}
+        stated = [fact for fact in ("micro_batch", "accumulation_steps") if fact in self.facts]
+        has_default = bool(self.tool.read.epochs) and names.get("micro_batch") in self.tool.read.absent
+        if ("global_batch",) in self.answer.held or not (stated or has_default):
+            return
+        if "micro_batch" not in names:  # accumulation alone says nothing of how many sequences there are
+            name = names["accumulation_steps"]
+            why = "the micro-batch that it multiplies stands elsewhere: --set jobs.0.global_batch= holds their product"
+            self.answer.unmodelled[self._shown(name)] = why
+            return
         micro, steps = (
             self.facts.get(fact) or self.tool.read.absent.get(names[fact], 1)
             for fact in ("micro_batch", "accumulation_steps")
         )
-        name = next(names[fact] for fact in ("micro_batch", "accumulation_steps") if fact in self.facts)
-        self._hold(("global_batch",), micro * steps, name)
+        self._hold(("global_batch",), micro * steps, names[stated[0]] if stated else BY_DEFAULT)
         self.answer.unmodelled[f"{names['micro_batch']} x {names['accumulation_steps']}"] = (
             f"{micro} x {steps} = {micro * steps} sequences per step are held, those of one GPU; a file for N GPUs "
             "makes N times as many: --set jobs.0.global_batch=. How they divide into micro-batches is chosen"

@@ -84,6 +84,7 @@ def test_an_axolotl_file_holds_what_a_plan_decides(tmp_path: Path) -> None:
         "techniques.optimizer": ["adamw_8bit"],
         "packing": "packed",
         "global_batch": 8,
+        "framework": ["hf", "hf-fused", "deepspeed"],
     }
 
 
@@ -185,7 +186,7 @@ def test_every_fault_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.yaml", "foo: 1\n", "a.yaml:1: has no field of a tool"),
+        ("a.yaml", "foo: 1\n", "a.yaml:1: has no field by which a tool"),
         ("a.yaml", "- a\n", "a.yaml:1: the top of the file is a list"),
         ("a.yaml", "a: [1\n", "a.yaml:2: not YAML"),
         ("a.yaml", "bf16: true\nbf16: false\n", "a.yaml:2: bf16"),
@@ -200,6 +201,98 @@ def test_a_file_that_is_none_of_these_is_one_clear_line(name: str, text: str, sa
         read(tmp_path, name, text)  # a list of names is a field that says nothing of a plan
     else:
         assert any(one.startswith(said) for one in faults(tmp_path, name, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("model: {_component_: torchtune.models.x}\nbatch_size: 2\ngradient_accumulation_steps: 8\n", "torchtune"),
+        ("resources: {accelerators: H100:8}\nnum_nodes: 2\nrun: python train.py\n", "SkyPilot"),
+        ("type: task\ncommands: [python train.py]\nresources: {gpu: 24GB}\n", "dstack"),
+        ("train_loader: {name: text}\nmax_duration: 1ep\nprecision: amp_bf16\n", "llm-foundry"),
+        ("checkpoint_dir: a/b\nlora_r: 8\ntrain: {epochs: 1, global_batch_size: 8}\n", "LitGPT"),
+        ("model: a/b\nmodel_class: llm\ntemplate: qwen3\ncutoff_len: 2048\nbf16: true\n", "LLaMA-Factory v1"),
+        ("data: {train_files: x}\ntrainer: {nnodes: 1}\nactor_rollout_ref: {hybrid_engine: true}\n", "verl"),
+        ("model_type: llama\nhidden_size: 64\nvocab_size: 100\n", "planner solve --model config.json"),
+        ("jobs: [{name: a}]\nbase_model: a/b\n", "planner solve FILE"),
+    ],
+)
+def test_a_file_of_another_tool_is_refused_by_its_name(text: str, what: str, tmp_path: Path) -> None:
+    """A key that tools share does not make the file of one the file of another."""
+    (said,) = faults(tmp_path, "a.yaml", text)
+    assert said.startswith("a.yaml:1: is a") or said.startswith("a.yaml:1: is the configuration of a model")
+    assert what in said and "which is not read here" in said
+
+
+def test_a_file_with_few_fields_of_a_tool_is_none_of_that_tool(tmp_path: Path) -> None:
+    """The share that is known is told; fields with sub-fields of known ones count as known."""
+    text = "base_model: a/b\n" + "".join(f"own_{index}: 1\n" for index in range(3))
+    (said,) = faults(tmp_path, "a.yml", text)
+    assert said.startswith("a.yml:1: looks most like a file of Axolotl, which has 25% of its 4 fields")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "field"),
+    [
+        ("a.yml", "base_model: a/b\nrl: dpo\nmicro_batch_size: 1\n", "rl: dpo"),
+        ("a.yml", "base_model: a/b\nreward_model: true\nmicro_batch_size: 1\n", "reward_model: True"),
+        ("a.yaml", "model_name_or_path: a/b\nstage: kto\nfinetuning_type: lora\n", "stage: kto"),
+        ("a.yaml", "model_name_or_path: a/b\nstage: sft\ndo_predict: true\n", "do_predict: True"),
+        ("a.yaml", "model_name_or_path: a/b\nbeta: 0.1\nmax_length: 1024\n", "beta: 0.1"),
+        ("a.yaml", "model_name_or_path: a/b\nloss_type: grpo\nmax_length: 1024\n", "loss_type: grpo"),
+    ],
+)
+def test_training_that_no_plan_has_is_refused_by_its_field(name: str, text: str, field: str, tmp_path: Path) -> None:
+    """A reference or reward model takes memory: such a file is not planned as supervised fine-tuning under a note."""
+    (said,) = faults(tmp_path, name, text)
+    assert f": {field}: " in said and "supervised fine-tuning" in said
+
+
+def test_counts_with_underscores_are_numbers_as_the_tools_read_them(tmp_path: Path) -> None:
+    """YAML 1.1, which the tools use, reads 500_000 as a number."""
+    found = read(tmp_path, "a.yml", "base_model: a/b\nmax_steps: 500_000\nmicro_batch_size: 1\nnum_epochs: 1\n")
+    assert held(found)["work.steps"] == 500_000
+
+
+def test_accumulation_without_a_micro_batch_is_said_and_not_held(tmp_path: Path) -> None:
+    """Accelerate's file leaves the micro-batch to the script."""
+    text = "distributed_type: DEEPSPEED\ndeepspeed_config: {gradient_accumulation_steps: 4, zero_stage: 2}\n"
+    found = read(tmp_path, "a.yaml", text)
+    assert "global_batch" not in held(found) and held(found)["techniques.sharding"] == ["zero2"]
+    assert "jobs.0.global_batch=" in found.unmodelled["deepspeed_config.gradient_accumulation_steps 4"]
+
+
+def test_what_a_trainer_does_by_default_is_held_with_the_default_named(tmp_path: Path) -> None:
+    """Silence of a TRL file means TRL's defaults: length, epochs, padding, optimizer, the batch of one GPU."""
+    found = read(tmp_path, "a.yaml", "model_name_or_path: a/b\nuse_peft: true\nlearning_rate: 2.0e-4\n")
+    assert held(found) == {
+        "architecture": "a/b",
+        "sequence_length": 1024,
+        "work.epochs": 3,
+        "lora.rank": 16,
+        "techniques.method": ["lora"],
+        "techniques.weight_bits": [16],
+        "techniques.precision": ["bf16_mixed"],
+        "techniques.activation_checkpointing": ["full"],
+        "techniques.optimizer": ["adamw"],
+        "packing": "padded",
+        "global_batch": 8,
+        "framework": ["hf", "hf-fused", "deepspeed"],
+    }
+    assert {one.field for one in found.held.values()} == {"by default", "model_name_or_path", "use_peft", "TRL"}
+
+
+def test_the_name_of_a_quantised_release_says_its_bits(tmp_path: Path) -> None:
+    """A tool that quantises nothing by itself trains on the weights as they are."""
+    found = held(read(tmp_path, "a.yml", "base_model: TheBloke/Llama-2-7B-GPTQ\nadapter: lora\nmicro_batch_size: 2\n"))
+    assert not {"techniques.weight_bits", "techniques.quant"} & found.keys()
+
+
+def test_what_cuts_the_data_is_said(tmp_path: Path) -> None:
+    """LLaMA-Factory's max_samples and val_size change how much is trained on."""
+    text = "model_name_or_path: a/b\nstage: sft\ntemplate: x\nmax_samples: 500\nval_size: 0.1\n"
+    told = read(tmp_path, "a.yaml", text).unmodelled
+    assert "--samples" in told["max_samples 500"] and "--samples" in told["val_size 0.1"]
 
 
 def run(*arguments: str) -> Result:
