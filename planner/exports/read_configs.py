@@ -238,7 +238,7 @@ class _Reader:
         for row in self.tool.read.refused:
             if all(_matches(self.values.get(name), wanted) for name, wanted in row.when.items()):
                 name = next(iter(row.when))
-                self._fault(name, f"{self.values.get(name)}: {row.why}", _PLAIN)
+                self._fault(name, f"{_short(self.values.get(name))}: {row.why}", _PLAIN)
 
     def _counts_and_names(self) -> None:
         """Read the fields whose value is a fact of the job, and the epochs."""
@@ -377,9 +377,9 @@ class _Reader:
         if isinstance(self.nested, dict):
             document: Document | JsonDocument = Document(self.document.file, self.nested, self._marks())
         else:
-            path = self.folder / str(self.nested)
-            if not path.exists():
-                self._fault(NESTED, f"{str(path)!r} does not exist", "give a path from the folder of this file")
+            path = self._found(str(self.nested))
+            if path is None:
+                self._assume_nested(str(self.nested))
                 return
             document = parse_json(read_text(path), str(path), "give the JSON file of DeepSpeed")
             if not isinstance(document.data, dict):
@@ -395,6 +395,19 @@ class _Reader:
         self.answer.unmodelled |= {
             name: why for name, why in found.unmodelled.items() if " x " not in name or not self.facts
         }
+
+    def _found(self, name: str) -> Path | None:
+        """Return the file that a path means: in the working directory, as for the tools, else beside this file."""
+        return next((path for path in (Path(name), self.folder / name) if path.is_file()), None)
+
+    def _assume_nested(self, name: str) -> None:
+        """Hold the stage that the name of a missing file of DeepSpeed says, with a note."""
+        stage = re.search(r"(?:zero|z)[_-]?([123])", Path(name).name.casefold())
+        assumed = "its settings are chosen"
+        if stage is not None:
+            self._hold(("techniques", "sharding"), [f"zero{stage[1]}"], NESTED)
+            assumed = f"stage {stage[1]} is assumed from its name, its other settings are chosen"
+        self.answer.unmodelled[f"{NESTED} {name}"] = f"no such file here or beside this one: {assumed}"
 
     def _marks(self) -> Any:
         marks = self.document.marks if isinstance(self.document, Document) else None

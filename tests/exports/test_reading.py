@@ -168,10 +168,10 @@ def test_an_exported_file_is_read_as_the_plan_that_wrote_it(
 
 
 def test_every_fault_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:
-    """Counts that are none, and a file that is not there."""
+    """Counts that are none."""
     text = (
         "base_model: a/b\nadapter: lora\nmicro_batch_size: many\ngradient_accumulation_steps: 0\nlora_r: 1.5\n"
-        "num_epochs: -1\nsequence_len: true\ndeepspeed: missing.json\n"
+        "num_epochs: -1\nsequence_len: true\n"
     )
     assert [one.partition("; ")[0] for one in faults(tmp_path, "a.yml", text)] == [
         "a.yml:3: micro_batch_size: 'many' is not a whole number",
@@ -179,7 +179,6 @@ def test_every_fault_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:
         "a.yml:5: lora_r: 1.5 is not a whole number",
         "a.yml:6: num_epochs: -1 is not a number of epochs",
         "a.yml:7: sequence_len: True is not a whole number",
-        f"a.yml:8: deepspeed: '{tmp_path}/missing.json' does not exist",
     ]
 
 
@@ -293,6 +292,33 @@ def test_what_cuts_the_data_is_said(tmp_path: Path) -> None:
     text = "model_name_or_path: a/b\nstage: sft\ntemplate: x\nmax_samples: 500\nval_size: 0.1\n"
     told = read(tmp_path, "a.yaml", text).unmodelled
     assert "--samples" in told["max_samples 500"] and "--samples" in told["val_size 0.1"]
+
+
+def test_a_path_is_looked_for_where_the_tool_looks_then_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tools start in the folder of the project, and their configurations lie below it."""
+    below = tmp_path / "configs"
+    below.mkdir()
+    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 1}}))
+    monkeypatch.chdir(tmp_path)
+    text = "base_model: a/b\nmicro_batch_size: 1\ndeepspeed: ds.json\n"
+    assert held(read(below, "a.yml", text))["techniques.sharding"] == ["zero1"]
+    (below / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 2}}))
+    monkeypatch.chdir(below.parent.parent)
+    assert held(read(below, "a.yml", text))["techniques.sharding"] == ["zero2"]
+
+
+def test_the_name_of_a_missing_deepspeed_file_says_its_stage_in_a_note(tmp_path: Path) -> None:
+    """The file may lie on another machine: the stage of its name is held, and said."""
+    text = "base_model: a/b\nmicro_batch_size: 1\ndeepspeed: deepspeed_configs/{}.json\n"
+    found = read(tmp_path, "a.yml", text.format("zero3_bf16_cpuoffload_params"))
+    assert held(found)["techniques.sharding"] == ["zero3"]
+    (said,) = (why for name, why in found.unmodelled.items() if name.startswith("deepspeed"))
+    assert said == (
+        "no such file here or beside this one: stage 3 is assumed from its name, its other settings are chosen"
+    )
+    assert "techniques.sharding" not in held(read(tmp_path, "b.yml", text.format("mine")))
 
 
 def run(*arguments: str) -> Result:
