@@ -11,6 +11,7 @@ from planner.documents.files import read_text
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document
 from planner.documents.tables import JsonDocument, parse_json
 from planner.errors import Fault, InputError, raise_faults
+from planner.exports.adapter_patterns import is_all, is_pattern, matched_modules
 from planner.exports.field_map import FieldMap, field_maps, unread_files
 from planner.library.names import formats_in_name
 from planner.records import record
@@ -254,8 +255,10 @@ class _Reader:
                 continue
             self.facts[fact] = value
             if fact in _PLACES:
-                targets = _PLACES[fact] == ("lora", "targets")
-                self._hold(_PLACES[fact], _targets(value) if targets else value, name)
+                if _PLACES[fact] == ("lora", "targets"):
+                    self._hold_targets(value, name)
+                else:
+                    self._hold(_PLACES[fact], value, name)
         epochs = self.tool.read.epochs
         if epochs in self.values:
             self.left.discard(epochs)
@@ -266,6 +269,23 @@ class _Reader:
                 self._hold(("work", "epochs"), value, epochs)
         elif epochs in self.tool.read.absent and "steps" not in self.facts:
             self._hold(("work", "epochs"), self.tool.read.absent[epochs], BY_DEFAULT)
+
+    def _hold_targets(self, value: Any, name: str) -> None:
+        """Hold the modules that adapters extend: a list by ends of names, a string as a regular expression."""
+        if not (isinstance(value, str) and is_pattern(value)):
+            self._hold(("lora", "targets"), _targets(value), name)
+            return
+        try:
+            modules, leaves_out = matched_modules(value)
+        except re.error as error:
+            self._fault(name, f"is no regular expression: {error}", "such as '.*(q|v)_proj', or a list of names")
+            return
+        if not modules:
+            self._fault(name, f"{_short(value)} matches no linear layer that is known", "such as '.*(q|v)_proj'")
+            return
+        self._hold(("lora", "targets"), modules if leaves_out or not is_all(modules) else "all-linear", name)
+        if leaves_out:
+            self.answer.unmodelled[self._shown(name)] = "adapters of a plan lie in every layer that has such a module"
 
     def _by_default(self, fact: str, name: str) -> None:
         """Hold the tool's default of a field that the file leaves out."""

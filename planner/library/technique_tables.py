@@ -286,6 +286,12 @@ class Linears(Row):
         """Return the last parts of all paths: what people list as target modules."""
         return frozenset(path.rpartition(".")[2] for modules in self.modules.values() for path in modules)
 
+    @property
+    def endings(self) -> frozenset[str]:
+        """Return the ends of all paths after a dot: `self_attn.q_proj` of a list of target modules."""
+        paths = [path for modules in self.modules.values() for path in modules]
+        return frozenset(path.split(".", drop)[-1] for path in paths for drop in range(path.count(".") + 1))
+
     def chosen(self, family: str, targets: str | tuple[str, ...]) -> tuple[str, ...]:
         """Return the modules of a family that adapters extend, by the last part of the path where that is enough."""
         from planner.estimates.weights import is_chosen, letters_of  # late: it loads numpy

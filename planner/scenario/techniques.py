@@ -96,7 +96,7 @@ def _linear(name: str) -> str:
     short, known = name.casefold().removesuffix("_proj"), read_techniques().linears.names
     if short in LINEARS:
         return short
-    if name not in known:
+    if name not in known and name not in read_techniques().linears.endings:
         raise validation_error(f"{name!r} is not a linear layer for adapters", name_fix(name, (*LINEARS, *known)))
     return name
 

@@ -11,6 +11,9 @@ from click.testing import CliRunner, Result
 from planner.cli import main
 from planner.errors import InputError
 from planner.exports.read_configs import ToolFile, describe, read_tool_file
+from planner.library.reading import read_library
+from planner.library.technique_tables import read_techniques
+from planner.loading.scenario_file import parse_scenario
 from tests.helpers.exported_plans import changed, solved, texts
 
 AXOLOTL = """
@@ -319,6 +322,47 @@ def test_the_name_of_a_missing_deepspeed_file_says_its_stage_in_a_note(tmp_path:
         "no such file here or beside this one: stage 3 is assumed from its name, its other settings are chosen"
     )
     assert "techniques.sharding" not in held(read(tmp_path, "b.yml", text.format("mine")))
+
+
+ATTENTION_AND_MLP = ["mlp.down_proj", "mlp.up_proj", "self_attn.q_proj"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "targets"),
+    [
+        (r"model.layers.[\d]+.(self_attn|mlp).(q|up|down)_proj", ATTENTION_AND_MLP),
+        (r"model.language_model.layers.[\d]+.(mlp|cross_attn|self_attn).(up|down|q)_proj", ATTENTION_AND_MLP),
+        (r".*\.self_attn\.(q|v)_proj", ["self_attn.q_proj", "self_attn.v_proj"]),
+        (".*", "all-linear"),
+    ],
+)
+def test_a_string_of_target_modules_is_a_regular_expression(pattern: str, targets: object, tmp_path: Path) -> None:
+    """PEFT matches it with the whole name of a module, in whatever class of Transformers the layers lie."""
+    text = f"base_model: a/b\nadapter: lora\nlora_r: 8\nlora_target_modules: '{pattern}'\n"
+    assert held(read(tmp_path, "a.yml", text))["lora.targets"] == targets
+
+
+def test_a_pattern_for_some_layers_is_held_for_all_with_a_note(tmp_path: Path) -> None:
+    """Only every fourth layer of a hybrid model has attention: its pattern numbers them."""
+    text = "base_model: a/b\nadapter: lora\nlora_target_modules: '.*layers.(3|7).self_attn.q_proj'\n"
+    found = read(tmp_path, "a.yml", text)
+    assert held(found)["lora.targets"] == ["self_attn.q_proj"]
+    assert "adapters of a plan lie in every layer that has such a module" in found.unmodelled.values()
+    for wrong, said in ((".*(q_proj", "is no regular expression"), (".*nothing", "matches no linear layer")):
+        (told,) = faults(tmp_path, "b.yml", text.replace(".*layers.(3|7).self_attn.q_proj", wrong))
+        assert told.startswith(f"b.yml:3: lora_target_modules: {'' if 'no reg' in said else '.*nothing '}{said}")
+
+
+def test_a_module_may_be_named_by_the_end_of_its_path() -> None:
+    """`self_attn.q_proj` extends what `q` extends, where no other module ends so."""
+    network = read_library(["llama-3.1-8b"]).architecture("llama-3.1-8b")
+    known = read_techniques().linears
+    assert known.chosen(network.family, ("self_attn.q_proj", "mlp.up_proj")) == known.chosen(
+        network.family, ("q", "up")
+    )
+    job = "{name: a, architecture: llama-3.1-8b, work: {tokens: 1M}, lora: {targets: [self_attn.q_proj]}}"
+    offer = "offers: [{provider: x, gpu: H100-80GB, gpus: 1, usd_per_hour: 3}]\n"
+    assert parse_scenario(f"schema: 2\njobs: [{job}]\n{offer}").jobs[0].lora.targets == ("self_attn.q_proj",)
 
 
 def run(*arguments: str) -> Result:
