@@ -13,7 +13,7 @@ INFORMED_ROWS, INFORMED_SHARE = 3, 0.1
 """A coefficient is measured where so many figures depend on it and take so much of its prior's variance away."""
 
 HEADER = """\
-# Speed of generation (planner/estimates/inference/); no formula lives here.
+# Speed of generation (planner/estimates/generation.py); no formula lives here.
 # A key without a dot is shared by all; `key.NAME` is a factor on it of one engine, GPU or weight format.
 # Written by `python -m benchmarks.inference TABLE.csv --fit`; priors: benchmarks/inference/priors.yaml.
 # memory: bandwidth of a GPU; products: its matrix products; reading: unpacking of a format, also by engine;

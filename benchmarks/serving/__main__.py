@@ -28,7 +28,8 @@ from planner.scenario.scenario import SolveOptions
 from planner.services.fleet_kinds import served_kinds
 from planner.services.fleet_optimise import optimise_fleet, simple_fleets
 from planner.services.fleet_plan import fleet_problem
-from planner.services.replica_traffic import grouped_lengths, mixture_rates
+from planner.services.queue_limits import grouped_lengths
+from planner.services.replica_traffic import mixture_rates
 from planner.units import MONTH_HOURS
 
 if TYPE_CHECKING:

@@ -62,15 +62,15 @@ def frontier(
 
 def _is_of_service(scenario: Scenario, name: str | None) -> bool:
     """Return whether the frontier is that of a service: the only job, or the one that is named."""
-    services = {job.name for job in scenario.jobs if job.kind == "serve"}
+    served = {job.name for job in scenario.jobs if job.kind == "serve"}
     names = [job.name for job in scenario.jobs]
     if name is None:
-        return len(services) == len(names)
-    if not services:
+        return len(served) == len(names)
+    if not served:
         raise click.UsageError("--job: is for jobs next to a service", click.get_current_context())
     from planner.documents.validation import meant_name
 
-    return meant_name(name, names, "--job", "the scenario has no job") in services
+    return meant_name(name, names, "--job", "the scenario has no job") in served
 
 
 def _frontier_of_loss(loaded: LoadedScenario, by: Any, output: Output, points: int, options: SolveOptions) -> None:

@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner import generation
 from planner.decode.chosen import ChosenCandidate
 from planner.decode.notes import build_generation_notes, build_notes, build_service_notes, on_fixed_shares
 from planner.errors import AuditError
@@ -68,7 +67,7 @@ def name_run(chosen: ChosenCandidate, limits: Limits) -> NamedRun:
             for separate_stage in candidates.placement_of(row).separate_stages
         ),
         policy=NamedPolicy(chosen.spot.point.hours, waiting) if chosen.spot else None,
-        kv_bits=recipe.kv_bits if isinstance(recipe, generation.ServingRecipe) else None,
+        kv_bits=getattr(recipe, "kv_bits", None),  # of an engine
         start_at_hours=chosen.lead_hours if chosen.start_at_hours is None else chosen.start_at_hours,
         pauses=chosen.pauses,
         is_reserved=chosen.is_reserved,

@@ -1,8 +1,8 @@
 """A replica whose requests arrive one by one: places, queues, the spread of its latency, how full it may be.
 
 Requests come at random (a Poisson stream of `rate` per second), join the steps of those in flight, and leave after
-`output` steps. How many are in flight follows from `planner.estimates.request_arrivals`. What follows linearises how
-a request is slowed by these movements, and is checked by simulation. All times are seconds.
+`output` steps. How many are in flight follows from the balance of arrivals and answers, below. What follows linearises
+how a request is slowed by these movements, and is checked by simulation. All times are seconds.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from planner.evaluation.evaluated_hours import (
     EvaluatedHours,
     EvaluatedPolicyRun,
     Pair,
-    Physics,
     can_follow_policy,
     evaluate_hours,
     evaluate_policy_run,
@@ -56,6 +55,8 @@ from planner.units import GB, HOUR
 
 if TYPE_CHECKING:
     import datetime
+
+    from planner.evaluation.evaluated_hours import Physics
 
 _EQUAL_SLOWDOWN = 1e-9
 """Relative, of two changes that cost equally much time."""

@@ -40,7 +40,7 @@ from planner.units import GB, HOUR, MONTH_HOURS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Physics = EvaluatedPhysics | generation.EvaluatedReplicas
+    Physics = EvaluatedPhysics | generation.EvaluatedReplicas
 
 _COARSE_STEP = 0.05  # billing steps up to this share of the run are not rounded
 _FINE_STEP_HOURS = 1 / 60  # nor steps up to a minute anywhere; the share counts where there is a spot market

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# What a plan of generation names and may not: engine, formats, GPUs of a replica, and the context.
-
-
 _BY_THEMSELVES = ("vllm", "sglang", "trt-llm")  # engines that a job may use without naming them
 _WITHOUT_ADAPTERS = ("gpt-fast", "autoawq")  # that serve no adapters next to the weights
 _CDNA3_CAPABILITY = 9.0  # AMD's CDNA3 has what Hopper has

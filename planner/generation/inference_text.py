@@ -9,8 +9,6 @@ from planner.results.inference import InferenceEstimate
 from planner.results.plan_parts import Spread
 from planner.units import MILLISECONDS
 
-# An estimate of generation as text: the summary, memory as bars, speed, latency, dollars.
-
 
 def render_inference(estimate: InferenceEstimate) -> str:
     """Return the text without a final newline."""

@@ -1,4 +1,4 @@
-"""A frontier as text: the summary, a row per breakpoint; of a service, dollars against the time per token."""
+"""A frontier as text: the summary, and a row per breakpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simulation as text: replays of jobs, and services with the shares of each limit."""
+"""A simulation as text: replayed and planned figures, their distribution, and the other policies."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from planner.results.simulation import OPTIMUM, Histogram, JobReplays, PolicyFig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-
-# A simulation as text: replayed and planned figures, their distribution, and the other policies.
 
 
 HISTOGRAM_LINES = 5

@@ -7,9 +7,6 @@ from collections.abc import Callable, Sequence
 from planner.results.plan import Assignment
 from planner.results.plan_parts import Part, Techniques
 
-# Differences between two configurations of one job, most important first.
-
-
 CHIPS = ("TPU", "Gaudi", "Trainium")
 """Beginnings of the names of accelerators that are no GPUs."""
 

@@ -4,8 +4,6 @@ from typing import Literal
 
 from planner.results.plan_parts import Part, Spread, html_table
 
-# The result of `estimate --inference`: memory, speed, latency and dollars of one served configuration.
-
 
 class ServingMemory(Part):
     """GiB of one GPU; `parts` sum to `used`, and the cache takes the rest of what the engine may use."""

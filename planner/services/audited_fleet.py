@@ -1,6 +1,7 @@
 """Services against their evaluation, limits of each hour, shared limits, totals.
 
-Nothing of how the fleet was found is known here. Not recomputed are the simpler fleets next to it, the bound below it,
+Nothing of how the fleet was found is known here. Queues are those of `planner.estimates`, which the search uses, too;
+tests/independent computes them again. Not recomputed are the simpler fleets next to it, the bound below it,
 how many kinds there were, and the notes.
 """
 
@@ -36,6 +37,10 @@ ROOM_OF_LATENCY = 1e-4
 """Share by which the latency at a capacity may lie above its limit, which is searched from the other side."""
 
 
+COUNTED = ("api", "fees", "load", "use_by_hour")
+"""Parts of a fleet that are counted, too: a line without dollars, an hour without load, is nothing to compare."""
+
+
 def audit_services(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:
     """Return every disagreement between the services of a plan and what follows from scenario and library."""
     found: list[Violation] = []
@@ -61,7 +66,7 @@ def _audit_service(
         found += [Violation(name, *broken) for kind in fleet.kinds for broken in choices_of_kind(kind)]
         made = evaluate_service(fleet, datetime.date.fromisoformat(as_of))
         found += compare(name, "", _completed(made, service), service, replace(tolerance, usd=SMALL_USD))
-        for lines in ("api", "fees"):  # of which one without dollars is nothing to compare
+        for lines in COUNTED:
             mine, others = (len(getattr(each.fleet, lines)) for each in (made, service))
             found += compare(name, f"number of fleet.{lines}", mine, others, tolerance)
         found += [Violation(name, *broken) for broken in _hours(fleet, made.fleet, scenario, library)]

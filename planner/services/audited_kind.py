@@ -11,8 +11,6 @@ from planner.services.evaluated_kind import EvaluatedKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What a plan names of a kind of a service, and may not.
-
 
 def choices_of_kind(kind: EvaluatedKind) -> Iterator[Broken]:
     """Yield what the plan names of a kind and its machines of each hour, and may not; and where it may not fit."""

@@ -29,7 +29,7 @@ from planner.estimates.uncertainty import confidence_factor
 from planner.library.engines import read_engines
 from planner.records import record
 from planner.scenario.service_load import ServeJob
-from planner.services.replica_traffic import BEYOND, CAPACITY_HALVINGS, LEAST_USE, grouped_lengths
+from planner.services.queue_limits import BEYOND, CAPACITY_HALVINGS, LEAST_USE, grouped_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# Frontiers of a scenario with jobs and a service: that of its jobs, and that of its service.
-
-
 def frontier_of_jobs(
     scenario: Scenario, options: SolveOptions, library: Library | None, trace: Callable[..., Frontier]
 ) -> Frontier:

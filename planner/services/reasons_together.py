@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# Explain jobs and a service in one scenario: each as if it were alone, and the limits of both solved for both.
-
-
 OF_ALL = "limits."
 """First letters of the limits that hold for jobs and service alike."""
 LEAST_SHARED_SAVING = 0.005

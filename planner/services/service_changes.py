@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 from planner.analysis.what_if_sweep import difference, mean_of, rest_of, separable_settings
 
-# Before and after of scenarios with a service: its dollars of a month, its fleet, and its latency.
-
 
 def what_if_of_services(
     scenario: Scenario, settings: tuple[str, ...], options: SolveOptions | None, library: Library

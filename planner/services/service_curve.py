@@ -28,9 +28,6 @@ from planner.services.fleet_refusals import (
 from planner.services.replica_traffic import latency_at_use
 from planner.solving.solve import solve
 
-# Dollars of a month against the time per token of a service, solved where it pays most to know.
-
-
 SERVICE_POINTS = 10
 """Limits that are solved."""
 LEAST_POINT_SAVING = 0.005

@@ -7,9 +7,6 @@ from planner.report.infeasible_text import render_relaxations
 from planner.results.service_results import BINDING_WORDS, ServiceFrontier, ServicePoint, seconds_text, span
 from planner.services.fleet_text import proven_in_short
 
-# Dollars of a month against the time per token as text.
-
-
 MOST_FRONTIER_KINDS = 3
 
 

@@ -16,9 +16,6 @@ from planner.results.service_results import (
 from planner.results.simulation import Simulation
 from planner.services.fleet_text import DAYS, LIMIT_HEADS, LIMIT_WORDS, MOST_KINDS
 
-# A simulation of services as text: each limit with its shares, predicted and simulated latency, what is refused.
-
-
 _DAY = 24
 LATENCY_HEADER = ("", "limit", "asked", "plan", "simulated", "plan", "simulated")
 LATENCY_ROOM = (27, 8, 7, 9, 10, 9, 10)

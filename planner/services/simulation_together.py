@@ -16,8 +16,6 @@ from planner.services.service_simulation import simulate_service
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Simulation of a plan with jobs and a service: the jobs on many markets, the service request by request.
-
 
 RECORDED_NOTE = "traces are those of the jobs; losses of the service follow the spot market of its offers"
 

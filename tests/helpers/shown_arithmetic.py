@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from planner.report import words as words
+from planner.report import words
 
 FACTORS = re.compile(r"(?P<amount>\d[\d,.]*) (?P<unit>[^$]*?) x \$(?P<rate>\d[\d,.]*)\b.*? (?P<usd>-?\d[\d,.]*)$")
 BATCH = re.compile(r"micro-batch (\d+) x (\d+) steps?(?: x ([\d,]+) (?:GPUs|chips|groups))?.*= ([\d,]+) ")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.report import words as words
+from planner.report import words
 from planner.report.plan_sections import bill_line, rounding
 from planner.results.plan_parts import BillItem
 from tests.helpers.shown_arithmetic import agrees, number

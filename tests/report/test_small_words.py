@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.report import words as words
+from planner.report import words
 from planner.report.plan_sections import bill, quantity, speed
 from planner.report.plan_sections import render_notes as notes
 from planner.report.plan_text import render

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.report import words as words
+from planner.report import words
 
 
 @pytest.mark.parametrize(

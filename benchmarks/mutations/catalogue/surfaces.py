@@ -4,7 +4,7 @@ from benchmarks.mutations.mutation import Area
 
 AREA = Area()
 
-AREA.of("planner/report/words.py", "tests/report/test_format.py", "tests/report/test_small_words.py")
+AREA.of("planner/report/words.py", "tests/report/test_words.py", "tests/report/test_small_words.py")
 AREA.add("likely and by are one time", "by(both.at_confidence)", "by(both.expected)", "tests/report/test_plan_text.py")
 AREA.add("near certainty is certain", "return f\"{least or 'over '}99 %\"", "return f\"{least or 'over '}100 %\"")
 AREA.add("probabilities are rounded up", "math.floor(probability * 100 + 1e-9)", "math.ceil(probability * 100)")

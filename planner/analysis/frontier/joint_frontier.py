@@ -6,7 +6,7 @@ a budget of solves at breakpoints that violate a limit, the other half where the
 known points. A solve mostly also proves a bound for all earlier deadlines, which closes steps of the frontier.
 
 `JointProgram` runs all jobs at once, in one mixed-integer program. Jobs that may take turns need a timetable instead
-(`planner.services.service_curve`).
+(`planner.timetable.turn_frontier`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Frontiers of cost and of loss: their pictures, the table, and the figures behind the slider of a page."""
+"""The frontier of cost against time: its picture, the table, and the figures behind the slider of a page."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ ROOM_HOURS = 0.04
 MOST_BUDGETS = 4
 """How often a budget is lowered to what the plan within it needs."""
 
-Settled = tuple[timetable.ReportedPlan, list[LimitChange]]
+if TYPE_CHECKING:
+    Settled = tuple[timetable.ReportedPlan, list[LimitChange]]
 
 
 def settle(prepared: PreparedScenario, changes: Sequence[LimitChange]) -> Settled | None:

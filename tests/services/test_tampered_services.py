@@ -124,3 +124,13 @@ def test_a_choice_that_is_changed_is_refused(kind: dict[str, Any], what: str) ->
     fleet = service.fleet.model_copy(update={"kinds": (first.model_copy(update=kind), *rest)})
     wrong = plan.model_copy(update={"services": (service.model_copy(update={"fleet": fleet}),)})
     assert any(what in one.what for one in audit(wrong, scenario, library))
+
+
+@pytest.mark.parametrize("key", ["load", "use_by_hour"])
+def test_hours_without_load_are_counted(key: str) -> None:
+    """Zeros at the end of a list are hours that the scenario does not have."""
+    scenario, library, plan = case()
+    data = json.loads(plan.model_dump_json(by_alias=True))
+    data["jobs"][0]["fleet"][key] = [*data["jobs"][0]["fleet"][key], 0.0, 0.0]
+    found = audit(Plan.model_validate(data), scenario, library)
+    assert any(violation.what == f"number of fleet.{key}" for violation in found)
