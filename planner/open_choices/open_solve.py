@@ -15,6 +15,7 @@ from planner.loading.scenario_file import change_scenario
 from planner.open_choices.choice_alternatives import (
     Alternative,
     known_range,
+    law_of,
     list_alternatives,
     tokens_at,
     tokens_for_loss,
@@ -36,6 +37,7 @@ from planner.scenario.scenario import (
 from planner.solving.infeasibility.diagnosis import MAX_RELAXATIONS, asks_no_less, elastic_solutions
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
 from planner.solving.infeasibility.relaxations import (
+    BUDGET,
     STEP_OF,
     LimitChange,
     build_changes,
@@ -254,8 +256,6 @@ def _smaller_budget(plan: Plan, limit_usd: float | None, budget_usd: float | Non
     """
     if plan.infeasible is None or limit_usd is None or budget_usd is None:
         return None
-    from planner.solving.infeasibility.relaxations import BUDGET  # loads many modules that a plan does not need
-
     needed = [change.change_to for change in plan.infeasible.relax if change.limit == BUDGET]
     first = next((float(usd) for usd in needed if isinstance(usd, int | float)), math.inf)
     return 0.998 * budget_usd * limit_usd / first if first <= MOST_OVER_BUDGET * limit_usd else None
@@ -307,8 +307,6 @@ def _model_faults(scenario: Scenario, job: OpenJob, alternatives: Sequence[Alter
 
 def _loss_faults(scenario: Scenario, job: OpenJob, wanted: float, alternatives: Sequence[Alternative]) -> list[Fault]:
     """Return a fault for a loss that no model reaches within what the law has seen."""
-    from planner.open_choices.choice_alternatives import law_of, tokens_at
-
     place, law = f"jobs.{job.name}.work.loss", law_of(job)
     best = min(alternative.loss(tokens_at(known_range(alternative)[1])) for alternative in alternatives)
     worst = max(alternative.loss(tokens_at(known_range(alternative)[0])) for alternative in alternatives)

@@ -29,7 +29,14 @@ from planner.scenario.scenario import Scenario
 from planner.solvers.mathopt import solver_versions
 from planner.solving.optimise_choice import COST, LAST
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare, shared_peaks
-from planner.solving.resolve import ResolvedPlan, describe_candidate, describe_method, recipe_of, why_excluded
+from planner.solving.resolve import (
+    ResolvedPlan,
+    describe_candidate,
+    describe_method,
+    recipe_of,
+    why_excluded,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -483,8 +490,6 @@ def _explain(prepared: PreparedScenario, plan: Plan, found: Sequence[WaysOfJob],
 
 def _verified(prepared: PreparedScenario, settings: Sequence[str], solve: Solve) -> Plan | None:
     """Return the plan of the scenario with settings if it has all further ways; else None."""
-    from planner.solving.resolve import with_settings
-
     try:
         changed = with_settings(prepared, settings)
         plan = solve(replace(without_demand(changed), is_slim=True))

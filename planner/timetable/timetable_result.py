@@ -12,6 +12,7 @@ from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
 from planner.decode.notes import budget_probability, budget_warnings
 from planner.errors import SolverError
+from planner.library.technique_tables import read_techniques
 from planner.records import record
 from planner.results.plan import Assignment, Plan, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
@@ -23,7 +24,7 @@ from planner.solving.optimise_choice import best_side_by_side, may_take_turns
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
 from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
-from planner.timetable.modes import BuiltTimetable, ending_by
+from planner.timetable.modes import BuiltTimetable, build_timetable, ending_by
 from planner.timetable.shared_over_time import minutes_up, open_times
 from planner.timetable.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
 from planner.timetable.timetable_search import TimetableSearch, baseline, best_greedy
@@ -256,8 +257,6 @@ def objective_of(scenario: Scenario, jobs: tuple[Assignment, ...], reservations:
 
 def _in_use(job: Assignment) -> set[str]:
     """Return the 0/1 names of the techniques of a job."""
-    from planner.library.technique_tables import read_techniques
-
     return set(read_techniques().in_use(vars(job.techniques), job.techniques.accumulation_steps > 1))
 
 
@@ -340,8 +339,6 @@ def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
 
 def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     """Return the best timetable; CP-SAT is loaded only where there may be one."""
-    from planner.timetable.modes import build_timetable
-
     built = build_timetable(prepared)
     solved = solve_schedule(built.problem, OPTIONS)
     if solved.schedule is None:

@@ -15,11 +15,12 @@ SUBJECTS = ("planner.generation.", "planner.open_choices.", "planner.services.",
 
 @pytest.mark.slow
 def test_a_plain_solve_loads_nothing_that_it_does_not_use() -> None:
-    """The cheapest of one job's candidates needs no solver, no comparison of texts, no pictures, and no subject but training."""
+    """The cheapest of one job's candidates needs no solver, no comparison of texts, no pictures, no other subject."""
     code = (
         "import sys\nfrom planner.cli import main\n"
         "try:\n    main(['solve', 'quickstart', '--as-of', '2026-11-21'])\nexcept SystemExit as ending:\n"
-        f"    print(ending.code, [name for name in sys.modules if name in {UNNEEDED!r} or name.startswith({SUBJECTS!r})])"
+        f"    loaded = [name for name in sys.modules if name in {UNNEEDED!r} or name.startswith({SUBJECTS!r})]\n"
+        "    print(ending.code, loaded)"
     )
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
