@@ -1,6 +1,5 @@
 """Conversion factors of units; memory is in GiB, figures of vendors are in GB."""
 
-KIB = 2**10
 MIB = 2**20
 GIB = 2**30
 """Bytes in a GiB, the unit of GPU memory."""
@@ -9,7 +8,6 @@ GB = 10**9
 """Bytes in a GB, the unit of bandwidth, transfer and billed storage."""
 
 TERA = 10**12
-GIGA = 10**9
 MEGA = 10**6
 
 MILLISECONDS = 1000.0

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 IMAGE_GB_ON_DISK = 10.0
 """Size of the container image, as `image_bytes` of the stages calibration."""
-UNKNOWN_FEE = "unknown: not included"
 
 
 @record(frozen=True)

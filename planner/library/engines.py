@@ -9,9 +9,6 @@ from planner.documents.strict_yaml import parse_value
 from planner.documents.validation import fold
 from planner.library.technique_tables import Row
 
-LEAST_MEASUREMENTS = 15
-"""Published measurements that an engine's speed rests on at least; with fewer its estimate is a prior."""
-
 
 class WeightFormat(Row):
     """How weights lie in memory; the keys are explained in `engines.yaml`."""

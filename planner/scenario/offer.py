@@ -27,7 +27,7 @@ from planner.scenario.fees import Fees, fees_that_count
 from planner.scenario.own_machines import Buy, Horizon, Own
 from planner.scenario.schedule import Block, Window
 from planner.scenario.spot_statistics import SpotStatistics, Zones, regions_of
-from planner.units import MEGA, MONTH_HOURS
+from planner.units import MONTH_HOURS
 
 # The speed of a disk in GB per second, or the name of a class of disks that has it.
 
@@ -137,12 +137,6 @@ class Managed(StrictModel):
     def does(self) -> str:
         """What it does in a word: lora, full, or api where it only answers."""
         return self.method if self.trains else "api"
-
-    def answers_usd(self, input_tokens: float, output_tokens: float) -> float:
-        """Return the dollars of prompts and answers of so many tokens, sent as a batch."""
-        million = (self.usd_per_million_input_tokens or 0.0) * input_tokens
-        million += (self.usd_per_million_output_tokens or 0.0) * output_tokens
-        return million / MEGA * (1.0 - self.batch_discount)
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:

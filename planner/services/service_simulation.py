@@ -438,11 +438,6 @@ LEAST_OF_STATE = 50
 """Requests of a kind in one state of the market at least."""
 
 
-def has_services(scenario: Scenario) -> bool:
-    """Return whether a scenario is of services, which `simulate_service` takes."""
-    return bool(services_of(scenario))
-
-
 def simulate_service(
     scenario: Scenario,
     plan: Plan | None = None,
