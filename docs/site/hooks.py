@@ -7,7 +7,7 @@ import os
 import pkgutil
 import re
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from mkdocs.structure.files import File
@@ -144,7 +144,7 @@ def physics_page() -> str:
 
 def python_page() -> str:
     """Return the public names of the package as a page; their text is that of the docstrings."""
-    homes: dict[str, Any] = planner._HOME
+    homes = {name: getattr(planner, name).__module__ for name in planner.__all__ if name != "__version__"}
     functions = sorted(name for name in homes if name[0].islower())
     types = sorted(name for name in homes if name[0].isupper())
     parts = ["# Python\n\n`import planner` loads a name on first use. This page is made from the docstrings.\n"]

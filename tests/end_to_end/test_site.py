@@ -105,7 +105,8 @@ def test_nothing_is_loaded_from_another_host(site: Path) -> None:
 def test_the_reference_has_every_public_name_and_every_command(site: Path) -> None:
     """The generated pages name each function and type of `import planner`, and each command with its options."""
     names = _Parts(site / "reference" / "python.html").anchors
-    assert not sorted(name for name, home in planner._HOME.items() if f"{home}.{name}" not in names)
+    public = {name: getattr(planner, name).__module__ for name in planner.__all__ if name != "__version__"}
+    assert not sorted(name for name, home in public.items() if f"{home}.{name}" not in names)
     commands = (site / "reference" / "help.html").read_text(encoding="utf-8")
     for command in ("planner solve", "planner prices update", "planner architectures import"):
         assert f"Usage: {command} " in re.sub(r"<[^>]*>", "", commands)
