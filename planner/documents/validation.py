@@ -82,7 +82,7 @@ def validation_complaints(error: ValidationError, kind: type[BaseModel], data: A
             schema = schema or kind.model_json_schema(by_alias=True)
             what, key, known = UNKNOWN_KEY, str(path[-1]), keys_at(schema, path[:-1], data)
             holder = next((name for name in known if key in keys_at(schema, (*path[:-1], name), data)), "")
-            fix = _known_keys(key, known, holder)
+            fix = _known_keys(key, known, holder, _elsewhere(key, schema, path))
         elif detail["type"] == "planner":
             what, fix = context["what"], context["fix"]
             path += tuple(context["where"].split(".")) if context["where"] else ()
@@ -245,13 +245,30 @@ def list_alternatives(node: Any, schema: dict[str, Any]) -> list[dict[str, Any]]
     return [node] + [form for branch in branches for form in list_alternatives(branch, schema)]
 
 
-def _known_keys(key: str, known: list[str], holder: str) -> str:
-    """Return the key that may have been meant; `holder`: one of the known keys below which the key exists."""
+def _elsewhere(key: str, schema: dict[str, Any], path: KeyPath) -> str:
+    """Return where else in the document a key stands, by itself or with its unit: limits.budget_usd; else empty."""
+    for top in keys_at(schema, ()):
+        for below in ((top,), (top, 0)):
+            if below[0] == path[0] and len(below) == len(path) - 1:
+                continue  # its own neighbours
+            for name in keys_at(schema, below):
+                if name == key or name.rpartition("_")[0] == key:
+                    return ".".join(map(str, (*below, name)))
+    return ""
+
+
+def _known_keys(key: str, known: list[str], holder: str, elsewhere: str) -> str:
+    """Return the key that may have been meant.
+
+    `holder`: one of the known keys below which the key exists; `elsewhere`: another place of the document that has it.
+    """
     meant = SYNONYMS.get(key.casefold().replace("-", "_"))
     if holder and meant not in known:
         return f"write it below {holder}, as {holder}: {{{key}: ...}}"
     close = meant if meant in known else suggest_names(key, known)
-    return f"did you mean {close}?" if close else f"known keys: {', '.join(sorted(known))}"
+    if close:
+        return f"did you mean {close}?"
+    return f"write it as {elsewhere}" if elsewhere else f"known keys: {', '.join(sorted(known))}"
 
 
 def _reword(kind: str, value: Any, context: dict[str, Any], message: str) -> tuple[str, str]:

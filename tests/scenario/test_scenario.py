@@ -289,3 +289,18 @@ def test_the_day_of_a_question_is_no_part_of_its_file() -> None:
     asked = scenario()
     assert "limits" not in scenario_data(asked)
     assert scenario_data(asked.on_day(datetime.date(2026, 11, 21))) == scenario_data(asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("jobs: [{name: a, architecture: llama-3.1-8b, work: {tokens: 1M}, budget: 3}]", "limits.budget_usd"),
+        ("jobs: [{name: a, architecture: llama-3.1-8b, work: {tokens: 1M}, spot_share: 0}]", "limits.spot_share"),
+        ("jobs: [{name: a, architecture: llama-3.1-8b, work: {tokens: 1M}}]\ndeadline: 4h", "jobs.0.deadline"),
+    ],
+)
+def test_a_key_in_the_wrong_place_names_the_right_one(text: str, said: str) -> None:
+    """Where no neighbour is meant, the place that has the key is told, not every key of the place at hand."""
+    with pytest.raises(ScenarioError) as error:
+        parse_scenario(f"schema: 2\n{text}\n")
+    assert [fault.fix for fault in error.value.faults if fault.what == "unknown key"] == [f"write it as {said}"]
