@@ -44,7 +44,7 @@ def matched_modules(pattern: str) -> tuple[list[str], bool]:
     compiled = re.compile(pattern)
     found: list[str] = []
     leaves_out = False
-    for path in sorted(_paths()):
+    for path in sorted(read_techniques().linears.paths):
         matched = max(
             sum(compiled.fullmatch(root.format(layer) + path) is not None for layer in LAYERS) for root in ROOTS
         )
@@ -56,8 +56,4 @@ def matched_modules(pattern: str) -> tuple[list[str], bool]:
 
 def is_all(paths: Collection[str]) -> bool:
     """Return whether these are all modules of all families: such a pattern means all linear layers."""
-    return set(paths) == _paths()
-
-
-def _paths() -> set[str]:
-    return {path for modules in read_techniques().linears.modules.values() for path in modules}
+    return set(paths) == read_techniques().linears.paths

@@ -417,7 +417,7 @@ class _Reader:
         }
 
     def _found(self, name: str) -> Path | None:
-        """Return the file that a path means: in the working directory, as for the tools, else beside this file."""
+        """Return the file that a path means: in the working directory, as for the tools, else next to this file."""
         return next((path for path in (Path(name), self.folder / name) if path.is_file()), None)
 
     def _assume_nested(self, name: str) -> None:
@@ -427,7 +427,7 @@ class _Reader:
         if stage is not None:
             self._hold(("techniques", "sharding"), [f"zero{stage[1]}"], NESTED)
             assumed = f"stage {stage[1]} is assumed from its name, its other settings are chosen"
-        self.answer.unmodelled[f"{NESTED} {name}"] = f"no such file here or beside this one: {assumed}"
+        self.answer.unmodelled[f"{NESTED} {name}"] = f"no such file here or next to this one: {assumed}"
 
     def _marks(self) -> Any:
         marks = self.document.marks if isinstance(self.document, Document) else None

@@ -282,15 +282,19 @@ class Linears(Row):
         return self.modules[self.families.get(family, "llama")]
 
     @property
+    def paths(self) -> frozenset[str]:
+        """Return the paths of the modules of all families."""
+        return frozenset(path for modules in self.modules.values() for path in modules)
+
+    @property
     def names(self) -> frozenset[str]:
         """Return the last parts of all paths: what people list as target modules."""
-        return frozenset(path.rpartition(".")[2] for modules in self.modules.values() for path in modules)
+        return frozenset(path.rpartition(".")[2] for path in self.paths)
 
     @property
     def endings(self) -> frozenset[str]:
         """Return the ends of all paths after a dot: `self_attn.q_proj` of a list of target modules."""
-        paths = [path for modules in self.modules.values() for path in modules]
-        return frozenset(path.split(".", drop)[-1] for path in paths for drop in range(path.count(".") + 1))
+        return frozenset(path.split(".", drop)[-1] for path in self.paths for drop in range(path.count(".") + 1))
 
     def chosen(self, family: str, targets: str | tuple[str, ...]) -> tuple[str, ...]:
         """Return the modules of a family that adapters extend, by the last part of the path where that is enough."""

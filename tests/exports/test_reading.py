@@ -297,7 +297,7 @@ def test_what_cuts_the_data_is_said(tmp_path: Path) -> None:
     assert "--samples" in told["max_samples 500"] and "--samples" in told["val_size 0.1"]
 
 
-def test_a_path_is_looked_for_where_the_tool_looks_then_beside_the_file(
+def test_a_path_is_looked_for_where_the_tool_looks_then_next_to_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tools start in the folder of the project, and their configurations lie below it."""
@@ -319,7 +319,7 @@ def test_the_name_of_a_missing_deepspeed_file_says_its_stage_in_a_note(tmp_path:
     assert held(found)["techniques.sharding"] == ["zero3"]
     (said,) = (why for name, why in found.unmodelled.items() if name.startswith("deepspeed"))
     assert said == (
-        "no such file here or beside this one: stage 3 is assumed from its name, its other settings are chosen"
+        "no such file here or next to this one: stage 3 is assumed from its name, its other settings are chosen"
     )
     assert "techniques.sharding" not in held(read(tmp_path, "b.yml", text.format("mine")))
 
