@@ -6,7 +6,7 @@ lists its matrices by name as (inputs, outputs), and its vectors: norms inside i
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 from planner.records import record
 
@@ -24,8 +24,8 @@ class Attention:
     """Softmax attention over all tokens, or over the last `window` of them.
 
     `qk_norm`: of queries and keys, one per head dimension (`head`), per position of the whole width (`width`), or of
-    every head with weights of its own (`heads`). `gate`: of the output, computed with the queries (`query`), by a matrix
-    of its own (`width`), or one per head (`head`). `keys`: `shared` keys and values are those of an earlier layer,
+    every head with weights of its own (`heads`). `gate`: of the output, computed with the queries (`query`), by a
+    matrix of its own (`width`), or one per head (`head`). `keys`: `shared` keys and values are those of an earlier layer,
     `as_values` one projection gives both.
     """
 
@@ -274,7 +274,7 @@ class Lightning:
 
 @record(frozen=True)
 class Mamba2:
-    """State-space duality (Mamba-2, arXiv:2405.21060): scalar decay per head, groups that share input and output maps."""
+    """State-space duality (Mamba-2, arXiv:2405.21060): a decay per head, groups that share input and output maps."""
 
     __pydantic_config__: ClassVar = STRICT
     kind: Literal["mamba2"]
@@ -284,7 +284,8 @@ class Mamba2:
     groups: int
     state_size: int
     kernel: int
-    bias: bool = False
+    bias: bool = False  # of the input matrix
+    out_bias: bool = False
     conv_bias: bool = True
     inner_norm: bool = True
     norms: int = 1
@@ -310,8 +311,14 @@ class Mamba2:
     def other(self, hidden: int) -> int:
         """Return the convolution, decay, step and skip per head, norm and biases of one layer."""
         convolution = self.convolved * (self.kernel + self.conv_bias)
-        biases = self.inner + self.convolved + self.heads + hidden if self.bias else 0
-        return convolution + 3 * self.heads + (self.inner if self.inner_norm else 0) + biases
+        biases = self.inner + self.convolved + self.heads if self.bias else 0
+        return (
+            convolution
+            + 3 * self.heads
+            + (self.inner if self.inner_norm else 0)
+            + biases
+            + (hidden if self.out_bias else 0)
+        )
 
     @property
     def state(self) -> int:
@@ -495,3 +502,56 @@ def part_weights(part: Part, hidden: int, norm: int, active: bool = False) -> in
     if isinstance(part, Experts):
         each += (part.per_token if active else part.experts) * part.expert_weights(hidden)
     return part.layers * each
+
+
+class Cache(NamedTuple):
+    """What a decoder keeps of a sequence, summed over its layers."""
+
+    elements: int  # of every token
+    window_share: float  # of them, in layers that keep the last `window` tokens only
+    window: float  # tokens, in the mean of those layers
+    state: int  # elements whatever the length of the sequence
+    score_width: float  # sum over layers: FLOP of attention are 4 per unit and pair of tokens
+
+
+def cache_of(parts: tuple[Part, ...]) -> Cache:
+    """Return what a decoder keeps of a sequence: keys and values, latents, and the states of its other mixers."""
+    mixers = [part for part in parts if not isinstance(part, (FeedForward, Experts))]
+    elements = sum(part.layers * part.cached for part in mixers)
+    slides = [(part.layers * part.cached, part.window) for part in mixers if part.window and part.cached]
+    sliding = sum(width for width, _ in slides)
+    return Cache(
+        elements,
+        sliding / elements if elements else 0.0,
+        sum(width * window for width, window in slides) / sliding if sliding else 0.0,
+        sum(part.layers * part.state for part in mixers),
+        sum(part.layers * part.score_width for part in mixers),
+    )
+
+
+class Attended(NamedTuple):
+    """Layers whose mixing of tokens costs `share` of what full attention in every layer would."""
+
+    share: float
+    window: float  # tokens; 0: all that precede
+    masked: bool = True  # a window that kernels other than flash attention compute in full
+
+
+def attended_of(parts: tuple[Part, ...], layers: int, query_width: int) -> tuple[Attended, ...]:
+    """Return the mixers of a decoder at their cost over that of attention of `query_width` in each of `layers` layers.
+
+    A mixer without scores costs the same for every token: as much as attention to a window of `token_flop` / (4 width).
+    An indexer scores every token before it: its width counts with those scores, in the mean of scores and values.
+    """
+    whole, found = layers * query_width, []
+    for part in parts:
+        if isinstance(part, (FeedForward, Experts)):
+            continue
+        if part.score_width:
+            width = part.score_width
+            if isinstance(part, LatentAttention):
+                width += part.index_heads * part.index_dim / 2
+            found.append(Attended(part.layers * width / whole, float(part.window)))
+        elif part.token_flop:
+            found.append(Attended(part.layers / layers, part.token_flop / (4.0 * query_width), masked=False))
+    return tuple(found)

@@ -6,11 +6,14 @@ defaults of the configuration class. A part that no row and no key names is refu
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Literal
+
+from pydantic import Field
 
 from planner.documents.files import data_folder
 from planner.documents.quantities import format_value
@@ -40,8 +43,8 @@ class Family(Row):
     """What a family has that its files do not say; a text in place of yes or no is the key of the file that says it."""
 
     source: str = ""
-    defaults: dict[str, Any] = {}  # of the configuration class in Transformers
-    names: dict[str, tuple[str, ...]] = {}  # keys that this family has for a name of `NAMES`
+    defaults: dict[str, Any] = Field(default_factory=dict)  # of the configuration class in Transformers
+    names: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # keys that this family has for a name of `NAMES`
     ignores: tuple[str, ...] = ()  # keys without effect on its weights
     norm: Literal["rms", "layer", "layer_no_bias", "none"] = "rms"
     norms: tuple[int, int] = (1, 1)  # of the hidden width, around mixer and feed-forward
@@ -52,6 +55,7 @@ class Family(Row):
     output_bias: bool | str = "attention_bias"
     ffn_bias: bool | str = "mlp_bias"
     expert_bias: bool | str = False
+    shared_bias: bool | str = False
     router_bias: bool | str = False
     head_bias: bool | str = False
     qk_norm: Norm = ""
@@ -59,6 +63,10 @@ class Family(Row):
     qk_norm_bias: bool = True  # where norms have biases
     gate: Gate = ""
     gate_if: str = ""
+    gate_else: Gate = ""  # where that key is false
+    one_head_if: str = ""  # the key that says that all queries share one key and value
+    never_tied: bool = False
+    other: str = ""  # kind of the layers that a file does not list as full
     sinks: Literal["", "all", "sliding"] = ""
     inner_norm: bool = False
     gated: bool = True
@@ -71,8 +79,9 @@ class Family(Row):
     linear: Literal["", "delta", "kda", "lightning", "mamba2", "mamba"] = ""
     pattern: tuple[str, ...] = ("full_attention",)  # kinds of layers, repeated, where the file has no list
     pattern_key: str = ""  # one full layer in so many
+    first: str = ""  # kind of the first layer, where it is another
     last_full: bool = False
-    kinds: dict[str, str] = {}  # other names of kinds of layers
+    kinds: dict[str, str] = Field(default_factory=dict)  # other names of kinds of layers
     experts: bool = False
     expert_ffn: str = "expert_ffn"
     dense_ffn: str = "ffn"
@@ -120,7 +129,7 @@ def decoder(config: Config, row: Family, complete: bool) -> tuple[dict[str, Any]
         "hidden": hidden,
         "vocab": keys.main("vocab"),
         "max_sequence": keys.main("positions"),
-        "tied_embeddings": keys.flag("tied"),
+        "tied_embeddings": keys.flag("tied") and not row.never_tied,
         "embedding_norm": row.embedding_norm,
         "norm": "layernorm" if row.norm in ("layer", "layer_no_bias") else "rmsnorm",
         "norm_bias": row.norm == "layer",
@@ -155,6 +164,10 @@ def read_decoder(config: Config, name: str, complete: bool) -> dict[str, Any]:
             if key in words and key not in asked and key not in row.ignores and value not in (None, False, 0, [], {}):
                 what = f"{part}, which {name} does not have in Transformers"
                 raise NotCovered(key, what, "correct model_type, or remove the key")
+    return _card(found)
+
+
+def _card(found: Mapping[str, Any]) -> dict[str, Any]:
     plain = _flat(found)
     card = {**found, "parts": ()} | plain if plain else found | _representative(found)
     usual = {field.name: field.default for field in fields(Dimensions)} | {"norm": "rmsnorm"}
@@ -176,6 +189,67 @@ _PARTS_BY_KEY = {
     "cross-attention": ("cross_attention_layers",),
 }
 """Parts by the keys that say that a decoder has them."""
+
+
+# Families without a row: read only where the file itself states every part.
+
+
+_STATED: dict[str, tuple[str, ...]] = {
+    "biases of attention": ("attention_bias", "qkv_bias", "use_qkv_bias", "use_bias", "add_qkv_bias"),
+    "norms of queries and keys": ("use_qk_norm", "qk_norm", "qk_layernorm", "use_qk_layernorm"),
+    "the kind of norm": ("rms_norm_eps",),
+    "whether the head is tied": NAMES["tied"],
+}
+_ROUTER_BIAS = ("use_expert_bias", "moe_router_enable_expert_bias", "use_routing_bias", "topk_method")
+_GATED = ("silu", "swish", "swiglu")
+_NEUTRAL = re.compile(
+    r"_ids?$|dropout|pdrop|rope|rotary|_eps$|epsilon|loss|init|dtype|version|cache|auto_map|architectures|model_type|act$"
+    r"|activation|scal|temperature|softcap|multiplier|jitter|group|norm_topk|scoring|aux|pretraining_tp|implementation|yarn"
+    r"|theta|window|label|quantization|_name_or_path|^return_|^output_|torch|problem_type|nextn|mtp|ep_size|pad|prompt"
+    r"|generation|language|tokenizer|router|_config$|position|gradient|clip|use_flash|fp32|^_"
+)
+"""Keys without effect on the number of weights."""
+
+
+def stated_family(config: Config) -> tuple[Family | None, list[str]]:
+    """Return the row of a family that has none from what its file states, and the parts that it leaves open."""
+    open_parts = [f"{part} ({keys[0]})" for part, keys in _STATED.items() if not any(key in config for key in keys)]
+    latent = any(config.get(key) for key in NAMES["kv_rank"])
+    experts = any(config.get(key) for key in NAMES["experts"])
+    if latent:
+        open_parts = [part for part in open_parts if not part.startswith("norms of")]
+    if str(config.get("hidden_act")).casefold() not in _GATED:
+        open_parts.append("whether the feed-forward has a gate (hidden_act)")
+    if experts and not any(key in config for key in _ROUTER_BIAS):
+        open_parts.append("a bias of the router (use_expert_bias)")
+    if open_parts:
+        return None, open_parts
+    bias = next(key for key in _STATED["biases of attention"] if key in config)
+    counted = any(config.get(key) for key in NAMES["shared_experts"])
+    topk = config.get("topk_method")
+    corrected = topk == "noaux_tc" or any(config.get(key) for key in _ROUTER_BIAS if key != "topk_method")
+    return Family(
+        qkv_bias=bias,
+        output_bias=False if "qkv" in bias else bias,
+        qk_norm="head",
+        qk_norm_if=next((key for key in _STATED["norms of queries and keys"] if key in config), "use_qk_norm"),
+        attention="latent" if latent else "attention",
+        index=latent and bool(config.get("index_topk")),
+        experts=experts,
+        router_bias=corrected,
+        shared="count" if counted else "width" if any(config.get(key) for key in NAMES["shared_ffn"]) else "",
+        sparse="leading",
+    ), []
+
+
+def read_stated(config: Config, row: Family, complete: bool) -> dict[str, Any]:
+    """Return the keys of a card of a family without a row; NotCovered with a key whose effect is not known."""
+    found, asked = decoder(config, row, complete)
+    for key, value in config.items():
+        harmless = value in (None, False, 0, [], {}, "") or isinstance(value, str)
+        if key not in asked and not harmless and not _NEUTRAL.search(key):
+            raise NotCovered(key, f"a part that is not known: {format_value(value)}", "")
+    return _card(found)
 
 
 def _flat(found: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -304,34 +378,42 @@ def layer_kinds(keys: Keys, row: Family) -> list[str]:
 
 
 def _placed(keys: Keys, row: Family, layers: int) -> list[str]:
-    """Return the kinds of layers that a file states by numbers of layers, by an interval, or not at all."""
-    other = next((kind for kind in row.pattern if kind != "full_attention"), "sliding_attention")
-    for key, first in (("full_attn_idxs", 0), ("attn_layer_indices", 0)):
-        if keys.has(key):
-            full = {int(index) - first for index in keys.items(key)}
-            return ["full_attention" if index in full else other for index in range(layers)]
-    linear = keys.value("linear_attn_config")
-    if isinstance(linear, Mapping) and linear.get("full_attn_layers"):
-        full = {int(index) - 1 for index in linear["full_attn_layers"]}
+    """Return the kinds of layers of a file that has no list of them."""
+    other = row.other or next((kind for kind in row.pattern if kind != "full_attention"), "sliding_attention")
+    full = _full_layers(keys, layers)
+    if full is not None:
         return ["full_attention" if index in full else other for index in range(layers)]
-    for key, value in (("attn_type_list", 1), ("hybrid_layer_pattern", 0)):  # MiniMax-Text-01; MiMo-V2-Flash
-        if keys.has(key):
-            return ["full_attention" if kind == value else other for kind in keys.items(key)[:layers]]
-    if keys.has("attn_layer_period"):
-        period, offset = keys.number("attn_layer_period"), keys.number("attn_layer_offset", 0, least=0)
-        return ["full_attention" if index % period == offset else other for index in range(layers)]
-    if row.pattern_key == "max_window_layers":
-        full = keys.number("max_window_layers", layers, least=0)
-        return ["full_attention" if index < full else other for index in range(layers)]
+    if row.pattern_key == "max_window_layers":  # Qwen: layers from this one on slide
+        first = keys.number("max_window_layers", layers, least=0)
+        return ["full_attention" if index < first else other for index in range(layers)]
+    kinds = [row.pattern[index % len(row.pattern)] for index in range(layers)]
     if row.pattern_key and keys.has(row.pattern_key):
         said = keys.value(row.pattern_key)
         if isinstance(said, str):  # EXAONE 4: LLLG
-            return ["full_attention" if said[index % len(said)] == "G" else other for index in range(layers)]
-        every = keys.number(row.pattern_key, layers + 1)
-        kinds = [other if (index + 1) % every else "full_attention" for index in range(layers)]
-        return [*kinds[:-1], "full_attention"] if row.last_full else kinds
-    kinds = [row.pattern[index % len(row.pattern)] for index in range(layers)]
+            kinds = ["full_attention" if said[index % len(said)] == "G" else other for index in range(layers)]
+        else:
+            every = keys.number(row.pattern_key, layers + 1)
+            kinds = [other if (index + 1) % every else "full_attention" for index in range(layers)]
+    if row.first:
+        kinds[0] = row.first
     return [*kinds[:-1], "full_attention"] if row.last_full else kinds
+
+
+def _full_layers(keys: Keys, layers: int) -> set[int] | None:
+    """Return the layers with full attention that a file lists by their numbers or a period; None where it does not."""
+    for key in ("full_attn_idxs", "attn_layer_indices"):
+        if keys.has(key):
+            return {int(index) for index in keys.items(key)}
+    linear = keys.value("linear_attn_config")
+    if isinstance(linear, Mapping) and linear.get("full_attn_layers"):
+        return {int(index) - 1 for index in linear["full_attn_layers"]}
+    for key, value in (("attn_type_list", 1), ("hybrid_layer_pattern", 0)):  # MiniMax-Text-01; MiMo-V2-Flash
+        if keys.has(key):
+            return {index for index, kind in enumerate(keys.items(key)) if kind == value}
+    if keys.has("attn_layer_period"):
+        period, offset = keys.number("attn_layer_period"), keys.number("attn_layer_offset", 0, least=0)
+        return {index for index in range(layers) if index % period == offset}
+    return None
 
 
 def _is_sparse(keys: Keys, row: Family, index: int, layers: int) -> bool:
@@ -420,12 +502,15 @@ def _attention(keys: Keys, row: Family, kind: str) -> Attention:
         window = keys.value("attention_chunk_size")
     per_dim, alone = row.attention_vectors
     has_norm = row.qk_norm and (not row.qk_norm_if or keys.flag(row.qk_norm_if))
-    has_gate = row.gate and (not row.gate_if or keys.flag(row.gate_if))
+    gate = row.gate if not row.gate_if or keys.flag(row.gate_if) else row.gate_else
+    kv_heads = keys.number("kv_heads", heads)
+    if row.one_head_if:
+        kv_heads = 1 if keys.flag(row.one_head_if) else heads
     return Attention(
         "attention",
         1,
         heads,
-        keys.number("kv_heads", heads),
+        kv_heads,
         head_dim,
         value_dim=_other_width(keys.number("value_dim", head_dim), head_dim),
         window=_window(window),
@@ -433,7 +518,7 @@ def _attention(keys: Keys, row: Family, kind: str) -> Attention:
         output_bias=keys.switch(row.output_bias),
         qk_norm=row.qk_norm if has_norm else "",
         norm_bias=bool(has_norm) and row.norm == "layer" and row.qk_norm_bias,
-        gate=row.gate if has_gate else "",
+        gate=gate,
         sinks=row.sinks == "all" or (row.sinks == "sliding" and sliding),
         inner_norm=row.inner_norm,
         vectors=per_dim * head_dim + alone,
@@ -478,13 +563,16 @@ def _linear(keys: Keys, row: Family) -> Part:
 
 
 def _delta(keys: Keys, row: Family) -> Part:
+    heads = keys.main("heads")
+    key_heads = keys.number("linear_num_key_heads", heads)
+    key_dim = keys.number("linear_key_head_dim", max(3 * keys.main("hidden") // (4 * key_heads), 1))
     return DeltaNet(
         "delta",
         1,
-        keys.number("linear_num_key_heads"),
-        keys.number("linear_num_value_heads"),
-        keys.number("linear_key_head_dim"),
-        keys.number("linear_value_head_dim"),
+        key_heads,
+        keys.number("linear_num_value_heads", heads),
+        key_dim,
+        keys.number("linear_value_head_dim", 2 * key_dim),
         keys.number("linear_conv_kernel_dim"),
         norms=_norms(keys, row)[0],
     )
@@ -510,7 +598,7 @@ def _mamba2(keys: Keys, row: Family) -> Part:
     """Return a Mamba-2 mixer under the keys of Bamba, Granite 4 and Falcon-H1, or those of Nemotron-H."""
     own = {key: value for key, value in _MAMBA_NAMES.items() if keys.has(value)}
     name = {**{key: key for key in _MAMBA_NAMES}, **own}
-    heads = keys.number(name["mamba_n_heads"])
+    heads, bias = keys.number(name["mamba_n_heads"]), keys.flag(name["mamba_proj_bias"])
     width = keys.value(name["mamba_d_head"])
     if width in (None, "auto"):
         inner = keys.number("mamba_d_ssm", keys.number(name["mamba_expand"], 2) * keys.main("hidden"))
@@ -523,7 +611,8 @@ def _mamba2(keys: Keys, row: Family) -> Part:
         keys.number(name["mamba_n_groups"], 1),
         keys.number(name["mamba_d_state"]),
         keys.number(name["mamba_d_conv"]),
-        bias=keys.flag(name["mamba_proj_bias"]),
+        bias=bias,
+        out_bias=keys.flag("projectors_bias") if keys.has("projectors_bias") else bias,
         conv_bias=keys.flag(name["mamba_conv_bias"], True),
         inner_norm=keys.flag("mamba_rms_norm", True),
         norms=0 if row.pattern[0] == "hybrid" else _norms(keys, row)[0],
@@ -619,8 +708,6 @@ def _experts(keys: Keys, row: Family) -> Part:
         "width": lambda: keys.number("shared_ffn", 0, least=0),
         "one": lambda: width,
     }[row.shared]()
-    if row.shared == "width" and shared and keys.has("shared_experts") and row.reads == "mixer_per_layer":
-        shared *= keys.number("shared_experts", 0, least=0)
     bias = keys.switch(row.expert_bias)
     return Experts(
         "experts",
@@ -632,7 +719,7 @@ def _experts(keys: Keys, row: Family) -> Part:
         shared_gate=row.shared_gate and shared > 0,
         gated=row.gated,
         bias=bias,
-        shared_bias=bias and shared > 0,
+        shared_bias=keys.switch(row.shared_bias) and shared > 0,
         router_bias=keys.switch(row.router_bias),
         latent=keys.number("moe_latent_size", 0, least=0),
         norms=_norms(keys, row)[1],

@@ -12,10 +12,11 @@ from typing import Any
 from planner.documents.quantities import format_value
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, LibraryError, raise_faults
-from planner.estimates.weights import Dimensions, active_parameters, count_parameters
+from planner.estimates.parts import Experts
+from planner.estimates.weights import Dimensions, active_parameters, count_parameters, parts_of
 from planner.library import decoder_families
 from planner.library.decoder_keys import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
-from planner.library.decoder_parts import families, read_decoder, stand_in
+from planner.library.decoder_parts import families, read_decoder, read_stated, stand_in, stated_family
 from planner.library.engines import read_engines
 from planner.library.model_ladder import formats_of_config
 
@@ -52,11 +53,8 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     if isinstance(stated, str) and (why := _REFUSED.get(family or stated) or _REFUSED.get(stated)):
         what = f"{format_value(stated)} cannot be planned: {why}"
         raise _fault(name, "model_type", what, "choose a decoder whose layers are known")
-    if family is None:
-        raise _fault(
-            name, "model_type", f"unsupported model type {format_value(stated)}{_unknown(config)}", _fix(stated)
-        )
-    card = _read_family(family, config, name, complete=not path)
+    card = _read_stated(config, name, not path) if family is None else _read_family(family, config, name, not path)
+    family = family or str(stated)
     try:
         dimensions = Dimensions(**{key: value for key, value in card.items() if key in _DIMENSIONS})
     except ValueError as error:
@@ -76,6 +74,23 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
         **card,
         **({"notes": notes} if notes else {}),
     }
+
+
+def _read_stated(config: Config, name: str, complete: bool) -> dict[str, Any]:
+    """Return the card of an unknown family whose file states every part; LibraryError with what it leaves open."""
+    stated = config.get("model_type")
+    what = f"unsupported model type {format_value(stated)}{_unknown(config)}"
+    row, left_open = stated_family(config)
+    if not isinstance(stated, str) or row is None:
+        told = (
+            f"; the file leaves open {' and '.join(left_open)}" if isinstance(stated, str) and len(config) > 2 else ""
+        )
+        raise _fault(name, "model_type", f"{what}{told}", _fix(stated))
+    try:
+        return read_stated(config, row, complete)
+    except NotCovered as refused:
+        key, why, fix = map(str, refused.args)
+        raise _fault(name, key, f"{what}: {why}", fix or _fix(stated)) from refused
 
 
 def family_of(config: Config) -> str | None:
@@ -98,8 +113,15 @@ def _notes(config: Config, dimensions: Dimensions, multimodal: bool, family: str
     said = []
     if multimodal:
         said.append(_LANGUAGE_ONLY)
-    if stated != family and stated not in _SAME_LAYERS:
+    if family not in families() and family not in _READERS:
+        said.append(f"{family} is no family that is known: its layers are those that its file states")
+    elif stated != family and stated not in _SAME_LAYERS:
         said.append(f"model type {stated} is read as {family}, whose class it names")
+    corrections = sum(
+        part.layers * part.experts for part in parts_of(dimensions) if isinstance(part, Experts) and part.router_bias
+    )
+    if corrections:
+        said.append(f"{corrections:,} of the weights are biases or corrections of routers, buffers in some releases")
     if config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers"):
         said.append("layers for multi-token prediction are not counted")
     return "; ".join([*said, *(stand_in(part) for part in dimensions.parts if stand_in(part))])
