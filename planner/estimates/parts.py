@@ -25,8 +25,8 @@ class Attention:
 
     `qk_norm`: of queries and keys, one per head dimension (`head`), per position of the whole width (`width`), or of
     every head with weights of its own (`heads`). `gate`: of the output, computed with the queries (`query`), by a
-    matrix of its own (`width`), or one per head (`head`). `keys`: `shared` keys and values are those of an earlier layer,
-    `as_values` one projection gives both.
+    matrix of its own (`width`), or one per head (`head`). `keys`: `shared` keys and values are those of an earlier
+    layer, `as_values` one projection gives both.
     """
 
     __pydantic_config__: ClassVar = STRICT
@@ -471,7 +471,8 @@ class Experts:
     def other(self, hidden: int) -> int:
         """Return the weights of one layer that are in no matrix and that every token meets."""
         shared = (1 + self.gated) * self.shared_width + hidden if self.shared_bias and self.shared_width else 0
-        return shared + (self.experts if self.router_bias else 0) + self.vectors
+        projected = self.latent + hidden if self.shared_bias and self.latent else 0
+        return shared + projected + (self.experts if self.router_bias else 0) + self.vectors
 
     def expert_weights(self, hidden: int) -> int:
         """Return the weights of one expert."""

@@ -81,6 +81,7 @@ class Family(Row):
     pattern_key: str = ""  # one full layer in so many
     first: str = ""  # kind of the first layer, where it is another
     last_full: bool = False
+    some_full: bool = False  # the last layer is full where no other is
     kinds: dict[str, str] = Field(default_factory=dict)  # other names of kinds of layers
     experts: bool = False
     expert_ffn: str = "expert_ffn"
@@ -168,8 +169,9 @@ def read_decoder(config: Config, name: str, complete: bool) -> dict[str, Any]:
 
 
 def _card(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a card that differ from their defaults."""
     plain = _flat(found)
-    card = {**found, "parts": ()} | plain if plain else found | _representative(found)
+    card = {**found, "parts": (), **plain} if plain else {**found, **_representative(found)}
     usual = {field.name: field.default for field in fields(Dimensions)} | {"norm": "rmsnorm"}
     return {key: value for key, value in card.items() if usual.get(key, _ABSENT) != value}
 
@@ -312,7 +314,7 @@ def _plain_feed_forward(by_kind: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _representative(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dimensions of the most frequent attention and feed-forwards of a decoder that is given by its parts."""
+    """Return the dimensions of the most frequent attention and feed-forward of a decoder given by its parts."""
     most: dict[str, Part] = {}
     for part in sorted(found["parts"], key=lambda part: part.layers):
         most[part.kind] = part
@@ -396,7 +398,8 @@ def _placed(keys: Keys, row: Family, layers: int) -> list[str]:
             kinds = [other if (index + 1) % every else "full_attention" for index in range(layers)]
     if row.first:
         kinds[0] = row.first
-    return [*kinds[:-1], "full_attention"] if row.last_full else kinds
+    last = row.last_full or (row.some_full and "full_attention" not in kinds)
+    return [*kinds[:-1], "full_attention"] if last else kinds
 
 
 def _full_layers(keys: Keys, layers: int) -> set[int] | None:
@@ -702,12 +705,11 @@ def _experts(keys: Keys, row: Family) -> Part:
     if met > experts:
         key = keys.stated("experts_per_token")
         raise NotCovered(key, f"{met} of {experts} experts (experts_per_token)", f"give 1 to {experts}")
-    shared = {
-        "": lambda: 0,
-        "count": lambda: keys.number("shared_experts", 0, least=0) * width,
-        "width": lambda: keys.number("shared_ffn", 0, least=0),
-        "one": lambda: width,
-    }[row.shared]()
+    shared = 0
+    if row.shared == "count":
+        shared = keys.number("shared_experts", 0, least=0) * width
+    elif row.shared:
+        shared = width if row.shared == "one" else keys.number("shared_ffn", 0, least=0)
     bias = keys.switch(row.expert_bias)
     return Experts(
         "experts",
@@ -753,7 +755,7 @@ def _gemma4(keys: Keys, outside: dict[str, Any]) -> dict[str, Any]:
             experts = _experts(keys, row)
             assert isinstance(experts, Experts)
             parts.append(replace(experts, router_bias=True, vectors=hidden, norms=3))
-    found = {"parts": gathered(parts)}
+    found: dict[str, Any] = {"parts": gathered(parts)}
     width = keys.number("hidden_size_per_layer_input", 0, least=0)
     if width:
         found |= {"layer_embedding": width, "layer_embedding_vocab": keys.number("vocab_size_per_layer_input")}
@@ -766,10 +768,13 @@ def _mimo_v2(keys: Keys, outside: dict[str, Any]) -> dict[str, Any]:
     for part in outside["parts"]:
         if isinstance(part, Attention) and part.window:
             width = keys.number("swa_head_dim", part.head_dim)
-            values = keys.number("swa_v_head_dim", part.values)
-            heads = {"heads": keys.number("swa_num_attention_heads", part.heads)}
-            heads["kv_heads"] = keys.number("swa_num_key_value_heads", 2 * part.kv_heads)
-            part = replace(part, **heads, head_dim=width, value_dim=_other_width(values, width))
+            part = replace(
+                part,
+                heads=keys.number("swa_num_attention_heads", part.heads),
+                kv_heads=keys.number("swa_num_key_value_heads", 2 * part.kv_heads),
+                head_dim=width,
+                value_dim=_other_width(keys.number("swa_v_head_dim", part.values), width),
+            )
         found.append(part)
     return {"parts": tuple(found)}
 
