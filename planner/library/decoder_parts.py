@@ -160,9 +160,9 @@ def read_decoder(config: Config, name: str, complete: bool) -> dict[str, Any]:
     """
     row = family(name)
     found, asked = decoder(config, row, complete)
-    for part, words in _PARTS_BY_KEY.items():
-        for key, value in config.items():
-            if key in words and key not in asked and key not in row.ignores and value not in (None, False, 0, [], {}):
+    for part, words in _foreign_parts(row).items():
+        for key in words:
+            if key in config and key not in asked and config[key] not in (None, False, 0, [], {}):
                 what = f"{part}, which {name} does not have in Transformers"
                 raise NotCovered(key, what, "correct model_type, or remove the key")
     return _card(found)
@@ -174,6 +174,24 @@ def _card(found: Mapping[str, Any]) -> dict[str, Any]:
     card = {**found, "parts": (), **plain} if plain else {**found, **_representative(found)}
     usual = {field.name: field.default for field in fields(Dimensions)} | {"norm": "rmsnorm"}
     return {key: value for key, value in card.items() if usual.get(key, _ABSENT) != value}
+
+
+def _foreign_parts(row: Family) -> dict[str, tuple[str, ...]]:
+    """Return the parts that a family never has, with the keys that would say so."""
+    linear = {"mamba2": "state-space layers", "mamba": "state-space layers"}.get(row.linear, "linear attention")
+    has = {
+        linear: bool(row.linear),
+        "convolution layers": "conv" in (row.other, *row.pattern),
+        "embeddings per layer": row.reads == "gemma4",
+        "experts": row.experts or row.reads == "gemma4",
+        "a shared expert": bool(row.shared),
+        "an indexer of sparse attention": row.index,
+        "latent attention": row.attention == "latent",
+        "low-rank queries": row.attention == "latent",
+    }
+    own = set(row.ignores)
+    keys = {part: words for part, words in _PARTS_BY_KEY.items() if not has.get(part, False)}
+    return {part: tuple(word for word in words if word not in own) for part, words in keys.items()}
 
 
 _ABSENT = object()
@@ -208,7 +226,7 @@ _NEUTRAL = re.compile(
     r"_ids?$|dropout|pdrop|rope|rotary|_eps$|epsilon|loss|init|dtype|version|cache|auto_map|architectures|model_type|act$"
     r"|activation|scal|temperature|softcap|multiplier|jitter|group|norm_topk|scoring|aux|pretraining_tp|implementation|yarn"
     r"|theta|window|label|quantization|_name_or_path|^return_|^output_|torch|problem_type|nextn|mtp|ep_size|pad|prompt"
-    r"|generation|language|tokenizer|router|_config$|position|gradient|clip|use_flash|fp32|^_"
+    r"|generation|limit|time_step|language|tokenizer|router|_config$|position|gradient|clip|use_flash|fp32|^_"
 )
 """Keys without effect on the number of weights."""
 

@@ -178,7 +178,8 @@ _LANGUAGE_ONLY = "the language part of a multimodal model: encoders of images an
 
 def _unknown(config: Config) -> str:
     """Return the parts of an unknown family that its keys name, and for which it may need a term in the estimates."""
-    found = {term: key for term, words in _TERMS_BY_KEY.items() for key in config if any(word in key for word in words)}
+    has = [key for key, value in config.items() if value not in (None, False, 0, [], {})]
+    found = {term: key for term, words in _TERMS_BY_KEY.items() for key in has if any(word in key for word in words)}
     if config.get("is_encoder_decoder"):
         found["an encoder"] = "is_encoder_decoder"
     told = " and ".join(f"{term} (key {key})" for term, key in found.items())
