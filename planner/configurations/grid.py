@@ -14,10 +14,10 @@ from planner.configurations.lengths import sequence_of
 from planner.configurations.recipe import Recipe, lossiness_of
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Linear, Network, Stack, States, TimedSetup
 from planner.estimates.memory.memory_states import MemoryCoefficients, with_host_room
-from planner.estimates.parts import CHUNK_TOKENS, attended_of
+from planner.estimates.parts import CHUNK_TOKENS, Part, activation_stand_ins, attended_of, attention_stand_ins
 from planner.estimates.time.export_work import ExportCoefficients, gguf_bytes, grouped_bytes
 from planner.estimates.time.stage_seconds import StageCoefficients, kept_checkpoint_bytes
-from planner.estimates.weights import Dimensions, linears_of
+from planner.estimates.weights import Dimensions, linears_of, parts_of
 from planner.estimates.work import PACKED_FILL, cut_share, kept_length, step_count
 from planner.library.schema import Architecture, Library
 from planner.library.technique_tables import read_techniques
@@ -56,6 +56,19 @@ def network_of(architecture: Architecture) -> Network:
         linears=_linears(architecture),
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
     )
+
+
+def parts_of_card(architecture: Architecture) -> tuple[Part, ...]:
+    """Return the parts of an architecture card; none of an image network."""
+    if architecture.image is not None:
+        return ()
+    return parts_of(Dimensions(**{field.name: getattr(architecture, field.name) for field in fields(Dimensions)}))
+
+
+def stand_ins(architecture: Architecture) -> list[str]:
+    """Return what of an architecture the estimates of training replace by something else, in words."""
+    parts = parts_of_card(architecture)
+    return [*attention_stand_ins(parts), *activation_stand_ins(parts)]
 
 
 def _linears(architecture: Architecture) -> tuple[Linear, ...]:

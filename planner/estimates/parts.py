@@ -556,3 +556,30 @@ def attended_of(parts: tuple[Part, ...], layers: int, query_width: int) -> tuple
         elif part.token_flop:
             found.append(Attended(part.layers / layers, part.token_flop / (4.0 * query_width), masked=False))
     return tuple(found)
+
+
+_ACTIVATION_NAMES = {
+    "delta": "a gated delta rule",
+    "lightning": "lightning attention",
+    "mamba2": "Mamba-2",
+    "mamba": "Mamba",
+    "convolution": "short convolutions",
+}
+
+
+def attention_stand_ins(parts: tuple[Part, ...]) -> list[str]:
+    """Return in words which attention is estimated as another; nothing where none is."""
+    indexed = any(isinstance(part, LatentAttention) and part.index_heads for part in parts)
+    return ["sparse attention with an indexer is estimated as attention to all tokens"] if indexed else []
+
+
+def activation_stand_ins(parts: tuple[Part, ...]) -> list[str]:
+    """Return in words which layers' activations are estimated as those of attention; nothing where none are."""
+    layers: dict[str, int] = {}
+    for part in parts:
+        if part.kind in _ACTIVATION_NAMES:
+            layers[part.kind] = layers.get(part.kind, 0) + part.layers
+    return [
+        f"memory of activations: {count} layers of {_ACTIVATION_NAMES[kind]} count as attention"
+        for kind, count in layers.items()
+    ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
+from planner.configurations.grid import parts_of_card
 from planner.configurations.recipe import UNSHARDED, Recipe
 from planner.errors import Fault
 from planner.estimates.generation import (
@@ -21,7 +22,6 @@ from planner.estimates.generation import (
     cache_bytes,
 )
 from planner.estimates.parts import cache_of
-from planner.estimates.weights import Dimensions, parts_of
 from planner.library.engines import GROWING_SHARE, Engine, WeightFormat, read_engines
 from planner.library.model_ladder import describe_published, is_16_bit, servable_formats
 from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
@@ -88,8 +88,7 @@ def served_model(architecture: Architecture, weights: WeightFormat, rounds_head:
     met = a.active_parameters - table * (1 if a.tied_embeddings else 2) + table
     latent = a.kv_lora_rank + a.rope_head_dim if a.kv_lora_rank else 0
     each = latent or 2 * a.kv_heads * a.head_dim  # elements of a token in one layer
-    dimensions = Dimensions(**{field.name: getattr(a, field.name) for field in fields(Dimensions)})
-    kept = cache_of(parts_of(dimensions))
+    kept = cache_of(parts_of_card(a))
     layers = kept.elements / each
     return ServedModel(
         layers=a.layers,

@@ -342,24 +342,6 @@ def _representative(found: Mapping[str, Any]) -> dict[str, Any]:
     return {**own, **_plain_feed_forward(most)}
 
 
-def stand_in(part: Part) -> str:
-    """Return in words what of a part the estimates of memory and time replace by something else; nothing where none."""
-    if isinstance(part, LatentAttention) and part.index_heads:
-        return "sparse attention with an indexer is estimated as attention to all tokens"
-    if isinstance(part, (Mamba, Mamba2, Lightning, ShortConvolution)) or (
-        isinstance(part, DeltaNet) and part.gate_rank
-    ):
-        name = {
-            "mamba": "Mamba",
-            "mamba2": "Mamba-2",
-            "lightning": "lightning attention",
-            "delta": "Kimi Delta Attention",
-        }
-        what = name.get(part.kind, "short convolution")
-        return f"activations of {part.layers} layers with {what} are estimated as those of attention"
-    return ""
-
-
 # Which kind each layer is.
 
 

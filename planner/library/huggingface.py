@@ -12,11 +12,11 @@ from typing import Any
 from planner.documents.quantities import format_value
 from planner.documents.validation import suggest_names
 from planner.errors import Fault, LibraryError, raise_faults
-from planner.estimates.parts import Experts
+from planner.estimates.parts import Experts, activation_stand_ins, attention_stand_ins
 from planner.estimates.weights import Dimensions, active_parameters, count_parameters, parts_of
 from planner.library import decoder_families
 from planner.library.decoder_keys import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
-from planner.library.decoder_parts import families, read_decoder, read_stated, stand_in, stated_family
+from planner.library.decoder_parts import families, read_decoder, read_stated, stated_family
 from planner.library.engines import read_engines
 from planner.library.model_ladder import formats_of_config
 
@@ -124,7 +124,8 @@ def _notes(config: Config, dimensions: Dimensions, multimodal: bool, family: str
         said.append(f"{corrections:,} of the weights are biases or corrections of routers, buffers in some releases")
     if config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers"):
         said.append("layers for multi-token prediction are not counted")
-    return "; ".join([*said, *(stand_in(part) for part in dimensions.parts if stand_in(part))])
+    parts = dimensions.parts
+    return "; ".join([*said, *attention_stand_ins(parts), *activation_stand_ins(parts)])
 
 
 def _published(config: Config, name: str) -> dict[str, Any]:
