@@ -75,7 +75,7 @@ def test_a_folder_without_it_says_what_it_has_instead(tmp_path: Path) -> None:
         ("[]", ":1: the top of the file is not a mapping"),
         ('{\n"model_type": "llama",\n"hidden_size": -1,\n"num_attention_heads": 4}', ":3: hidden_size: -1 is out of"),
         ('{\n"text_config": {"model_type": "llama",\n"hidden_size": "x"}}', ":3: hidden_size: 'x' is out of"),
-        ('{"model_type": "llama", "hidden_size": NaN}', ":1: NaN is not a finite number"),
+        ('{"model_type": "llama", "hidden_size": NaN}', ":1: hidden_size: nan is out of range or no number"),
         ("<html>429 Too Many Requests</html>", ":1: not JSON"),
     ],
 )
