@@ -90,6 +90,7 @@ class Family(Row):
     dense_ffn: str = "ffn"
     shared: Literal["", "count", "width", "one"] = ""
     shared_gate: bool = False
+    expert_norms: int = 0  # more of them around experts
     shared_in_dense: bool = False  # a shared feed-forward also where there are no experts
     sparse: Literal["all", "leading", "step", "interval", "period", "interleave", "list"] = "all"
     reads: str = ""  # a function of `_EXTRA` that reads what only this family has
@@ -726,7 +727,7 @@ def _experts(keys: Keys, row: Family) -> Part:
         shared_bias=keys.switch(row.shared_bias) and shared > 0,
         router_bias=keys.switch(row.router_bias),
         latent=keys.number("moe_latent_size", 0, least=0),
-        norms=_norms(keys, row)[1],
+        norms=_norms(keys, row)[1] + row.expert_norms,
     )
 
 

@@ -176,3 +176,12 @@ def test_offline_by_wish_and_a_name_that_is_none(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert "not in the cache, and HF_HUB_OFFLINE is set; unset it" in told(REPOSITORY)
     assert answers["requests"] == 0
+
+
+def test_an_infinite_number_that_nobody_asks_for_is_no_fault(tmp_path: Path) -> None:
+    """Hybrids of Transformers write the limit of a time step as Infinity."""
+    path = tmp_path / "config.json"
+    stated = {**LLAMA, "time_step_limit": [0.0, float("inf")]}
+    path.write_text(json.dumps(stated))
+    assert "Infinity" in path.read_text()
+    assert import_architecture(str(path)).card.parameters == 8_030_261_248
