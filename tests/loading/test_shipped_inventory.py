@@ -262,7 +262,7 @@ COUNTED = re.compile(
 
 
 def test_the_number_in_a_name_is_that_of_its_gpus() -> None:
-    """The rate of one GPU under the name of eight would be an eighth of the price. GB200 is sold by racks of 18 nodes."""
+    """The rate of one GPU under the name of eight would be an eighth of the price. GB200 comes in racks of 18."""
     counted = 0
     for offer in market():
         found = COUNTED.match(offer["instance"])
