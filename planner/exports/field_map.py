@@ -99,6 +99,8 @@ class Reading(Row):
     """Name that the tool has for a matrix -> that of a plan."""
     nested: str = "deepspeed"
     """Field with the configuration of DeepSpeed, or the path of its file."""
+    unlimited: tuple[str, ...] = ()
+    """Fields of a length that cut nothing where they are null, or left out without a default."""
     unsaid: dict[str, str] = Field(default_factory=dict)
     """Field -> what is told where a file leaves it out."""
     details: tuple[str, ...] = ()
@@ -122,6 +124,7 @@ class Reading(Row):
         others = (
             *self.parts,
             *self.unsaid,
+            *self.unlimited,
             *(name for names in self.any_of.values() for name in names),
             self.steps_per_epoch,
             *targets,

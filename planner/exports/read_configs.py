@@ -87,6 +87,10 @@ NESTED = "deepspeed"
 """Field with the configuration of DeepSpeed, or the path of its file."""
 _WANTED = "give a configuration of TRL, Axolotl, LLaMA-Factory, torchtune, LitGPT, DeepSpeed or Accelerate"
 _PLAIN = "give a file of supervised fine-tuning or pretraining"
+_UNLIMITED = (
+    "samples are not cut, and rows are as long as their longest sample: --sequence-length gives it, "
+    "or the length of the scenario is assumed"
+)
 _PLACES: dict[str, KeyPath] = {
     "model_id": ("architecture",),
     "steps": ("work", "steps"),
@@ -165,6 +169,15 @@ def _flat(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
+def _nulls(data: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    """Yield the dotted names of the fields that are null."""
+    for key, value in data.items():
+        if isinstance(value, dict):
+            yield from _nulls(value, f"{before}{key}.")
+        elif value is None:
+            yield f"{before}{key}"
+
+
 def _number(value: Any) -> Any:
     """Return a count with underscores, such as 500_000, as the number that the tools' YAML reads it as."""
     return int(value) if isinstance(value, str) and re.fullmatch(r"\d{1,3}(_\d{3})+", value) else value
@@ -202,8 +215,9 @@ class _Reader:
         if "." in found.read.nested:
             self.nested = self.values.pop(found.read.nested, None)
         self.left = set(self.values)
+        self.nulls = {self._renamed(name) for name in _nulls(data)}
         for shown, names in found.read.any_of.items():
-            given = [name for name in names if name in self.values]
+            given = [name for name in self.values if any(name == one or name.startswith(f"{one}.") for one in names)]
             if given:
                 self.values[shown], self.written[shown] = True, self.written[given[0]]
 
@@ -354,7 +368,9 @@ class _Reader:
 
     def _by_default(self, fact: str, name: str) -> None:
         """Hold the tool's default of a field that the file leaves out."""
-        value = self.tool.read.absent.get(name)
+        value = None if name in self.nulls else self.tool.read.absent.get(name)
+        if value is None and name in self.tool.read.unlimited:
+            self.answer.unmodelled[f"{name} null"] = _UNLIMITED
         if value is not None and fact in _PLACES:
             place = _PLACES[fact]
             self._hold(place, _targets(value) if place == ("lora", "targets") else value, BY_DEFAULT)
@@ -400,11 +416,29 @@ class _Reader:
         mine = {name for fields in values.values() for name in _flat(fields)} & set(self.values)
         if technique == "quant" and most == 0 and formats_in_name(str(self.facts.get("model_id", ""))):
             return  # the release is quantised: its name says how
+        unknown = self._unknown(technique)
+        if unknown:
+            self._no_value(technique, unknown)
+            return
         if best and (most > 0 or technique in read.by_default):
             self._hold_technique(technique, best, min(used, default=BY_DEFAULT))
             self.left -= used
         if not best:
             self._no_value(technique, sorted(mine & self.left))
+
+    def _unknown(self, technique: str) -> list[str]:
+        """Return the fields of a technique whose value no value of the technique has."""
+        values, details = self.tool.techniques[technique].values(), self.tool.read.details
+        known: dict[str, list[Any]] = {}
+        for fields in values:
+            for name, constant in _flat(fields).items():
+                known.setdefault(name, []).append(_plain(constant))
+        return sorted(
+            name
+            for name in known.keys() & self.left - set(details)
+            if not any(str(constant)[:1] == "$" for constant in known[name])
+            and _plain(self.values[name]) not in known[name]
+        )
 
     def _no_value(self, technique: str, names: list[str]) -> None:
         """Refuse a value that no plan has, where memory depends on it; kernels of attention are chosen instead."""
@@ -497,14 +531,20 @@ class _Reader:
             self.answer.held.pop(("global_batch",), None)
             self.answer.unmodelled = {name: why for name, why in self.answer.unmodelled.items() if " x " not in name}
         for place, entry in found.held.items():
-            own = self.answer.held.get(place)
-            if place == ("framework",) and own is not None and entry.value in own.value:
-                del self.answer.held[place]  # the file names no kernels, and this one the framework
+            if place == ("framework",) and isinstance(entry.value, str):
+                self._hold_framework(entry.value)
             self.answer.held.setdefault(place, entry)
         self.answer.without_effect += found.without_effect
         self.answer.unmodelled |= {
             name: why for name, why in found.unmodelled.items() if " x " not in name or not self.facts
         }
+
+    def _hold_framework(self, name: str) -> None:
+        """Hold the framework that the configuration of DeepSpeed means, where the file leaves it open."""
+        place = ("framework",)
+        own = self.answer.held.get(place)
+        if own is None or (isinstance(own.value, list) and name in own.value):
+            self.answer.held[place] = Held(place, name, NESTED, own.line if own else 0)
 
     def _found(self, name: str) -> Path | None:
         """Return the file that a path means: in the working directory, as for the tools, else next to this file."""
@@ -512,11 +552,18 @@ class _Reader:
 
     def _assume_nested(self, name: str) -> None:
         """Hold the stage that the name of a missing file of DeepSpeed says, with a note."""
-        stage = re.search(r"(?:zero|z)[_-]?([123])", Path(name).name.casefold())
+        file = Path(name).name.casefold()
+        stage = re.search(r"(?:zero|z)[_-]?([123])", file)
         assumed = "its settings are chosen"
         if stage is not None:
             self._hold(("techniques", "sharding"), [f"zero{stage[1]}"], NESTED)
             assumed = f"stage {stage[1]} is assumed from its name, its other settings are chosen"
+        if stage is not None and "offload" in file and "param" not in file:
+            hosted = "optimizer_and_weights" if stage[1] == "3" else "optimizer"
+            self._hold(("techniques", "offload"), [hosted], NESTED)
+            assumed = f"stage {stage[1]} and {hosted} in host memory are assumed from its name"
+        if stage is not None and stage[1] == "3":
+            self._hold_framework("deepspeed")
         self.answer.unmodelled[f"{NESTED} {name}"] = f"no such file here or next to this one: {assumed}"
 
     def _marks(self) -> Any:

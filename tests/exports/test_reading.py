@@ -278,7 +278,9 @@ def test_accumulation_without_a_micro_batch_is_said_and_not_held(tmp_path: Path)
 
 def test_what_a_trainer_does_by_default_is_held_with_the_default_named(tmp_path: Path) -> None:
     """Silence of a TRL file means TRL's defaults: length, epochs, padding, optimizer, the batch of one GPU."""
-    found = read(tmp_path, "a.yaml", "model_name_or_path: a/b\nuse_peft: true\nlearning_rate: 2.0e-4\n")
+    found = read(
+        tmp_path, "a.yaml", "model_name_or_path: a/b\nuse_peft: true\ndtype: bfloat16\nlearning_rate: 2.0e-4\n"
+    )
     assert held(found) == {
         "architecture": "a/b",
         "sequence_length": 1024,
