@@ -1,4 +1,4 @@
-"""What configurations of other tools mean: a judge whose answers were worked out by hand from the semantics of each tool.
+"""What configurations of other tools mean: a judge whose answers were worked out by hand from each tool's semantics.
 
 `configs/*.yaml` has the configurations. `is`: everything that a plan must hold, and nothing else; `refused`: the field
 that a refusal names. Keys of `is` are the short names below; a list of values is one of them, in any order.
@@ -22,13 +22,26 @@ CASES = [
     for case in yaml.safe_load(path.read_text())
 ]
 SHORT = {
-    "architecture": "model", "sequence_length": "length", "global_batch": "batch", "packing": "packing", "framework": "framework",
-    "work.epochs": "epochs", "work.steps": "steps", "lora.rank": "rank", "lora.targets": "targets",
-    "lora.train_embeddings": "embeddings", "techniques.method": "method", "techniques.weight_bits": "bits",
-    "techniques.quant": "quant", "techniques.precision": "precision", "techniques.activation_checkpointing": "checkpointing",
-    "techniques.attention": "attention", "techniques.optimizer": "optimizer", "techniques.sharding": "sharding",
+    "architecture": "model",
+    "sequence_length": "length",
+    "global_batch": "batch",
+    "packing": "packing",
+    "framework": "framework",
+    "work.epochs": "epochs",
+    "work.steps": "steps",
+    "lora.rank": "rank",
+    "lora.targets": "targets",
+    "lora.train_embeddings": "embeddings",
+    "techniques.method": "method",
+    "techniques.weight_bits": "bits",
+    "techniques.quant": "quant",
+    "techniques.precision": "precision",
+    "techniques.activation_checkpointing": "checkpointing",
+    "techniques.attention": "attention",
+    "techniques.optimizer": "optimizer",
+    "techniques.sharding": "sharding",
     "techniques.offload": "offload",
-}  # fmt: skip
+}
 
 
 def held(found: ToolFile) -> dict[str, Any]:
