@@ -11,7 +11,7 @@ from planner.documents.files import read_text
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document
 from planner.documents.tables import JsonDocument, parse_json
 from planner.errors import Fault, InputError, raise_faults
-from planner.exports.adapter_patterns import is_all, is_pattern, matched_modules
+from planner.exports.adapter_patterns import is_all, is_pattern, matched_modules, names_towers, reaches_towers
 from planner.exports.field_map import FieldMap, field_maps, read_maps, unread_files
 from planner.library.names import formats_in_name
 from planner.records import record
@@ -336,12 +336,19 @@ class _Reader:
         except re.error as error:
             self._fault(name, f"is no regular expression: {error}", "such as '.*(q|v)_proj', or a list of names")
             return
+        if names_towers(value) and (reaches_towers(value) or not modules):
+            why = "adapters in an encoder of images or sound are not planned"
+            self._fault(name, f"{_short(value)}: {why}", "name the language layers alone")
+            return
         if not modules:
             self._fault(name, f"{_short(value)} matches no linear layer that is known", "such as '.*(q|v)_proj'")
             return
         self._hold(("lora", "targets"), modules if leaves_out or not is_all(modules) else "all-linear", name)
-        if leaves_out:
-            self.answer.unmodelled[self._shown(name)] = "adapters of a plan lie in every layer that has such a module"
+        notes = ["adapters of a plan lie in every layer that has such a module"] if leaves_out else []
+        if reaches_towers(value):
+            notes.append("adapters in an encoder of images or sound, which it matches too, are not counted")
+        if notes:
+            self.answer.unmodelled[self._shown(name)] = "; ".join(notes)
 
     def _hold_targets_by_matrix(self) -> None:
         """Hold the matrices that adapters extend where each has a field of its own."""

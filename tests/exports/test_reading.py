@@ -367,6 +367,32 @@ def test_a_pattern_for_some_layers_is_held_for_all_with_a_note(tmp_path: Path) -
         assert told.startswith(f"b.yml:3: lora_target_modules: {'' if 'no reg' in said else '.*nothing '}{said}")
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "model.vision_tower.vision_model.encoder.layers.[0-9]+.(self_attn|mlp).(q_proj|fc1)",
+        ".*(language_model|vision_tower).*(q|v)_proj",
+        "model.visual.blocks.[0-9]+.attn.qkv",
+    ],
+)
+def test_adapters_in_a_tower_of_images_are_refused(pattern: str, tmp_path: Path) -> None:
+    """A plan counts language layers; a pattern that names another tower is not planned without it."""
+    text = f"base_model: a/b\nadapter: lora\nlora_target_modules: '{pattern}'\n"
+    (told,) = faults(tmp_path, "a.yml", text)
+    assert "adapters in an encoder of images or sound are not planned; name the language layers alone" in told
+
+
+def test_a_pattern_that_would_match_a_tower_too_says_so(tmp_path: Path) -> None:
+    """Whether the model has one is not known while a file is read; one that rules it out needs no note."""
+    text = "base_model: a/b\nadapter: lora\nlora_target_modules: '{}'\n"
+    whys = read(tmp_path, "a.yml", text.format(".*[.](q|v)_proj")).unmodelled.values()
+    assert any("encoder of images or sound, which it matches too, are not counted" in why for why in whys)
+    for pattern in ("(?!.*vision_tower).*language_model.*[.](q|v)_proj", "model.layers.[0-9]+.self_attn.(q|v)_proj"):
+        found = read(tmp_path, "a.yml", text.format(pattern))
+        assert held(found)["lora.targets"] == ["self_attn.q_proj", "self_attn.v_proj"]
+        assert not any("encoder" in why for why in found.unmodelled.values())
+
+
 def test_a_module_may_be_named_by_the_end_of_its_path() -> None:
     """`self_attn.q_proj` extends what `q` extends, where no other module ends so."""
     network = read_library(["llama-3.1-8b"]).architecture("llama-3.1-8b")
