@@ -567,6 +567,10 @@ class _Reader:
             assumed = f"stage {stage[1]} is assumed from its name, its other settings are chosen"
         if stage is not None and "offload" in file and "param" not in file:
             hosted = "optimizer_and_weights" if stage[1] == "3" else "optimizer"
+            if stage[1] == "2":  # on one GPU a plan calls it no sharding
+                self.answer.held["techniques", "sharding"] = Held(
+                    ("techniques", "sharding"), ["none", "zero2"], NESTED, self._line(NESTED)
+                )
             self._hold(("techniques", "offload"), [hosted], NESTED)
             assumed = f"stage {stage[1]} and {hosted} in host memory are assumed from its name"
         if stage is not None and stage[1] == "3":
