@@ -6,9 +6,10 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from planner.library.known_machines import is_sxm_family
+from planner.library.known_machines import is_sxm_family, known_gpus, refused_chip
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import GpuSpec
+from planner.loading.price_files import Row
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class GpuMatch:
 
     gpu: str | None
     reason: str = ""
+    kind: str = ""
+    """The reason without what differs from row to row, by which a summary adds rows up."""
     note: str = ""
 
 
@@ -53,29 +56,42 @@ class GpuMatcher:
         provider, instance
             Say the form factor where the name does not: `gpu_1x_h100_pcie`, `p5.48xlarge`.
         """
-        form = _form_of(name) or _form_of(instance) or ("SXM" if is_sxm_family(provider, instance) else "")
+        known = known_gpus(provider, instance) if instance else None
+        if known is not None and known.gpu:
+            return self._of_instance(name, known.gpu, instance)
+        form = _form_of(name) or _form_of(instance) or (known.form if known else "")
+        form = form or ("SXM" if is_sxm_family(provider, instance) else "")
         device = self._names.canonical(instance) if instance.casefold().startswith(("nvidia ", "tesla ")) else None
         if not form and device is not None:  # `NVIDIA H100 80GB HBM3`: what the driver reports
             form = _form_factor(self._cards[device])
         return self._find(name, memory_gib, form)
 
+    def _of_instance(self, name: str, gpu: str, instance: str) -> GpuMatch:
+        """Return the GPU that an instance type is known to have, unless the row names another chip."""
+        named = self._named(name) if name else gpu
+        if named is not None and _chip(named) != _chip(gpu):
+            return GpuMatch(None, f"{instance} has {gpu}, and is listed with {name}", kind="another GPU than it has")
+        return GpuMatch(gpu)
+
     def _matched(self, name: str, memory_gib: tuple[float, ...], form: str) -> GpuMatch:
         named = self._named(name)
         if named is None:
-            return GpuMatch(None, f"unknown GPU {name}")
+            return GpuMatch(None, *unknown_gpu(name))
         family = {gpu: card for gpu, card in self._cards.items() if _chip(gpu) == _chip(named)}
         if not memory_gib and (size := _SIZE.search(name)) is not None:
             memory_gib = (float(size[1]),)
         sized = _of_memory(family, named, memory_gib)
         if not sized:
-            return GpuMatch(None, f"no {_chip(named)} with {min(memory_gib):.3g} GiB is known")
+            what = f"no {_chip(named)} with {min(memory_gib):.3g} GiB is known"
+            return GpuMatch(None, what, kind="no GPU of that memory is known")
         # Catalogs name NVL parts apart, so a bare name is none of them unless only an NVL part has that memory.
         plain = {gpu: card for gpu, card in sized.items() if _form_factor(card) != "NVL"}
         right = {gpu: card for gpu, card in sized.items() if _form_factor(card) == form} if form else plain or sized
         if not right:
             known = " or ".join(sorted({_form_factor(card) for card in sized.values()}))
             if form == "SXM" or len(sized) > 1:
-                return GpuMatch(None, f"no {form} form of {_chip(named)} is known, only {known}")
+                what = f"no {form} form of {_chip(named)} is known, only {known}"
+                return GpuMatch(None, what, kind="no GPU of that form is known")
             right = sized  # one card of that memory: PCIe is how its slot is called, not another GPU
         if len(right) == 1:
             return GpuMatch(next(iter(right)))
@@ -86,6 +102,30 @@ class GpuMatcher:
         """Return a card of the chip that a name means, with or without its memory and form."""
         bare = _SIZE.sub("", _FORM.sub("", _LINK.sub("", name))).strip(" -_")
         return self._names.canonical(name) or self._names.canonical(bare)
+
+
+def unknown_gpu(name: str) -> tuple[str, str]:
+    """Return why a GPU has no match, and the reason without its name: nothing is planned with it, or it is unknown."""
+    refused = refused_chip(_SIZE.sub("", name))
+    if refused is not None:
+        return f"{name}: {refused}", f"a GPU that nothing is planned with ({refused})"
+    return f"unknown GPU {name}", "unknown GPU"
+
+
+def with_board_link(row: Row) -> Row:
+    """Return the keys of an offer with the link between its GPUs that follows from their form, where it states none.
+
+    SXM boards of eight GPUs have a switch, parts of a board are linked; those of the V100 have links between pairs.
+    """
+    gpus, card = row.get("gpus"), read_library([]).gpus.get(str(row.get("gpu")))
+    if card is None or card.form != "SXM" or not isinstance(gpus, int) or gpus < 2 or row.get("interconnect"):
+        return row
+    has_switch = gpus >= GPUS_OF_A_BOARD and card.generation != "Volta"
+    return {**row, "interconnect": "nvswitch" if has_switch else "nvlink"}
+
+
+GPUS_OF_A_BOARD = 8
+"""GPUs of a whole SXM board."""
 
 
 def _of_memory(family: Mapping[str, GpuSpec], named: str, memory_gib: tuple[float, ...]) -> dict[str, GpuSpec]:
@@ -123,6 +163,9 @@ def _form_factor(card: GpuSpec) -> str:
     return "NVL" if "-NVL" in card.name else card.form
 
 
+_OF_A_CARD = re.compile(r"(?:-(?:PCIe|NVL|SXM\d?|\d+GB))+$")
+
+
 def _chip(name: str) -> str:
-    """Return the chip of a card's name: `H100` of `H100-NVL-94GB`."""
-    return name.partition("-")[0]
+    """Return the chip of a card's name: `H100` of `H100-NVL-94GB`, `TPU-v6e` of itself."""
+    return _OF_A_CARD.sub("", name)

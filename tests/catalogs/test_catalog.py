@@ -466,9 +466,51 @@ def test_a_reservation_by_the_calendar_is_not_on_demand(tmp_path: Path) -> None:
     assert reasons(found) == {"a price of capacity that is reserved by the calendar": (1, 2)}
 
 
-@pytest.mark.parametrize("name", ["tpu-v6e-8", "tpu-v5litepod-256", "tpu-v5p-11776", "v6e-8"])
-def test_a_slice_of_tpus_is_not_read_as_one_chip(tmp_path: Path, name: str) -> None:
-    """Its price is that of all chips, and the number of accelerators is 1; 700.00 stands there for none."""
+@pytest.mark.parametrize(
+    ("name", "gpu", "chips", "instance"),
+    [
+        ("tpu-v6e-8", "TPU-v6e", 8, "v6e-8"),
+        ("tpu-v5litepod-256", "TPU-v5e", 256, "v5litepod-256"),
+        ("tpu-v5e-4", "TPU-v5e", 4, "v5litepod-4"),
+        ("tpu-v5p-8", "TPU-v5p", 4, "v5p-8"),  # its number counts TensorCores
+        ("tpu-v4-16", "TPU-v4", 8, "v4-16"),
+    ],
+)
+def test_a_slice_of_tpus_is_a_machine_of_its_chips(
+    tmp_path: Path, name: str, gpu: str, chips: int, instance: str
+) -> None:
+    """Its price is that of all chips and hosts, although the number of accelerators is 1."""
+    offer = only(gcp(tmp_path, accelerator(name, 1, 9.6)))
+    assert (offer.gpu, offer.gpus, offer.instance, offer.usd_per_hour) == (gpu, chips, instance, 9.6)
+    assert offer.interconnect == "ici"
+
+
+@pytest.mark.parametrize("name", ["tpu-v6e-8", "tpu-v5litepod-256", "tpu-v5p-11776"])
+def test_a_price_that_stands_for_none_is_none(tmp_path: Path, name: str) -> None:
+    """700.00 for a slice of any size; so does any price that slices of three sizes share."""
     found = gcp(tmp_path, host("a2-highgpu-1g", 12, 85, 0.7), accelerator("A100", 1, 2.9), accelerator(name, 1, 700.0))
     assert only(found).gpu == "A100-40GB"
-    assert reasons(found)[f"unknown GPU {name}"] == (1, 4)
+    assert reasons(found) == {
+        "no GPU": (1, 2),
+        "$700.0 an hour for slices of every size, which stands for no price": (1, 4),
+    }
+    shared = [accelerator(f"tpu-v6e-{size}", 1, 555.0) for size in (4, 8, 16)]
+    assert only(gcp(tmp_path, *shared, accelerator("tpu-v5e-8", 1, 9.6))).gpu == "TPU-v5e"
+
+
+@pytest.mark.parametrize("name", ["v6e-8", "tpu-v9-8", "tpu-v6e-x"])
+def test_a_tpu_of_an_unknown_name_is_left_out(tmp_path: Path, name: str) -> None:
+    """Of which neither the chip nor their number is known."""
+    found = gcp(tmp_path, host("a2-highgpu-1g", 12, 85, 0.7), accelerator("A100", 1, 2.9), accelerator(name, 1, 9.0))
+    assert only(found).gpu == "A100-40GB" and reasons(found)[f"unknown GPU {name}"] == (1, 4)
+
+
+def test_zones_of_a_region_are_one_offer_at_their_median(tmp_path: Path) -> None:
+    """As in the shipped list: the spot price of each zone is kept; of two prices on demand the higher one."""
+    rows = [f"p4d.24xlarge,A100,8,96,1152,,{usd},{spot},us-east-1,use1-az{zone}" for usd, spot, zone in _ZONES]
+    offer = only(skypilot(tmp_path, *rows))
+    assert (offer.region, offer.usd_per_hour, offer.spot_usd_per_hour) == ("us-east-1", 22.5, 9.0)
+    assert offer.zones == (("use1-az1", 8.0), ("use1-az2", 10.0), ("use1-az3", 9.0))
+
+
+_ZONES = ((22.0, 10.0, 2), (22.0, 8.0, 1), (22.5, 9.0, 3), (22.0, "", 4))
