@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,7 @@ from planner.results.market_results import ImportSummary, PriceChanges, PriceMov
 from planner.scenario.offer import Offer, offer_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 # A file of prices to offers: CSV of gpuhunt, SkyPilot and plain ones, distinguished by their columns, or JSON.
@@ -93,6 +94,10 @@ class Catalog:
     date: datetime.date
     date_is_of_file: bool  # and of at least one offer, which states no other
     read: CatalogRows
+
+    def has(self, provider: str) -> bool:
+        """Whether an offer is of that provider."""
+        return any(offer.provider == provider for offer in self.offers)
 
 
 def read_catalog(path: str, provider: str | None = None, date: datetime.date | None = None) -> Catalog:
@@ -266,6 +271,72 @@ def _read_plain(table: CsvTable, defaults: dict[str, Any]) -> tuple[CatalogRows,
     return found, bookable(rows, found)
 
 
+# Several files: those of a folder, and the offers of all of them by provider.
+
+
+_VMS_PATTERNS = ("*/vms.csv", "*/*/vms.csv", "*/*/*/vms.csv")
+"""Where catalogs stand below a folder: `catalogs/v8/aws/vms.csv` of SkyPilot's repository, `aws/vms.csv` of one state."""
+_STATE = re.compile(r"v(\d+)")
+
+
+def price_files_in(path: str, providers: Sequence[str] = ()) -> list[str]:
+    """Return the files of prices of a folder; any other path is that file alone.
+
+    These are the tables and JSON files in the folder itself, and each `PROVIDER/vms.csv` below it, of several states of
+    SkyPilot's catalog the newest. `providers`: only of these. Raises `InputError` where there is none.
+    """
+    folder = Path(path)
+    if not os.path.isdir(path):
+        return [path]
+    if (folder / VMS).is_file():
+        return [str(folder / VMS)]
+    newest: dict[str, tuple[int, str]] = {}
+    for found in (found for pattern in _VMS_PATTERNS for found in folder.glob(pattern)):
+        state = max((int(match[1][:9]) for part in found.parts if (match := _STATE.fullmatch(part))), default=0)
+        owner = provider_name(found.parent.name)
+        newest[owner] = max(newest.get(owner, (-1, "")), (state, str(found)))
+    files = sorted(str(one) for one in folder.iterdir() if one.suffix.casefold() in (".csv", ".json") and one.is_file())
+    wanted = {provider_name(name) for name in providers}
+    files = [
+        *(() if wanted else files),
+        *(file for name, (_, file) in sorted(newest.items()) if name in (wanted or newest)),
+    ]
+    if not files:
+        whose = f" of {', '.join(providers)}" if providers else ""
+        fix = "give a folder of PROVIDER/vms.csv, such as catalogs/v8 of SkyPilot's catalog, or a file"
+        raise InputError([Fault(path, 0, "", f"a folder without prices{whose}", fix)])
+    return files
+
+
+def offers_by_provider(catalogs: Iterable[Catalog], faults: list[Fault]) -> dict[str, tuple[Offer, ...]]:
+    """Return the offers of all files by provider; a machine of two files has the prices of both, or is a fault."""
+    found: dict[str, dict[tuple[Any, ...], tuple[Offer, str]]] = {}
+    for catalog in catalogs:
+        for offer in catalog.offers:
+            machines = found.setdefault(offer.provider, {})
+            other = machines.setdefault(machine_key(offer), (offer, catalog.read.table.file))
+            if other[0] is offer:
+                continue
+            joined = _joined(other[0], offer)
+            if joined is None:
+                what, fix = f"another price than in {other[1]}", "leave one of the two files out"
+                faults.append(Fault(catalog.read.table.file, 0, offer.label, what, fix))
+            else:
+                machines[machine_key(offer)] = (joined, other[1])
+    return {provider: tuple(offer for offer, _ in machines.values()) for provider, machines in found.items()}
+
+
+def _joined(one: Offer, other: Offer) -> Offer | None:
+    """Return one machine with the prices of two files; None where they contradict each other."""
+    prices = {}
+    for key in PRICE_KEYS:
+        stated = {getattr(offer, key) for offer in (one, other)} - {None}
+        if len(stated) > 1:
+            return None
+        prices[key] = next(iter(stated), None)
+    return one.model_copy(update={**prices, "zones": one.zones or other.zones})
+
+
 # Offers as the text of a file that a scenario's `inventory` names: YAML, or CSV where its name says so.
 
 
@@ -280,8 +351,13 @@ def offers_text(offers: Sequence[Offer], path: str, command: str) -> str:
     """
     if path.casefold().endswith(".csv"):
         return offer_table_text(offers)
-    rows = (f"  - {{{_keys(offer)}}}" for offer in offers)
-    text = "\n".join([f"# Written by {printable(command)}", "currency: USD", "offers:", *rows, ""])
+    data = [offer_data(offer) for offer in offers]
+    terms = _common_terms(data)
+    rows = (f"  - {{{_keys(row, terms.get(row['provider'], {}))}}}" for row in data)
+    head = [f"# Written by {printable(command)}", "currency: USD"]
+    if terms:
+        head += ["terms:", *(f"  {_scalar(name)}: {{{_keys(shared, {})}}}" for name, shared in terms.items())]
+    text = "\n".join([*head, "offers:", *rows, ""])
     if (size := len(text.encode())) > MAX_BYTES:
         most = f"more than the {MAX_BYTES / 1e6:.0f} MB that are read"
         what = f"{len(offers):,} offers are {size / 1e6:.0f} MB of YAML, {most}"
@@ -289,13 +365,38 @@ def offers_text(offers: Sequence[Offer], path: str, command: str) -> str:
     return text
 
 
-def _keys(offer: Offer) -> str:
-    data = offer_data(offer)
-    return ", ".join(f"{key}: {_scalar(data[key])}" for key in TABLE_COLUMNS if key in data)
+_SHARED_TERMS = ("billing", "fees", "spot_notice_seconds")
+"""Terms that are written once for a provider, where all of its offers have the same."""
+
+
+def _common_terms(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the terms that all offers of a provider share."""
+    by_provider: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_provider.setdefault(row["provider"], []).append(row)
+    shared = {
+        provider: {
+            key: several[0][key]
+            for key in _SHARED_TERMS
+            if key in several[0] and all(row.get(key) == several[0][key] for row in several)
+        }
+        for provider, several in by_provider.items()
+    }
+    return {provider: terms for provider, terms in shared.items() if terms}
+
+
+def _keys(row: Mapping[str, Any], terms: Mapping[str, Any]) -> str:
+    """Return the keys of an offer, those of a table first, without what its provider's terms say."""
+    names = [*(key for key in TABLE_COLUMNS if key in row), *(key for key in row if key not in TABLE_COLUMNS)]
+    return ", ".join(f"{key}: {_scalar(row[key])}" for key in names if key not in terms)
 
 
 def _scalar(value: Any) -> str:
     """Return a value as YAML of one line; text without quotes where it is read as the same text."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_scalar(key)}: {_scalar(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_scalar, value)) + "]"
     if not isinstance(value, str):
         return json.dumps(value)
     if _PLAIN.fullmatch(value) and plain_scalar(value) == value:

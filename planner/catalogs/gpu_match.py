@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner.library.known_machines import is_sxm_family, known_gpus, refused_chip
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import GpuSpec
-from planner.loading.price_files import Row
+from planner.loading.price_files import Row, is_shipped_machine, shipped_gpu
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ class GpuMatcher:
         if known is not None and known.gpu:
             return self._of_instance(name, known.gpu, instance)
         form = _form_of(name) or _form_of(instance) or (known.form if known else "")
+        shipped = shipped_gpu(provider, instance) if instance and not form else None
+        if shipped is not None and (named := self._named(name)) is not None and _chip(named) == _chip(shipped):
+            form = _form_factor(self._cards[shipped])
         form = form or ("SXM" if is_sxm_family(provider, instance) else "")
         device = self._names.canonical(instance) if instance.casefold().startswith(("nvidia ", "tesla ")) else None
         if not form and device is not None:  # `NVIDIA H100 80GB HBM3`: what the driver reports
@@ -116,9 +119,12 @@ def with_board_link(row: Row) -> Row:
     """Return the keys of an offer with the link between its GPUs that follows from their form, where it states none.
 
     SXM boards of eight GPUs have a switch, parts of a board are linked; those of the V100 have links between pairs.
+    Hosts of a community differ, and of a machine of the shipped list it is known whether its link is known.
     """
     gpus, card = row.get("gpus"), read_library([]).gpus.get(str(row.get("gpu")))
     if card is None or card.form != "SXM" or not isinstance(gpus, int) or gpus < 2 or row.get("interconnect"):
+        return row
+    if row.get("community") or is_shipped_machine(row):
         return row
     has_switch = gpus >= GPUS_OF_A_BOARD and card.generation != "Volta"
     return {**row, "interconnect": "nvswitch" if has_switch else "nvlink"}

@@ -50,14 +50,18 @@ def is_sxm_family(provider: str, instance: str) -> bool:
     models, owner = data_folder("models"), provider.casefold()
     if not _links_of(models, owner):
         return False
-    if known_interconnect(provider, instance) not in (None, "pcie"):
+    if known_interconnect(provider, instance) in _BOARD_LINKS:
         return True
     return (owner, _family(instance)) in _linked_families(models)
 
 
+_BOARD_LINKS = ("nvlink", "nvswitch")
+
+
 @cache
 def _linked_families(models: Path) -> frozenset[tuple[str, str]]:
-    found = ((owner, _family(name)) for owner, names, _ in _read_links(models) for name in names)
+    links = ((owner, names) for owner, names, link in _read_links(models) if link in _BOARD_LINKS)
+    found = ((owner, _family(name)) for owner, names in links for name in names)
     return frozenset((owner, family) for owner, family in found if family)
 
 

@@ -129,6 +129,7 @@ class _ShippedFacts(NamedTuple):
     terms: dict[str, dict[str, Any]]
     machines: dict[tuple[Any, ...], dict[str, Any]]  # by provider, instance, GPU and their number
     zones: dict[tuple[Any, ...], tuple[float, Any]]  # by machine and region: the spot price, and that of each zone
+    gpus: dict[tuple[str, str], str]  # by provider and instance type
 
 
 _FACTS_OF_MACHINES = (
@@ -160,7 +161,10 @@ def _read_shipped_facts(scenarios: Path) -> _ShippedFacts:
         key: {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
         for key, rows in several.items()
     }
-    return _ShippedFacts(terms, machines, zones)
+    gpus: dict[tuple[str, str], set[str]] = {}
+    for provider, instance, gpu, _ in machines:
+        gpus.setdefault((provider, instance), set()).add(gpu)
+    return _ShippedFacts(terms, machines, zones, {key: names.pop() for key, names in gpus.items() if len(names) == 1})
 
 
 def _machine_name(provider: Any, instance: Any, gpu: Any, gpus: Any) -> tuple[Any, ...]:
@@ -174,8 +178,7 @@ def with_shipped_facts(row: Row) -> Row:
     the most of them, cores and memory. Zones are added where the spot price is that of the shipped list.
     """
     facts = _read_shipped_facts(data_folder("scenarios"))
-    provider = row.get("provider")
-    key = _machine_name(provider, row.get("instance", ""), row.get("gpu"), row.get("gpus"))
+    provider, key = row.get("provider"), _shipped_machine(row)
     known = {**facts.terms.get(str(provider), {}), **facts.machines.get(key, {})}
     filled = {**known, **row}
     for block in ("billing", "fees"):
@@ -186,6 +189,25 @@ def with_shipped_facts(row: Row) -> Row:
     if zones is not None and "zones" not in row and isinstance(spot, float) and abs(spot - usd) <= SAME_PRICE * usd:
         filled["zones"] = zones
     return with_known_machine(filled)
+
+
+def _shipped_machine(row: Row) -> tuple[Any, ...]:
+    """Return the name of a machine in the shipped list: its instance type, or the GPUs of a pod (`2x-l4`)."""
+    machines = _read_shipped_facts(data_folder("scenarios")).machines
+    provider, gpu, gpus = (row.get(key) for key in ("provider", "gpu", "gpus"))
+    name = _machine_name(provider, row.get("instance", ""), gpu, gpus)
+    pod = _machine_name(provider, f"{gpus}x-{gpu}", gpu, gpus)
+    return pod if name not in machines and pod in machines else name
+
+
+def is_shipped_machine(row: Row) -> bool:
+    """Whether the shipped list has a machine, in any region."""
+    return _shipped_machine(row) in _read_shipped_facts(data_folder("scenarios")).machines
+
+
+def shipped_gpu(provider: str, instance: str) -> str | None:
+    """Return the GPU that the shipped list gives an instance type; None where it has none of that name."""
+    return _read_shipped_facts(data_folder("scenarios")).gpus.get((provider, instance.casefold()))
 
 
 def shipped_beside_prices(providers: Collection[str]) -> tuple[Offer, ...]:
