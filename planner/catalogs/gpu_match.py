@@ -6,6 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+from planner.documents.files import data_folder
 from planner.library.known_machines import is_sxm_family, known_gpus, refused_chip
 from planner.library.reading import CardNames, read_library
 from planner.library.schema import GpuSpec
@@ -14,6 +15,7 @@ from planner.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 MEMORY_TOLERANCE = 0.1
 """Largest relative difference between a card's memory and what a catalog says: 22.4 GiB are an A10G's 24, 192 a B200's
@@ -42,7 +44,7 @@ class GpuMatcher:
     def __init__(self) -> None:
         self._names = CardNames("gpus")
         self._cards = read_library([]).gpus
-        self._find = cache(self._matched)
+        self._find, self._ask = cache(self._matched), cache(self._answer)
 
     def match(self, name: str, memory_gib: tuple[float, ...], provider: str, instance: str) -> GpuMatch:
         """Return the GPU of a row.
@@ -56,6 +58,9 @@ class GpuMatcher:
         provider, instance
             Say the form factor where the name does not: `gpu_1x_h100_pcie`, `p5.48xlarge`.
         """
+        return self._ask(name, memory_gib, provider, instance)
+
+    def _answer(self, name: str, memory_gib: tuple[float, ...], provider: str, instance: str) -> GpuMatch:
         known = known_gpus(provider, instance) if instance else None
         if known is not None and known.gpu:
             return self._of_instance(name, known.gpu, instance)
@@ -121,13 +126,19 @@ def with_board_link(row: Row) -> Row:
     SXM boards of eight GPUs have a switch, parts of a board are linked; those of the V100 have links between pairs.
     Hosts of a community differ, and of a machine of the shipped list it is known whether its link is known.
     """
-    gpus, card = row.get("gpus"), read_library([]).gpus.get(str(row.get("gpu")))
-    if card is None or card.form != "SXM" or not isinstance(gpus, int) or gpus < 2 or row.get("interconnect"):
+    gpus, board = row.get("gpus"), _boards(data_folder("models")).get(str(row.get("gpu")))
+    if board is None or not isinstance(gpus, int) or gpus < 2 or row.get("interconnect"):
         return row
     if row.get("community") or is_shipped_machine(row):
         return row
-    has_switch = gpus >= GPUS_OF_A_BOARD and card.generation != "Volta"
-    return {**row, "interconnect": "nvswitch" if has_switch else "nvlink"}
+    return {**row, "interconnect": "nvswitch" if gpus >= GPUS_OF_A_BOARD and board != "Volta" else "nvlink"}
+
+
+@cache
+def _boards(models: Path) -> dict[str, str]:
+    """Return the generation of each GPU on an SXM board."""
+    del models  # whose GPUs they are
+    return {name: card.generation for name, card in read_library([]).gpus.items() if card.form == "SXM"}
 
 
 GPUS_OF_A_BOARD = 8

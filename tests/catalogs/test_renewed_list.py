@@ -1,0 +1,81 @@
+"""A list that is renewed from a folder of catalogs, whose rows are the shipped ones, plans as the shipped list does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from planner.cli import main
+from planner.cli.catalog_command import read_market
+from planner.loading.scenario_file import shipped_scenarios
+from tests.helpers.shipped_catalogs import write_shipped_catalogs
+
+AS_OF = "2026-11-28"
+
+
+def _on_the_market() -> list[str]:
+    """Return the shipped scenarios that are planned on the shipped list."""
+    found = []
+    for name, path in shipped_scenarios().items():
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        named = data.get("inventory", [] if data.get("offers") else ["market"])
+        if "market" in ([named] if isinstance(named, str) else named):
+            found.append(name)
+    return found
+
+
+@pytest.fixture(scope="module")
+def renewed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Fill a price book from catalogs in SkyPilot's form that have the rows of the shipped list."""
+    folder = tmp_path_factory.mktemp("renewed")
+    with pytest.MonkeyPatch.context() as patch:
+        for package in ("catalogs.price_updates", "loading.price_files"):
+            patch.setattr(f"planner.{package}.book_folder", lambda: folder / "book")
+        write_shipped_catalogs(folder / "catalogs", read_market(None))
+        words = ["prices", "update", "--offline", str(folder / "catalogs"), "--date", "2026-11-09"]
+        result = CliRunner().invoke(main, [*words, "-o", str(folder / "list.yaml")])
+        assert result.exit_code == 0, result.output
+        yield folder
+
+
+def _plan(name: str, *options: str) -> Any:
+    result = CliRunner().invoke(main, ["solve", name, "--as-of", AS_OF, "--json", *options])
+    assert result.exit_code in (0, 3), result.output
+    plan = json.loads(result.stdout)
+    return [_machines(job) for job in plan.get("jobs", [])] or plan["status"]
+
+
+def _machines(job: dict[str, Any]) -> tuple[Any, ...]:
+    """Return where a job runs and what it costs to a cent; an instance of RunPod without the tier in its name."""
+    instance = str(job["instance"]).removesuffix("_SECURE").removesuffix("_COMMUNITY")
+    return (*(job[key] for key in ("provider", "region", "gpu", "gpus")), instance, round(job["cost_usd"], 2))
+
+
+@pytest.mark.slow
+def test_a_renewed_list_has_the_facts_of_the_shipped_one(renewed: Path) -> None:
+    """Terms, links, hosts, zones and most machines come from the library; prices of no discount are left out."""
+    apart = ("date", "dates", "source", "notes", "stock_status", "instance", "spot_usd_per_hour", "zones")
+
+    def facts(path: str | None) -> dict[tuple[Any, ...], dict[str, Any]]:
+        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for offer in read_market(path):
+            instance = offer.instance.removesuffix("_SECURE").removesuffix("_COMMUNITY")
+            data = {key: value for key, value in offer.model_dump().items() if key not in apart}
+            spot = {"spot": pytest.approx(offer.spot_usd_per_hour, abs=1e-4), "zones": offer.zones}
+            found[offer.provider, offer.region, instance] = data | (spot if offer.has_spot else {})
+        return found
+
+    assert facts(str(renewed / "list.yaml")) == facts(None)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("name", _on_the_market())
+def test_a_renewed_list_plans_the_same_machine_at_the_same_cost(renewed: Path, name: str) -> None:
+    """To a cent, in every shipped scenario."""
+    assert _plan(name, "--set", "inventory=[prices]") == _plan(name)
