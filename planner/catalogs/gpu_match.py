@@ -24,6 +24,9 @@ _FORM = re.compile(r"(?<![a-z])(sxm\d?|pcie|nvl)(?![a-z])|(?<=\d)(sxm\d?|pcie|nv
 _LINK = re.compile(r"[-_ ]?nvlink(?![a-z])", re.IGNORECASE)
 _SIZE = re.compile(r"[-_ ](\d+) ?g(?:i?b)?(?![a-z0-9])", re.IGNORECASE)
 
+_LISTING = re.compile(r"\d+x-(.+)-\d+(?:\.\d+)?-\d+")
+"""How SkyPilot names machines of Vast.ai: `2x-RTX_4090D-32-65536`, with cores and memory."""
+
 FORM_NOT_STATED = "form factor not stated: taken as PCIe, the slower one"
 
 
@@ -61,6 +64,8 @@ class GpuMatcher:
         return self._ask(name, memory_gib, provider, instance)
 
     def _answer(self, name: str, memory_gib: tuple[float, ...], provider: str, instance: str) -> GpuMatch:
+        if (listing := _LISTING.fullmatch(instance)) is not None and self._named(listing[1]) is not None:
+            name = listing[1]  # SkyPilot cuts Ti, S and D off the names of Vast.ai's GPUs
         known = known_gpus(provider, instance) if instance else None
         if known is not None and known.gpu:
             return self._of_instance(name, known.gpu, instance)
@@ -97,10 +102,10 @@ class GpuMatcher:
         right = {gpu: card for gpu, card in sized.items() if _form_factor(card) == form} if form else plain or sized
         if not right:
             known = " or ".join(sorted({_form_factor(card) for card in sized.values()}))
-            if form == "SXM" or len(sized) > 1:
+            if known != "superchip" and (form == "SXM" or len(sized) > 1):
                 what = f"no {form} form of {_chip(named)} is known, only {known}"
                 return GpuMatch(None, what, kind="no GPU of that form is known")
-            right = sized  # one card of that memory: PCIe is how its slot is called, not another GPU
+            right = sized  # one card of that memory: PCIe is how its slot is called, SXM a superchip's board
         if len(right) == 1:
             return GpuMatch(next(iter(right)))
         slower = min(right, key=lambda gpu: (_form_factor(right[gpu]) != "PCIe", gpu))

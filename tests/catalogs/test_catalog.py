@@ -95,7 +95,10 @@ def test_memory_is_that_of_one_gpu_or_of_all_of_them(
         ("1x-RTX_PRO_6000_S-32-65536", "RTXPRO6000S", 1, 97887, "RTXPRO6000-96GB"),
         ("8x-Tesla_V100-32-65536", "V100", 8, 131072, "V100-16GB"),
         ("2x-RTX_3060_Ti-32-65536", "RTX3060", 2, 16384, "no RTX3060 with 8 GiB is known"),
-        ("2x-RTX_4070S_Ti-32-65536", "RTX4070", 2, 32752, "no RTX4070 with 16 GiB is known"),
+        ("2x-RTX_4070S_Ti-32-65536", "RTX4070", 2, 32752, "RTX4070TiSUPER"),
+        ("1x-RTX_4090D-32-65536", "RTX4090", 1, 24576, "RTX4090D"),
+        ("1x-RTX_4060_Ti-32-65536", "RTX4060", 1, 8192, "RTX4060Ti-8GB"),
+        ("1x-RTX_4060_Ti-32-65536", "RTX4060", 1, 16384, "RTX4060Ti"),
     ],
 )
 def test_a_marketplace_lists_the_memory_of_all_gpus_and_the_form_in_the_instance(
