@@ -155,7 +155,7 @@ def _read_json(text: str, file: str, provider: str | None, day: datetime.date, o
     if kinds:
         found = read_answer(kinds[0], records, file, GpuMatcher())
         if left := pages_left(document.data):
-            found.note(left)
+            found.notes[left] = len(records)
         return _catalog_of_answer(kinds[0], found, provider, day, of_file)
     data = document.data
     if isinstance(data, list) and (not data or any(_FLAVOR_KEYS & {*one} for one in data if isinstance(one, dict))):
@@ -275,7 +275,7 @@ def _read_plain(table: CsvTable, defaults: dict[str, Any]) -> tuple[CatalogRows,
 
 
 _VMS_PATTERNS = ("*/vms.csv", "*/*/vms.csv", "*/*/*/vms.csv")
-"""Where catalogs stand below a folder: `catalogs/v8/aws/vms.csv` of SkyPilot's repository, `aws/vms.csv` of one state."""
+"""Where catalogs stand below a folder: `aws/vms.csv`, and in all of SkyPilot's repository `catalogs/v8/aws/vms.csv`."""
 _STATE = re.compile(r"v(\d+)")
 
 

@@ -158,8 +158,8 @@ def _place(written: str) -> str:
 
 
 def _is_runpod(values: Values) -> bool:
-    priced = {"securePrice", "communityPrice", "lowestPrice", "secureSpotPrice", "communitySpotPrice"}
-    return "memoryInGb" in values and bool(priced & values.keys())
+    known = {"displayName", "securePrice", "communityPrice", "lowestPrice", "secureSpotPrice", "communitySpotPrice"}
+    return "memoryInGb" in values and bool(known & values.keys())
 
 
 _POD_SIZES = (1, 2, 4, 8)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from planner.catalogs.catalog import Catalog
     from planner.errors import Fault
-    from planner.results.market_results import PriceChanges
+    from planner.results.market_results import FileNotRead, PriceChanges
 
 
 @click.group(cls=ListGroup)
@@ -87,23 +87,18 @@ def _update_from_files(
 
     Of several files, those without a fault are stored.
     """
-    from planner.catalogs.catalog import read_catalog, summary_of
+    from planner.catalogs.catalog import summary_of
     from planner.documents.files import check_unread
-    from planner.errors import InputError, collect_faults
     from planner.report.catalog_text import changes_text, import_text
-    from planner.results.market_results import BookUpdate, BookUpdates, FileNotRead
+    from planner.results.market_results import BookUpdate, BookUpdates
 
     del timeout  # a file is there or not
-    folders = [file for file in files if os.path.isdir(file)]
-    if len(providers) > 1 and not folders:
+    has_folder = any(map(os.path.isdir, files))
+    if len(providers) > 1 and not has_folder:
         raise click.UsageError("--offline takes one --provider", click.get_current_context())
     named, found = _price_files(files, providers)
-    whose = providers[0] if providers and not folders else None
-    faults: dict[str, list[Fault]] = {}
-    catalogs = []
-    for file in found:
-        with collect_faults(faults.setdefault(file, [])):
-            catalogs.append(read_catalog(file, whose, date.date() if date else None))
+    whose = providers[0] if providers and not has_folder else None
+    catalogs, faults = _read_all(found, whose, date.date() if date else None)
     if path is not None:
         check_unread(path)
     summaries = tuple(map(summary_of, catalogs))
@@ -111,19 +106,47 @@ def _update_from_files(
         for summary in summaries:
             show(import_text(summary), err=True)
     changes = _store(catalogs, force, faults)
-    not_read = [FileNotRead(file=file, why_not=str(told[0])) for file, told in faults.items() if told]
     if len(found) == 1 or not changes:
         _raise(faults.values())
     if len(found) == 1:
         result: BookUpdate | BookUpdates = BookUpdate(read=summaries[0], changes=changes)
     else:
-        result = BookUpdates(read=summaries, not_read=tuple(not_read), changes=changes)
+        result = BookUpdates(read=summaries, not_read=_not_read(faults), changes=changes)
     write_either(as_json, result.model_dump(mode="json"), lambda _: changes_text(changes))
+    _tell_faulty(faults, named)
+    return [change.provider for change in changes]
+
+
+def _read_all(
+    files: list[str], provider: str | None, day: datetime.date | None
+) -> tuple[list[Catalog], dict[str, list[Fault]]]:
+    """Return what the files without faults hold, and the faults of each file."""
+    from planner.catalogs.catalog import read_catalog
+    from planner.errors import collect_faults
+
+    catalogs: list[Catalog] = []
+    faults: dict[str, list[Fault]] = {}
+    for file in files:
+        with collect_faults(faults.setdefault(file, [])):
+            catalogs.append(read_catalog(file, provider, day))
+    return catalogs, faults
+
+
+def _not_read(faults: dict[str, list[Fault]]) -> tuple[FileNotRead, ...]:
+    from planner.results.market_results import FileNotRead
+
+    return tuple(FileNotRead(file=file, why_not=str(told[0])) for file, told in faults.items() if told)
+
+
+def _tell_faulty(faults: dict[str, list[Fault]], named: set[str]) -> None:
+    """Print the faults of files that are not stored; those of files that were named end the command with code 2."""
+    from planner.errors import InputError
+
     for file, told in faults.items():
         if told and file not in named:
             show(f"not stored: {InputError(told)}", err=True)
-    _raise(told for file, told in faults.items() if file in named)
-    return [change.provider for change in changes]
+    if of_named := [fault for file, told in faults.items() if file in named for fault in told]:
+        _end_with(of_named)
 
 
 def _price_files(files: tuple[str, ...], providers: tuple[str, ...]) -> tuple[set[str], list[str]]:
@@ -154,6 +177,14 @@ def _store(catalogs: list[Catalog], force: bool, faults: dict[str, list[Fault]])
             source = "; ".join(f"{one.kind} {one.read.table.file}" for one in its)
             changes += update_book(offers, source, now, force)
     return changes
+
+
+def _end_with(faults: list[Fault]) -> None:
+    """Print the faults of some files after the answer of the others, which is the one document of `--json`, and end."""
+    from planner.errors import InputError
+
+    show(str(InputError(faults)), err=True)
+    click.get_current_context().exit(2)
 
 
 def _raise(faults: Iterable[list[Fault]]) -> None:
@@ -232,6 +263,8 @@ def check(files: tuple[str, ...], provider: str | None, as_json: bool) -> None:
     if found or not faults:
         data = [summary.model_dump(mode="json") for summary in found]
         write_either(as_json, data, lambda _: table(CHECK_COLUMNS, found))
+    if found and faults:
+        _end_with(faults)
     raise_faults(faults)
 
 
