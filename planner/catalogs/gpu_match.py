@@ -22,6 +22,7 @@ MEMORY_TOLERANCE = 0.1
 180; 12 are not an RTX3080's 10."""
 _FORM = re.compile(r"(?<![a-z])(sxm\d?|pcie|nvl)(?![a-z])|(?<=\d)(sxm\d?|pcie|nvl)(?![a-z])", re.IGNORECASE)
 _LINK = re.compile(r"[-_ ]?nvlink(?![a-z])", re.IGNORECASE)
+_BARE_METAL = re.compile(r"[-_ ]bare[-_ ]?metal$", re.IGNORECASE)
 _SIZE = re.compile(r"[-_ ](\d+) ?g(?:i?b)?(?![a-z0-9])", re.IGNORECASE)
 
 _LISTING = re.compile(r"\d+x-(.+)-\d+(?:\.\d+)?-\d+")
@@ -49,7 +50,7 @@ class GpuMatcher:
         self._cards = read_library([]).gpus
         self._find, self._ask = cache(self._matched), cache(self._answer)
 
-    def match(self, name: str, memory_gib: tuple[float, ...], provider: str, instance: str) -> GpuMatch:
+    def match(self, name: str, memory_gib: tuple[float, ...], provider: str, instance: str, hint: str = "") -> GpuMatch:
         """Return the GPU of a row.
 
         Parameters
@@ -60,10 +61,12 @@ class GpuMatcher:
             Readings of the memory of one GPU, the likeliest first; empty where the catalog does not state it.
         provider, instance
             Say the form factor where the name does not: `gpu_1x_h100_pcie`, `p5.48xlarge`.
+        hint
+            Says it where neither does: the GPU as the driver or the cloud behind a broker calls it.
         """
-        return self._ask(name, memory_gib, provider, instance)
+        return self._ask(name, memory_gib, provider, instance, hint)
 
-    def _answer(self, name: str, memory_gib: tuple[float, ...], provider: str, instance: str) -> GpuMatch:
+    def _answer(self, name: str, memory_gib: tuple[float, ...], provider: str, instance: str, hint: str) -> GpuMatch:
         if (listing := _LISTING.fullmatch(instance)) is not None and self._named(listing[1]) is not None:
             name = listing[1]  # SkyPilot cuts Ti, S and D off the names of Vast.ai's GPUs
         known = known_gpus(provider, instance) if instance else None
@@ -74,10 +77,16 @@ class GpuMatcher:
         if shipped is not None and (named := self._named(name)) is not None and _chip(named) == _chip(shipped):
             form = _form_factor(self._cards[shipped])
         form = form or ("SXM" if is_sxm_family(provider, instance) else "")
-        device = self._names.canonical(instance) if instance.casefold().startswith(("nvidia ", "tesla ")) else None
+        form = form or _form_of(hint)
+        device = next((found for text in (instance, hint) if (found := self._device(text)) is not None), None)
         if not form and device is not None:  # `NVIDIA H100 80GB HBM3`: what the driver reports
             form = _form_factor(self._cards[device])
         return self._find(name, memory_gib, form)
+
+    def _device(self, text: str) -> str | None:
+        """Return the GPU that a driver reports so: `NVIDIA H100 80GB HBM3`, with blanks or hyphens."""
+        spaced = text.replace("-", " ").casefold()
+        return self._names.canonical(text) if spaced.startswith(("nvidia ", "tesla ")) else None
 
     def _of_instance(self, name: str, gpu: str, instance: str) -> GpuMatch:
         """Return the GPU that an instance type is known to have, unless the row names another chip."""
@@ -113,7 +122,7 @@ class GpuMatcher:
 
     def _named(self, name: str) -> str | None:
         """Return a card of the chip that a name means, with or without its memory and form."""
-        bare = _SIZE.sub("", _FORM.sub("", _LINK.sub("", name))).strip(" -_")
+        bare = _SIZE.sub("", _FORM.sub("", _LINK.sub("", _BARE_METAL.sub("", name)))).strip(" -_")
         return self._names.canonical(name) or self._names.canonical(bare)
 
 

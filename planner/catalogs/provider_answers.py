@@ -561,13 +561,13 @@ def _add(line: int, listed: Listed, found: CatalogRows, matcher: GpuMatcher) -> 
         return
     memory = (listed.memory_gib,) if listed.memory_gib else ()
     machine = Machine(listed.provider, listed.instance, int(count))
-    match = matched_gpu(found, line, matcher, listed.gpu, memory, machine)
+    match, gpus = matched_gpu(found, line, matcher, listed.gpu, memory, machine)
     if match is None or match.gpu is None:
         return
     row: Row = {
         **{"provider": listed.provider, "region": listed.region or "any"},
-        "instance": listed.instance or f"{int(count)}x-{match.gpu.casefold()}",
-        **{"gpu": match.gpu, "gpus": int(count), "notes": match.note},
+        "instance": listed.instance or f"{gpus}x-{match.gpu.casefold()}",
+        **{"gpu": match.gpu, "gpus": gpus, "notes": match.note},
         **{"usd_per_hour": listed.usd, "spot_usd_per_hour": listed.spot_usd},
         **{"cpu_cores": listed.cores, "ram_gb": listed.ram_gb, "interconnect": listed.interconnect},
         **{"community": listed.community, "stock_status": listed.stock_status},

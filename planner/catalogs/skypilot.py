@@ -151,7 +151,7 @@ def _with_usable_spot(row: Row, found: CatalogRows) -> Row:
     if spot is None or on_demand is None or spot < on_demand:
         return row
     found.note("spot price not below that on demand: left out, it is no discount")
-    return {key: value for key, value in row.items() if key != "spot_usd_per_hour"}
+    return {key: value for key, value in row.items() if key not in ("spot_usd_per_hour", "zones")}
 
 
 def of_one_tier(rows: Iterable[tuple[int, Row]], found: CatalogRows) -> Iterator[tuple[int, Row]]:
@@ -219,20 +219,25 @@ def check_columns(table: CsvTable, needed: tuple[str, ...], kind: str) -> list[F
 
 def matched_gpu(
     found: CatalogRows, line: int, matcher: GpuMatcher, name: str, memory_gib: tuple[float, ...], machine: Machine
-) -> GpuMatch | None:
-    """Return the GPU of a machine; None, and the row left out, where it is not known or the number is not right."""
-    match = matcher.match(name, memory_gib, machine.provider, machine.instance)
+) -> tuple[GpuMatch | None, int]:
+    """Return the GPU of a machine and the number of them; no GPU, and the row left out, where it is not known.
+
+    Where the number of an instance type is known, it counts: a list has twelve GPUs in Azure's ND96isr_H100_v5.
+    """
+    match = matcher.match(name, memory_gib, machine.provider, machine.instance, machine.hint)
     if match.gpu is None:
         found.leave_out(line, match.reason, match.kind)
-        return None
+        return None, machine.gpus
     known = known_gpus(machine.provider, machine.instance) if machine.instance else None
-    if known is not None and known.gpus not in (0, machine.gpus):
-        what = f"{machine.instance} has {known.gpus} GPUs, and is listed with {machine.gpus}"
-        found.leave_out(line, what, "another number of GPUs than the instance type has")
-        return None
+    if known is not None and known.gpus and known.gpus != int(known.gpus):
+        found.leave_out(line, f"{machine.instance} has a part of a GPU", "a part of a GPU")
+        return None, machine.gpus
     if match.note:
         found.note(match.note)
-    return match
+    if known is not None and known.gpus not in (0, machine.gpus):
+        found.note("another number of GPUs than the instance type has: that of the type is taken")
+        return match, int(known.gpus)
+    return match, machine.gpus
 
 
 class Machine(NamedTuple):
@@ -241,6 +246,7 @@ class Machine(NamedTuple):
     provider: str
     instance: str
     gpus: int
+    hint: str = ""  # other names that may say the form
 
 
 def whole_gpus(found: CatalogRows, line: int, count: float | None) -> int | None:
@@ -293,7 +299,7 @@ def _gpuhunt_offer(line: int, cells: Cells, provider: str, matcher: GpuMatcher, 
         return None
     memory_gib = found.number(line, cells, "gpu_memory")
     memory = (memory_gib,) if memory_gib else ()
-    match = matched_gpu(found, line, matcher, cells["gpu_name"], memory, Machine(provider, instance, count))
+    match, count = matched_gpu(found, line, matcher, cells["gpu_name"], memory, Machine(provider, instance, count))
     if match is None:
         return None
     if (sold := cells["spot"].casefold()) not in ("true", "false"):
@@ -479,8 +485,9 @@ def _offer(row: _Row, hosts: _Hosts, matcher: GpuMatcher, found: CatalogRows) ->
     if not instance and matcher.match(name, (), row.provider, "").gpu is not None:
         found.leave_out(line, f"{name} without its machine", "a GPU without its machine")
         return None
-    readings = _readings(cells.get("GpuInfo", ""), count)
-    match = matched_gpu(found, line, matcher, name, readings, Machine(row.provider, instance, count))
+    info = _info(cells.get("GpuInfo", ""), count)
+    seen = Machine(row.provider, instance, count, _hint(row, info))
+    match, count = matched_gpu(found, line, matcher, name, _readings(row, info), seen)
     if match is None:
         return None
     memory_gib = found.number(machine.line, machine.cells, "MemoryGiB")
@@ -547,6 +554,7 @@ def _slice_offer(row: _Row, chips: ChipSlice, matcher: GpuMatcher, found: Catalo
     if prices[0] == chips.no_price_usd or (chip, price) in row.placeholders:
         found.leave_out(row.line, f"${price} an hour for slices of every size, which stands for no price")
         return None
+    prices = [price if price != chips.no_price_usd else None for price in prices]
     return {
         **{"provider": row.provider, **_where(row.cells)},
         **{"instance": chips.instance, "gpu": match.gpu, "gpus": count, "notes": ""},
@@ -569,18 +577,26 @@ def _place(region: str, zone: str) -> str:
     return f"{region}/{zone}" if zone and region and not zone.startswith(region) else zone or region or "any"
 
 
+class _Info(NamedTuple):
+    """What the column GpuInfo says of one GPU: its name, and what its memory may be in GiB, the likeliest first."""
+
+    name: str = ""
+    readings: tuple[float, ...] = ()
+
+
 @cache
-def _readings(info: str, count: int) -> tuple[float, ...]:
-    """Return what the memory of one GPU may be in GiB, the likeliest first; nothing where it is not stated."""
+def _info(info: str, count: int) -> _Info:
+    """Return what the dictionary in a cell says; nothing where it is none. Some clouds write its keys in lower case."""
     stated = _parsed(info)
-    gpus = stated.get("Gpus")
+    gpus = stated.get("gpus")
     first = gpus[0] if isinstance(gpus, (list, tuple)) and gpus and isinstance(gpus[0], dict) else {}
-    inside = first.get("MemoryInfo")
-    size = _gib(inside.get("SizeInMiB") if isinstance(inside, dict) else None)
-    total = _gib(stated.get("TotalGpuMemoryInMiB"))
-    if size is None:
-        return () if total is None else (total / count, total)
-    return (size, size / count) if count > 1 and size == total else (size,)
+    inside, name = first.get("memoryinfo"), first.get("name")
+    size = _gib(inside.get("sizeinmib") if isinstance(inside, dict) else None)
+    total = _gib(stated.get("totalgpumemoryinmib"))
+    readings: tuple[float, ...] = () if total is None else (total / count, total)
+    if size is not None:
+        readings = (size, size / count) if count > 1 and size == total else (size,)
+    return _Info(name if isinstance(name, str) else "", readings)
 
 
 def _parsed(info: str) -> dict[str, Any]:
@@ -590,7 +606,32 @@ def _parsed(info: str) -> dict[str, Any]:
         value = ast.literal_eval(_JSON_NULL.sub(": None", info))
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return _with_plain_keys(value) if isinstance(value, dict) else {}
+
+
+def _with_plain_keys(value: Any) -> Any:
+    """Return nested dictionaries with their keys in lower case."""
+    if isinstance(value, dict):
+        return {str(key).casefold(): _with_plain_keys(inner) for key, inner in value.items()}
+    return [_with_plain_keys(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+_MEMORY_IN_INSTANCE = re.compile(r"(?<![A-Za-z0-9])\d+x[A-Za-z0-9]+_(\d+)GB(?![A-Za-z0-9])")
+"""`hyperstack__8xH100_80GB__192__960`: the memory of one GPU, where the column has that of all twice over."""
+
+
+def _readings(row: _Row, info: _Info) -> tuple[float, ...]:
+    """Return what the memory of one GPU may be in GiB: as the name of the instance says it, else as GpuInfo does."""
+    found = _MEMORY_IN_INSTANCE.search(row.cells["InstanceType"])
+    return (float(found[1]),) if found else info.readings
+
+
+def _hint(row: _Row, info: _Info) -> str:
+    """Return what else may say the form: the GPU's name in GpuInfo, and the instance of the cloud behind a broker."""
+    upstream = re.sub(r"_\d+$", "", row.cells.get("UpstreamCloudId", ""))
+    owner, behind, _ = row.cells["InstanceType"].partition("__")
+    known = known_gpus(owner, upstream) if upstream and behind else None
+    return " ".join(filter(None, (upstream, info.name, known.form if known else "")))
 
 
 def _gib(size: Any) -> float | None:

@@ -140,7 +140,7 @@ class KnownGpus(NamedTuple):
     """The GPUs of an instance type; `gpu` is empty where its form alone is known."""
 
     gpu: str
-    gpus: int
+    gpus: float  # below 1: a part of one
     form: str = ""
 
 
