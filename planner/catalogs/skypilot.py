@@ -663,6 +663,7 @@ def flavors_table(document: JsonDocument) -> CsvTable:
         raise InputError([document.fault((), "no list of machines", FLAVORS_WANTED)])
     faults: list[Fault] = []
     rows = []
+    lines = [one.line for one in document.records(lambda _: True)]
     for index, machine in enumerate(data):
         missing = [name for name in ("name", "unit_cost_usd", "unit_label") if _get(machine, name) is None]
         unit = str(_get(machine, "unit_label") or "").casefold()
@@ -672,7 +673,7 @@ def flavors_table(document: JsonDocument) -> CsvTable:
             what, fix = f"{unit!r} is no unit of time that is known", f"expected {', '.join(_UNITS_PER_HOUR)}"
             faults.append(document.fault((index,), what, fix))
         else:
-            rows.append((document.line((index,)), _cells(machine, _UNITS_PER_HOUR[unit])))
+            rows.append((lines[index], _cells(machine, _UNITS_PER_HOUR[unit])))
     if faults:
         raise InputError(faults)
     return CsvTable(document.file, _COLUMNS, tuple(rows))
