@@ -10,8 +10,13 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from planner.catalogs.catalog import offers_text
 from planner.cli import main
 from planner.cli.catalog_command import read_market
+from planner.documents.strict_yaml import parse_document
+from planner.documents.tables import parse_csv
+from planner.errors import Fault
+from planner.loading.price_files import offer_table_text, read_offer_table, read_offers
 from planner.loading.scenario_file import shipped_scenarios
 from tests.helpers.shipped_catalogs import write_shipped_catalogs
 
@@ -54,6 +59,17 @@ def _machines(job: dict[str, Any]) -> tuple[Any, ...]:
     """Return where a job runs and what it costs to a cent; an instance of RunPod without the tier in its name."""
     instance = str(job["instance"]).removesuffix("_SECURE").removesuffix("_COMMUNITY")
     return (*(job[key] for key in ("provider", "region", "gpu", "gpus")), instance, round(job["cost_usd"], 2))
+
+
+def test_a_written_list_is_read_as_it_was() -> None:
+    """As YAML every shipped offer, as CSV what is rented by the hour: terms, zones and commitments too."""
+    offers = read_market(None)
+    faults: list[Fault] = []
+    text = offers_text(offers, "list.yaml", "a test")
+    assert read_offers(parse_document(text, "list.yaml"), faults) == offers and not faults
+    hourly = [one for one in offers if one.rents_gpus and one.tier in ("secure", "community") and one.dates is None]
+    _, read = read_offer_table(parse_csv(offer_table_text(hourly), "list.csv"), faults)
+    assert [one.model_dump() for one in read] == [one.model_dump() for one in hourly] and not faults
 
 
 @pytest.mark.slow
