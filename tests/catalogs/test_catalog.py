@@ -596,3 +596,12 @@ def test_zones_without_a_discount_are_no_zones_of_spot(tmp_path: Path) -> None:
     found = read_catalog(str(write_skypilot(tmp_path, *rows)), "runpod", DAY)
     offer = only(found)
     assert (offer.provider, offer.region, offer.zones, offer.spot_usd_per_hour) == ("runpod-secure", "US", (), None)
+
+
+def test_a_provider_that_sells_by_auction_alone_has_no_price_on_demand(tmp_path: Path) -> None:
+    """Its catalog states the price of the auction twice."""
+    path = tmp_path / "vms.csv"
+    header = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,SpotPrice,Region,GpuInfo"
+    path.write_text(f"{header}\nh100-80gb.sxm.8x,H100,8,168,1814,8.0,8.0,us-central2-a,{gpu_info('H100', 8, 81920)}\n")
+    offer = only(read_catalog(str(path), "mithril", DAY))
+    assert (offer.gpu, offer.usd_per_hour, offer.spot_usd_per_hour) == ("H100-80GB", None, 8.0)
