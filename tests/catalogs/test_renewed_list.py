@@ -56,9 +56,15 @@ def _plan(name: str, *options: str) -> Any:
 
 
 def _machines(job: dict[str, Any]) -> tuple[Any, ...]:
-    """Return where a job runs and what it costs to a cent; an instance of RunPod without the tier in its name."""
-    instance = str(job["instance"]).removesuffix("_SECURE").removesuffix("_COMMUNITY")
-    return (*(job[key] for key in ("provider", "region", "gpu", "gpus")), instance, round(job["cost_usd"], 2))
+    """Return where a job or the fleet of a service runs and what it costs to a cent."""
+    places = job["fleet"]["kinds"] if "fleet" in job else [job]
+    return (*map(_machine, places), round(job["cost_usd"], 2))
+
+
+def _machine(place: dict[str, Any]) -> tuple[Any, ...]:
+    """Return a kind of machine; an instance of RunPod without the tier in its name."""
+    instance = str(place["instance"]).removesuffix("_SECURE").removesuffix("_COMMUNITY")
+    return (*(place[key] for key in ("provider", "region", "gpu", "gpus")), instance, place.get("replicas"))
 
 
 def test_a_written_list_is_read_as_it_was() -> None:
