@@ -1,6 +1,8 @@
 """CSV logs, for the speed and memory of a run and for its progress, and what any log says.
 
 Names come in any case with blanks around, figures with their unit, and a last line may be cut short.
+Exports: a chart of Weights & Biases (`"Step","run-1 - train/loss","run-1 - _timestamp"`) or its whole history
+(`_step,_runtime,_timestamp,...`), a scalar of TensorBoard (`Wall time,Step,Value`), and `metrics.csv` of LitGPT.
 """
 
 from __future__ import annotations
@@ -10,10 +12,14 @@ import datetime
 import io
 import itertools
 import math
+import re
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from planner.analysis.calibration.line_logs import LogHistory, LogPoint, as_number, stamp_seconds
+from planner.analysis.calibration.line_logs import as_number, stamp_seconds
+from planner.analysis.calibration.log_points import LogHistory, LogPoint
+from planner.analysis.calibration.tool_logs import litgpt_history
 from planner.errors import Fault, InputError
 from planner.records import record
 from planner.results.run_results import StepTimes
@@ -42,13 +48,18 @@ class RunLog:
 
     file: str
     kind: str  # the format, as users call it
-    step_seconds: tuple[float, ...] = ()  # of single steps, or means of intervals, in order
+    step_seconds: tuple[float, ...] = ()  # of single steps, or means of intervals, in order, without evaluation
+    interval_steps: tuple[int, ...] = ()  # steps of each of them; left out: one each
+    rates: tuple[float, ...] = ()  # tokens per second of one GPU, where the log states them
     whole: tuple[int, float] | None = None  # steps and seconds of the run, warm-up and pauses in it
     tokens_per_step: float | None = None  # as the log counts: padding usually included
     micro_batch: int | None = None
     global_batch: int | None = None
     peak_gib: float | None = None
     peak_kind: str | None = None  # allocated, reserved or device
+    gpus: int | None = None
+    counts_micro_batches: bool = False  # a step of this log is a micro-batch
+    notes: tuple[str, ...] = ()
 
 
 def compute_pace(log: RunLog) -> StepTimes | None:
@@ -68,9 +79,23 @@ def compute_pace(log: RunLog) -> StepTimes | None:
     return pace
 
 
+def compute_rate(log: RunLog) -> float:
+    """Return the tokens per second of one GPU, warm-up left out; `InputError` where the log is too short."""
+    pace = _of_steps(replace(log, step_seconds=tuple(1.0 / rate for rate in log.rates), interval_steps=()))
+    return 1.0 / pace.seconds
+
+
 def _of_steps(log: RunLog) -> StepTimes:
     warm = count_warm_up_steps(log.step_seconds)
     kept = log.step_seconds[warm:]
+    if len(kept) < MIN_TIMED_STEPS and log.interval_steps:
+        warm = min(1, len(log.step_seconds) - 1)  # too few to judge by: the first one holds the warm-up, if any does
+        spans = list(zip(log.step_seconds, log.interval_steps, strict=True))[warm:]
+        steps = sum(count for _, count in spans)
+        if steps >= MIN_TIMED_STEPS and (warm or len(spans) > 1):
+            seconds = math.fsum(second * count for second, count in spans) / steps
+            return StepTimes(seconds=seconds, spread=None, steps=steps, dropped=log.interval_steps[0] * warm)
+        kept = log.step_seconds[warm:]
     if len(kept) < MIN_TIMED_STEPS:
         what = f"only {len(kept)} timed steps" + (f" after {warm} of warm-up" if warm else "")
         raise fault(log.file, 1, what, f"at least {MIN_TIMED_STEPS} are needed: let the run continue for longer")
@@ -107,6 +132,8 @@ _SECONDS = "seconds step_seconds step_time step_time_s step_time_seconds seconds
 _MILLISECONDS = "step_time_ms step_ms milliseconds"
 UNIT_SECONDS = {**dict.fromkeys(_SECONDS.split(), 1.0), **dict.fromkeys(_MILLISECONDS.split(), 1e-3)}
 """Columns of seconds per step, with what one unit is in seconds."""
+LATEST_SECONDS = 1e11
+"""Later times, past the year 5000, count milliseconds."""
 TIME_COLUMNS = ("elapsed_seconds", "elapsed", "timestamp", "time", "datetime", "wall_time")
 TOKEN_COLUMNS = ("tokens", "num_tokens", "tokens_per_step")
 
@@ -160,6 +187,8 @@ def read_table(text: str, file: str) -> CsvTable | None:
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
     except csv.Error as error:
         raise fault(file, reader.line_num, f"cannot be read as CSV: {error}", "separate cells by commas") from None
+    if len(header) > 1 and not header[0]:
+        header[0] = "row"  # the index, as pandas writes it
     if not header or not all(header) or len(set(header)) < len(header):
         return None
     if rows and len(rows[-1][1]) < len(header) and not text.endswith("\n"):
@@ -171,7 +200,64 @@ def read_table(text: str, file: str) -> CsvTable | None:
     if not rows:
         raise fault(file, 1, "has a header but no rows", "log some steps first")
     lines, cells = zip(*rows, strict=True)
-    return CsvTable(file, tuple(header), lines, tuple(dict(zip(header, row, strict=True)) for row in cells))
+    return exported_table(
+        CsvTable(file, tuple(header), lines, tuple(dict(zip(header, row, strict=True)) for row in cells))
+    )
+
+
+_CHARTED = re.compile(r"(?P<run>.+) - (?P<metric>.+?)(?P<bound>__min|__max)?")
+EXPORTED = {
+    "wall time": "timestamp", "_timestamp": "timestamp", "_runtime": "elapsed_seconds",
+    "relative time (process)": "elapsed_seconds", "relative time (wall)": "elapsed_seconds",
+    "train/global_step": "global_step", "trainer/global_step": "global_step", "train/loss": "loss",
+}  # fmt: skip
+"""Columns of exports by the names that are used here."""
+
+
+def exported_table(table: CsvTable) -> CsvTable:
+    """Return an export of Weights & Biases or TensorBoard under the names used here; any other table as it is.
+
+    `InputError` for a chart of several runs, and for steps that count calls of `wandb.log`.
+    """
+    charted = {name: found for name in table.names if (found := _CHARTED.fullmatch(name))}
+    runs = sorted({found["run"] for found in charted.values()})
+    is_wandb = bool(charted) or "_step" in table.names
+    if not is_wandb and "wall time" not in table.names:
+        return table
+    if len(runs) > 1:
+        what = f"charts of {len(runs)} runs: {', '.join(runs[:3])}"
+        raise fault(table.file, 1, what, "export one run", "")
+    names = {name: (charted[name]["metric"] if name in charted else name) for name in table.names}
+    names = {
+        name: EXPORTED.get(metric, "step" if metric == "_step" else metric)
+        for name, metric in names.items()
+        if not (name in charted and charted[name]["bound"])
+    }
+    kept = {new: old for old, new in reversed(names.items())}
+    if "global_step" in kept:
+        kept.pop("step", None)
+    needed = [name for name in ("step", "global_step", "timestamp", "elapsed_seconds") if name in kept]
+    chosen = [
+        (line, {new: row[old] for new, old in kept.items()})
+        for line, row in zip(table.lines, table.rows, strict=True)
+        if all(row[kept[name]] for name in needed)
+    ]
+    if not chosen:
+        raise fault(table.file, 1, "no row has a step and a time", "export the time (_timestamp) with the loss")
+    lines, rows = zip(*chosen, strict=True)
+    found = CsvTable(table.file, tuple(kept), lines, rows)
+    if is_wandb and "step" in kept:
+        _check_counts_steps(found)
+    return found
+
+
+def _check_counts_steps(table: CsvTable) -> None:
+    """Refuse steps of W&B that rise by one: they count calls of `wandb.log`, of which each may hold several steps."""
+    steps = table.numbers("step")
+    if len(steps) > 1 and all(after - before == 1 for before, after in itertools.pairwise(steps)):
+        what = "Step counts the calls of wandb.log, which are not optimizer steps where one in several is logged"
+        fix = "export train/global_step too, or rename the column to global_step if each call is one step"
+        raise fault(table.file, table.lines[0], what, fix, "step")
 
 
 def read_step_times(table: CsvTable) -> RunLog | None:
@@ -197,10 +283,12 @@ def read_step_times(table: CsvTable) -> RunLog | None:
     else:
         seconds = _between(table, str(clock), steps)
     tokens = table.first(TOKEN_COLUMNS)
+    gaps = [round(after - before) for before, after in itertools.pairwise(steps)]
     return RunLog(
         table.file,
         STEP_TIME_CSV,
         step_seconds=tuple(seconds),
+        interval_steps=tuple(gaps) if column is None and min(gaps, default=0) >= 1 else (),
         tokens_per_step=sum(table.numbers(tokens)) / len(table.lines) if tokens else None,
     )
 
@@ -228,10 +316,9 @@ def _between(table: CsvTable, column: str, steps: Sequence[float]) -> list[float
 
 def _seconds(table: CsvTable, line: int, column: str, text: str) -> float:
     """Return seconds since some fixed time, from a number or from a date and time."""
-    try:
-        return float(text)
-    except ValueError:
-        pass
+    number = as_number(text)
+    if number is not None:
+        return number / 1000.0 if number > LATEST_SECONDS else number
     try:
         return datetime.datetime.fromisoformat(text.replace("/", "-")).timestamp()
     except ValueError:
@@ -268,6 +355,7 @@ def read_memory_use(table: CsvTable) -> RunLog | None:
 
 UTILISATION_COLUMNS = ("utilization.gpu [%]", "utilization.gpu")
 LOSS_COLUMNS = ("loss", "train_loss", "lm loss")
+LITGPT_CSV = "metrics.csv of LitGPT"
 SINCE_START = ("elapsed_seconds", "elapsed")
 """Columns of times that count from the start of the process."""
 
@@ -279,6 +367,9 @@ def read_csv_history(table: CsvTable) -> LogHistory | None:
     """
     column, clock = table.first(UNIT_SECONDS), table.first(TIME_COLUMNS)
     step = table.first(STEP_COLUMNS)
+    litgpt = read_litgpt_table(table)
+    if litgpt is not None:
+        return litgpt
     if column is None and (step is None or clock is None):
         return _memory_history(table)
     points, left_out = [], 0
@@ -306,6 +397,34 @@ def read_csv_history(table: CsvTable) -> LogHistory | None:
     return LogHistory(table.file, STEP_TIME_CSV, tuple(points), remarks=remarks)
 
 
+def read_litgpt_table(table: CsvTable) -> LogHistory | None:
+    """Return the history of LitGPT's `metrics.csv`; rows of validation have no `iter_time`.
+
+    None where the table has other columns. Lightning's CSVLogger writes the iteration over the column `step`.
+    """
+    if not {"iter", "step", "iter_time"} <= set(table.names):
+        return None
+    rows, counts = [], []
+    for line, row in zip(table.lines, table.rows, strict=True):
+        iteration, step, seconds = (as_number(row[name]) for name in ("iter", "step", "iter_time"))
+        if iteration is None or step is None or seconds is None or not 0 < seconds < MAX_STEP_SECONDS:
+            continue
+        rows.append((line, int(iteration), int(step), seconds, _loss(table, row)))
+        tokens = as_number(row.get("total_tokens"))
+        counts += [(iteration, tokens)] if tokens else []
+    if not rows:
+        return None
+    offset = {step - iteration for _, iteration, step, _, _ in rows}
+    overwritten = offset <= {-1} or offset <= {0}
+    kept = [(line, one, one if overwritten else step, second, loss) for line, one, step, second, loss in rows]
+    each = None
+    if len(counts) > 1 and counts[-1][0] > counts[0][0]:
+        each = (counts[-1][1] - counts[0][1]) / (counts[-1][0] - counts[0][0])
+    return litgpt_history(
+        table.file, LITGPT_CSV, kept, overwritten, tokens_per_step=each if each and each > 0 else None
+    )
+
+
 _FIRST_CLOCK = 1e9
 """Seconds since the epoch in 2001: smaller figures count from the start of something else."""
 
@@ -317,7 +436,9 @@ def _loss(table: CsvTable, row: Mapping[str, str]) -> float | None:
 
 def _time(text: str) -> float | None:
     number = as_number(text)
-    return number if number is not None else stamp_seconds(text.replace("/", "-"))
+    if number is not None:
+        return number / 1000.0 if number > LATEST_SECONDS else number
+    return stamp_seconds(text.replace("/", "-"))
 
 
 def _memory_history(table: CsvTable) -> LogHistory | None:
