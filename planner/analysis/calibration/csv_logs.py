@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.line_logs import as_number, stamp_seconds
 from planner.analysis.calibration.log_points import LogHistory, LogPoint
-from planner.analysis.calibration.tool_logs import litgpt_history
+from planner.analysis.calibration.tool_logs import mean_growth, micro_batch_history
 from planner.errors import Fault, InputError
 from planner.records import record
 from planner.results.run_results import StepTimes
@@ -151,6 +151,10 @@ MIN_PEAK_BYTES, MAX_PEAK_BYTES = 64 * MIB, 2048.0 * GIB
 """Range of plausible peaks of one GPU: outside it, another unit is meant."""
 
 
+KNOWN_COLUMNS = frozenset((*STEP_COLUMNS, *UNIT_SECONDS, *TIME_COLUMNS, *UNIT_BYTES, "wall time", "_step"))
+"""Columns by which a text is known to be a table."""
+
+
 @record(frozen=True)
 class CsvTable:
     """A CSV file; `names` in lower case, `lines` are the numbers of the rows in the file."""
@@ -193,8 +197,11 @@ def read_table(text: str, file: str) -> CsvTable | None:
         return None
     if rows and len(rows[-1][1]) < len(header) and not text.endswith("\n"):
         rows.pop()  # a run that is still writing, or was killed
+    is_ours = any(name in KNOWN_COLUMNS or _CHARTED.fullmatch(name) for name in header)
     for line, row in rows:
         if len(row) != len(header):
+            if not is_ours:
+                return None
             what = f"{len(row)} cells, but the header has {len(header)}"
             raise fault(file, line, what, "give every row the cells of the header")
     if not rows:
@@ -245,10 +252,10 @@ def exported_table(table: CsvTable) -> CsvTable:
     if not chosen:
         raise fault(table.file, 1, "no row has a step and a time", "export the time (_timestamp) with the loss")
     lines, rows = zip(*chosen, strict=True)
-    found = CsvTable(table.file, tuple(kept), lines, rows)
+    export = CsvTable(table.file, tuple(kept), lines, rows)
     if is_wandb and "step" in kept:
-        _check_counts_steps(found)
-    return found
+        _check_counts_steps(export)
+    return export
 
 
 def _check_counts_steps(table: CsvTable) -> None:
@@ -398,31 +405,48 @@ def read_csv_history(table: CsvTable) -> LogHistory | None:
 
 
 def read_litgpt_table(table: CsvTable) -> LogHistory | None:
-    """Return the history of LitGPT's `metrics.csv`; rows of validation have no `iter_time`.
+    """Return the history of LitGPT's `metrics.csv`; None where the table has other columns.
 
-    None where the table has other columns. Lightning's CSVLogger writes the iteration over the column `step`.
+    `time` is that since the start of the training at micro-batch `batches`, in a row of its own or in that of `iter`;
+    without it `iter_time` is that of one micro-batch. Lightning's CSVLogger writes the micro-batch, or the one before,
+    over the column `step`, so the file does not say how many make a step. Rows with `val_loss` end a validation.
     """
     if not {"iter", "step", "iter_time"} <= set(table.names):
         return None
-    rows, counts = [], []
-    for line, row in zip(table.lines, table.rows, strict=True):
-        iteration, step, seconds = (as_number(row[name]) for name in ("iter", "step", "iter_time"))
-        if iteration is None or step is None or seconds is None or not 0 < seconds < MAX_STEP_SECONDS:
+    rows = [
+        (line, {name: as_number(cell) for name, cell in row.items() if cell})
+        for line, row in zip(table.lines, table.rows, strict=True)
+    ]
+    ends = {row["batches"]: row["time"] for _, row in rows if row.get("batches") and row.get("time")}
+    points: list[LogPoint] = []
+    tokens: list[tuple[float, float]] = []
+    paused = 0.0
+    for line, row in rows:
+        iteration, seconds = row.get("iter"), row.get("iter_time")
+        if "val_loss" in row:
+            paused = math.nan
+        if iteration is None or seconds is None or not 0 < seconds < MAX_STEP_SECONDS:
             continue
-        rows.append((line, int(iteration), int(step), seconds, _loss(table, row)))
-        tokens = as_number(row.get("total_tokens"))
-        counts += [(iteration, tokens)] if tokens else []
-    if not rows:
-        return None
-    offset = {step - iteration for _, iteration, step, _, _ in rows}
-    overwritten = offset <= {-1} or offset <= {0}
-    kept = [(line, one, one if overwritten else step, second, loss) for line, one, step, second, loss in rows]
-    each = None
-    if len(counts) > 1 and counts[-1][0] > counts[0][0]:
-        each = (counts[-1][1] - counts[0][1]) / (counts[-1][0] - counts[0][0])
-    return litgpt_history(
-        table.file, LITGPT_CSV, kept, overwritten, tokens_per_step=each if each and each > 0 else None
+        end = ends.get(iteration)
+        points.append(
+            LogPoint(
+                line, int(iteration), elapsed=end, seconds=None if ends else seconds, loss=row.get("loss"), paused=paused
+            )
+        )  # fmt: skip
+        paused = 0.0
+        count = row.get("total_tokens")
+        tokens += [(iteration, count)] if count else []
+    return micro_batch_history(
+        table.file, LITGPT_CSV, points, _accumulation([row for _, row in rows]), mean_growth(tokens)
     )
+
+
+def _accumulation(rows: Sequence[Mapping[str, float | None]]) -> int | None:
+    """Return the micro-batches of a step where the column `step` was not written over by that of the micro-batch."""
+    pairs = [(row["iter"], row["step"]) for row in rows if row.get("iter") and row.get("step")]
+    ratios = {done / step for done, step in pairs if done and step}
+    ratio = ratios.pop() if len(ratios) == 1 else 1.0
+    return int(ratio) if ratio > 1 and ratio.is_integer() else None
 
 
 _FIRST_CLOCK = 1e9

@@ -128,9 +128,7 @@ def read_megatron(lines: Lines, file: str) -> LogHistory:
     )  # fmt: skip
 
 
-def _of_one_batch(
-    points: Sequence[LogPoint], batches: Sequence[int | None]
-) -> tuple[list[LogPoint], tuple[str, ...]]:
+def _of_one_batch(points: Sequence[LogPoint], batches: Sequence[int | None]) -> tuple[list[LogPoint], tuple[str, ...]]:
     """Return the points without the times of steps whose global batch differs from that of the last."""
     if len(set(batches)) < 2:
         return list(points), ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import field
-from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -66,7 +65,7 @@ class LogHistory:
     resolution_seconds: float = 0.0
     """What the log rounds its times to."""
     counts_micro_batches: bool = False
-    """Whether a point counts micro-batches (also in `seconds` and `tokens_per_step`): accumulation is not in the log."""
+    """Whether points, `seconds` and `tokens_per_step` are of micro-batches: how many make a step is not in the log."""
     peak_gib: float | None = None
     peak_kind: str | None = None
     utilisation: float | None = None

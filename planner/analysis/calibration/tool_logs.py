@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.line_logs import (
     BAR_SECONDS,
@@ -63,7 +64,7 @@ def read_llama_factory(lines: Lines, file: str) -> LogHistory:
     """Return the steps of `trainer_log.jsonl`; rows without a loss are evaluations, or the end of the run."""
     rows = [(number, entry) for number, line in lines for entry in mappings_of(line) if "current_steps" in entry]
     points: list[LogPoint] = []
-    tokens: list[tuple[int, float]] = []
+    tokens: list[tuple[float, float]] = []
     peaks: dict[str, list[float]] = {"allocated": [], "reserved": []}
     paused, last_seen = 0.0, None
     for place, (number, entry) in enumerate(rows):
@@ -89,7 +90,7 @@ def read_llama_factory(lines: Lines, file: str) -> LogHistory:
     return LogHistory(
         file, LLAMA_FACTORY, once(points),
         total_steps=int(totals[-1]) if totals and totals[-1] else None,
-        tokens_per_step=_growth(tokens),
+        tokens_per_step=mean_growth(tokens),
         resolution_seconds=1.0,
         **peak_of(peaks),
     )  # fmt: skip
@@ -104,7 +105,7 @@ def _elapsed_seconds(text: object) -> float | None:
     return float(((24 * days + hours) * 60 + minutes) * 60 + seconds)
 
 
-def _growth(counts: Sequence[tuple[int, float]]) -> float | None:
+def mean_growth(counts: Sequence[tuple[float, float]]) -> float | None:
     """Return how much a count grows with each step, where it only grows; one entry counts from step 0."""
     pairs = counts if len(counts) > 1 else [(0, 0.0), *counts]
     if len(pairs) < 2 or any(one[0] >= other[0] or one[1] >= other[1] for one, other in pairwise(pairs)):
@@ -179,8 +180,6 @@ def read_nanogpt(lines: Lines, file: str) -> LogHistory:
             timed = figure / unit if figure is not None else None
             lost = as_number(loss[1]) if loss else None
             points.append(LogPoint(number, int(plain[1]), clock=stamp_seconds(line), seconds=timed, loss=lost))
-    if not any(point.seconds for point in points):
-        points = []
     return LogHistory(file, NANOGPT, once(points), total_steps=total)
 
 
@@ -222,7 +221,7 @@ def read_composer(lines: Lines, file: str) -> LogHistory:
     return LogHistory(
         file, COMPOSER, once(points),
         total_steps=_composer_total(lines),
-        tokens_per_step=_growth(tokens) if len(tokens) > 1 else None,
+        tokens_per_step=mean_growth(tokens) if len(tokens) > 1 else None,
         micro_batch=int(size) if len(micro) == 1 and (size := micro.pop()) else None,
         gpus=_composer_gpus(blocks),
         resolution_seconds=_HOUR_DIGIT * unit,
@@ -284,71 +283,76 @@ _LIT = re.compile(
 
 
 def read_litgpt(lines: Lines, file: str) -> LogHistory:
-    """Return the steps of LitGPT's console, which times micro-batches."""
-    rows = []
+    """Return the steps of LitGPT's console, which times the micro-batch that is logged."""
+    points, steps = [], []
     for number, line in lines:
         found = _LIT.search(line)
         seconds = as_number(found[4]) if found else None
-        if found is not None and seconds is not None:
-            rows.append((number, int(found[1]), int(found[2]), seconds / 1000.0, as_number(found[3])))
-    return litgpt_history(file, LITGPT, rows, overwrites_step=False)
+        if found is None or seconds is None:
+            continue
+        points.append(LogPoint(number, int(found[1]), seconds=seconds / 1000.0, loss=as_number(found[3])))
+        steps.append(int(found[2]))
+    return micro_batch_history(file, LITGPT, points, _micro_batches_of_step(points, steps))
 
 
-def litgpt_history(
-    file: str, kind: str, rows: Sequence[tuple[int, int, int, float, float | None]], overwrites_step: bool, **more: Any
+def micro_batch_history(
+    file: str, kind: str, points: Sequence[LogPoint], each: int | None, tokens: float | None = None
 ) -> LogHistory:
-    """Return the history of rows of line, iteration, step, seconds and loss.
+    """Return the history of points that count micro-batches, `each` of which make a step; None where it is unknown.
 
-    `overwrites_step`: the file may have the iteration in place of the step, as Lightning's CSVLogger writes it, so
-    equal columns do not say that a step has one micro-batch.
+    `tokens`: of one micro-batch on all GPUs.
     """
-    each = _micro_batches_of_step([(iteration, step) for _, iteration, step, _, _ in rows])
-    if each is None or (overwrites_step and each == 1):
-        points = [LogPoint(row[0], row[1], seconds=row[3], loss=row[4]) for row in rows]
-        return LogHistory(file, kind, once(points), counts_micro_batches=True, **more)
-    tokens = more.pop("tokens_per_step", None)
-    return LogHistory(
-        file, kind, tuple(group_micro_batches([LogPoint(row[0], row[1], seconds=row[3], loss=row[4]) for row in rows],
-                                              each)),
-        tokens_per_step=tokens * each if tokens else None, **more,
-    )  # fmt: skip
+    if each is None:
+        return LogHistory(file, kind, once(list(points)), tokens_per_step=tokens, counts_micro_batches=True)
+    grouped = group_micro_batches(points, each)
+    return LogHistory(file, kind, once(grouped), tokens_per_step=tokens * each if tokens else None)
 
 
-def _micro_batches_of_step(rows: Sequence[tuple[int, int]]) -> int | None:
-    """Return the iterations of one optimizer step that agree with all rows; None where several do, or none."""
-    if not rows:
-        return None
-    exact = {iteration / step for iteration, step in rows if step} if all(step for _, step in rows) else set()
+def _micro_batches_of_step(points: Sequence[LogPoint], steps: Sequence[int]) -> int | None:
+    """Return the micro-batches of one optimizer step that agree with all rows; None where several do, or none."""
+    rows = [(point.step, step) for point, step in zip(points, steps, strict=True)]
+    exact = {done / step for done, step in rows} if rows and all(steps) else set()
     if len(exact) == 1 and (ratio := exact.pop()).is_integer():
         return int(ratio)
-    last, steps = max(rows)
-    if not steps:
+    last, count = max(rows, default=(0, 0))
+    if not count:
         return None
-    fitting = [
-        each
-        for each in range(max(1, last // (steps + 1)), last // steps + 1)
-        if all(iteration // each == step for iteration, step in rows)
-    ]
+    candidates = range(max(1, last // (count + 1)), last // count + 1)
+    fitting = [each for each in candidates if all(done // each == step for done, step in rows)]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def group_micro_batches(points: Sequence[LogPoint], each: int) -> list[LogPoint]:
-    """Return the points of optimizer steps: the mean seconds of their logged micro-batches, `each` times."""
-    groups: dict[int, list[LogPoint]] = {}
-    attempt = []
+    """Return the points of optimizer steps from those of micro-batches, `each` of which make a step.
+
+    Where the log says when a micro-batch ended, a step ends with its last one. Else a step takes the mean of its logged
+    micro-batches, `each` times.
+    """
+    if any(point.is_timed for point in points):
+        return _step_ends(points, each)
+    found: list[LogPoint] = []
+    group: list[LogPoint] = []
     for point in points:
-        step = -(-point.step // each)
-        if groups and step < max(groups):
-            attempt += _mean_points(groups, each)
-            groups = {}
-        groups.setdefault(step, []).append(point)
-    return [*attempt, *_mean_points(groups, each)]
+        if group and -(-point.step // each) != -(-group[0].step // each):
+            found.append(_mean_point(group, each))
+            group = []
+        group.append(point)
+    return [*found, _mean_point(group, each)] if group else found
 
 
-def _mean_points(groups: Mapping[int, Sequence[LogPoint]], each: int) -> list[LogPoint]:
-    found = []
-    for step, points in groups.items():
-        timed = [point.seconds for point in points if point.seconds is not None]
-        seconds = each * math.fsum(timed) / len(timed) if timed else None
-        found.append(LogPoint(points[-1].line, step, seconds=seconds, loss=points[-1].loss))
+def _mean_point(group: Sequence[LogPoint], each: int) -> LogPoint:
+    timed = [point.seconds for point in group if point.seconds is not None]
+    seconds = each * math.fsum(timed) / len(timed) if timed else None
+    return LogPoint(group[-1].line, -(-group[0].step // each), seconds=seconds, loss=group[-1].loss)
+
+
+def _step_ends(points: Sequence[LogPoint], each: int) -> list[LogPoint]:
+    """Return the points at which a step ends, in steps; all of them, rounded, where fewer than two are such."""
+    whole = sum(point.step % each == 0 for point in points) >= 2
+    found, paused = [], 0.0
+    for point in points:
+        paused += point.paused
+        if not whole or point.step % each == 0:
+            found.append(replace(point, step=max(1, round(point.step / each)), paused=paused))
+            paused = 0.0
     return found

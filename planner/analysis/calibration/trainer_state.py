@@ -65,9 +65,10 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
     training = list(steps_only.values())
     last = next((entry for entry in reversed(training) if _number(entry, "train_steps_per_second")), None)
     intervals = _intervals(entries, document)
-    whole, notes = None, []
+    whole: tuple[int, float] | None = None
+    notes: list[str] = []
     if last is not None and _number(last, "train_runtime"):
-        if (share := trained_share(training)) < LEAST_SHARE:
+        if (share := trained_share(training)) < LEAST_TRAINED_SHARE:
             what = f"the run went on from a checkpoint: train_loss is {share:.2f} of the mean of the logged losses"
             raise _fault(document, ("log_history",), f"{what}, so train_runtime times its last part alone", ONE_RUN)
         # Not train_steps_per_second: it counts the steps that were asked for, also where the run ended early.
@@ -140,7 +141,7 @@ def _evaluated_seconds(entries: Sequence[Mapping[str, Any]], last: Mapping[str, 
     return math.fsum(known), notes
 
 
-LEAST_SHARE = 0.8
+LEAST_TRAINED_SHARE = 0.8
 """A smaller share of the logged losses in `train_loss` shows that the run was resumed: 1 but for rounding if not."""
 
 
@@ -257,6 +258,9 @@ def _one_run(log: LogHistory) -> RunLog:
             what = f"the time since the start goes back at step {after.first_step}, where the run was started again"
         raise fault(log.file, after.points[0].line, what, ONE_RUN)
     (attempt,) = attempts
+    if not attempt.intervals and log.peak_gib is None and not any(point.rate for point in attempt.points):
+        what = f"a {log.kind} that times no step, or none without an evaluation in it"
+        raise fault(log.file, attempt.points[0].line, what, "let the run continue for longer, or log more often")
     timed = [interval for interval in attempt.intervals if interval.training_pace > 0]
     evaluated = math.fsum(interval.paused for interval in timed)
     notes = [*log.remarks, *resumed_remarks(attempts)]
@@ -302,7 +306,7 @@ def read_state_history(text: str, file: str) -> LogHistory | None:
     last = next((entry for entry in reversed(training) if "train_steps_per_second" in entry), None)
     seconds = as_number(last.get("train_runtime")) if last else None
     steps = round(_number(last, "step")) if last else 0
-    if seconds is not None and trained_share(training) < LEAST_SHARE:
+    if seconds is not None and trained_share(training) < LEAST_TRAINED_SHARE:
         seconds, remarks = None, (*remarks, "the run went on from a checkpoint: its train_runtime times the last part")
     peak = largest_peak_gib(training)
     return LogHistory(
