@@ -68,6 +68,38 @@ now_option = click.option(
 )
 
 
+def _known_tools(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse names that are no tools, under the name of the option, with the nearest ones."""
+    if value is None:
+        return None
+    from planner.documents.validation import find_name, name_fix
+    from planner.library.tool_names import tool_names
+
+    names = [name.strip() for name in value.split(",")]
+    faults = [
+        Fault(parameter.opts[0], 0, "", f"no plan is exported to {name!r}", name_fix(name, tool_names()))
+        for name in names
+        if find_name(name, tool_names()) is None
+    ]
+    if faults:
+        raise InputError(faults)
+    return ",".join(str(find_name(name, tool_names())) for name in names)
+
+
+tools_option = click.option(
+    "--for",
+    "tools",
+    metavar="A,B",
+    callback=_known_tools,
+    help="Only what these tools can run, such as axolotl,skypilot.",
+)
+
+
+def tools_setting(tools: str | None) -> tuple[str, ...]:
+    """Return the setting that --for stands for."""
+    return (f"limits.tools=[{tools}]",) if tools is not None else ()
+
+
 def clock_setting(now: str | None) -> tuple[str, ...]:
     """Return the setting that --now stands for."""
     return (f"now={now}",) if now is not None else ()
@@ -281,6 +313,7 @@ def asked_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
         "--from", "tool_file", metavar="FILE", help="Hold what a TRL, Axolotl, ... file says; choose the rest."
     )
     @question_options
+    @tools_option
     @set_option
     @now_option
     @functools.wraps(command)
@@ -288,6 +321,7 @@ def asked_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
         scenario: str | None,
         tool_file: str | None,
         question: Any,
+        tools: str | None,
         settings: tuple[str, ...],
         now: str | None,
         **others: Any,
@@ -301,7 +335,7 @@ def asked_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
             raise click.UsageError(what, click.get_current_context())
 
         def load(settings: Sequence[str] = ()) -> LoadedScenario:
-            changes = (*clock_setting(now), *settings)
+            changes = (*clock_setting(now), *tools_setting(tools), *settings)
             if tool_file is not None:
                 return _load_from(tool_file, question, changes)
             return load_asked(scenario, question, changes)

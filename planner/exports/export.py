@@ -11,7 +11,7 @@ from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
-from planner.exports.field_map import Facts, FieldMap, field_maps, launch_maps
+from planner.exports.field_map import STARTING_ALL, Facts, FieldMap, field_maps, first_able, launch_maps
 from planner.exports.launchers import dstack_task, hf_job, kubernetes_job, skypilot_task, slurm_script
 from planner.exports.machine_names import trainer_file
 from planner.exports.run_script import readme, run_script
@@ -29,10 +29,6 @@ _LAUNCHERS = {
     "kubernetes": kubernetes_job,
     "slurm": slurm_script,
 }
-_STARTING_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
-"""Trainers of a whole folder, the preferred one first."""
-_FIRST_TRAINER = "trl"
-"""What a task launches where no other trainer is exported with it."""
 
 
 def target_names() -> tuple[str, ...]:
@@ -66,10 +62,10 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
 def default_trainer(given: Given, file: str) -> str:
     """Return the trainer that runs the framework of the plan; `InputError` where none does, with those that can be."""
     maps, framework = field_maps(), given.job.framework or given.job.techniques.framework
-    found = next((name for name in _STARTING_ALL if framework in maps[name].frameworks), None)
+    found = next((name for name in STARTING_ALL if framework in maps[name].frameworks), None)
     if found is None:
         where = f"jobs.{given.job.name}"
-        known = ", ".join(dict.fromkeys(supported for name in _STARTING_ALL for supported in maps[name].frameworks))
+        known = ", ".join(dict.fromkeys(supported for name in STARTING_ALL for supported in maps[name].frameworks))
         fix = f"plan with --set '{where}.framework=[{known}]', or export the machines alone with --to"
         raise InputError([Fault(file, 0, where, f"no target has a file for {framework}", fix)])
     return found
@@ -91,9 +87,9 @@ def export(
         fix = "planner check lists every edited figure; re-solve the scenario"
         raise InputError([Fault(file, 0, where, f"unknown: {', '.join(unknown)}", fix)])
     trainers = [maps[name] for name in targets if name in maps]
-    launched = next((trainer for trainer in trainers if trainer.launch), maps[_FIRST_TRAINER])
     on_task = on_task or any(name in launchers for name in targets)
     facts = job_facts(given, wishes, on_task)
+    launched = next((trainer for trainer in trainers if trainer.launch), None) or first_able(facts)
     faults: list[Fault] = []
     for tool in {tool.target: tool for tool in (*trainers, *([launched] if on_task else []))}.values():
         faults += _faults(tool, facts, where, file)
@@ -122,8 +118,7 @@ def export_all(
         return generation.export_all_generation(given, wishes, file)
     where = f"jobs.{job.name}"
     facts = job_facts(given, wishes, on_task=True)
-    able = [maps[name] for name in _STARTING_ALL if not _faults(maps[name], facts, where, file)]
-    trainer = able[0] if able else maps[_STARTING_ALL[0]]
+    trainer = first_able(facts)
     found = export(given, [trainer.target], wishes, file, on_task=True)
     left_out, commands = [], {}
     for name, tool in launchers.items():

@@ -125,8 +125,8 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
     job = given.job
     find_machines(given.scenario, job, tool)
     flavors = tool.machines.get(job.gpu, {})
-    flavor = job.instance if job.instance in flavors.values() else flavors.get(job.gpus_per_instance)
-    if flavor is None or job.instances > 1:
+    flavor = tool.machine(job.gpu, job.gpus_per_instance, job.instance, job.instances)
+    if flavor is None:
         what = f"{tool.label} has no job on {job.instances} x {job.gpus_per_instance} {job.gpu}"
         fix = f"plan with limits.max_gpus of {', '.join(map(str, flavors))}, or export to another launcher"
         raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, fix)])

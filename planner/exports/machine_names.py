@@ -180,16 +180,14 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
 
     `kept`: what must outlive a machine that is lost.
     """
-    provider = tool.providers.get(job.provider)
     where = f"jobs.{job.name}"
-    if provider is None:
-        fix = f"plan with limits.providers={_listed(tool.providers)}, or export to another launcher"
-        raise InputError([Fault("plan", 0, where, f"{tool.label} rents nothing from {job.provider}", fix)])
-    gpu = provider.gpus.get(job.gpu) or tool.gpus.get(job.gpu)
-    if gpu is None:
-        fix = f"plan with limits.gpus.forbid=[{job.gpu}], or rent it yourself and export for the trainer alone"
-        raise InputError([Fault("plan", 0, where, f"{tool.label} has no name for {job.gpu}", fix)])
-    if job.spot_share > 0 and not provider.keeps:
+    refused = tool.refusal(job.provider, job.gpu)
+    if refused is not None or job.provider not in tool.providers:
+        what, fix = refused or (f"{tool.label} rents nothing", "export to another launcher")
+        raise InputError([Fault("plan", 0, where, what, fix)])
+    provider = tool.providers[job.provider]
+    gpu = tool.name_of(job.gpu, provider) or job.gpu
+    if tool.keeps_nothing(job.provider, job.spot_share > 0):
         what = f"{tool.label} has no volume at {job.provider} that keeps {kept} when a spot machine is lost"
         raise InputError([Fault("plan", 0, where, what, "plan with limits.spot=false, or export to another launcher")])
     same = [
@@ -211,10 +209,6 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
         keeps=provider.keeps,
         note=provider.note,
     )
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    return f"[{', '.join(names)}]"
 
 
 def _spot_prices(offer: Offer) -> list[float | None]:
