@@ -13,6 +13,7 @@ from planner.cli.output import INFEASIBLE, NO_PLAN, READ, SAVING, Output
 from planner.errors import Fault, InputError
 from planner.loading.scenario_file import LoadedScenario
 from planner.scenario.scenario import SolveOptions
+from planner.scenario.techniques import FOUR_BIT_LORA
 
 if TYPE_CHECKING:
     import datetime
@@ -231,7 +232,8 @@ class TechniqueOption(click.Option):
         from planner.library.technique_tables import read_techniques
 
         technique = read_techniques().of(str(self.name))
-        self.metavar = "|".join(map(str, technique.values))
+        words = (FOUR_BIT_LORA,) if self.name == "method" else ()
+        self.metavar = "|".join(map(str, (*technique.values, *words)))
         self.help = (
             f"{technique.help} [{technique.assumed_words}]" if ctx.command.name == "estimate" else f"{technique.help}."
         )
@@ -254,11 +256,25 @@ TECHNIQUE_OPTIONS = (
 
 
 def technique_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option for each technique; a wrong value is refused by the planner, which suggests one."""
+    """Add an option for each technique; a wrong value is refused by the planner, which suggests one.
+
+    `--method qlora` is LoRA on 4-bit weights, as where a question is asked.
+    """
+
+    @functools.wraps(command)
+    def wrapper(method: str | None, weight_bits: int | None, **others: Any) -> Any:
+        if method is not None and method.lower() == FOUR_BIT_LORA:
+            if weight_bits not in (None, 4):
+                what = f"{FOUR_BIT_LORA} is LoRA on 4-bit weights, and --weight-bits is {weight_bits}"
+                raise click.UsageError(f"--method: {what}; keep one", click.get_current_context())
+            method, weight_bits = "lora", 4
+        return command(method=method, weight_bits=weight_bits, **others)
+
+    added: Callable[..., Any] = wrapper
     for name in reversed(TECHNIQUE_OPTIONS):
         kind = int if name == "weight-bits" else str
-        command = click.option(f"--{name}", cls=TechniqueOption, type=kind)(command)
-    return command
+        added = click.option(f"--{name}", cls=TechniqueOption, type=kind)(added)
+    return added
 
 
 # A scenario by its file or by options: `--model M --tokens N`.
@@ -273,7 +289,7 @@ QUESTION: OptionTable = {
     "epochs": (str, "N", "How often they are read [1]."),
     "sequence-length": (str, "N", "Tokens of a sequence [what a sample fits in]."),
     "method": (str, "lora|qlora|full", "[the cheapest]"),
-    "deadline": (str, "TIME", "36h, 2d or a day: '2026-11-25 09:00'."),
+    "deadline": (str, "TIME", "36h, 2d or a day: '2026-12-01 09:00'."),
     "budget": (str, "USD", "Dollars for everything."),
     "gpus": (str, "A,B", "Only these GPUs."),
     "providers": (str, "A,B", "Only these providers."),

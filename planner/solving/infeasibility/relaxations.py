@@ -254,7 +254,7 @@ def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> Limit
     unit, digits = "", ".10g"
     if path == SPOT_CAP and one.current == 0:
         # A scenario that says `spot: false` has this cap too, and no share undoes that word.
-        return LimitChange(path, one.current, 1.0, "limits.spot=true")
+        return LimitChange("limits.spot", "false", "true", "limits.spot=true")
     if path.endswith((".deadline", "limits.max_hours")):
         new = round_up(value, HOURS_STEP)
         unit, digits = ("h", "g") if path.endswith(".deadline") else ("", digits)
