@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -54,7 +55,7 @@ def _ask() -> Question:
         what = "no terminal to ask on: give --model and --tokens, such as --model llama-3.1-8b --tokens 24M"
         raise click.UsageError(what, click.get_current_context())
 
-    answers: dict[str, str] = {}
+    answers: dict[str, Any] = {}
     for name, text, default in QUESTIONS:
         check = functools.partial(_checked, name, answers)
         answers[name] = str(click.prompt(text, err=True, default=default, value_proc=check)).strip()
@@ -70,14 +71,15 @@ QUESTIONS = (
 """Field of a question, what is asked for on the terminal, and the answer of who says nothing."""
 
 
-def _checked(name: str, before: dict[str, str], text: str) -> str:
+def _checked(name: str, before: dict[str, Any], text: str) -> str:
     """Return an answer that a scenario may have; another one is refused at once, and asked for again."""
     from planner.errors import InputError
     from planner.loading.question import Question, load_question
 
     answer = text.strip()
     try:
-        load_question(Question(**{"tokens": QUESTIONS[1][2], **before, name: answer}))
+        asked: dict[str, Any] = {"tokens": QUESTIONS[1][2], **before, name: answer}
+        load_question(Question(**asked))
     except InputError as error:
         raise click.UsageError("; ".join(f"{fault.what}; {fault.fix}" for fault in error.faults)) from None
     return answer

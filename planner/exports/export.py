@@ -12,15 +12,15 @@ from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import STARTING_ALL, Facts, FieldMap, field_maps, first_able, launch_maps
-from planner.exports.launchers import dstack_task, hf_job, kubernetes_job, skypilot_task, slurm_script
-from planner.exports.machine_names import trainer_file
+from planner.exports.launchers import dstack_task, hf_job, kubernetes_job, skypilot_needs, skypilot_task, slurm_script
+from planner.exports.machine_names import missing_fields, trainer_file
 from planner.exports.run_script import readme, run_script
 from planner.exports.script_parts import requirements
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _LAUNCHERS = {
     "skypilot": skypilot_task,
@@ -116,7 +116,6 @@ def export_all(
     maps, launchers, job = field_maps(), launch_maps(), given.job
     if job.inference is not None:
         return generation.export_all_generation(given, wishes, file)
-    where = f"jobs.{job.name}"
     facts = job_facts(given, wishes, on_task=True)
     trainer = first_able(facts)
     found = export(given, [trainer.target], wishes, file, on_task=True)
@@ -134,6 +133,27 @@ def export_all(
         found["spot_policy.py"] = Path(spot_policy.__file__).read_text(encoding="utf-8")
     found["README.md"] = readme(given, sorted(found), commands)
     return found, left_out
+
+
+def to_fill_in(given: Given, wishes: Wishes, files: Collection[str]) -> list[str]:
+    """Return what a user must still fill in or see to, of the files of a job that were written, by their names."""
+    if given.job.inference is not None:
+        return []
+    facts = job_facts(given, wishes, on_task=True)
+    found = []
+    for tool in field_maps().values():
+        if tool.file in files:
+            parts = tool.settings(facts)
+            settings = (
+                {name: value for part in parts.values() for name, value in part.items()}
+                if tool.format == "python"
+                else parts
+            )
+            found += [f"{tool.file}: {field}: {how}" for field, how in missing_fields(tool, settings).items()]
+    task = launch_maps()["skypilot"].file
+    if task in files:
+        found += [f"{task}: {word}: {what}" for word, what in skypilot_needs(given.job, facts)]
+    return found
 
 
 def _faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[Fault]:

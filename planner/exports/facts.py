@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from planner.exports.field_map import field_maps
+from planner.exports.field_map import field_maps, is_gated
 from planner.exports.machine_names import slug
 from planner.exports.script_parts import environment_facts
 from planner.library.reading import read_library
@@ -97,6 +97,8 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "steps": job.steps_before + job.steps,  # tools count those of a resumed run from its beginning
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or _repository(card.aliases),
+        "needs_token": is_gated(wishes.model_id or _repository(card.aliases)),
+        "keeps_result": asked.stages.export is not None,
         "multi_gpu": "--multi_gpu" if job.gpus > 1 else "",
         "gathered_gb": math.ceil(_gathered_bytes(techniques, card.parameters) / GB),
         "output_dir": f"{CHECKPOINT_FOLDER if on_task else 'out'}/{_folder(job.name)}",

@@ -37,7 +37,7 @@ def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> s
     if tool.format == "python":
         return _trainer_script(lines, settings, tool)
     text = commented(lines) + yaml_text(settings)
-    missing = _missing(tool, settings)
+    missing = missing_fields(tool, settings)
     if missing:
         text += "\n" + commented(f"{field}:  # required: {option}" for field, option in missing.items())
     if tool.defaults:
@@ -114,7 +114,8 @@ def filled(text: str, facts: Facts) -> str:
     return Template(text).substitute(facts)
 
 
-def _missing(tool: FieldMap, settings: dict[str, Any]) -> dict[str, str]:
+def missing_fields(tool: FieldMap, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields that a tool needs and a file does not have yet, each with the option that gives it, or why."""
     return {
         field: option for field, option in tool.needs.items() if not {field, *_ALSO.get(field, ())} & settings.keys()
     }
