@@ -113,7 +113,7 @@ def export_all(
     The trainer is the first that can express the plan; `InputError` of that first one where none can.
     `policy`: the table of a run that follows one on spot.
     """
-    maps, launchers, job = field_maps(), launch_maps(), given.job
+    launchers, job = launch_maps(), given.job
     if job.inference is not None:
         return generation.export_all_generation(given, wishes, file)
     facts = job_facts(given, wishes, on_task=True)

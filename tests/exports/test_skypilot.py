@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
+from planner.exports.export import choose_job, to_fill_in
+from planner.exports.facts import Wishes
 from planner.exports.field_map import launch_maps
 from planner.library.reading import read_library
 from tests.helpers.exported_plans import INSTALL, changed, settings, solved, texts
@@ -57,7 +60,29 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
         "workdir": ".",
         "num_nodes": job.instances,
         "file_mounts": {"/checkpoints": {"name": "checkpoints-quickstart", "mode": "MOUNT_CACHED"}},
+        "secrets": {"HF_TOKEN": None},
     }
+
+
+def test_a_bucket_is_mounted_only_where_something_is_saved() -> None:
+    """Without checkpoints and without a result that is kept, the machines stay long enough to fetch it from them."""
+    plan = solved("fsdp")
+    found = task(plan)
+    assert "file_mounts" not in found and found["resources"]["autostop"]["idle_minutes"] == 60
+    assert found["setup"].startswith("mkdir -p /checkpoints")
+    wishes = Wishes(dataset="my/data")
+    given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
+    lines = to_fill_in(given, wishes, ["task.yaml", "axolotl.yml"])
+    assert any("no bucket is mounted: fetch the result" in line for line in lines)
+    assert any(line.startswith("axolotl.yml: learning_rate") for line in lines)
+
+
+def test_a_token_is_asked_for_where_the_model_is_gated() -> None:
+    """Llama and Mistral are, Qwen is not; the repository that is named counts."""
+    plan = solved("secure")
+    assert task(plan)["secrets"] == {"HF_TOKEN": None}
+    open_model = texts(plan, "skypilot", "trl", wishes=Wishes("Qwen/Qwen3-8B", "my/data"))["task.yaml"]
+    assert "HF_TOKEN" not in open_model
 
 
 def found_infra(plan: Any) -> str:

@@ -428,11 +428,8 @@ def read_litgpt_table(table: CsvTable) -> LogHistory | None:
         if iteration is None or seconds is None or not 0 < seconds < MAX_STEP_SECONDS:
             continue
         end = ends.get(iteration)
-        points.append(
-            LogPoint(
-                line, int(iteration), elapsed=end, seconds=None if ends else seconds, loss=row.get("loss"), paused=paused
-            )
-        )  # fmt: skip
+        alone = None if ends else seconds
+        points.append(LogPoint(line, int(iteration), None, end, alone, row.get("loss"), paused=paused))
         paused = 0.0
         count = row.get("total_tokens")
         tokens += [(iteration, count)] if count else []
