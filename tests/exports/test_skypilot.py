@@ -66,7 +66,7 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
 
 def test_a_bucket_is_mounted_only_where_something_is_saved() -> None:
     """Without checkpoints and without a result that is kept, the machines stay long enough to fetch it from them."""
-    plan = solved("fsdp")
+    plan = changed(solved("fsdp"), spot_share=0.0, spot=None)
     found = task(plan)
     assert "file_mounts" not in found and found["resources"]["autostop"]["idle_minutes"] == 60
     assert found["setup"].startswith("mkdir -p /checkpoints")

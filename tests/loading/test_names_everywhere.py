@@ -181,7 +181,7 @@ def _value(scenario: Any, key: str) -> Any:
     if key == "limits.quota":
         return next(iter(data["limits"]["quota"]))
     if parts[0] == "limits":
-        return data["limits"][parts[1]]["allow"]
+        return data["limits"]["tools"] if key == "limits.tools" else data["limits"][parts[1]]["allow"]
     at: Any = data
     for part in parts:
         if part == "*" and isinstance(at, (list, tuple)):
