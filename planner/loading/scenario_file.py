@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from planner.documents.files import data_folder
 from planner.documents.overrides import Source, override, suggest_for_unknown_keys
-from planner.documents.strict_yaml import Document, KeyPath, parse_document, read_document, read_shipped
+from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document, read_document, read_shipped
 from planner.documents.sweep_ranges import check_ranges
 from planner.documents.validation import find_name, name_fix, validate_spelled, validation_complaints
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
@@ -403,10 +403,22 @@ def _inventories(
             continue
         place = ("inventory", index) if isinstance(named, list) else ("inventory",)
         try:
-            found += read_inventory(name, source.folder(place, folder), faults)
+            read = read_inventory(name, source.folder(place, folder), faults)
+            found += read
+            if name == PRICE_BOOK and MARKET not in items and not os.path.isfile(folder / name):
+                found.append(_beside_book(read))
         except InputError as error:
             faults += [fault if fault.file else source.fault(place, fault.what, fault.fix) for fault in error.faults]
     return found
+
+
+def _beside_book(read: Inventory) -> tuple[Source, tuple[Offer, ...]]:
+    """Return what the shipped list has of the providers of the price book and no list by the hour states."""
+    from planner.loading.price_files import shipped_beside_prices
+
+    offers = shipped_beside_prices({offer.provider for _, offers in read for offer in offers})
+    file = str(shipped_inventory(MARKET))
+    return Source(file, Document(file, {}, Marks(1))), offers
 
 
 def shipped_scenarios() -> dict[str, Path]:
