@@ -222,7 +222,7 @@ def test_an_exported_file_is_read_as_the_job_that_it_came_from(target: str, data
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", UNCARRIED)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_the_law_holds_for_many_jobs(target: str, data: st.DataObject) -> None:
     """The same with many more."""

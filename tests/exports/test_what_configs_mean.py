@@ -14,6 +14,8 @@ import yaml
 
 from planner.errors import InputError
 from planner.exports.read_configs import ToolFile, read_tool_file
+from planner.library.reading import read_library
+from planner.library.technique_tables import read_techniques
 
 FOLDER = Path(__file__).parent / "configs"
 CASES = [
@@ -57,6 +59,15 @@ def ordered(value: Any) -> Any:
     return value[0] if len(value) == 1 else sorted(value, key=str)
 
 
+def modules(said: dict[str, Any]) -> Any:
+    """Return the modules of the model that adapters extend; names that no module of it has are those of others."""
+    targets = said.get("targets")
+    if not isinstance(targets, list) or not all("." in name for name in targets):
+        return targets
+    (card,) = read_library([said["model"]]).architectures.values()
+    return read_techniques().linears.chosen(card.family, tuple(targets))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_configuration_is_read_as_what_its_tool_makes_of_it(case: dict[str, Any], tmp_path: Path) -> None:
     """It is read right, or refused by the field that no plan has; never read wrong."""
@@ -67,7 +78,8 @@ def test_a_configuration_is_read_as_what_its_tool_makes_of_it(case: dict[str, An
             read_tool_file(path)
         assert case["refused"] in [fault.where for fault in error.value.faults]
         return
-    assert held(read_tool_file(path)) == {name: ordered(value) for name, value in case["is"].items()}
+    found, meant = held(read_tool_file(path)), {name: ordered(value) for name, value in case["is"].items()}
+    assert {**found, "targets": modules(found)} == {**meant, "targets": modules(meant)}
 
 
 def test_the_judge_has_many_configurations_of_every_tool() -> None:
