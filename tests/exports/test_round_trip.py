@@ -1,6 +1,6 @@
 """A law: every export of a plan to a training tool, read back, gives the job that it came from.
 
-What a file cannot carry is in `UNCARRIED`, by tool and place, what it does not tell apart in `SAME`, with the reasons.
+What a file cannot carry is in `UNCARRIED`, by tool and place, and what it does not tell apart in `SAME`, with reasons.
 """
 
 from __future__ import annotations
