@@ -11,7 +11,7 @@ Config = Mapping[str, Any]
 MAX_DIMENSION, MAX_PARAMETERS = 10**8, 10**15
 """Largest width, depth or length, and most weights: far above any model."""
 
-NAMES: dict[str, tuple[str, ...]] = {
+KEY_NAMES: dict[str, tuple[str, ...]] = {
     "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     "hidden": ("hidden_size", "n_embd", "d_model"),
     "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
@@ -61,7 +61,7 @@ class Keys:
     """
 
     def __init__(self, config: Config, defaults: Config, names: Mapping[str, tuple[str, ...]], complete: bool) -> None:
-        self.config, self.defaults, self._names, self._complete = config, defaults, NAMES | dict(names), complete
+        self.config, self.defaults, self._names, self._complete = config, defaults, KEY_NAMES | dict(names), complete
         self.asked: set[str] = set()
 
     def over(self, changed: Config) -> Keys:
@@ -71,7 +71,7 @@ class Keys:
         return found
 
     def keys_of(self, name: str) -> tuple[str, ...]:
-        """Return the keys that files have for a name of `NAMES`, or the key itself."""
+        """Return the keys that files have for a name of `KEY_NAMES`, or the key itself."""
         return self._names.get(name, (name,))
 
     def has(self, name: str) -> bool:
