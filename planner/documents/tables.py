@@ -253,23 +253,27 @@ def _collect(
     return at + 1
 
 
-def read_json(path: str | Path, fix: str) -> JsonDocument:
+def read_json(path: str | Path, fix: str, keeps_infinity: bool = False) -> JsonDocument:
     """Parse a JSON file, `-` being standard input; `fix` says which file is wanted. Raises `InputError`."""
-    return parse_json(read_text(path), file_name(path), fix)
+    return parse_json(read_text(path), file_name(path), fix, keeps_infinity=keeps_infinity)
 
 
-def parse_json(text: str, file: str, fix: str, nan_is_nothing: bool = False) -> JsonDocument:
+def parse_json(
+    text: str, file: str, fix: str, nan_is_nothing: bool = False, keeps_infinity: bool = False
+) -> JsonDocument:
     """Parse a JSON text; raises `InputError` with the line of what cannot be read.
 
     `nan_is_nothing` reads `NaN` and `Infinity`, which logs have where a loss or gradient is none, as null.
+    `keeps_infinity` reads them as they are: a config.json has them in keys that nobody asks for.
     """
+    constant = _nothing if nan_is_nothing else float if keeps_infinity else _refuse
     if not text.strip():
         raise InputError([Fault(file, 1, "", "is empty", fix)])
     if (digits := _LONG.search(text)) is not None:
         what = f"a number of {len(digits[0])} digits"
         raise InputError([Fault(file, text.count("\n", 0, digits.start()) + 1, "", what, f"at most {MAX_DIGITS}")])
     try:
-        data = json.loads(text, parse_constant=_nothing if nan_is_nothing else _refuse, parse_float=_finite)
+        data = json.loads(text, parse_constant=constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         what = f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
         raise InputError([Fault(file, error.lineno, "", what, fix)]) from None

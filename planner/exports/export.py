@@ -29,8 +29,8 @@ _LAUNCHERS = {
     "kubernetes": kubernetes_job,
     "slurm": slurm_script,
 }
-_STARTING_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
-"""Trainers of a whole folder, the preferred one first."""
+TRAINERS = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
+"""Tools that a whole folder can start, the preferred one first."""
 _FIRST_TRAINER = "trl"
 """What a task launches where no other trainer is exported with it."""
 
@@ -66,10 +66,10 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
 def default_trainer(given: Given, file: str) -> str:
     """Return the trainer that runs the framework of the plan; `InputError` where none does, with those that can be."""
     maps, framework = field_maps(), given.job.framework or given.job.techniques.framework
-    found = next((name for name in _STARTING_ALL if framework in maps[name].frameworks), None)
+    found = next((name for name in TRAINERS if framework in maps[name].frameworks), None)
     if found is None:
         where = f"jobs.{given.job.name}"
-        known = ", ".join(dict.fromkeys(supported for name in _STARTING_ALL for supported in maps[name].frameworks))
+        known = ", ".join(dict.fromkeys(supported for name in TRAINERS for supported in maps[name].frameworks))
         fix = f"plan with --set '{where}.framework=[{known}]', or export the machines alone with --to"
         raise InputError([Fault(file, 0, where, f"no target has a file for {framework}", fix)])
     return found
@@ -110,20 +110,25 @@ def export(
 
 
 def export_all(
-    given: Given, wishes: Wishes, file: str = "plan", policy: Mapping[str, Any] | None = None
+    given: Given,
+    wishes: Wishes,
+    file: str = "plan",
+    policy: Mapping[str, Any] | None = None,
+    trainers: Sequence[str] = (),
 ) -> tuple[dict[str, str], list[str]]:
     """Return the files of a folder to launch from, by name, and which launchers are left out and why.
 
-    The trainer is the first that can express the plan; `InputError` of that first one where none can.
-    `policy`: the table of a run that follows one on spot.
+    The trainer is the first of `trainers` (default: all) that can express the plan; `InputError` of that first one
+    where none can. `policy`: the table of a run that follows one on spot.
     """
     maps, launchers, job = field_maps(), launch_maps(), given.job
     if job.inference is not None:
         return generation.export_all_generation(given, wishes, file)
     where = f"jobs.{job.name}"
     facts = job_facts(given, wishes, on_task=True)
-    able = [maps[name] for name in _STARTING_ALL if not _faults(maps[name], facts, where, file)]
-    trainer = able[0] if able else maps[_STARTING_ALL[0]]
+    asked = trainers or TRAINERS
+    able = [maps[name] for name in asked if not _faults(maps[name], facts, where, file)]
+    trainer = able[0] if able else maps[asked[0]]
     found = export(given, [trainer.target], wishes, file, on_task=True)
     left_out, commands = [], {}
     for name, tool in launchers.items():

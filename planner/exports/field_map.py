@@ -59,6 +59,13 @@ class RefusedRow(Row):
     why: str
 
 
+class TargetRow(Row):
+    """Matrices that adapters extend where the fields of a file, or the defaults of the tool, have these values."""
+
+    when: Condition
+    add: tuple[str, ...]
+
+
 class Reading(Row):
     """How a file of the tool is read: what the fields that the map writes do not say by themselves."""
 
@@ -75,10 +82,35 @@ class Reading(Row):
     same: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Field -> value as some write it -> the one that the map writes."""
     renamed: dict[str, str] = Field(default_factory=dict)
+    """Field, or the fields that it holds -> the name that the map has for it."""
+    parts: dict[str, str] = Field(default_factory=dict)
+    """Field -> regular expression whose named groups are fields of their own, such as the name of a builder."""
+    any_of: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Name -> fields of which one is enough for it to be true."""
+    only: dict[str, str] = Field(default_factory=dict)
+    """Field that has no other values than those of `same` -> why another one is refused."""
+    merged: tuple[str, ...] = ()
+    """Lists of mappings that are read as one where they agree, such as data sets."""
+    targets: tuple[TargetRow, ...] = ()
+    """Where each matrix that adapters extend has a field of its own."""
+    target_list: str = ""
+    """Field with a list of such matrices beside them."""
+    target_names: dict[str, str] = Field(default_factory=dict)
+    """Name that the tool has for a matrix -> that of a plan."""
+    nested: str = "deepspeed"
+    """Field with the configuration of DeepSpeed, or the path of its file."""
+    unlimited: tuple[str, ...] = ()
+    """Fields of a length that cut nothing where they are null, or left out without a default."""
+    unsaid: dict[str, str] = Field(default_factory=dict)
+    """Field -> what is told where a file leaves it out."""
     details: tuple[str, ...] = ()
     """Fields that need not agree, because memory and speed do not depend on them."""
     rows: tuple[ReadRow, ...] = ()
     epochs: str = ""
+    steps_per_epoch: str = ""
+    """Field that limits the steps of each epoch."""
+    steps_end: bool = False
+    """Whether a number of steps makes that of epochs a formality."""
     without_effect: tuple[str, ...] = ()
     unmodelled: dict[str, str] = Field(default_factory=dict)
     """Field -> why a plan does not have it."""
@@ -87,8 +119,17 @@ class Reading(Row):
         """Return the fields that are named here."""
         rows = (name for row in self.rows for name in row.when)
         refused = (name for row in self.refused for name in row.when)
+        targets = (name for row in self.targets for name in row.when)
         named = (*self.absent, *self.renamed, *rows, *refused, self.epochs, *self.without_effect, *self.unmodelled)
-        return (*named, *self.shown_by, *self.same, *self.details)
+        others = (
+            *self.parts,
+            *self.unsaid,
+            *self.unlimited,
+            *(name for names in self.any_of.values() for name in names),
+            self.steps_per_epoch,
+            *targets,
+        )
+        return (*named, *self.shown_by, *self.same, *self.details, *others)
 
 
 class UnreadFile(Row):
@@ -292,6 +333,16 @@ def validated(kind: type[AnyMap], document: Document) -> AnyMap:
 def field_maps() -> dict[str, FieldMap]:
     """Return the maps of training tools by target; `LibraryError` with every fault of a file."""
     return {name: tool_map for name, tool_map in _read_maps().items() if isinstance(tool_map, FieldMap)}
+
+
+@cache
+def read_maps() -> dict[str, FieldMap]:
+    """Return the maps that files are read by: those of the exports, and those of tools that are read alone."""
+    found = dict(field_maps())
+    for path in sorted((data_folder("models") / "exports" / "read").glob("*.yaml")):
+        one = validated(FieldMap, read_document(path))
+        found[one.target] = one
+    return found
 
 
 @cache
