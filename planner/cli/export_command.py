@@ -95,6 +95,8 @@ def export(
         return
     for name, state in _write(Path(folder), texts).items():
         show(f"{Path(folder) / name}: {state}")
+    for line in _to_fill_in(plan, plan_file, wishes, job, texts):
+        show(f"fill in {line}", err=True)
 
 
 def _check_usage(targets: Sequence[str], everything: bool, folder: str | None, context: click.Context) -> None:
@@ -157,6 +159,16 @@ def _job_files(
     if not targets and given.job.inference is None:
         targets = [default_trainer(given, file)]
     return export_files(given, targets, wishes, file), []
+
+
+def _to_fill_in(plan: Plan, file: str, wishes: Wishes, job: str | None, texts: dict[str, str]) -> list[str]:
+    """Return what the files of the only job, or of the one that is named, leave to the user."""
+    from planner.exports.export import choose_job, to_fill_in
+
+    name = job or (plan.jobs[0].name if len(plan.jobs) == 1 else None)
+    if name not in [planned.name for planned in plan.jobs]:
+        return []
+    return to_fill_in(choose_job(*jobs_of(plan, scenario_of(plan, file)), file, name), wishes, texts)
 
 
 def _service_files(

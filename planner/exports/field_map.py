@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from string import Template
 from typing import Any, Literal, TypeVar
@@ -279,6 +280,33 @@ class LaunchMap(Tool):
     machines: dict[str, dict[int, str]] = Field(default_factory=dict)
     """GPU -> number of GPUs -> name of the machine, where a launcher rents by that name."""
 
+    def refusal(self, provider: str, gpu: str) -> tuple[str, str] | None:
+        """Return why machines of a provider with a GPU cannot be rented through it, and what to do; None: they can."""
+        if not self.providers:
+            return None
+        found = self.providers.get(provider)
+        if found is None:
+            fix = f"plan with limits.providers=[{', '.join(self.providers)}], or export to another launcher"
+            return f"{self.label} rents nothing from {provider}", fix
+        if self.name_of(gpu, found) is None:
+            fix = f"plan with limits.gpus.forbid=[{gpu}], or rent it yourself and export for the trainer alone"
+            return f"{self.label} has no name for {gpu}", fix
+        return None
+
+    def name_of(self, gpu: str, provider: Provider) -> str | None:
+        """Return a GPU of a provider under the launcher's name."""
+        return provider.gpus.get(gpu) or self.gpus.get(gpu)
+
+    def machine(self, gpu: str, gpus: int, instance: str, instances: int) -> str | None:
+        """Return the machine to rent by name, of a launcher that rents so; None where it has none, or takes one."""
+        names = self.machines.get(gpu, {})
+        found = instance if instance in names.values() else names.get(gpus)
+        return found if instances == 1 else None
+
+    def keeps_nothing(self, provider: str, on_spot: bool) -> bool:
+        """Whether a run on spot there would lose what it has saved."""
+        return on_spot and provider in self.providers and not self.providers[provider].keeps
+
     def command(self, job: Assignment) -> str:
         """Return the command that launches a job."""
         return self.run_on_spot if self.run_on_spot and job.spot_share > 0 else self.run
@@ -352,9 +380,39 @@ def unread_files() -> tuple[UnreadFile, ...]:
     return validated(UnreadFiles, read_document(path)).files
 
 
+class Gated(Row):
+    """`models/exports/gated/repositories.yaml`."""
+
+    source: str
+    as_of: str
+    patterns: tuple[str, ...]
+
+
+@cache
+def _gated() -> tuple[str, ...]:
+    path = data_folder("models") / "exports" / "gated" / "repositories.yaml"
+    return tuple(pattern.casefold() for pattern in validated(Gated, read_document(path)).patterns)
+
+
+def is_gated(repository: str | None) -> bool:
+    """Return whether a repository of the Hub asks for a token of an account that has accepted its terms."""
+    return repository is not None and any(fnmatchcase(repository.casefold(), pattern) for pattern in _gated())
+
+
 def launch_maps() -> dict[str, LaunchMap]:
     """Return the maps of launchers by target."""
     return {name: tool_map for name, tool_map in _read_maps().items() if isinstance(tool_map, LaunchMap)}
+
+
+STARTING_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
+"""Trainers that a task or a whole folder starts, the preferred one first."""
+
+
+def first_able(facts: Facts, asked: Sequence[str] = ()) -> FieldMap:
+    """Return what a task starts: of the trainers that are asked for (default: all) the first that can, or the first."""
+    maps, names = field_maps(), asked or STARTING_ALL
+    able = (maps[name] for name in names if next(maps[name].refusals(facts), None) is None)
+    return next(able, maps[names[0]])
 
 
 # Maps of `models/exports/engines`: how the settings of a plan of generation are spelt in one version of one engine.

@@ -133,8 +133,8 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
     job = given.job
     find_machines(given.scenario, job, tool)
     flavors = tool.machines.get(job.gpu, {})
-    flavor = job.instance if job.instance in flavors.values() else flavors.get(job.gpus_per_instance)
-    if flavor is None or job.instances > 1:
+    flavor = tool.machine(job.gpu, job.gpus_per_instance, job.instance, job.instances)
+    if flavor is None:
         what = f"{tool.label} has no job on {job.instances} x {job.gpus_per_instance} {job.gpu}"
         fix = f"plan with limits.max_gpus of {', '.join(map(str, flavors))}, or export to another launcher"
         raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, fix)])
@@ -231,12 +231,30 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
         "num_nodes": job.instances,
         "resources": skypilot_resources(given, machines),
         "file_mounts": {CHECKPOINT_FOLDER: bucket},
+        **({"secrets": {TOKEN: None}} if facts["needs_token"] else {}),
         "setup": setup_script(trainer, facts, job.gpu, task_name(job)),
         "run": _entered(job, launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES)),
     }
     remarks = task_remarks(machines, job, trainer, tool)
     remarks.append(f"packages like those of {environment_remark(job.gpu)}")
-    return commented(header(given.plan, job, tool, tool.command(job), remarks)) + yaml_text(task)
+    remarks += [text for _, text in skypilot_needs(job, facts)]
+    command = tool.command(job) + (f" --secret {TOKEN}" if facts["needs_token"] else "")
+    return commented(header(given.plan, job, tool, command, remarks)) + yaml_text(task)
+
+
+TOKEN = "HF_TOKEN"
+"""Environment variable with a token of the Hub."""
+
+
+def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:
+    """Return what a user must see to before a task starts, each with the word that it is about."""
+    found = []
+    if facts["needs_token"]:
+        what = f"{facts['model_id']} is gated: accept its terms, and pass a token with --secret {TOKEN}"
+        found.append((TOKEN, what))
+    what = f"the bucket checkpoints-{task_name(job)}, which keeps checkpoints and the result, is made in a store that"
+    found.append(("bucket", f"{what} sky check lists: S3, GCS, R2, ..."))
+    return found
 
 
 def _entered(job: Assignment, script: str) -> str:

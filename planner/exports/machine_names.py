@@ -36,7 +36,7 @@ def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> s
     if tool.format == "python":
         return _trainer_script(lines, settings, tool)
     text = commented(lines) + yaml_text(settings)
-    missing = _missing(tool, settings)
+    missing = missing_fields(tool, settings)
     if missing:
         text += "\n" + commented(f"{field}:  # required: {option}" for field, option in missing.items())
     if tool.defaults:
@@ -113,7 +113,8 @@ def filled(text: str, facts: Facts) -> str:
     return Template(text).substitute(facts)
 
 
-def _missing(tool: FieldMap, settings: dict[str, Any]) -> dict[str, str]:
+def missing_fields(tool: FieldMap, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields that a tool needs and a file does not have yet, each with the option that gives it, or why."""
     return {
         field: option for field, option in tool.needs.items() if not {field, *_ALSO.get(field, ())} & settings.keys()
     }
@@ -179,16 +180,14 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
 
     `kept`: what must outlive a machine that is lost.
     """
-    provider = tool.providers.get(job.provider)
     where = f"jobs.{job.name}"
-    if provider is None:
-        fix = f"plan with limits.providers={_listed(tool.providers)}, or export to another launcher"
-        raise InputError([Fault("plan", 0, where, f"{tool.label} rents nothing from {job.provider}", fix)])
-    gpu = provider.gpus.get(job.gpu) or tool.gpus.get(job.gpu)
-    if gpu is None:
-        fix = f"plan with limits.gpus.forbid=[{job.gpu}], or rent it yourself and export for the trainer alone"
-        raise InputError([Fault("plan", 0, where, f"{tool.label} has no name for {job.gpu}", fix)])
-    if job.spot_share > 0 and not provider.keeps:
+    refused = tool.refusal(job.provider, job.gpu)
+    if refused is not None or job.provider not in tool.providers:
+        what, fix = refused or (f"{tool.label} rents nothing", "export to another launcher")
+        raise InputError([Fault("plan", 0, where, what, fix)])
+    provider = tool.providers[job.provider]
+    gpu = tool.name_of(job.gpu, provider) or job.gpu
+    if tool.keeps_nothing(job.provider, job.spot_share > 0):
         what = f"{tool.label} has no volume at {job.provider} that keeps {kept} when a spot machine is lost"
         raise InputError([Fault("plan", 0, where, what, "plan with limits.spot=false, or export to another launcher")])
     same = [
@@ -210,10 +209,6 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
         keeps=provider.keeps,
         note=provider.note,
     )
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    return f"[{', '.join(names)}]"
 
 
 def _spot_prices(offer: Offer) -> list[float | None]:
@@ -282,7 +277,8 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
         lines += [*script_lines("newest_checkpoint.sh"), f'LATEST=$(newest_checkpoint "$OUT" {name} {last} || true)']
         lines += ['echo "starts from ${LATEST:-the beginning}"']
     start = command(trainer, {**facts, "resume": trainer.resume if resumes else ""})
-    return "\n".join((*lines, f"run_to_its_end env {start}", 'touch "$OUT/finished.txt"', "fi")) + "\n"
+    last = shell_word(trainer.checkpoints.name.replace("*", str(facts["steps"])))
+    return "\n".join((*lines, f'run_to_its_end "$OUT"/{last} env {start}', 'touch "$OUT/finished.txt"', "fi")) + "\n"
 
 
 def _world_check(trainer: FieldMap, facts: Facts) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner import generation
+from planner.documents.quantities import moment_after
 from planner.library.engines import read_engines
 from planner.library.names import formats_in_name
 from planner.library.technique_tables import read_techniques
@@ -265,6 +266,17 @@ def format_job_deadline(job: Assignment) -> str:
     chance = words.chance_text(job.deadline_probability, at_least=job.spot is not None)
     without = "" if job.has_fallback else " (no fallback)"
     return f"meets the {words.plain_number(job.deadline_hours)} h deadline with {chance} probability{without}"
+
+
+def deadline_day(plan: Plan, job: Assignment) -> list[str]:
+    """Return the day and time of the deadline with its zone, where the plan knows from when hours count."""
+    if not plan.now or job.deadline_hours is None:
+        return []
+    moment = moment_after(plan.now, job.deadline_hours, plan.zone)
+    offset = moment.strftime("%z")
+    name = "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:]}"
+    zone = f"{plan.zone} ({name})" if plan.zone not in ("", "UTC") else name
+    return [f"the deadline is {moment:%Y-%m-%d %H:%M} {zone}"]
 
 
 def spot(job: Assignment) -> list[str]:
