@@ -44,9 +44,7 @@ class Family(Row):
 
     source: str = ""
     defaults: dict[str, Any] = Field(default_factory=dict)  # of the configuration class in Transformers
-    names: dict[str, tuple[str, ...]] = Field(
-        default_factory=dict
-    )  # keys that this family has for a name of `KEY_NAMES`
+    names: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # its keys for a name of `KEY_NAMES`
     ignores: tuple[str, ...] = ()  # keys without effect on its weights
     norm: Literal["rms", "layer", "layer_no_bias", "none"] = "rms"
     norms: tuple[int, int] = (1, 1)  # of the hidden width, around mixer and feed-forward
