@@ -369,11 +369,12 @@ def _since(log: LogHistory, before: int) -> LogHistory:
 
 def _without_extra_step(log: LogHistory, steps: int) -> LogHistory:
     """Return the log of at most the planned steps: a trainer that goes on from its last step takes one more."""
-    points = tuple(point for point in log.points if point.step <= steps)
-    if not points or log.points[-1].step != steps + 1:
+    if not log.points or log.points[-1].step != steps + 1:
         return log
+    *before, last = log.points
+    points = before if before and before[-1].step == steps else [*before, replace(last, step=steps)]
     remark = f"the trainer went on from its last step and took one more, step {steps + 1:,}, which is left out"
-    return replace(log, points=points, remarks=(*log.remarks, remark))
+    return replace(log, points=tuple(points), remarks=(*log.remarks, remark))
 
 
 def _doubts(log: LogHistory, job: Assignment, progress: Progress) -> list[str]:
