@@ -13,7 +13,7 @@ from planner.records import record
 Matrices = dict[str, tuple[int, int]]
 """Name of a matrix -> width of its input and of its output."""
 
-LINEAR_CHUNK_TOKENS = 64
+DELTA_CHUNK_TOKENS = 64
 """Tokens that kernels of linear attention take together (flash-linear-attention's gated delta rule)."""
 STRICT = {"extra": "forbid"}
 """For pydantic, where a part stands on an architecture card: a misspelt key is refused."""
@@ -233,7 +233,7 @@ class DeltaNet:
     def token_flop(self) -> float:
         """6 d_k d_v FLOP per head to read, correct and write the state, and 4 C (d_k + d_v) within a chunk of C."""
         key, value = self.key_dim, self.value_dim
-        return self.value_heads * (6.0 * key * value + 4.0 * LINEAR_CHUNK_TOKENS * (key + value))
+        return self.value_heads * (6.0 * key * value + 4.0 * DELTA_CHUNK_TOKENS * (key + value))
 
 
 @record(frozen=True)
@@ -269,7 +269,7 @@ class Lightning:
     @property
     def token_flop(self) -> float:
         """4 d^2 FLOP per head to read and write the state, and 8 C d within a chunk of C tokens."""
-        return self.heads * (4.0 * self.head_dim**2 + 8.0 * LINEAR_CHUNK_TOKENS * self.head_dim)
+        return self.heads * (4.0 * self.head_dim**2 + 8.0 * DELTA_CHUNK_TOKENS * self.head_dim)
 
 
 @record(frozen=True)
@@ -329,7 +329,7 @@ class Mamba2:
     def token_flop(self) -> float:
         """4 N P FLOP per head to read and write the state, and 4 C (N + P) within a chunk of C tokens."""
         size, width = self.state_size, self.head_dim
-        return self.heads * (4.0 * size * width + 4.0 * LINEAR_CHUNK_TOKENS * (size + width))
+        return self.heads * (4.0 * size * width + 4.0 * DELTA_CHUNK_TOKENS * (size + width))
 
 
 @record(frozen=True)

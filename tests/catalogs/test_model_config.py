@@ -75,7 +75,7 @@ def test_a_folder_without_it_says_what_it_has_instead(tmp_path: Path) -> None:
         ("[]", ":1: the top of the file is not a mapping"),
         ('{\n"model_type": "llama",\n"hidden_size": -1,\n"num_attention_heads": 4}', ":3: hidden_size: -1 is out of"),
         ('{\n"text_config": {"model_type": "llama",\n"hidden_size": "x"}}', ":3: hidden_size: 'x' is out of"),
-        ('{"model_type": "llama", "hidden_size": NaN}', ":1: NaN is not a finite number"),
+        ('{"model_type": "llama", "hidden_size": NaN}', ":1: hidden_size: nan is out of range or no number"),
         ("<html>429 Too Many Requests</html>", ":1: not JSON"),
     ],
 )
@@ -176,3 +176,12 @@ def test_offline_by_wish_and_a_name_that_is_none(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert "not in the cache, and HF_HUB_OFFLINE is set; unset it" in told(REPOSITORY)
     assert answers["requests"] == 0
+
+
+def test_an_infinite_number_that_nobody_asks_for_is_no_fault(tmp_path: Path) -> None:
+    """Hybrids of Transformers write the limit of a time step as Infinity."""
+    path = tmp_path / "config.json"
+    stated = {**LLAMA, "time_step_limit": [0.0, float("inf")]}
+    path.write_text(json.dumps(stated))
+    assert "Infinity" in path.read_text()
+    assert import_architecture(str(path)).card.parameters == 8_030_261_248

@@ -131,3 +131,19 @@ def test_a_count_stands_before_or_behind_the_name(written: str, meant: tuple[int
 def test_a_count_where_none_belongs_is_named() -> None:
     """Where only a name makes sense the fix is the name."""
     assert GPUS.suggestion("2xA100") == "a count does not belong here: write A100-40GB"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ("Qwen/Qwen3-7B", ["did you mean qwen3-", "import Qwen/Qwen3-7B -o model.yaml` fetches it (extra: hub)"]),
+        ("nobody/none", ["the path of its config.json works", "known: planner architectures list"]),
+        ("deepseek-v9", ["did you mean deepseek-v3", "the path of its config.json works"]),
+    ],
+)
+def test_a_model_that_is_not_known_leads_to_its_family_and_to_its_file(wanted: str, told: list[str]) -> None:
+    """At most three names, and what works without one."""
+    said = ARCHITECTURES.suggestion(wanted)
+    assert all(part in said for part in told)
+    assert said.count(" or ") <= 2
+    assert len(said) < 200
