@@ -6,6 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
+from planner.errors import printable
 from planner.exports.field_map import field_maps, is_gated
 from planner.exports.machine_names import slug
 from planner.exports.script_parts import environment_facts
@@ -104,9 +105,36 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "output_dir": f"{CHECKPOINT_FOLDER if on_task else 'out'}/{_folder(job.name)}",
         **_saving(job, asked),
     }
+    facts["recipe"] = _recipe(facts)
     if facts["engine"] == "deepspeed":
         facts["deepspeed_config"] = field_maps()["deepspeed"].settings(facts)
     return facts
+
+
+_RECIPE = (
+    *(
+        "model_id",
+        "dataset_path",
+        "method",
+        "lora_rank",
+        "lora_alpha",
+        "lora_targets",
+        "quant",
+        "precision",
+        "optimizer",
+    ),
+    *("sequence_length", "packing", "global_batch", "steps"),
+)
+"""Facts that must be equal for a run to go on from the checkpoints of another: other machines may, another job not."""
+
+
+def _recipe(facts: Mapping[str, Any]) -> str:
+    """Return model, data and recipe of a run in one line: `model_id=...; method=lora; ...; steps=1200`."""
+    values = {name: facts[name] for name in _RECIPE if facts[name] not in (None, "none")}
+    if values["method"] == "full":
+        values.pop("lora_alpha")
+    texts = {name: ",".join(value) if isinstance(value, (list, tuple)) else value for name, value in values.items()}
+    return "; ".join(f"{name}={printable(str(value))}" for name, value in texts.items())
 
 
 def _folder(name: str) -> str:

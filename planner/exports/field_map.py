@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from string import Template
@@ -353,15 +353,15 @@ def launch_maps() -> dict[str, LaunchMap]:
     return {name: tool_map for name, tool_map in _read_maps().items() if isinstance(tool_map, LaunchMap)}
 
 
-STARTING_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
+TRAINERS = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
 """Trainers that a task or a whole folder starts, the preferred one first."""
 
 
-def first_able(facts: Facts) -> FieldMap:
+def first_able(facts: Facts, trainers: Sequence[str] = TRAINERS) -> FieldMap:
     """Return what a task starts where no trainer is asked for: the first that can carry the run, else the first."""
     maps = field_maps()
-    able = (maps[name] for name in STARTING_ALL if next(maps[name].refusals(facts), None) is None)
-    return next(able, maps[STARTING_ALL[0]])
+    able = (maps[name] for name in trainers if next(maps[name].refusals(facts), None) is None)
+    return next(able, maps[trainers[0]])
 
 
 # Maps of `models/exports/engines`: how the settings of a plan of generation are spelt in one version of one engine.

@@ -10,7 +10,14 @@ from planner.errors import Fault, InputError
 from planner.exports.facts import CHECKPOINT_FOLDER, Given
 from planner.exports.field_map import Facts, FieldMap, LaunchMap
 from planner.exports.machine_names import PRICE_MARGIN, Machines, find_machines, launch_script, task_name, task_remarks
-from planner.exports.script_parts import commented, environment_remark, header, image_of, setup_script
+from planner.exports.script_parts import (
+    commented,
+    environment_lines,
+    environment_remark,
+    header,
+    image_of,
+    setup_script,
+)
 from planner.results.plan import Assignment
 
 # Jobs of machines that stand ready: a Kubernetes Job, a Slurm batch script, and a job of Hugging Face.
@@ -40,7 +47,7 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
     container: dict[str, Any] = {
         "name": "train",
         "image": image.image,
-        "command": ["bash", "-c", f"cp /job/* {RUN_FOLDER}/ && bash {RUN_FOLDER}/run.sh"],
+        "command": ["bash", "-c", f"cp /job/* {RUN_FOLDER}/ && exec bash {RUN_FOLDER}/run.sh"],
         **({"env": environment} if environment else {}),
         "resources": {"limits": {f"{image.vendor.lower()}.com/gpu": str(job.gpus_per_instance)}},
         "volumeMounts": [
@@ -111,7 +118,8 @@ def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts)
         'HEAD_IP=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
         "export HEAD_IP\n"
         "# shellcheck disable=SC2016 # each task has its own number\n"
-        "srun bash -c 'NODE_RANK=$SLURM_NODEID bash run.sh'\n"
+        "# Packages go to a disk of each node: nodes that install into one shared folder at a time break it.\n"
+        "srun bash -c 'NODE_RANK=$SLURM_NODEID VENV=${TMPDIR:-/tmp}/venv-$SLURM_JOB_ID exec bash run.sh'\n"
     )
     return "\n".join(lines) + "\n" + text + body
 
@@ -135,7 +143,7 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
         '--env "UPLOAD_TO=${UPLOAD_TO:-}"',
         f'--volume ./:/job --volume "hf://buckets/${{BUCKET:?OWNER/NAME of a bucket}}:{CHECKPOINT_FOLDER}"',
         image_of(job.gpu).image,
-        f"bash -c 'mkdir -p {RUN_FOLDER} && cp /job/* {RUN_FOLDER}/ && bash {RUN_FOLDER}/run.sh'",
+        f"bash -c 'mkdir -p {RUN_FOLDER} && cp /job/* {RUN_FOLDER}/ && exec bash {RUN_FOLDER}/run.sh'",
     ]
     remarks = [
         environment_remark(job.gpu),
@@ -188,7 +196,10 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
     task["files"] = [trainer.file]
     if machines.keeps:
         task["volumes"] = [{"name": f"checkpoints-{task_name(job)}", "path": CHECKPOINT_FOLDER}]
-    task["commands"] = [setup_script(trainer, facts, job.gpu), launch_script(trainer, facts, _DSTACK_VARIABLES)]
+    task["commands"] = [
+        setup_script(trainer, facts, job.gpu, task_name(job)),
+        launch_script(trainer, facts, _DSTACK_VARIABLES),
+    ]
     remarks = [*task_remarks(machines, job, trainer, tool), environment_remark(job.gpu)]
     remarks.append(
         f"make the volume checkpoints-{task_name(job)} first (dstack apply, type: volume)"
@@ -215,7 +226,7 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     machines = find_machines(given.scenario, job, tool)
     mounts = facts["saves"] or facts["keeps_result"] or job.spot_share > 0
     bucket = {"name": f"checkpoints-{task_name(job)}", "mode": "MOUNT_CACHED"}
-    setup = setup_script(trainer, facts, job.gpu)
+    setup = setup_script(trainer, facts, job.gpu, task_name(job))
     task = {
         "name": task_name(job),
         "workdir": ".",
@@ -224,13 +235,17 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
         **({"file_mounts": {CHECKPOINT_FOLDER: bucket}} if mounts else {}),
         **({"secrets": {TOKEN: None}} if facts["needs_token"] else {}),
         "setup": setup if mounts else _OWN_FOLDER + setup,
-        "run": launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES),
+        "run": _entered(job, launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES)),
     }
     remarks = task_remarks(machines, job, trainer, tool)
     remarks.append(f"packages like those of {environment_remark(job.gpu)}")
     remarks += [text for _, text in skypilot_needs(job, facts)]
-    command = tool.command(job) + (f" --secret {TOKEN}" if facts["needs_token"] else "")
-    return commented(header(given.plan, job, tool, command, remarks)) + yaml_text(task)
+    return commented(header(given.plan, job, tool, launch_command(tool, job, facts), remarks)) + yaml_text(task)
+
+
+def launch_command(tool: LaunchMap, job: Assignment, facts: Facts) -> str:
+    """Return the command that launches a job, with the token of a gated model where the launcher asks for it."""
+    return tool.command(job) + (f" --secret {TOKEN}" if facts["needs_token"] and tool.target == "skypilot" else "")
 
 
 TOKEN = "HF_TOKEN"
@@ -258,6 +273,11 @@ def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:
             ("result", f"{what} within {FETCH_MINUTES} minutes of the end (rsync CLUSTER:{facts['output_dir']} .)")
         )
     return found
+
+
+def _entered(job: Assignment, script: str) -> str:
+    """Return a script that runs in the environment which another one has made."""
+    return "\n".join(("set -e", *environment_lines(task_name(job)), script.removeprefix("set -e\n")))
 
 
 _SKYPILOT_TASK_VARIABLES = {"NODE_RANK": '"$SKYPILOT_NODE_RANK"', "HEAD_IP": '$(echo "$SKYPILOT_NODE_IPS" | head -n 1)'}

@@ -50,11 +50,15 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
     flags = f"--num_processes {job.gpus} --multi_gpu"
     assert run[0] == "set -e"
     assert f'python -m accelerate.commands.launch {flags} "$WORLD" {job.gpus}' in run
-    assert run[-2:] == [
-        "LATEST=$(newest_checkpoint /checkpoints/quickstart 'checkpoint-*' trainer_state.json || true)",
-        f'trl sft --config sft.yaml {flags} ${{LATEST:+--resume_from_checkpoint "$LATEST"}}',
+    assert "OUT=/checkpoints/quickstart" in run and "enter_environment quickstart" in run
+    assert run[-5:] == [
+        "LATEST=$(newest_checkpoint \"$OUT\" 'checkpoint-*' trainer_state.json || true)",
+        'echo "starts from ${LATEST:-the beginning}"',
+        f'run_to_its_end env trl sft --config sft.yaml {flags} ${{LATEST:+--resume_from_checkpoint "$LATEST"}}',
+        'touch "$OUT/finished.txt"',
+        "fi",
     ]
-    assert found.pop("setup").startswith(f"{INSTALL} trl==1.16.0 transformers==5.23.0")
+    assert f"\nenter_environment quickstart\n{INSTALL} trl==1.16.0 transformers==5.23.0" in found.pop("setup")
     assert found == {
         "name": "quickstart",
         "workdir": ".",

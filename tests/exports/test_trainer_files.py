@@ -35,6 +35,7 @@ def test_trl_of_the_quickstart_says_every_decision() -> None:
         "loss_type": "nll",
         "use_peft": True,
         "lora_r": 16,
+        "lora_alpha": 32,
         "lora_target_modules": ["all-linear"],
         "load_in_4bit": True,
         "bnb_4bit_quant_type": "nf4",
@@ -54,6 +55,7 @@ def test_trl_of_the_quickstart_says_every_decision() -> None:
         "save_steps": job.steps // 3,
         "save_total_limit": 1,
         "save_only_model": False,
+        "enable_jit_checkpoint": True,
     }
 
 
