@@ -12,7 +12,15 @@ from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import TRAINERS, Facts, FieldMap, field_maps, first_able, launch_maps
-from planner.exports.launchers import dstack_task, hf_job, kubernetes_job, skypilot_needs, skypilot_task, slurm_script
+from planner.exports.launchers import (
+    dstack_task,
+    hf_job,
+    kubernetes_job,
+    launch_command,
+    skypilot_needs,
+    skypilot_task,
+    slurm_script,
+)
 from planner.exports.machine_names import missing_fields, trainer_file
 from planner.exports.run_script import readme, run_script
 from planner.exports.script_parts import requirements
@@ -127,7 +135,7 @@ def export_all(
     for name, tool in launchers.items():
         try:
             found |= export(given, [name, trainer.target], wishes, file)
-            commands[name] = tool.command(job)
+            commands[name] = launch_command(tool, job, facts)
         except InputError as error:
             left_out.append(f"{tool.file} is left out: {error.faults[0].what}")
     found["run.sh"] = run_script(given, trainer, facts)
