@@ -11,16 +11,8 @@ from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
-from planner.exports.field_map import TRAINERS, Facts, FieldMap, field_maps, first_able, launch_maps
-from planner.exports.launchers import (
-    dstack_task,
-    hf_job,
-    kubernetes_job,
-    launch_command,
-    skypilot_needs,
-    skypilot_task,
-    slurm_script,
-)
+from planner.exports.field_map import STARTING_ALL, Facts, FieldMap, field_maps, first_able, launch_maps
+from planner.exports.launchers import dstack_task, hf_job, kubernetes_job, skypilot_needs, skypilot_task, slurm_script
 from planner.exports.machine_names import missing_fields, trainer_file
 from planner.exports.run_script import readme, run_script
 from planner.exports.script_parts import requirements
@@ -70,10 +62,10 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
 def default_trainer(given: Given, file: str) -> str:
     """Return the trainer that runs the framework of the plan; `InputError` where none does, with those that can be."""
     maps, framework = field_maps(), given.job.framework or given.job.techniques.framework
-    found = next((name for name in TRAINERS if framework in maps[name].frameworks), None)
+    found = next((name for name in STARTING_ALL if framework in maps[name].frameworks), None)
     if found is None:
         where = f"jobs.{given.job.name}"
-        known = ", ".join(dict.fromkeys(supported for name in TRAINERS for supported in maps[name].frameworks))
+        known = ", ".join(dict.fromkeys(supported for name in STARTING_ALL for supported in maps[name].frameworks))
         fix = f"plan with --set '{where}.framework=[{known}]', or export the machines alone with --to"
         raise InputError([Fault(file, 0, where, f"no target has a file for {framework}", fix)])
     return found
@@ -129,13 +121,13 @@ def export_all(
     if job.inference is not None:
         return generation.export_all_generation(given, wishes, file)
     facts = job_facts(given, wishes, on_task=True)
-    trainer = first_able(facts, trainers or TRAINERS)
+    trainer = first_able(facts, trainers)
     found = export(given, [trainer.target], wishes, file, on_task=True)
     left_out, commands = [], {}
     for name, tool in launchers.items():
         try:
             found |= export(given, [name, trainer.target], wishes, file)
-            commands[name] = launch_command(tool, job, facts)
+            commands[name] = tool.command(job)
         except InputError as error:
             left_out.append(f"{tool.file} is left out: {error.faults[0].what}")
     found["run.sh"] = run_script(given, trainer, facts)

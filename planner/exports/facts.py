@@ -99,7 +99,6 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or _repository(card.aliases),
         "needs_token": is_gated(wishes.model_id or _repository(card.aliases)),
-        "keeps_result": asked.stages.export is not None,
         "multi_gpu": "--multi_gpu" if job.gpus > 1 else "",
         "gathered_gb": math.ceil(_gathered_bytes(techniques, card.parameters) / GB),
         "output_dir": f"{CHECKPOINT_FOLDER if on_task else 'out'}/{_folder(job.name)}",
@@ -112,18 +111,8 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
 
 
 _RECIPE = (
-    *(
-        "model_id",
-        "dataset_path",
-        "method",
-        "lora_rank",
-        "lora_alpha",
-        "lora_targets",
-        "quant",
-        "precision",
-        "optimizer",
-    ),
-    *("sequence_length", "packing", "global_batch", "steps"),
+    *("model_id", "dataset_path", "method", "lora_rank", "lora_alpha", "lora_targets", "quant", "precision"),
+    *("optimizer", "sequence_length", "packing", "global_batch", "steps"),
 )
 """Facts that must be equal for a run to go on from the checkpoints of another: other machines may, another job not."""
 

@@ -224,38 +224,26 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     """
     job = given.job
     machines = find_machines(given.scenario, job, tool)
-    mounts = facts["saves"] or facts["keeps_result"] or job.spot_share > 0
     bucket = {"name": f"checkpoints-{task_name(job)}", "mode": "MOUNT_CACHED"}
-    setup = setup_script(trainer, facts, job.gpu, task_name(job))
     task = {
         "name": task_name(job),
         "workdir": ".",
         "num_nodes": job.instances,
-        "resources": skypilot_resources(given, machines, IDLE_MINUTES if mounts else FETCH_MINUTES),
-        **({"file_mounts": {CHECKPOINT_FOLDER: bucket}} if mounts else {}),
+        "resources": skypilot_resources(given, machines),
+        "file_mounts": {CHECKPOINT_FOLDER: bucket},
         **({"secrets": {TOKEN: None}} if facts["needs_token"] else {}),
-        "setup": setup if mounts else _OWN_FOLDER + setup,
+        "setup": setup_script(trainer, facts, job.gpu, task_name(job)),
         "run": _entered(job, launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES)),
     }
     remarks = task_remarks(machines, job, trainer, tool)
     remarks.append(f"packages like those of {environment_remark(job.gpu)}")
     remarks += [text for _, text in skypilot_needs(job, facts)]
-    return commented(header(given.plan, job, tool, launch_command(tool, job, facts), remarks)) + yaml_text(task)
-
-
-def launch_command(tool: LaunchMap, job: Assignment, facts: Facts) -> str:
-    """Return the command that launches a job, with the token of a gated model where the launcher asks for it."""
-    return tool.command(job) + (f" --secret {TOKEN}" if facts["needs_token"] and tool.target == "skypilot" else "")
+    command = tool.command(job) + (f" --secret {TOKEN}" if facts["needs_token"] else "")
+    return commented(header(given.plan, job, tool, command, remarks)) + yaml_text(task)
 
 
 TOKEN = "HF_TOKEN"
 """Environment variable with a token of the Hub."""
-FETCH_MINUTES = 60
-"""Minutes without work after which machines are given back whose result is on their own disk."""
-_OWN_FOLDER = (
-    f"mkdir -p {CHECKPOINT_FOLDER} 2>/dev/null || "
-    f'{{ sudo mkdir -p {CHECKPOINT_FOLDER} && sudo chown "$(id -u)" {CHECKPOINT_FOLDER}; }}\n'
-)
 
 
 def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:
@@ -264,14 +252,8 @@ def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:
     if facts["needs_token"]:
         what = f"{facts['model_id']} is gated: accept its terms, and pass a token with --secret {TOKEN}"
         found.append((TOKEN, what))
-    if facts["saves"] or facts["keeps_result"] or job.spot_share > 0:
-        what = f"the bucket checkpoints-{task_name(job)} is made in a store that sky check lists: S3, GCS, R2, ..."
-        found.append(("bucket", what))
-    else:
-        what = f"no checkpoint is planned, so no bucket is mounted: fetch the result from {facts['output_dir']}"
-        found.append(
-            ("result", f"{what} within {FETCH_MINUTES} minutes of the end (rsync CLUSTER:{facts['output_dir']} .)")
-        )
+    what = f"the bucket checkpoints-{task_name(job)}, which keeps checkpoints and the result, is made in a store that"
+    found.append(("bucket", f"{what} sky check lists: S3, GCS, R2, ..."))
     return found
 
 
@@ -284,7 +266,7 @@ _SKYPILOT_TASK_VARIABLES = {"NODE_RANK": '"$SKYPILOT_NODE_RANK"', "HEAD_IP": '$(
 """Shell variables of a launch command -> how SkyPilot says them."""
 
 
-def skypilot_resources(given: Given, machines: Machines, idle_minutes: int = IDLE_MINUTES) -> dict[str, Any]:
+def skypilot_resources(given: Given, machines: Machines) -> dict[str, Any]:
     """Return what to rent, where and on which market; `InputError` where the plan has no price."""
     job = given.job
     on_spot = job.spot_share > 0
@@ -296,7 +278,7 @@ def skypilot_resources(given: Given, machines: Machines, idle_minutes: int = IDL
     resources |= {"any_of": choices} if len(choices) > 1 else choices[0]
     if on_spot:
         resources["job_recovery"] = {"strategy": "EAGER_NEXT_REGION" if len(machines.regions) > 1 else "FAILOVER"}
-    resources["autostop"] = {"idle_minutes": idle_minutes, "down": True}
+    resources["autostop"] = {"idle_minutes": IDLE_MINUTES, "down": True}
     return resources
 
 

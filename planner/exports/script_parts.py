@@ -81,6 +81,8 @@ def _runs(job: Assignment) -> list[str]:
             f"the plan has {job.trials} runs of this kind, {job.runs_at_once} at once; hours and dollars are of all"
         )
     found += [f"{machine.stage} happens on another machine ({machine.offer})" for machine in job.beside]
+    if job.export is not None and (job.export.bits or job.export.ram_gb):
+        found.append(f"the plan pays for a result as {job.export.format}: make it after the run, these files do not")
     return found
 
 

@@ -435,10 +435,22 @@ def _inventories(
             continue
         place = ("inventory", index) if isinstance(named, list) else ("inventory",)
         try:
-            found += read_inventory(name, source.folder(place, folder), faults)
+            read = read_inventory(name, source.folder(place, folder), faults)
+            found += read
+            if name == PRICE_BOOK and MARKET not in items and not os.path.isfile(folder / name):
+                found.append(_beside_book(read))
         except InputError as error:
             faults += [fault if fault.file else source.fault(place, fault.what, fault.fix) for fault in error.faults]
     return found
+
+
+def _beside_book(read: Inventory) -> tuple[Source, tuple[Offer, ...]]:
+    """Return what the shipped list has of the providers of the price book and no list by the hour states."""
+    from planner.loading.price_files import shipped_beside_prices
+
+    offers = shipped_beside_prices({offer.provider for _, offers in read for offer in offers})
+    file = str(shipped_inventory(MARKET))
+    return Source(file, Document(file, {}, Marks(1))), offers
 
 
 def shipped_scenarios() -> dict[str, Path]:

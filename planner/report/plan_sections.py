@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from planner import generation
 from planner.documents.quantities import moment_after
+from planner.library.engines import read_engines
+from planner.library.names import formats_in_name
 from planner.library.technique_tables import read_techniques
 from planner.report import words
 from planner.report.words import line_room
@@ -84,6 +86,17 @@ def format_market(spot_share: float, tier: str = "secure") -> str:
     return "spot" if spot_share >= 0.995 else f"spot {spot_share * 100:.0f} %"
 
 
+def _quantisation(job: Run) -> str:
+    """Return how the frozen weights are quantised: by the name of the release where it was quantised before.
+
+    A base in AWQ is counted by the row of GPTQ (models/techniques/engines.yaml).
+    """
+    quant = job.techniques.quant
+    published = formats_in_name(job.architecture)
+    counted_so = published and read_engines().formats[published[0]].trained == quant
+    return published[0] if counted_so else quant
+
+
 def techniques(job: Run, brief: bool = False) -> str:
     """Return the techniques; `brief` omits those that rarely differ."""
     how, table = job.techniques, read_techniques()
@@ -94,7 +107,7 @@ def techniques(job: Run, brief: bool = False) -> str:
     if how.method == "lora":
         article = "an" if how.weight_bits == 8 else "a"
         base = f"{how.weight_bits}-bit base"
-        base += f" ({how.quant})" if how.quant not in ("", "none") else ""
+        base += f" ({_quantisation(job)})" if how.quant not in ("", "none") else ""
         first = f"LoRA r{how.lora_rank} on {article} {base}" if how.lora_rank else f"LoRA on {article} {base}"
     else:
         first = table.words("method", how.method)

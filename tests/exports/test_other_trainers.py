@@ -91,6 +91,7 @@ def test_llamafactory_says_every_decision_of_a_qlora_run() -> None:
         "finetuning_type": "lora",
         "lora_rank": 16,
         "lora_alpha": 32,
+        "logging_steps": 10,
         "lora_target": "all",
         "quantization_bit": 4,
         "quantization_method": "bnb",

@@ -54,7 +54,8 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
     assert run[-5:] == [
         "LATEST=$(newest_checkpoint \"$OUT\" 'checkpoint-*' trainer_state.json || true)",
         'echo "starts from ${LATEST:-the beginning}"',
-        f'run_to_its_end env trl sft --config sft.yaml {flags} ${{LATEST:+--resume_from_checkpoint "$LATEST"}}',
+        f'run_to_its_end "$OUT"/checkpoint-{job.steps} env trl sft --config sft.yaml {flags} '
+        '${LATEST:+--resume_from_checkpoint "$LATEST"}',
         'touch "$OUT/finished.txt"',
         "fi",
     ]
@@ -68,16 +69,13 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
     }
 
 
-def test_a_bucket_is_mounted_only_where_something_is_saved() -> None:
-    """Without checkpoints and without a result that is kept, the machines stay long enough to fetch it from them."""
+def test_the_result_outlives_the_machines_also_without_checkpoints() -> None:
+    """The bucket is mounted in any case, and what a user must see to and fill in is listed."""
     plan = changed(solved("fsdp"), spot_share=0.0, spot=None)
-    found = task(plan)
-    assert "file_mounts" not in found and found["resources"]["autostop"]["idle_minutes"] == 60
-    assert found["setup"].startswith("mkdir -p /checkpoints")
-    wishes = Wishes(dataset="my/data")
+    assert task(plan)["file_mounts"]["/checkpoints"]["name"] == "checkpoints-llama-2-7b-full-vs-lora"
     given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
-    lines = to_fill_in(given, wishes, ["task.yaml", "axolotl.yml"])
-    assert any("no bucket is mounted: fetch the result" in line for line in lines)
+    lines = to_fill_in(given, Wishes(dataset="my/data"), ["task.yaml", "axolotl.yml"])
+    assert any("which keeps checkpoints and the result" in line for line in lines)
     assert any(line.startswith("axolotl.yml: learning_rate") for line in lines)
 
 

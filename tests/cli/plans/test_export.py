@@ -13,7 +13,7 @@ from planner.cli import main
 from planner.cli.export_command import TARGETS, TRAINERS_OF_ALL
 from planner.documents.tables import json_text
 from planner.exports.export import target_names
-from planner.exports.field_map import TRAINERS as STARTED
+from planner.exports.field_map import STARTING_ALL
 from planner.exports.machine_names import slug
 from tests.helpers.exported_plans import changed, solved, unsloth_plan
 from tests.helpers.exported_services import with_job
@@ -36,7 +36,7 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_targets_of_the_command_are_those_with_a_field_map() -> None:
     """`--help` lists them without reading the maps."""
-    assert set(TARGETS) == set(target_names()) and TRAINERS_OF_ALL == STARTED
+    assert set(TARGETS) == set(target_names()) and TRAINERS_OF_ALL == STARTING_ALL
 
 
 def test_one_file_goes_to_standard_output(plan_file: str) -> None:
