@@ -14,7 +14,7 @@ from planner.configurations.lengths import sequence_of
 from planner.configurations.recipe import Recipe, lossiness_of
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Linear, Network, Stack, States, TimedSetup
 from planner.estimates.memory.memory_states import MemoryCoefficients, with_host_room
-from planner.estimates.parts import CHUNK_TOKENS, Part, activation_stand_ins, attended_of, attention_stand_ins
+from planner.estimates.parts import LINEAR_CHUNK_TOKENS, Part, activation_stand_ins, attended_of, attention_stand_ins
 from planner.estimates.time.export_work import ExportCoefficients, gguf_bytes, grouped_bytes
 from planner.estimates.time.stage_seconds import StageCoefficients, kept_checkpoint_bytes
 from planner.estimates.weights import Dimensions, linears_of, parts_of
@@ -89,7 +89,7 @@ def _window(architecture: Architecture) -> tuple[int, float]:
     if not architecture.linear_layers:
         return architecture.sliding_window, architecture.sliding_layer_share
     key, value = architecture.linear_key_dim, architecture.linear_value_dim
-    flop = architecture.linear_value_heads * (6 * key * value + 4 * CHUNK_TOKENS * (key + value))
+    flop = architecture.linear_value_heads * (6 * key * value + 4 * LINEAR_CHUNK_TOKENS * (key + value))
     window = flop / (4 * architecture.heads * architecture.head_dim)
     return max(round(window), 1), architecture.linear_layers / architecture.layers
 

@@ -32,7 +32,7 @@ from planner.estimates.parts import (
     is_mixer,
 )
 from planner.estimates.weights import Dimensions, parts_of
-from planner.library.decoder_keys import NAMES, Config, Keys, NotCovered
+from planner.library.decoder_keys import KEY_NAMES, Config, Keys, NotCovered
 from planner.library.technique_tables import Row
 
 Gate = Literal["", "query", "width", "head"]
@@ -44,7 +44,7 @@ class Family(Row):
 
     source: str = ""
     defaults: dict[str, Any] = Field(default_factory=dict)  # of the configuration class in Transformers
-    names: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # keys that this family has for a name of `NAMES`
+    names: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # its keys for a name of `KEY_NAMES`
     ignores: tuple[str, ...] = ()  # keys without effect on its weights
     norm: Literal["rms", "layer", "layer_no_bias", "none"] = "rms"
     norms: tuple[int, int] = (1, 1)  # of the hidden width, around mixer and feed-forward
@@ -196,16 +196,16 @@ def _foreign_parts(row: Family) -> dict[str, tuple[str, ...]]:
 
 _ABSENT = object()
 _PARTS_BY_KEY = {
-    "experts": NAMES["experts"],
-    "a shared expert": (*NAMES["shared_experts"], *NAMES["shared_ffn"]),
-    "latent attention": NAMES["kv_rank"],
+    "experts": KEY_NAMES["experts"],
+    "a shared expert": (*KEY_NAMES["shared_experts"], *KEY_NAMES["shared_ffn"]),
+    "latent attention": KEY_NAMES["kv_rank"],
     "an indexer of sparse attention": ("index_topk", "index_n_heads"),
     "state-space layers": ("mamba_d_state", "mamba_num_heads", "mamba_n_heads", "ssm_state_size"),
     "linear attention": ("linear_num_value_heads", "linear_num_key_heads", "linear_attn_config"),
     "convolution layers": ("conv_L_cache",),
     "embeddings per layer": ("hidden_size_per_layer_input",),
     "layers that differ in width": ("block_configs", "num_attention_heads_per_layer"),
-    "low-rank queries": NAMES["q_rank"],
+    "low-rank queries": KEY_NAMES["q_rank"],
     "cross-attention": ("cross_attention_layers",),
 }
 """Parts by the keys that say that a decoder has them."""
@@ -218,7 +218,7 @@ _STATED: dict[str, tuple[str, ...]] = {
     "biases of attention": ("attention_bias", "qkv_bias", "use_qkv_bias", "use_bias", "add_qkv_bias"),
     "norms of queries and keys": ("use_qk_norm", "qk_norm", "qk_layernorm", "use_qk_layernorm"),
     "the kind of norm": ("rms_norm_eps",),
-    "whether the head is tied": NAMES["tied"],
+    "whether the head is tied": KEY_NAMES["tied"],
 }
 _ROUTER_BIAS = ("use_expert_bias", "moe_router_enable_expert_bias", "use_routing_bias", "topk_method")
 _GATED = ("silu", "swish", "swiglu")
@@ -234,8 +234,8 @@ _NEUTRAL = re.compile(
 def stated_family(config: Config) -> tuple[Family | None, list[str]]:
     """Return the row of a family that has none from what its file states, and the parts that it leaves open."""
     open_parts = [f"{part} ({keys[0]})" for part, keys in _STATED.items() if not any(key in config for key in keys)]
-    latent = any(config.get(key) for key in NAMES["kv_rank"])
-    experts = any(config.get(key) for key in NAMES["experts"])
+    latent = any(config.get(key) for key in KEY_NAMES["kv_rank"])
+    experts = any(config.get(key) for key in KEY_NAMES["experts"])
     if latent:
         open_parts = [part for part in open_parts if not part.startswith("norms of")]
     if str(config.get("hidden_act")).casefold() not in _GATED:
@@ -245,7 +245,7 @@ def stated_family(config: Config) -> tuple[Family | None, list[str]]:
     if open_parts:
         return None, open_parts
     bias = next(key for key in _STATED["biases of attention"] if key in config)
-    counted = any(config.get(key) for key in NAMES["shared_experts"])
+    counted = any(config.get(key) for key in KEY_NAMES["shared_experts"])
     topk = config.get("topk_method")
     corrected = topk == "noaux_tc" or any(config.get(key) for key in _ROUTER_BIAS if key != "topk_method")
     return Family(
@@ -257,7 +257,7 @@ def stated_family(config: Config) -> tuple[Family | None, list[str]]:
         index=latent and bool(config.get("index_topk")),
         experts=experts,
         router_bias=corrected,
-        shared="count" if counted else "width" if any(config.get(key) for key in NAMES["shared_ffn"]) else "",
+        shared="count" if counted else "width" if any(config.get(key) for key in KEY_NAMES["shared_ffn"]) else "",
         sparse="leading",
     ), []
 
