@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from planner import generation
 from planner.configurations.coefficients import (
     DEFAULT_NETWORK_BYTES_PER_SECOND,
@@ -26,7 +24,7 @@ from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.schema import Architecture, Library
 from planner.results.inference import BulkGeneration
-from planner.results.odds import FIXED_SHARE, joint_probability
+from planner.results.odds import joint_probability
 from planner.results.plan import Assignment
 from planner.results.plan_parts import CutSamples, HostMemory, ObservedRun, Vram
 from planner.scenario.fees import fees_that_count
@@ -36,7 +34,6 @@ from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.offer import Offer
 from planner.scenario.own_machines import default_power_watts
 from planner.scenario.scenario import Scenario
-from planner.spot.policy.policy_odds import told_of_runs
 from planner.units import GB, HOUR, MINUTE, figure_text
 
 if TYPE_CHECKING:
@@ -182,22 +179,6 @@ def build_notes(
         *(_on_observed_stages(chosen.job) if observed else _on_stages(chosen)),
         *_on_work(chosen, limits),
     )
-
-
-def on_fixed_shares(chosen: ChosenCandidate, late_usd: float, library: Library) -> tuple[str, ...]:
-    """Return what fixed shares of two markets cost at the confidence over drawn markets, where it is more than stated.
-
-    `late_usd` are the dollars of slow runs on a mean market, which budgets count.
-    """
-    if (costs := chosen.fixed_share_costs(library)) is None:
-        return ()
-    _, usd = costs.draw()
-    confidence, held = chosen.candidates.run_hours.budget_confidence, float(np.mean(usd <= late_usd))
-    if held > confidence - LEAST_SHORT:
-        return ()
-    what = f"budgets count ${late_usd:,.2f} at the confidence, without the luck of the market"
-    least = f"{held * 100:.2g} % of runs cost no more, {confidence * 100:.3g} % no more than"
-    return (f"{FIXED_SHARE}{what}: {least} ${told_of_runs(usd, confidence)[0]:,.2f}",)
 
 
 def build_service_notes(chosen: ChosenCandidate, limits: Limits, as_of: datetime.date) -> tuple[str, ...]:

@@ -246,9 +246,9 @@ def _basis(context: RunContext, alone: str) -> str:
     return f"{known} in one zone; any of {zones} zones by m^0.7 (prior)" if zones > 1 else alone
 
 
-def spot_only_run(context: RunContext, stages: JobStages, physics: Physics) -> tuple[SpotRun, SpotStates] | None:
-    """Return run and market where a job has spot machines and no others; None elsewhere."""
-    if context.offer.usd_per_hour is not None or not context.offer.has_spot or context.named.spot_share <= 0:
+def fixed_share_run(context: RunContext, stages: JobStages, physics: Physics) -> tuple[SpotRun, SpotStates] | None:
+    """Return run and market where a job is on spot for a fixed share of its work, or for all; None elsewhere."""
+    if not context.offer.has_spot or context.named.spot_share <= 0:
         return None
     # What an hour is worth is on no bill, and nothing is decided by it.
     return replace(
