@@ -170,7 +170,8 @@ class _Shares(NamedTuple):
 
     def select(self, which: Flags) -> _Shares:
         """Return the rows that a mask (n,) selects."""
-        return _Shares(*(column[which] for column in self[:4]), self.follows[which], self.drawn[which])
+        low, high, cut, likely, follows, drawn = self
+        return _Shares(low[which], high[which], cut[which], likely[which], follows[which], drawn[which])
 
 
 def _bound_shares(

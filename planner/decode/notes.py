@@ -34,6 +34,7 @@ from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.offer import Offer
 from planner.scenario.own_machines import default_power_watts
 from planner.scenario.scenario import Scenario
+from planner.spot.policy.luck import LOOKED_AT_EVERY_HOURS
 from planner.units import GB, HOUR, MINUTE, figure_text
 
 if TYPE_CHECKING:
@@ -162,6 +163,8 @@ LORA_BATCH_NOTE = (
 )
 FULL_RUN_NOTE = "deadline and budget also hold if the run does not stop early"
 SPOT_ONLY_NOTE = "spot only: no fallback, so no deadline is guaranteed"
+QUICK_MARKET_HOURS = 0.25
+"""Mean up-time below which a note states what is lost between two looks at a market: 6 % of the dollars at it."""
 
 
 def build_notes(
@@ -178,6 +181,22 @@ def build_notes(
         *on_offer(chosen, as_of),
         *(_on_observed_stages(chosen.job) if observed else _on_stages(chosen)),
         *_on_work(chosen, limits),
+    )
+
+
+def on_quick_market(made: Assignment, job: Job) -> tuple[str, ...]:
+    """Return that a market changes about as fast as a run looks at it, which a policy's expected dollars leave out."""
+    drawn = [usd for row in made.usd_of_runs for usd in row]
+    if made.spot is None or made.spot.mean_up_hours >= QUICK_MARKET_HOURS or not drawn:
+        return ()
+    mean = math.fsum(drawn) / len(drawn)
+    if mean <= made.cost_usd:
+        return ()
+    stay, looks = f"{made.spot.mean_up_hours * 60:.2g} minutes", f"{LOOKED_AT_EVERY_HOURS * 60:.0f} minutes"
+    full = " without early stopping" if job.early_stopping < 1 else ""
+    return (
+        f"spot machines stay for {stay} on average and a run looks for them every {looks}: drawn runs cost"
+        f" ${mean:,.2f} on average{full}, not the expected ${made.cost_usd:,.2f}",
     )
 
 

@@ -29,3 +29,17 @@ def test_figures_of_fixed_shares_have_the_luck_of_the_market() -> None:
 def test_a_run_on_demand_has_no_luck() -> None:
     plan = planner.solve(scenario_of(f"  - {{{MACHINE}, usd_per_hour: 0.5}}\n", [(6e7, 19.0)]), options=OPTIONS)
     assert plan.jobs[0].usd_of_runs == ()
+
+
+def test_a_market_that_changes_between_two_looks_is_noted() -> None:
+    """Machines stay for six minutes and a run looks for them every five: what this costs is no part of the policy."""
+    spot = "spot_usd_per_hour: 0.2, date: 2026-11-20, spot: {availability: 0.6, mean_up_hours: %s}"
+    notes = []
+    for hours in (0.1, 2):
+        offers = f"  - {{{MACHINE}, usd_per_hour: 0.5, {spot % hours}}}\n"
+        (job,) = planner.solve(scenario_of(offers, [(2e7, 60.0)]), options=OPTIONS).jobs
+        assert job.spot is not None
+        notes.append([note for note in job.notes if "looks for them every 5 minutes" in note])
+    (note,), none = notes
+    assert not none
+    assert "spot machines stay for 6 minutes on average" in note
