@@ -34,8 +34,8 @@ MOST_DRAWN = 12
 """Rows that are drawn because they cost least by the means, and as many because they end first."""
 MOST_AT_PLACE = 2
 """Of these, rows of one provider, GPU, method and framework; so many of each method and framework are drawn anyway."""
-SHARE_STEPS = 24
-"""Parts of the range of spot shares of a row."""
+SHARE_STEPS, FEW_STEPS = 24, 4
+"""Parts of the range of spot shares of a row; where any share may matter, and hours or other jobs too, fewer."""
 
 UNENDING_HOURS = 1e9
 """Hours at the confidence of a run that may never end: no deadline is as late, and programs need finite numbers."""
@@ -58,21 +58,41 @@ def spot_only_costs(candidates: JobCandidates, row: int, market: Market, library
 def fixed_share_costs(
     candidates: JobCandidates, row: int, market: Market, library: Library, share: float
 ) -> SpotOnlyCosts:
-    """Return what hours and dollars of a row of the uncut table on both markets depend on at a fixed spot share.
+    """Return what hours and dollars of a row of the uncut table on both markets depend on at a fixed spot share."""
+    which = np.asarray([row])
+    return next(_mixed_rows(candidates, which, market, library)).costs(share)
 
-    The run moves to on demand when its share of the mean hours on spot is over.
-    """
-    alone, h = spot_only_costs(candidates, row, market, library), candidates.hours.rows(np.asarray([row]))
-    offer, machines = int(candidates.table.offer[row]), int(candidates.table.instances[row])
-    demand, spot = (
-        float(price[offer]) * machines for price in (candidates.columns.on_demand_usd, candidates.columns.spot_usd)
-    )
-    return replace(
-        alone,
-        outside_usd=alone.outside_usd + (1 - share) * float(h.after_start[0]) * (demand - spot),
-        on_demand_usd_per_hour=demand * float(h.group_run[0]) / (float(h.run[0]) * h.node_groups),
-        switch_hours=float(h.start[0]) + share * float(h.spot_wall[0]) if share < 1 else math.inf,
-    )
+
+class _MixedRow(NamedTuple):
+    """What a row on both markets depends on; hours are those of one node group, dollars those of all machines."""
+
+    alone: SpotOnlyCosts  # on spot, without a move
+    start_hours: float
+    after_start_hours: float  # outside the run
+    mean_wall_hours: float  # of the run on spot
+    more_usd_per_hour: float  # on demand than on spot
+    demand_usd_per_hour: float  # as far as machines are used
+
+    def costs(self, share: float) -> SpotOnlyCosts:
+        """Return the same at a fixed spot share: it moves to on demand when this share of the mean hours is over."""
+        if share >= 1:
+            return self.alone
+        return replace(
+            self.alone,
+            outside_usd=self.alone.outside_usd + (1 - share) * self.after_start_hours * self.more_usd_per_hour,
+            on_demand_usd_per_hour=self.demand_usd_per_hour,
+            switch_hours=self.start_hours + share * self.mean_wall_hours,
+        )
+
+
+def _mixed_rows(candidates: JobCandidates, which: Integers, market: Market, library: Library) -> Iterator[_MixedRow]:
+    """Yield what some rows (n,) of the uncut table on both markets depend on."""
+    h, table, columns = candidates.hours.rows(which), candidates.table.rows(which), candidates.columns
+    demand, spot = (price[table.offer] * table.instances for price in (columns.on_demand_usd, columns.spot_usd))
+    used = demand * h.group_run / (h.run * h.node_groups)
+    figures = np.stack([h.start, h.after_start, h.spot_wall, demand - spot, used], axis=1)
+    each = _costs_of_spot_only(candidates, which, market, library)
+    return (_MixedRow(alone, *of_row) for alone, of_row in zip(each, figures.tolist(), strict=True))
 
 
 def _costs_of_spot_only(
@@ -157,6 +177,17 @@ class SharePoint(NamedTuple):
     share: float
     late_hours: float  # at the confidence of the job, from the order of the first machines; inf if it may never end
     late_usd: float  # at the confidence of the budget
+    alone_hours: float = math.nan  # expected, where the run never moves
+
+
+class WantedShares(NamedTuple):
+    """Which points may matter."""
+
+    between: bool  # any share, not only the least and the largest in time
+    is_fine: bool  # all shares, not only some of them
+    only_hours: bool  # hours are minimised, and no limit but a budget is on dollars or providers
+    every_place: bool  # of each provider, GPU, method and framework
+    budget_usd: float  # of all jobs
 
 
 class DrawnShares(NamedTuple):
@@ -180,8 +211,7 @@ class FixedShares:
         latest: Floats,
         likely: Floats,
         whole: Mapping[int, Sequence[float]],
-        between: bool,
-        every_place: bool,
+        wanted: WantedShares,
     ) -> DrawnShares:
         """Return rows of a table as points where they may be on both markets, as they are elsewhere.
 
@@ -199,76 +229,99 @@ class FixedShares:
             (n,): shares that keep the deadline by the means: by the dollars there rows are compared.
         whole
             Shares at which all billed hours are used, by row; such rows have no others between their bounds.
-        between
-            Whether a point may matter between the least share and the largest in time.
-        every_place
-            Whether the rows of each provider, GPU, method and framework are drawn.
+        wanted
+            Which rows and shares may matter.
         """
-        best = self._best_rows(table, np.flatnonzero(is_mixed), likely, every_place)
+        best = self._best_rows(table, np.flatnonzero(is_mixed), likely, wanted)
         found, late = list[tuple[int, SharePoint]](), dict[int, float]()
-        for at in best:
+        rows = _mixed_rows(self.candidates, self.rows[np.asarray(best, dtype=np.int64)], self.market, self.library)
+        for at, row in zip(best, rows, strict=True):
             low, high = float(table.share_low[at]), float(table.share_high[at])
-            inside = whole.get(at, [low + (high - low) * part / SHARE_STEPS for part in range(1, SHARE_STEPS)])
+            steps = SHARE_STEPS if wanted.is_fine else FEW_STEPS
+            inside = whole.get(at, [low + (high - low) * part / steps for part in range(1, steps)])
             shares = sorted({low, *inside, high} - {0.0})
             left = float(latest[at] - self.candidates.columns.lead_hours[int(table.offer[at])])
-            points = self._points_in_time(at, shares, left, between or at in whole, low > 0)
+            points = self._points_in_time(row, shares, left, wanted, at in whole, low > 0)
             found += [(at, point) for point in points]
             if not points and low > 0:
-                late[at] = min(self._point(at, shares[0]).late_hours, UNENDING_HOURS) - left
+                late[at] = min(self._point(row, shares[0]).late_hours, UNENDING_HOURS) - left
         others = np.flatnonzero(~is_mixed | (table.share_low <= 0))
         kept = table.rows(others)
         kept = replace(kept, share_high=np.where(is_mixed[others], 0.0, kept.share_high))
         origin = np.asarray([at for at, _ in found], dtype=np.int64)
-        made = self._as_rows(table.rows(origin), [point for _, point in found])
+        made = self._as_rows(table.rows(origin), origin, [point for _, point in found])
         return DrawnShares(concatenate([kept, made]), np.concatenate([others, origin]), late)
 
     def _points_in_time(
-        self, at: int, shares: Sequence[float], latest: float, between: bool, has_least: bool
+        self,
+        row: _MixedRow,
+        shares: Sequence[float],
+        latest: float,
+        wanted: WantedShares,
+        is_coarse: bool,
+        has_least: bool,
     ) -> list[SharePoint]:
         """Return the points of a row that end in time: all, or those of the least share and of the largest.
 
-        Means are linear in the share, so without other limits one of the two is best.
+        Means are linear in the share, so one of the two is best where a budget is no obstacle.
         """
-        if between:
-            points = [self._point(at, share) for share in shares]
+        ends = [] if wanted.between or is_coarse else self._ends_in_time(row, shares, latest, has_least)
+        if wanted.between or is_coarse or any(point.late_usd > wanted.budget_usd for point in ends):
+            points = [self._point(row, share) for share in shares]
             return [point for point in points if point.late_hours <= latest]
+        return ends
+
+    def _ends_in_time(
+        self, row: _MixedRow, shares: Sequence[float], latest: float, has_least: bool
+    ) -> list[SharePoint]:
+        """Return the point of the largest share in time, and that of the least where there has to be one."""
         low, high, middle = 0, len(shares), len(shares) - 1  # those below `low` are in time: more on spot ends later
         while low < high:  # mostly all of them are: the last comes first
-            if self._point(at, shares[middle]).late_hours <= latest:
+            if self._point(row, shares[middle]).late_hours <= latest:
                 low = middle + 1
             else:
                 high = middle
             middle = (low + high) // 2
-        ends = dict.fromkeys([0, low - 1] if has_least else [low - 1])
-        return [self._point(at, shares[number]) for number in ends if 0 <= number < low]
+        numbers = dict.fromkeys([0, low - 1] if has_least else [low - 1])
+        return [self._point(row, shares[number]) for number in numbers if 0 <= number < low]
 
-    def _point(self, at: int, share: float) -> SharePoint:
+    def _point(self, row: _MixedRow, share: float) -> SharePoint:
         """Return the point of a row at a share."""
-        costs = self._costs(at, share)
-        return SharePoint(share, *_late_figures(costs, self.candidates.job.confidence, self._budget_confidence))
+        run_hours = self.candidates.run_hours
+        return SharePoint(
+            share, *_late_figures(row.costs(share), self.candidates.job.confidence, run_hours.budget_confidence)
+        )
 
-    @property
-    def _budget_confidence(self) -> float:
-        return self.candidates.run_hours.budget_confidence
+    def _as_rows(self, made: CandidateTable, origin: Integers, points: Sequence[SharePoint]) -> CandidateTable:
+        """Return rows of single shares, whose late figures are equal on both markets; `origin` are the rows of each.
 
-    def _costs(self, at: int, share: float) -> SpotOnlyCosts:
-        return fixed_share_costs(self.candidates, int(self.rows[at]), self.market, self.library, share)
-
-    def _as_rows(self, made: CandidateTable, points: Sequence[SharePoint]) -> CandidateTable:
-        """Return rows of single shares, whose late figures are equal on both markets."""
-        lead = self.candidates.columns.lead_hours[made.offer]
-        share, late, usd = np.asarray(points, dtype=float).reshape(-1, len(SharePoint._fields)).T
+        The means of both markets together count a move. A run that is on spot for good has none, and its hours are
+        those of the drawn runs.
+        """
+        columns, h = self.candidates.columns, self.candidates.hours.rows(self.rows[origin])
+        share, late, usd, alone = np.asarray(points, dtype=float).reshape(-1, len(SharePoint._fields)).T
+        lead, stays = columns.lead_hours[made.offer], share >= 1
+        run_h, run_usd = made.run_h.copy(), made.run_usd.copy()
+        run_h[stays, SPOT] = (alone + lead - made.start_h)[stays]
+        storage = (run_h - made.run_h)[:, SPOT] * columns.storage_usd_per_hour(made.offer, h.stored_gb)
+        moves = columns.on_demand_usd[made.offer] * made.instances * h.switch
+        run_usd[stays, SPOT] += (storage - moves)[stays]
         return replace(
             made,
+            run_h=run_h,
+            run_usd=run_usd,
             late_h=np.stack([late + lead - made.late_start_h] * 2, axis=1),
             late_usd=np.stack([usd - made.fixed_usd] * 2, axis=1),
             share_low=share,
             share_high=share,
         )
 
-    def _best_rows(self, table: CandidateTable, rows: Integers, likely: Floats, every_place: bool) -> list[int]:
-        """Return the rows of least dollars, and those of least hours, by the means."""
+    def _best_rows(self, table: CandidateTable, rows: Integers, likely: Floats, wanted: WantedShares) -> list[int]:
+        """Return the rows of least dollars, and those of least hours, by the means; those within the budget."""
         some, found = table.rows(rows), set[int]()
+        usd = np.fmin(some.cost_usd(some.share_low), some.cost_usd(some.share_high))
+        rows = rows[usd <= wanted.budget_usd]
+        some = table.rows(rows)
         shares = np.clip(likely[rows], some.share_low, some.share_high)
         usd = np.fmin(some.cost_usd(some.share_low), some.cost_usd(shares)) + some.penalty_usd
         kinds = [(recipe.method_label, recipe.framework) for recipe in self.candidates.recipes]
@@ -278,19 +331,19 @@ class FixedShares:
                 offer, kind = self.market.offers[int(some.offer[number])], kinds[int(some.recipe[number])]
                 place = offer.provider, offer.gpu, kind
                 if at_place[place] < MOST_AT_PLACE:
-                    if every_place or taken < MOST_DRAWN or of_kind[kind] < MOST_AT_PLACE:
+                    if wanted.every_place or taken < MOST_DRAWN or of_kind[kind] < MOST_AT_PLACE:
                         found.add(int(rows[number]))
                     at_place[place], of_kind[kind], taken = at_place[place] + 1, of_kind[kind] + 1, taken + 1
         return sorted(found)
 
 
 @lru_cache(maxsize=16384)
-def _late_figures(costs: SpotOnlyCosts, confidence: float, budget_confidence: float) -> tuple[float, float]:
-    """Return hours at the confidence and dollars at that of the budget; inf where a run may never end."""
+def _late_figures(costs: SpotOnlyCosts, confidence: float, budget_confidence: float) -> tuple[float, float, float]:
+    """Return hours at the confidence, dollars at that of the budget, and expected hours of a run that never moves.
+
+    Hours are inf where such a run may never end; expected hours are nan where it moves.
+    """
     hours, usd = costs.draw()
-    late = (
-        quantile(hours, confidence)
-        if costs.switch_hours < math.inf or np.isfinite(costs.expected_hours())
-        else math.inf
-    )
-    return late, quantile(usd, budget_confidence)
+    alone = costs.expected_hours() if math.isinf(costs.switch_hours) else math.nan
+    late = math.inf if math.isinf(alone) else quantile(hours, confidence)
+    return late, quantile(usd, budget_confidence), alone

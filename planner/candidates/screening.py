@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from planner.arrays import Flags, Floats, Integers, distinct_names
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
-from planner.candidates.fixed_shares import FixedShares, on_both_markets, with_spot_only_odds
+from planner.candidates.fixed_shares import FixedShares, WantedShares, on_both_markets, with_spot_only_odds
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.spot_candidates import FoundPolicies, SpotCandidates, SpotChoice, SpotPiece, policy_rows
@@ -149,8 +150,12 @@ def screen(
         target = _search_target(limits, latest, waiting_usd or 0.0, scope, len(table.jobs))
         policies = find_policies(SpotCandidates(candidates, kept_table, in_time, target, market, library), able, scope)
     kept = _Kept(in_time, kept_table, hours, able, by_row[~late], shares.select(~late))
-    between = scope.whole_curves or waiting_usd is None or len(table.jobs) > 1 or _limits_dollars(limits)
-    found, too_late = _mix_markets(candidates, kept, between, scope.every_place, market, library)
+    between = scope.whole_curves or waiting_usd is None or len(table.jobs) > 1 or _limits_rates(limits)
+    only_hours = waiting_usd is None and not (_limits_rates(limits) or limits.quota)
+    budget_usd = math.inf if limits.budget_usd is None else limits.budget_usd
+    is_fine = not (only_hours or len(table.jobs) > 1 or _limits_rates(limits))
+    wanted = WantedShares(between, is_fine, only_hours, scope.every_place, budget_usd)
+    found, too_late = _mix_markets(candidates, kept, wanted, market, library)
     for row, hours_late in too_late.items():
         lateness[row] = hours_late
         rejections.reasons[ENDS_AFTER_DEADLINE] += 1
@@ -190,12 +195,39 @@ def _bound_shares(
         # A policy falls back on on-demand machines, so it promises no spot share: the mix of two markets is kept where
         # the share has an upper limit, or all work must be on spot.
         follows = policy_rows(candidates, rows) & (high >= 1) & (low < 1)
-    elif not (scope.mean_shares or _limits_dollars(limits)):
+    elif not (scope.mean_shares or _limits_rates(limits) or limits.budget_usd is not None):
         high = np.where(both & (low <= 0), 0.0, high)  # spot saves dollars and no hours
     drawn = both & (high > 0) & (~follows | (low > 0)) & (not scope.mean_shares)
     # Any share may be in time where all work on demand is: which ones are is found by the runs that are drawn.
     cut = np.where(drawn, np.where(table.late_hours(0.0)[rows] <= latest, high, -1.0), likely)
     return _Shares(low, high, cut, likely, follows, drawn)
+
+
+def _beaten_on_demand(table: CandidateTable, may_beat: Flags, budget_usd: float) -> Flags:
+    """Return the rows (n,) whose fixed shares save nothing where hours count and a budget is kept.
+
+    Their hours at the confidence are no less than those on demand, nor than the mean of the share from which the mean
+    dollars are within the budget. All work on demand of a row that `may_beat` (n,) others takes no longer, on no more
+    GPUs, and costs no more at the confidence than the budget; where the budget is that of several jobs, no more than
+    the mean of the share that costs least.
+    """
+    high = table.share_high
+    first, last = table.cost_usd(0.0), table.cost_usd(high)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        within = np.clip(high * (first - budget_usd) / (first - last), 0.0, high)
+    hours = table.late_hours(0.0)
+    least = np.fmax(hours, table.hours(np.where(first > budget_usd, np.nan_to_num(within), 0.0)))
+    usd = np.full(len(table), budget_usd) if len(table.jobs) == 1 else np.fmin(first, last)
+    paid, found = table.late_cost_usd(0.0), np.zeros(len(table), dtype=bool)
+    for gpus in np.unique(table.gpus).tolist():
+        mine = np.flatnonzero(table.gpus == gpus)
+        others = np.flatnonzero(may_beat & (table.gpus <= gpus) & np.isfinite(hours))
+        if len(others):
+            order = others[np.argsort(hours[others], kind="stable")]
+            lowest = np.minimum.accumulate(paid[order])
+            place = np.searchsorted(hours[order], least[mine], side="right") - 1
+            found[mine] = (place >= 0) & (lowest[np.maximum(place, 0)] <= usd[mine])
+    return found
 
 
 class _Kept(NamedTuple):
@@ -210,7 +242,7 @@ class _Kept(NamedTuple):
 
 
 def _mix_markets(
-    candidates: JobCandidates, kept: _Kept, between: bool, every_place: bool, market: Market, library: Library
+    candidates: JobCandidates, kept: _Kept, wanted: WantedShares, market: Market, library: Library
 ) -> tuple[ScreenedCandidates, dict[int, float]]:
     """Return the candidates on fixed shares of two markets, and the rows that end too late by so many hours.
 
@@ -225,22 +257,32 @@ def _mix_markets(
         mixed, hours = mixed.rows(mixes), hours.rows(mixes)
     drawn, late = kept.shares.drawn[mixes] & (mixed.share_high > 0), dict[int, float]()
     if drawn.any():
-        coarse = np.flatnonzero(drawn & has_coarse_billing(mixed, hours, candidates.columns))
+        is_coarse = has_coarse_billing(mixed, hours, candidates.columns)
+        if wanted.only_hours:
+            free = np.asarray([offer.stock is None and offer.committed_hours is None for offer in market.offers])
+            beaten = (
+                _beaten_on_demand(mixed, free[mixed.offer] & ~is_coarse, wanted.budget_usd)
+                & drawn
+                & (mixed.share_low <= 0)
+            )
+            mixed, drawn = replace(mixed, share_high=np.where(beaten, 0.0, mixed.share_high)), drawn & ~beaten
+        coarse = np.flatnonzero(drawn & is_coarse)
         steps = [column.tolist() for column in whole_step_shares(mixed, hours, coarse, candidates.columns)]
         whole: dict[int, list[float]] = {row: [] for row in coarse.tolist()}
         for row, share in zip(*steps, strict=True):
             whole[row].append(share)
         shares = FixedShares(candidates, kept.rows[mixes], market, library)
-        found = shares.draw(mixed, drawn, kept.latest[mixes], kept.shares.likely[mixes], whole, between, every_place)
+        found = shares.draw(mixed, drawn, kept.latest[mixes], kept.shares.likely[mixes], whole, wanted)
         late = {int(kept.rows[mixes[at]]): hours for at, hours in found.late.items() if not kept.able[mixes[at]]}
         mixed, hours, mixes = found.table, hours.rows(found.origin), mixes[found.origin]
+        hours = replace(hours, switch=np.where(mixed.share_low >= 1, 0.0, hours.switch))  # on spot for good
     rounded, origin, billed = apply_billing_steps(mixed, hours, candidates.columns)
     return ScreenedCandidates(rounded, kept.rows[mixes[origin]], billed, Counter(), np.zeros(0)), late
 
 
-def _limits_dollars(limits: Limits) -> bool:
-    """Return whether any limit is on dollars."""
-    return limits.budget_usd is not None or bool(limits.budgets) or limits.max_usd_per_hour is not None
+def _limits_rates(limits: Limits) -> bool:
+    """Return whether any limit is on dollars at some time."""
+    return bool(limits.budgets) or limits.max_usd_per_hour is not None
 
 
 def _search_target(limits: Limits, latest: float, waiting_usd: float, scope: SearchScope, jobs: int) -> SearchTarget:

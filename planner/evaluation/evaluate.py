@@ -149,7 +149,7 @@ class _Run:
             switch = stages.start + self.share * hours.wall_spot if self.share < 1 else math.inf
             found = fixed_share_figures(context, stages, *mixed, switch, physics.sigmas.tail, extra)
             totals, odds = (totals[0], found.late_hours), (found.late_usd, found.usd, found.hours)
-            if context.offer.usd_per_hour is None:
+            if self.share == 1:
                 expected = found.alone_hours - self.paid.outside_run[0] - self.paid.separate_machines[0]
                 drawn = replace(self.paid, spot=(expected, self.paid.spot[1]))
                 totals = found.alone_hours, found.late_hours

@@ -58,7 +58,7 @@ class EvaluatedHours:
     separate_machines: Pair  # stages on machines of their own
     on_demand: Pair
     spot: Pair  # the switch included
-    switch: float  # one more start; 0 where the machines are not sold on demand
+    switch: float  # one more start; 0 where the run is on spot alone
     paid_spot: float  # machine hours of the longest chain of trials, starts left out
     wall_spot: float  # the switch left out
     late: float  # factor on hours at the confidence
@@ -83,7 +83,8 @@ def evaluate_hours(context: RunContext, stages: JobStages, physics: Physics, con
     # A lost replica loses half of a request in the mean, and needs no other machine.
     lost = stages.restart + (0.0 if isinstance(physics, EvaluatedPhysics) else physics.cycle_hours / 2)
     interrupted = interrupted_run(stages.run, lost, stall, market, group, values["spot_outage_cv"], write)
-    switch = 0.0 if context.offer.usd_per_hour is None else stages.start
+    is_alone = context.offer.usd_per_hour is None or (context.named.spot_share >= 1 and context.named.policy is None)
+    switch = 0.0 if is_alone else stages.start  # nothing is moved
     wall, outside = float(interrupted.wall), stages.outside_run_hours
     spread = wall_quantile_factor(confidence, context.values("uncertainty")["wall_spread"])
     separate = math.fsum(stage.machine.hours for stage in stages.separate)
