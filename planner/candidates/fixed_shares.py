@@ -325,13 +325,14 @@ class FixedShares:
         shares = np.clip(likely[rows], some.share_low, some.share_high)
         usd = np.fmin(some.cost_usd(some.share_low), some.cost_usd(shares)) + some.penalty_usd
         kinds = [(recipe.method_label, recipe.framework) for recipe in self.candidates.recipes]
+        of_any_kind = 0 if wanted.only_hours else MOST_AT_PLACE  # there a method is named at its hours on demand
         for figure in (usd, some.late_hours(some.share_low)):
             at_place, of_kind, taken = Counter[object](), Counter[object](), 0
             for number in np.argsort(figure, kind="stable").tolist():
                 offer, kind = self.market.offers[int(some.offer[number])], kinds[int(some.recipe[number])]
                 place = offer.provider, offer.gpu, kind
                 if at_place[place] < MOST_AT_PLACE:
-                    if wanted.every_place or taken < MOST_DRAWN or of_kind[kind] < MOST_AT_PLACE:
+                    if wanted.every_place or taken < MOST_DRAWN or of_kind[kind] < of_any_kind:
                         found.add(int(rows[number]))
                     at_place[place], of_kind[kind], taken = at_place[place] + 1, of_kind[kind] + 1, taken + 1
         return sorted(found)
