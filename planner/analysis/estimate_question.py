@@ -15,7 +15,7 @@ from planner.configurations.coefficients import (
     expert_notes,
 )
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
-from planner.configurations.grid import JobShape, Machine, shape_of
+from planner.configurations.grid import JobShape, Machine, shape_of, stand_ins
 from planner.configurations.lengths import length_faults
 from planner.configurations.memory_margin import margin_text
 from planner.configurations.recipe import (
@@ -605,6 +605,7 @@ def _notes(resolved: ResolvedConfiguration, capacity: Capacity, library: Library
     if not row.profiled:
         notes += _profile_notes(resolved, row.unknown)
     card, recipe = library.gpu(machine.gpu), resolved.recipe
+    notes = [*stand_ins(resolved.architecture), *notes]
     notes = [*chip_notes(card, recipe.method, recipe.precision, machine.gpus), *notes, *efficiency_notes(card, library)]
     if card.chip and card.chip.estimate_only:
         notes.append(f"no plan uses {card.name}: {card.chip.estimate_only}")

@@ -8,12 +8,13 @@ from statistics import stdev
 from typing import TYPE_CHECKING
 
 from planner.analysis.calibration.csv_logs import MIN_TIMED_STEPS, count_warm_up_steps, fault
-from planner.analysis.calibration.line_logs import (
+from planner.analysis.calibration.log_points import (
     STALL_SECONDS,
     Attempt,
     Interval,
     LogHistory,
     LogPoint,
+    resumed_remarks,
     split_attempts,
 )
 from planner.estimates.uncertainty import confidence_factor, display_factors, interval
@@ -129,7 +130,7 @@ def _is_part(one: LogHistory, others: Sequence[LogHistory]) -> bool:
 
 def read_progress(log: LogHistory) -> Progress:
     """Return the progress that a log of steps shows."""
-    attempts = split_attempts(log.points)
+    attempts = split_attempts(log.points, log.resolution_seconds)
     last = attempts[-1]
     clocks = [point.clock for point in log.points if point.clock is not None]
     pace = _pace(attempts) or _whole_pace(log)
@@ -255,7 +256,7 @@ def _diverged_at(points: Sequence[LogPoint]) -> int | None:
 
 
 def _remarks(attempts: Sequence[Attempt]) -> list[str]:
-    found = []
+    found = resumed_remarks(attempts)
     jumps = sum(attempt.jumps_back for attempt in attempts)
     if jumps:
         found.append(f"the clock of the log goes back {jumps} times: those intervals are not timed")

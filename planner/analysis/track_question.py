@@ -9,7 +9,8 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from planner.analysis.calibration.line_logs import LogHistory
+from planner.analysis.calibration.log_points import LogHistory
+from planner.analysis.calibration.tool_logs import group_micro_batches
 from planner.analysis.calibration.trainer_state import read_history
 from planner.analysis.run_progress import (
     BEFORE_STAGES,
@@ -287,7 +288,7 @@ def track(
     stated = stated or Stated()
     chosen, asked = _job_of(plan, scenario, job)
     read = [read_history(path) for path in logs]
-    log = _since(join_logs(read), chosen.steps_before)
+    log = _since(_of_steps(join_logs(read), chosen), chosen.steps_before)
     progress = read_progress(log)
     notes = [*progress.remarks, *_doubts(log, chosen, progress)]
     elapsed = _elapsed_hours(chosen, progress, log, stated, notes)
@@ -339,6 +340,22 @@ def _job_of(plan: Plan, scenario: Scenario, name: str | None) -> tuple[Assignmen
     return job, asked
 
 
+def _of_steps(log: LogHistory, job: Assignment) -> LogHistory:
+    """Return a log of optimizer steps with their seconds: what the log lacks for that is taken from the plan."""
+    remarks, points, tokens = list(log.remarks), log.points, log.tokens_per_step
+    if log.counts_micro_batches:
+        each = job.techniques.accumulation_steps
+        remarks.append(f"the log counts micro-batches: {each} make a step, as planned")
+        points, tokens = tuple(group_micro_batches(points, each)), tokens * each if tokens else None
+    if not any(point.is_timed or point.seconds is not None for point in points) and any(p.rate for p in points):
+        planned = job.tokens_per_second * job.step_seconds
+        remarks.append(f"the log states tokens per second alone: a step is the {planned:,.0f} tokens of the plan")
+        points = tuple(
+            replace(point, seconds=planned / (point.rate * job.gpus)) if point.rate else point for point in points
+        )
+    return replace(log, points=points, tokens_per_step=tokens, remarks=tuple(remarks))
+
+
 def _since(log: LogHistory, before: int) -> LogHistory:
     """Return the log of the steps after those that were done before the plan, counted from there."""
     if not before:
@@ -360,6 +377,10 @@ def _doubts(log: LogHistory, job: Assignment, progress: Progress) -> list[str]:
         found.append(f"the log is of a run of {log.total_steps:,} steps, the plan has {job.steps:,}")
     if log.micro_batch is not None and log.micro_batch != job.techniques.micro_batch:
         found.append(f"the log has micro-batch {log.micro_batch}, the plan {job.techniques.micro_batch}")
+    if log.gpus is not None and log.gpus != job.gpus:
+        found.append(f"the log is of {log.gpus} GPUs, the plan has {job.gpus}")
+    if log.global_batch is not None and log.global_batch != job.global_batch:
+        found.append(f"the log has global batch {log.global_batch:,}, the plan {job.global_batch:,}")
     most = job.global_batch * job.sequence_length
     if job.unit == "tokens" and log.tokens_per_step is not None and log.tokens_per_step > TOKENS_SLACK * most:
         found.append(f"the log counts {log.tokens_per_step:,.0f} tokens per step, the plan at most {most:,}")

@@ -19,6 +19,7 @@ from planner.candidates.spot_candidates import FoundPolicies, SpotCandidates, Sp
 from planner.candidates.spot_rows import SearchTarget, apply_billing_steps, has_coarse_billing, whole_step_shares
 from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, find_policies
 from planner.candidates.stage_hours import RowHours
+from planner.candidates.tool_support import keeps_spot, tool_refusals
 from planner.configurations.recipe import is_allowed
 from planner.library.schema import Library
 from planner.records import record
@@ -130,6 +131,8 @@ def screen(
     table, rejections = candidates.table, _apply_filters(candidates, market, limits, method_filter)
     low = np.maximum(table.share_low, limits.spot_share.min)
     high = np.minimum(table.share_high, limits.spot_share.max)
+    if limits.tools:
+        high = np.where(keeps_spot(market, limits.tools)[table.offer], high, 0.0)
     rejections.reject(low > high, "its spot market cannot give the share asked for")
     rows = np.flatnonzero(rejections.keep)  # few of all: methods that the job does not use are in the table, too
     latest, by_row = _latest_hours(candidates, limits, rows)
@@ -325,6 +328,8 @@ def _apply_filters(
         found.reject(~allowed[table.recipe], METHOD_NOT_ALLOWED)
     if any(lists != AllowForbid() for lists in (limits.providers, limits.gpus, limits.regions, limits.tiers)):
         found.reject(~market.permitted(limits)[table.offer], "its provider, GPU, region or tier is not allowed")
+    for reason, refused in tool_refusals(candidates, market, limits.tools) if limits.tools else ():
+        found.reject(refused, reason)
     if market.is_outdated.any() and limits.max_price_age_hours is not None:
         found.reject(market.is_outdated[table.offer], OUTDATED_PRICE)
     for reason, configurations in _chip_refusals(candidates, market, limits).items():

@@ -19,7 +19,7 @@ import threading
 import time
 import zipfile
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ from planner.catalogs.skypilot import flavors_table, plain_flavors
 from planner.documents.tables import MAX_CSV_BYTES, CsvTable, parse_csv, parse_json
 from planner.documents.validation import find_name, name_fix
 from planner.errors import Fault, InputError
-from planner.library.known_machines import provider_name
+from planner.library.known_machines import provider_name, seller_of, tiers_of
 from planner.loading.price_files import StoredDay, book_folder, book_providers, read_meta
 from planner.records import record
 from planner.results.market_results import PriceUpdate, ProviderUpdate
@@ -84,7 +84,7 @@ def fetch_prices(
     `versions`: what is stored of a provider, by its name; a catalog of the same version is not fetched again.
     Raises `InputError` for unknown names, and where gpuhunt is missing.
     """
-    names = [provider_name(name) for name in wanted]
+    names = list(dict.fromkeys(seller_of(provider_name(name)) for name in wanted))
     sources = _Sources() if names and {*names} == {JOBS} else _sources()
     known = sorted({*sources.published, *sources.queried, JOBS})
     names = [find_name(name, known) or name for name in names]
@@ -287,11 +287,12 @@ def update_from_providers(
     `InputError` where no provider could be updated or has nothing newer.
     """
     stored = _newest_days()
-    versions = {} if force else {provider: entry.version for provider, (_, entry) in stored.items()}
-    fetched = fetch_prices(wanted, versions, timeout_seconds)
+    asked = [provider_name(name) for name in wanted]
+    fetched = fetch_prices(wanted, {} if force else _versions(stored, asked), timeout_seconds)
     if not wanted:
         fetched = [update for update in fetched if not update.why_not.endswith(_NO_KEY)]
-    found = PriceUpdate(providers=tuple(_stored(update, stored, now, force) for update in fetched))
+    several = [one for update in fetched for one in _by_tier(update, asked)]
+    found = PriceUpdate(providers=tuple(_stored(update, stored, now, force) for update in several))
     if all(provider.why_not for provider in found.providers):
         raise InputError(_faults(found.providers))
     return found
@@ -319,6 +320,37 @@ def _newest_days() -> dict[str, tuple[datetime.date, StoredDay]]:
             continue
         if days:
             found[provider] = (max(days), days[max(days)])
+    return found
+
+
+def _asked_tiers(provider: str, asked: Sequence[str]) -> list[str]:
+    """Return the providers under which the prices of one are stored: its tiers, or those of them that are asked for."""
+    tiers = list(tiers_of(provider).values())
+    return [tier for tier in tiers if tier in asked and provider not in asked] or tiers or [provider]
+
+
+def _versions(stored: dict[str, tuple[datetime.date, StoredDay]], asked: Sequence[str]) -> dict[str, str | None]:
+    """Return which state is stored of each provider: of one that sells tiers, the one that all of them have."""
+    found: dict[str, str | None] = {}
+    for provider in {seller_of(name) for name in stored}:
+        days = [stored.get(tier) for tier in _asked_tiers(provider, asked)]
+        states = {day[1].version if day else None for day in days}
+        found[provider] = states.pop() if len(states) == 1 else None
+    return found
+
+
+def _by_tier(fetched: Fetched, asked: Sequence[str]) -> list[Fetched]:
+    """Return what a provider has, by the tiers that are asked for; one that sells no tiers as it is."""
+    names = _asked_tiers(fetched.provider, asked)
+    if names == [fetched.provider] or (fetched.catalog is None and not {*names} & {*book_providers(book_folder())}):
+        return [fetched]
+    if fetched.catalog is None:
+        return [Fetched(name, None, fetched.version, fetched.why_not) for name in names]
+    found = []
+    for name in names:
+        offers = tuple(offer for offer in fetched.catalog.offers if offer.provider == name)
+        catalog = replace(fetched.catalog, offers=offers) if offers else None
+        found.append(Fetched(name, catalog, fetched.version, "" if offers else "it answered without any offer"))
     return found
 
 

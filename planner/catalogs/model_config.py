@@ -97,7 +97,7 @@ def _in_folder(folder: Path) -> Path:
 
 def _with_origin(path: Path) -> FoundConfig:
     """Return a file with repository and commit where it lies in the cache of huggingface_hub."""
-    document = read_json(path if str(path) != "-" else "-", CONFIG_WANTED)
+    document = read_json(path if str(path) != "-" else "-", CONFIG_WANTED, keeps_infinity=True)
     commit = path.parent.name
     cached = _CACHED_FOLDER.fullmatch(path.parent.parent.parent.name)
     if cached and path.parent.parent.name == "snapshots":
@@ -153,5 +153,5 @@ def _fetched(repository: str, hub: Any) -> FoundConfig:
     if len(response.content) > MAX_BYTES:
         raise refuse(f"a {CONFIG} of {len(response.content) / 1e6:.0f} MB", CONFIG_WANTED)
     text = response.content.decode("utf-8", "replace")
-    document = parse_json(text, f"{CONFIG} of {repository}", CONFIG_WANTED)
+    document = parse_json(text, f"{CONFIG} of {repository}", CONFIG_WANTED, keeps_infinity=True)
     return FoundConfig(document, repository, response.headers.get("x-repo-commit", ""))

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from planner.catalogs.gpu_match import GpuMatcher, says_nvlink
+from planner.arrays import median
+from planner.catalogs.gpu_match import GpuMatch, GpuMatcher, says_nvlink
 from planner.documents.tables import CsvTable, JsonDocument
 from planner.errors import Fault, InputError
-from planner.library.known_machines import Attached, attached_accelerator, provider_name, unsold_type
+from planner.library.known_machines import (
+    Attached,
+    ChipSlice,
+    attached_accelerator,
+    chip_slice,
+    known_gpus,
+    provider_name,
+    seller_of,
+    tiers_of,
+    unsold_type,
+)
 from planner.loading.price_files import MAX_FILE_OFFERS, Row, parse_number, too_many_offers
 from planner.units import GB, GIB
 
@@ -43,6 +54,8 @@ class LeftOut:
 
     rows: int
     line: int
+    kind: str = ""
+    """The reason without the name that differs from row to row, by which a summary adds rows up; empty: no other."""
 
 
 PRICE_KEYS = ("usd_per_hour", "spot_usd_per_hour")
@@ -84,9 +97,9 @@ class CatalogRows:
         """Return line and keys of each machine that is sold, without spot prices that are no discount."""
         return bookable(self.machines.values(), self)
 
-    def leave_out(self, line: int, reason: str) -> None:
+    def leave_out(self, line: int, reason: str, kind: str = "") -> None:
         """Count a row that cannot be mapped."""
-        self.left_out.setdefault(reason, LeftOut(0, line)).rows += 1
+        self.left_out.setdefault(reason, LeftOut(0, line, kind)).rows += 1
 
     def note(self, text: str) -> None:
         """Count a row that is read in a way that the user should know."""
@@ -125,7 +138,7 @@ def _as_sold(line: int, row: Row, found: CatalogRows) -> Row | None:
     if unsold is None:
         return row
     if not unsold.sold_on_spot or "spot_usd_per_hour" not in row:
-        found.leave_out(line, f"{instance}: {unsold.reason}")
+        found.leave_out(line, f"{instance}: {unsold.reason}", unsold.reason)
         return None
     if "usd_per_hour" in row:
         found.note(f"{instance}: {unsold.reason}, its price on demand is left out")
@@ -138,7 +151,43 @@ def _with_usable_spot(row: Row, found: CatalogRows) -> Row:
     if spot is None or on_demand is None or spot < on_demand:
         return row
     found.note("spot price not below that on demand: left out, it is no discount")
-    return {key: value for key, value in row.items() if key != "spot_usd_per_hour"}
+    return {key: value for key, value in row.items() if key not in ("spot_usd_per_hour", "zones")}
+
+
+def of_one_tier(rows: Iterable[tuple[int, Row]], found: CatalogRows) -> Iterator[tuple[int, Row]]:
+    """Yield the rows, each of a provider that sells several tiers under the name of its tier: `runpod-secure`.
+
+    The instance says it (`1x_L4_SECURE`), or the column `community`, or the region of gpuhunt, which is a country for
+    hosts of the community and a data centre for secure ones. A row that does not say it is a fault.
+    """
+    for line, row in rows:
+        tiers = tiers_of(str(row["provider"]))
+        company = seller_of(str(row["provider"]))
+        said = _said_tier(row)
+        if tiers and said not in tiers:
+            fix = f"say which: --provider {' or --provider '.join(tiers.values())}"
+            what = f"{row['provider']} sells {' and '.join(tiers)} machines at prices of their own"
+            found.faults.append(Fault(found.table.file, 0, "", what, fix))
+            return
+        if tiers:
+            yield line, {**row, "provider": tiers[said]}
+        elif company != row["provider"] and said and tiers_of(company)[said] != row["provider"]:
+            found.leave_out(line, f"a machine of {tiers_of(company)[said]}, and not of {row['provider']}")
+        else:
+            yield line, row
+
+
+def _said_tier(row: Row) -> str:
+    """Return the tier that a row says, empty where it says none."""
+    instance, region = str(row.get("instance", "")).casefold(), str(row.get("region", "any"))
+    for tier in ("secure", "community"):
+        if instance.endswith(f"_{tier}"):
+            return tier
+    if "community" in row:
+        return "community" if row["community"] else "secure"
+    if re.fullmatch(r"[A-Z]{2}", region):
+        return "community"
+    return "secure" if re.fullmatch(r"[A-Z]{2,3}-[A-Z]{2,3}-\d+", region) else ""
 
 
 def read_rows(
@@ -166,6 +215,38 @@ def check_columns(table: CsvTable, needed: tuple[str, ...], kind: str) -> list[F
         for name in needed
         if name not in table.columns
     ]
+
+
+def matched_gpu(
+    found: CatalogRows, line: int, matcher: GpuMatcher, name: str, memory_gib: tuple[float, ...], machine: Machine
+) -> tuple[GpuMatch | None, int]:
+    """Return the GPU of a machine and the number of them; no GPU, and the row left out, where it is not known.
+
+    Where the number of an instance type is known, it counts: a list has twelve GPUs in Azure's ND96isr_H100_v5.
+    """
+    match = matcher.match(name, memory_gib, machine.provider, machine.instance, machine.hint)
+    if match.gpu is None:
+        found.leave_out(line, match.reason, match.kind)
+        return None, machine.gpus
+    known = known_gpus(machine.provider, machine.instance) if machine.instance else None
+    if known is not None and known.gpus and known.gpus != int(known.gpus):
+        found.leave_out(line, f"{machine.instance} has a part of a GPU", "a part of a GPU")
+        return None, machine.gpus
+    if match.note:
+        found.note(match.note)
+    if known is not None and known.gpus not in (0, machine.gpus):
+        found.note("another number of GPUs than the instance type has: that of the type is taken")
+        return match, int(known.gpus)
+    return match, machine.gpus
+
+
+class Machine(NamedTuple):
+    """What a row says of its machine besides the GPU."""
+
+    provider: str
+    instance: str
+    gpus: int
+    hint: str = ""  # other names that may say the form
 
 
 def whole_gpus(found: CatalogRows, line: int, count: float | None) -> int | None:
@@ -213,17 +294,18 @@ def _gpuhunt_offer(line: int, cells: Cells, provider: str, matcher: GpuMatcher, 
     if "gcp-dws-calendar-mode" in cells.get("flags", ""):
         found.leave_out(line, "a price of capacity that is reserved by the calendar")
         return None
+    if "pod_counts" in cells.get("provider_data", ""):
+        found.leave_out(line, "a machine of a cluster, which is rented as several")
+        return None
     memory_gib = found.number(line, cells, "gpu_memory")
-    match = matcher.match(cells["gpu_name"], (memory_gib,) if memory_gib else (), provider, instance)
-    if match.gpu is None:
-        found.leave_out(line, match.reason)
+    memory = (memory_gib,) if memory_gib else ()
+    match, count = matched_gpu(found, line, matcher, cells["gpu_name"], memory, Machine(provider, instance, count))
+    if match is None:
         return None
     if (sold := cells["spot"].casefold()) not in ("true", "false"):
         fix = "gpuhunt writes True or False"
         found.faults.append(Fault(found.table.file, line, "spot", f"{cells['spot']!r} is neither", fix))
         return None
-    if match.note:
-        found.note(match.note)
     return {
         **{"provider": provider, "region": cells["location"] or "any", "instance": instance},
         **{"gpu": match.gpu, "gpus": count, "notes": match.note},
@@ -262,13 +344,15 @@ FLEX_START = "a price far below that on demand elsewhere, which is that of flex-
 
 def read_skypilot(table: CsvTable, provider: str, matcher: GpuMatcher) -> CatalogRows:
     """Return the rows of a catalog of one provider."""
-    hosts = _read_hosts(table)
-    return read_rows(
+    hosts, placeholders = _read_hosts(table), _read_placeholders(table)
+    found = read_rows(
         table,
         NEEDED,
         "SkyPilot catalog",
-        lambda line, cells, found: _offer(_Row(line, cells, provider), hosts, matcher, found),
+        lambda line, cells, found: _offer(_Row(line, cells, provider, placeholders), hosts, matcher, found),
     )
+    found.machines = _by_region(found)
+    return found
 
 
 @dataclass(frozen=True)
@@ -278,6 +362,7 @@ class _Row:
     line: int
     cells: Cells
     provider: str
+    placeholders: frozenset[tuple[str, str]] = frozenset()
 
     def prices(self, found: CatalogRows) -> list[float | None]:
         """Return the prices on demand and on spot."""
@@ -317,6 +402,59 @@ def _read_hosts(table: CsvTable) -> _Hosts:
     return hosts
 
 
+_SIZES_OF_ONE_PRICE = 3
+"""Slices of so many sizes at one price have none."""
+
+
+def _read_placeholders(table: CsvTable) -> frozenset[tuple[str, str]]:
+    """Return the chips of slices, each with a price that slices of several sizes share."""
+    places = [table.position(name) for name in ("AcceleratorName", "Price")]
+    sizes: dict[tuple[str, str], set[str]] = {}
+    if None in places:
+        return frozenset()
+    for _, values in table.rows:
+        name, price = (values[place or 0] for place in places)
+        if price and name.startswith("tpu-"):
+            chip, _, size = name.rpartition("-")
+            sizes.setdefault((chip, price), set()).add(size)
+    return frozenset(key for key, several in sizes.items() if len(several) >= _SIZES_OF_ONE_PRICE)
+
+
+def _by_region(found: CatalogRows) -> dict[tuple[Any, ...], tuple[int, Row]]:
+    """Return the machines with those of several zones of a region as one offer of the region.
+
+    Its spot price is the median of the zones, each of which it lists; of two prices on demand the higher one is kept.
+    """
+    groups: dict[tuple[Any, ...], list[tuple[int, Row]]] = {}
+    for line, row in found.machines.values():
+        same = tuple((key, value) for key, value in row.items() if key not in (*_BY_ZONE, *PRICE_KEYS))
+        groups.setdefault(same, []).append((line, row))
+    merged = []
+    for rows in groups.values():
+        if len({row["zone"] for _, row in rows if "zone" in row}) > 1:
+            merged.append((rows[0][0], _of_region([row for _, row in rows], found)))
+            continue
+        merged += [(line, {**row, "region": _place(row["region"], row.get("zone", ""))}) for line, row in rows]
+    plain = ((line, {key: value for key, value in row.items() if key != "zone"}) for line, row in merged)
+    return {(place,): row for place, row in enumerate(plain)}
+
+
+_BY_ZONE = ("zone", "notes")
+
+
+def _of_region(rows: Sequence[Row], found: CatalogRows) -> Row:
+    """Return one offer of the rows of the zones of a region."""
+    zones = {row["zone"]: row["spot_usd_per_hour"] for row in rows if "zone" in row and "spot_usd_per_hour" in row}
+    on_demand = {row["usd_per_hour"] for row in rows if "usd_per_hour" in row}
+    spot = [row["spot_usd_per_hour"] for row in rows if "spot_usd_per_hour" in row]
+    if len(on_demand) > 1:
+        found.note("zones of one region at several prices on demand: the highest is kept")
+    one = {key: value for key, value in rows[0].items() if key not in ("zone", *PRICE_KEYS)}
+    prices = {"usd_per_hour": max(on_demand, default=None), "spot_usd_per_hour": median(spot) if spot else None}
+    listed = {"zones": tuple(sorted(zones.items()))} if len(zones) > 1 else {}
+    return {**one, **{key: price for key, price in prices.items() if price is not None}, **listed}
+
+
 def _quotient(price: str, count: str) -> float:
     """Return the price of one accelerator; 0 where a cell is no number, which is a fault that its row tells."""
     try:
@@ -328,27 +466,33 @@ def _quotient(price: str, count: str) -> float:
 def _offer(row: _Row, hosts: _Hosts, matcher: GpuMatcher, found: CatalogRows) -> Row | None:
     line, cells = row.line, row.cells
     name = cells["AcceleratorName"]
-    count = whole_gpus(found, line, found.number(line, cells, "AcceleratorCount") if name else None)
+    number = found.number(line, cells, "AcceleratorCount") if name else None
+    if number and (chips := chip_slice(row.provider, name)) is not None:
+        return _slice_offer(row, chips, matcher, found)
+    count = whole_gpus(found, line, number)
     if count is None:
         return None
     prices, machine = row.prices(found), row
     if not cells["InstanceType"] and (attached := attached_accelerator(row.provider, name)) is not None:
         host = _host_of(row, count, attached, hosts, found)
         if host is None:
-            found.leave_out(line, f"{name} without a price of the machine that it is attached to")
+            what = "without a price of the machine that it is attached to"
+            found.leave_out(line, f"{name} {what}", f"a GPU {what}")
             return None
         name, machine = attached.gpu, host
         prices = _sums(row, count, attached, hosts, host, found)
     instance = machine.cells["InstanceType"]
-    match = matcher.match(name, _readings(cells.get("GpuInfo", ""), count), row.provider, instance)
-    if match.gpu is None or not instance:
-        found.leave_out(line, match.reason or f"{name} without its machine")
+    if not instance and matcher.match(name, (), row.provider, "").gpu is not None:
+        found.leave_out(line, f"{name} without its machine", "a GPU without its machine")
         return None
-    if match.note:
-        found.note(match.note)
+    info = _info(cells.get("GpuInfo", ""), count)
+    seen = Machine(row.provider, instance, count, _hint(row, info))
+    match, count = matched_gpu(found, line, matcher, name, _readings(row, info), seen)
+    if match is None:
+        return None
     memory_gib = found.number(machine.line, machine.cells, "MemoryGiB")
     return {
-        **{"provider": row.provider, "region": _region(cells)},
+        **{"provider": row.provider, **_where(cells)},
         **{"instance": instance, "gpu": match.gpu, "gpus": count, "notes": match.note},
         **{"usd_per_hour": prices[0], "spot_usd_per_hour": prices[1]},
         "cpu_cores": found.number(machine.line, machine.cells, "vCPUs") or None,
@@ -396,27 +540,63 @@ def _sums(
     return [None if part is None or base is None else round(part + base, 6) for part, base in both]
 
 
-def _region(cells: Cells) -> str:
+def _slice_offer(row: _Row, chips: ChipSlice, matcher: GpuMatcher, found: CatalogRows) -> Row | None:
+    """Return the offer of a slice of TPUs, whose price has its hosts."""
+    match = matcher.match(chips.gpu, (), row.provider, "")
+    if match.gpu is None:
+        found.leave_out(row.line, match.reason, match.kind)
+        return None
+    count = whole_gpus(found, row.line, chips.chips)
+    if count is None:
+        return None
+    prices = row.prices(found)
+    chip, price = row.cells["AcceleratorName"].rpartition("-")[0], row.cells["Price"]
+    if prices[0] == chips.no_price_usd or (chip, price) in row.placeholders:
+        found.leave_out(row.line, f"${price} an hour for slices of every size, which stands for no price")
+        return None
+    prices = [price if price != chips.no_price_usd else None for price in prices]
+    return {
+        **{"provider": row.provider, **_where(row.cells)},
+        **{"instance": chips.instance, "gpu": match.gpu, "gpus": count, "notes": ""},
+        **{"usd_per_hour": prices[0], "spot_usd_per_hour": prices[1]},
+        **{"cpu_cores": None, "ram_gb": None, "interconnect": "ici" if count > 1 else None, "community": None},
+    }
+
+
+def _where(cells: Cells) -> dict[str, str]:
+    """Return the region and the zone of a row; marketplaces write `, US` where they know no city."""
+    region, zone = cells.get("Region", "").strip(" ,"), cells.get("AvailabilityZone", "")
+    return {"region": region, "zone": zone} if region else {"region": zone or "any", "zone": ""}
+
+
+def _place(region: str, zone: str) -> str:
     """Return the zone, with its region where its name does not say it, else the region.
 
-    AWS's zones are identifiers (`use1-az4`); marketplaces write `, US` where they know no city.
+    AWS's zones are identifiers (`use1-az4`).
     """
-    zone, region = cells.get("AvailabilityZone", ""), cells.get("Region", "").strip(" ,")
     return f"{region}/{zone}" if zone and region and not zone.startswith(region) else zone or region or "any"
 
 
+class _Info(NamedTuple):
+    """What the column GpuInfo says of one GPU: its name, and what its memory may be in GiB, the likeliest first."""
+
+    name: str = ""
+    readings: tuple[float, ...] = ()
+
+
 @cache
-def _readings(info: str, count: int) -> tuple[float, ...]:
-    """Return what the memory of one GPU may be in GiB, the likeliest first; nothing where it is not stated."""
+def _info(info: str, count: int) -> _Info:
+    """Return what the dictionary in a cell says; nothing where it is none. Some clouds write its keys in lower case."""
     stated = _parsed(info)
-    gpus = stated.get("Gpus")
+    gpus = stated.get("gpus")
     first = gpus[0] if isinstance(gpus, (list, tuple)) and gpus and isinstance(gpus[0], dict) else {}
-    inside = first.get("MemoryInfo")
-    size = _gib(inside.get("SizeInMiB") if isinstance(inside, dict) else None)
-    total = _gib(stated.get("TotalGpuMemoryInMiB"))
-    if size is None:
-        return () if total is None else (total / count, total)
-    return (size, size / count) if count > 1 and size == total else (size,)
+    inside, name = first.get("memoryinfo"), first.get("name")
+    size = _gib(inside.get("sizeinmib") if isinstance(inside, dict) else None)
+    total = _gib(stated.get("totalgpumemoryinmib"))
+    readings: tuple[float, ...] = () if total is None else (total / count, total)
+    if size is not None:
+        readings = (size, size / count) if count > 1 and size == total else (size,)
+    return _Info(name if isinstance(name, str) else "", readings)
 
 
 def _parsed(info: str) -> dict[str, Any]:
@@ -426,7 +606,32 @@ def _parsed(info: str) -> dict[str, Any]:
         value = ast.literal_eval(_JSON_NULL.sub(": None", info))
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return _with_plain_keys(value) if isinstance(value, dict) else {}
+
+
+def _with_plain_keys(value: Any) -> Any:
+    """Return nested dictionaries with their keys in lower case."""
+    if isinstance(value, dict):
+        return {str(key).casefold(): _with_plain_keys(inner) for key, inner in value.items()}
+    return [_with_plain_keys(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+_MEMORY_IN_INSTANCE = re.compile(r"(?<![A-Za-z0-9])\d+x[A-Za-z0-9]+_(\d+)GB(?![A-Za-z0-9])")
+"""`hyperstack__8xH100_80GB__192__960`: the memory of one GPU, where the column has that of all twice over."""
+
+
+def _readings(row: _Row, info: _Info) -> tuple[float, ...]:
+    """Return what the memory of one GPU may be in GiB: as the name of the instance says it, else as GpuInfo does."""
+    found = _MEMORY_IN_INSTANCE.search(row.cells["InstanceType"])
+    return (float(found[1]),) if found else info.readings
+
+
+def _hint(row: _Row, info: _Info) -> str:
+    """Return what else may say the form: the GPU's name in GpuInfo, and the instance of the cloud behind a broker."""
+    upstream = re.sub(r"_\d+$", "", row.cells.get("UpstreamCloudId", ""))
+    owner, behind, _ = row.cells["InstanceType"].partition("__")
+    known = known_gpus(owner, upstream) if upstream and behind else None
+    return " ".join(filter(None, (upstream, info.name, known.form if known else "")))
 
 
 def _gib(size: Any) -> float | None:
@@ -442,7 +647,7 @@ def _gib(size: Any) -> float | None:
 
 
 PROVIDER = "huggingface"
-FLAVORS_WANTED = "give the JSON list of huggingface_hub.list_jobs_hardware()"
+FLAVORS_WANTED = "give the JSON list of huggingface_hub.list_jobs_hardware(), or the answer of a provider that is read"
 _COLUMNS = ("instance_name", "location", "price", "cpu", "memory", "gpu_count", "gpu_name", "gpu_memory", "spot")
 _UNITS_PER_HOUR = {"second": 3600, "minute": 60, "hour": 1}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -458,6 +663,7 @@ def flavors_table(document: JsonDocument) -> CsvTable:
         raise InputError([document.fault((), "no list of machines", FLAVORS_WANTED)])
     faults: list[Fault] = []
     rows = []
+    lines = [one.line for one in document.records(lambda _: True)]
     for index, machine in enumerate(data):
         missing = [name for name in ("name", "unit_cost_usd", "unit_label") if _get(machine, name) is None]
         unit = str(_get(machine, "unit_label") or "").casefold()
@@ -467,7 +673,7 @@ def flavors_table(document: JsonDocument) -> CsvTable:
             what, fix = f"{unit!r} is no unit of time that is known", f"expected {', '.join(_UNITS_PER_HOUR)}"
             faults.append(document.fault((index,), what, fix))
         else:
-            rows.append((document.line((index,)), _cells(machine, _UNITS_PER_HOUR[unit])))
+            rows.append((lines[index], _cells(machine, _UNITS_PER_HOUR[unit])))
     if faults:
         raise InputError(faults)
     return CsvTable(document.file, _COLUMNS, tuple(rows))

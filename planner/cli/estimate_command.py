@@ -55,7 +55,13 @@ INFERENCE: OptionTable = {
 @click.command()
 @click.argument("model", required=False)
 @click.argument("card", metavar="[GPU]", required=False)
-@click.option("--architecture", metavar="NAME", help="In place of MODEL: a name, a repository or a config.json.")
+@click.option(
+    "--model",
+    "--architecture",
+    "architecture",
+    metavar="NAME",
+    help="In place of MODEL: a name, a repository or a config.json.",
+)
 @click.option("--gpu", metavar="NAME", help="In place of GPU: name or alias, also with a count: 2xA100.")
 @click.option("--framework", metavar="NAME", help="Framework profile of the estimates [hf]")
 @click.option(
@@ -83,7 +89,7 @@ def estimate(as_json: bool, lora_targets: str | None, model: str | None, card: s
     from planner.analysis.estimate_question import estimate as estimate_configuration
     from planner.report.estimate_text import render_estimate
 
-    settings |= {"architecture": _one_of("MODEL", model, "--architecture", settings["architecture"])}
+    settings |= {"architecture": _one_of("MODEL", model, "--model", settings["architecture"])}
     settings |= {"gpu": _one_of("GPU", card, "--gpu", settings["gpu"])}
     given = {name: value for name, value in settings.items() if value is not None}
     if given.pop("inference"):

@@ -18,11 +18,10 @@ from planner.results.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TARGETS = (
-    *("skypilot", "dstack", "huggingface", "kubernetes", "slurm"),
-    *("trl", "axolotl", "llamafactory", "unsloth", "litgpt", "accelerate", "deepspeed"),
-)
-"""What --to takes; tests compare it with the field maps, which are not read for --help."""
+TRAINERS_OF_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
+"""What --to takes next to --all."""
+TARGETS = ("skypilot", "dstack", "huggingface", "kubernetes", "slurm", *TRAINERS_OF_ALL, "accelerate", "deepspeed")
+"""What --to takes; tests compare both with the field maps, which are not read for --help."""
 
 
 @click.command()
@@ -34,7 +33,12 @@ TARGETS = (
     multiple=True,
     help="Tool; repeatable [the trainer of the plan's framework].",
 )
-@click.option("--all", "everything", is_flag=True, help="A folder to launch from: every file that the plan can have.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="A folder to launch from: every file that the plan can have; --to names its trainer.",
+)
 @click.option(
     "--model-id",
     metavar="ID",
@@ -67,6 +71,8 @@ def export(
     context = click.get_current_context()
     _check_usage(targets, everything, folder, context)
     plan = read_plan(plan_file)
+    if everything and targets and (plan.services or any(each.inference is not None for each in plan.jobs)):
+        raise click.UsageError("next to --all, --to names the trainer, and what answers prompts has none", context)
     wishes, job = Wishes(model_id, dataset), meant_job(plan, job)
     with located_in(plan, plan_file):
         check_names(plan, plan_file)
@@ -89,12 +95,19 @@ def export(
         return
     for name, state in _write(Path(folder), texts).items():
         show(f"{Path(folder) / name}: {state}")
+    for line in _to_fill_in(plan, plan_file, wishes, job, texts):
+        show(f"fill in {line}", err=True)
 
 
 def _check_usage(targets: Sequence[str], everything: bool, folder: str | None, context: click.Context) -> None:
     """Refuse options that contradict each other, and a folder without a name."""
-    if everything and targets:
-        raise click.UsageError("give --to or --all, not both", context)
+    if everything and not set(targets) <= set(TRAINERS_OF_ALL):
+        other = next(name for name in targets if name not in TRAINERS_OF_ALL)
+        raise click.UsageError(
+            f"--all writes the file of {other} where the plan can have it: "
+            f"next to it --to takes the trainer, one of {', '.join(TRAINERS_OF_ALL)}",
+            context,
+        )
     if everything and (folder is None or folder in STANDARD_OUTPUT):
         raise click.UsageError("--all writes a folder: name it with -o", context)
     if folder == "":
@@ -142,10 +155,20 @@ def _job_files(
     given = choose_job(*jobs_of(plan, scenario_of(plan, file)), file, name)
     if everything:
         policy = policy_tables(given.scenario, plan).get(given.job.name) if given.job.spot is not None else None
-        return export_all(given, wishes, file, policy)
+        return export_all(given, wishes, file, policy, targets)
     if not targets and given.job.inference is None:
         targets = [default_trainer(given, file)]
     return export_files(given, targets, wishes, file), []
+
+
+def _to_fill_in(plan: Plan, file: str, wishes: Wishes, job: str | None, texts: dict[str, str]) -> list[str]:
+    """Return what the files of the only job, or of the one that is named, leave to the user."""
+    from planner.exports.export import choose_job, to_fill_in
+
+    name = job or (plan.jobs[0].name if len(plan.jobs) == 1 else None)
+    if name not in [planned.name for planned in plan.jobs]:
+        return []
+    return to_fill_in(choose_job(*jobs_of(plan, scenario_of(plan, file)), file, name), wishes, texts)
 
 
 def _service_files(

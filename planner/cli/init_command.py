@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import Any
@@ -54,15 +55,34 @@ def _ask() -> Question:
         what = "no terminal to ask on: give --model and --tokens, such as --model llama-3.1-8b --tokens 24M"
         raise click.UsageError(what, click.get_current_context())
 
-    def ask(text: str, **options: Any) -> str:
-        return str(click.prompt(text, err=True, **options)).strip()
+    answers: dict[str, Any] = {}
+    for name, text, default in QUESTIONS:
+        check = functools.partial(_checked, name, answers)
+        answers[name] = str(click.prompt(text, err=True, default=default, value_proc=check)).strip()
+    return Question(**answers)
 
-    return Question(
-        model=ask("Which model? (planner architectures list, or a config.json)", default="llama-3.1-8b"),
-        tokens=ask("How many tokens in all, such as 24M?", default="24M"),
-        deadline=ask("Until when, such as 14h, 2d or 2026-11-25 09:00? (empty: no deadline)", default=""),
-        budget=ask("For how many dollars at most? (empty: no limit)", default=""),
-    )
+
+QUESTIONS = (
+    ("model", "Which model? (planner architectures list, or a config.json)", "llama-3.1-8b"),
+    ("tokens", "How many tokens in all, such as 24M?", "24M"),
+    ("deadline", "Until when, such as 14h, 2d or 2026-12-01 09:00? (empty: no deadline)", ""),
+    ("budget", "For how many dollars at most? (empty: no limit)", ""),
+)
+"""Field of a question, what is asked for on the terminal, and the answer of who says nothing."""
+
+
+def _checked(name: str, before: dict[str, Any], text: str) -> str:
+    """Return an answer that a scenario may have; another one is refused at once, and asked for again."""
+    from planner.errors import InputError
+    from planner.loading.question import Question, load_question
+
+    answer = text.strip()
+    try:
+        asked: dict[str, Any] = {"tokens": QUESTIONS[1][2], **before, name: answer}
+        load_question(Question(**asked))
+    except InputError as error:
+        raise click.UsageError("; ".join(f"{fault.what}; {fault.fix}" for fault in error.faults)) from None
+    return answer
 
 
 # `scenarios`: the scenarios that ship with the program.

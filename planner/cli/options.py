@@ -13,6 +13,7 @@ from planner.cli.output import INFEASIBLE, NO_PLAN, READ, SAVING, Output
 from planner.errors import Fault, InputError
 from planner.loading.scenario_file import LoadedScenario
 from planner.scenario.scenario import SolveOptions
+from planner.scenario.techniques import FOUR_BIT_LORA
 
 if TYPE_CHECKING:
     import datetime
@@ -66,6 +67,38 @@ def _moment(_: click.Context, parameter: click.Parameter, value: str | None) -> 
 now_option = click.option(
     "--now", metavar="TIME", callback=_moment, help="What deadlines that are days count from (default: the clock)."
 )
+
+
+def _known_tools(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse names that are no tools, under the name of the option, with the nearest ones."""
+    if value is None:
+        return None
+    from planner.documents.validation import find_name, name_fix
+    from planner.library.tool_names import tool_names
+
+    names = [name.strip() for name in value.split(",")]
+    faults = [
+        Fault(parameter.opts[0], 0, "", f"no plan is exported to {name!r}", name_fix(name, tool_names()))
+        for name in names
+        if find_name(name, tool_names()) is None
+    ]
+    if faults:
+        raise InputError(faults)
+    return ",".join(str(find_name(name, tool_names())) for name in names)
+
+
+tools_option = click.option(
+    "--for",
+    "tools",
+    metavar="A,B",
+    callback=_known_tools,
+    help="Only what these tools can run, such as axolotl,skypilot.",
+)
+
+
+def tools_setting(tools: str | None) -> tuple[str, ...]:
+    """Return the setting that --for stands for."""
+    return (f"limits.tools=[{tools}]",) if tools is not None else ()
 
 
 def clock_setting(now: str | None) -> tuple[str, ...]:
@@ -199,7 +232,8 @@ class TechniqueOption(click.Option):
         from planner.library.technique_tables import read_techniques
 
         technique = read_techniques().of(str(self.name))
-        self.metavar = "|".join(map(str, technique.values))
+        words = (FOUR_BIT_LORA,) if self.name == "method" else ()
+        self.metavar = "|".join(map(str, (*technique.values, *words)))
         self.help = (
             f"{technique.help} [{technique.assumed_words}]" if ctx.command.name == "estimate" else f"{technique.help}."
         )
@@ -222,11 +256,25 @@ TECHNIQUE_OPTIONS = (
 
 
 def technique_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option for each technique; a wrong value is refused by the planner, which suggests one."""
+    """Add an option for each technique; a wrong value is refused by the planner, which suggests one.
+
+    `--method qlora` is LoRA on 4-bit weights, as where a question is asked.
+    """
+
+    @functools.wraps(command)
+    def wrapper(method: str | None, weight_bits: int | None, **others: Any) -> Any:
+        if method is not None and method.lower() == FOUR_BIT_LORA:
+            if weight_bits not in (None, 4):
+                what = f"{FOUR_BIT_LORA} is LoRA on 4-bit weights, and --weight-bits is {weight_bits}"
+                raise click.UsageError(f"--method: {what}; keep one", click.get_current_context())
+            method, weight_bits = "lora", 4
+        return command(method=method, weight_bits=weight_bits, **others)
+
+    added: Callable[..., Any] = wrapper
     for name in reversed(TECHNIQUE_OPTIONS):
         kind = int if name == "weight-bits" else str
-        command = click.option(f"--{name}", cls=TechniqueOption, type=kind)(command)
-    return command
+        added = click.option(f"--{name}", cls=TechniqueOption, type=kind)(added)
+    return added
 
 
 # A scenario by its file or by options: `--model M --tokens N`.
@@ -241,7 +289,7 @@ QUESTION: OptionTable = {
     "epochs": (str, "N", "How often they are read [1]."),
     "sequence-length": (str, "N", "Tokens of a sequence [what a sample fits in]."),
     "method": (str, "lora|qlora|full", "[the cheapest]"),
-    "deadline": (str, "TIME", "36h, 2d or a day: '2026-11-25 09:00'."),
+    "deadline": (str, "TIME", "36h, 2d or a day: '2026-12-01 09:00'."),
     "budget": (str, "USD", "Dollars for everything."),
     "gpus": (str, "A,B", "Only these GPUs."),
     "providers": (str, "A,B", "Only these providers."),
@@ -281,6 +329,7 @@ def asked_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
         "--from", "tool_file", metavar="FILE", help="Hold what a TRL, Axolotl, ... file says; choose the rest."
     )
     @question_options
+    @tools_option
     @set_option
     @now_option
     @functools.wraps(command)
@@ -288,6 +337,7 @@ def asked_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
         scenario: str | None,
         tool_file: str | None,
         question: Any,
+        tools: str | None,
         settings: tuple[str, ...],
         now: str | None,
         **others: Any,
@@ -301,7 +351,7 @@ def asked_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
             raise click.UsageError(what, click.get_current_context())
 
         def load(settings: Sequence[str] = ()) -> LoadedScenario:
-            changes = (*clock_setting(now), *settings)
+            changes = (*clock_setting(now), *tools_setting(tools), *settings)
             if tool_file is not None:
                 return _load_from(tool_file, question, changes)
             return load_asked(scenario, question, changes)

@@ -50,9 +50,10 @@ def track(
 ) -> None:
     """Compare a running job with its PLAN, and project when it will end.
 
-    LOG is a trainer_state.json, the console output of Transformers, TRL,
-    torchtitan or Megatron, a CSV with step and seconds (or timestamp), or a
-    log of nvidia-smi. Give all logs of the run, of earlier attempts too.
+    LOG is a trainer_state.json, trainer_log.jsonl, the console output of
+    Transformers, torchtitan, torchtune, Megatron, NeMo, Composer, LitGPT or
+    nanoGPT, a CSV of Weights & Biases, TensorBoard or with step and seconds, or
+    a log of nvidia-smi. Give all logs of the run, of earlier attempts too.
 
     Exit code 3: the deadline is missed more often than the job allows. The
     new plan of --replan exports as the first one did.
@@ -149,10 +150,9 @@ def calibrate(
 ) -> None:
     """Calibrate estimates from the logs of a run.
 
-    LOG is a trainer_state.json of the Hugging Face Trainer, a CSV with step
-    and seconds (or timestamp), or a memory log: nvidia-smi --query-gpu=
-    memory.used --format=csv, or a column max_memory_allocated. Several logs
-    must be of one run. A JSON of `vllm bench serve` or GuideLLM measures
+    LOG is any log that `planner track` reads, of one run without a restart, or
+    a memory log: nvidia-smi --query-gpu=memory.used --format=csv, or a column
+    max_memory_allocated. Several logs must be of one run. A JSON of `vllm bench serve` or GuideLLM measures
     generation; generate.json of the export says how. Prints an entry for the
     job's list `measured`.
 

@@ -14,9 +14,10 @@ from planner.configurations.lengths import sequence_of
 from planner.configurations.recipe import Recipe, lossiness_of
 from planner.estimates.inputs import Activations, Hardware, Kernels, Layout, Linear, Network, Stack, States, TimedSetup
 from planner.estimates.memory.memory_states import MemoryCoefficients, with_host_room
+from planner.estimates.parts import CHUNK_TOKENS, Part, activation_stand_ins, attended_of, attention_stand_ins
 from planner.estimates.time.export_work import ExportCoefficients, gguf_bytes, grouped_bytes
 from planner.estimates.time.stage_seconds import StageCoefficients, kept_checkpoint_bytes
-from planner.estimates.weights import Dimensions, linears_of
+from planner.estimates.weights import Dimensions, linears_of, parts_of
 from planner.estimates.work import PACKED_FILL, cut_share, kept_length, step_count
 from planner.library.schema import Architecture, Library
 from planner.library.technique_tables import read_techniques
@@ -50,10 +51,24 @@ def network_of(architecture: Architecture) -> Network:
         experts_per_token=architecture.experts_per_token + architecture.shared_experts if architecture.experts else 0,
         sliding_window=window,
         sliding_layers=share,
-        uneven_layers=architecture.linear_layers > 0,
+        attended=attended_of(architecture.parts, architecture.layers, architecture.heads * architecture.head_dim),
+        uneven_layers=architecture.linear_layers > 0 or bool(architecture.parts),
         linears=_linears(architecture),
         frozen_parameters=float(architecture.image.frozen_parameters) if architecture.image else 0.0,
     )
+
+
+def parts_of_card(architecture: Architecture) -> tuple[Part, ...]:
+    """Return the parts of an architecture card; none of an image network."""
+    if architecture.image is not None:
+        return ()
+    return parts_of(Dimensions(**{field.name: getattr(architecture, field.name) for field in fields(Dimensions)}))
+
+
+def stand_ins(architecture: Architecture) -> list[str]:
+    """Return what of an architecture the estimates of training replace by something else, in words."""
+    parts = parts_of_card(architecture)
+    return [*attention_stand_ins(parts), *activation_stand_ins(parts)]
 
 
 def _linears(architecture: Architecture) -> tuple[Linear, ...]:
@@ -62,10 +77,6 @@ def _linears(architecture: Architecture) -> tuple[Linear, ...]:
         return ()
     dimensions = Dimensions(**{field.name: getattr(architecture, field.name) for field in fields(Dimensions)})
     return linears_of(dimensions, read_techniques().linears.of(architecture.family))
-
-
-_CHUNK_TOKENS = 64
-"""Tokens that kernels of linear attention take together (flash-linear-attention's gated delta rule)."""
 
 
 def _window(architecture: Architecture) -> tuple[int, float]:
@@ -78,7 +89,7 @@ def _window(architecture: Architecture) -> tuple[int, float]:
     if not architecture.linear_layers:
         return architecture.sliding_window, architecture.sliding_layer_share
     key, value = architecture.linear_key_dim, architecture.linear_value_dim
-    flop = architecture.linear_value_heads * (6 * key * value + 4 * _CHUNK_TOKENS * (key + value))
+    flop = architecture.linear_value_heads * (6 * key * value + 4 * CHUNK_TOKENS * (key + value))
     window = flop / (4 * architecture.heads * architecture.head_dim)
     return max(round(window), 1), architecture.linear_layers / architecture.layers
 

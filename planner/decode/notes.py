@@ -13,11 +13,12 @@ from planner.configurations.coefficients import (
     expert_notes,
 )
 from planner.configurations.compared_runs import ComparedRun, Correction
-from planner.configurations.grid import JobShape
+from planner.configurations.grid import JobShape, parts_of_card, stand_ins
 from planner.configurations.memory_margin import framework_spread, margin_text, memory_margin
 from planner.configurations.memory_peaks import memory_setting
 from planner.configurations.recipe import framework_of, optimizer_notes
 from planner.decode.chosen import ChosenCandidate
+from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import SCATTER_WARNING_RATIO, is_implausible_speed, max_speed_ratio
 from planner.estimates.work import NEGLIGIBLE_CUT, default_sequence, trial_work
 from planner.evaluation.evaluated_hours import probability_within
@@ -227,7 +228,7 @@ def build_generation_notes(
     chosen: ChosenCandidate, made: BulkGeneration, limits: Limits, as_of: datetime.date
 ) -> tuple[str, ...]:
     """Return the notes of a job of generation: what is a prior, what is rounded, market, limits."""
-    form, notes = made.weight_format, []
+    form, notes = made.weight_format, attention_stand_ins(parts_of_card(chosen.candidates.architecture))
     if made.priors:
         notes.append(f"no published measurements inform {', '.join(made.priors)}: its speed is a prior")
     if chosen.recipe.weight_bits < 16 and form != chosen.candidates.architecture.published[0]:
@@ -372,6 +373,7 @@ def _on_estimates(chosen: ChosenCandidate, vram: Vram, limits: Limits, library: 
     notes += optimizer_notes(recipe, library)
     notes += expert_notes(recipe.tensor_parallel, recipe.pipeline_parallel, recipe.expert_parallel, machine.gpus)
     notes = [*chip_notes(library.gpu(machine.gpu), recipe.method, recipe.precision, machine.gpus), *notes]
+    notes = [*stand_ins(library.architecture(chosen.job.architecture)), *notes]
     if chosen.recipe.precision.startswith("fp8") and library.architecture(chosen.job.architecture).hidden < FP8_HIDDEN:
         notes.append(
             f"fp8 is measured from a hidden size of {FP8_HIDDEN:,} on: narrower layers gain less than estimated"

@@ -55,6 +55,12 @@ _COUNT = re.compile(
 )
 _TIMES = {"k": 3, "thousand": 3, "m": 6, "million": 6, "b": 9, "g": 9, "billion": 9, "t": 12, "trillion": 12}
 _DURATION_FIX = "write 90m, 36h, 2d or 1d12h"
+_DATE_FIX = f"{_DURATION_FIX}; a deadline also as a day and time: 2026-12-01 09:00"
+_LOOKS_LIKE_DATE = re.compile(
+    r"\b(?:19|20)\d\d\b|\b\d{1,2}[./-]\d{1,2}\b|\b\d{1,2}:\d\d\b|\btoday\b|\btomorrow\b|day\b"
+    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b",
+    re.IGNORECASE,
+)
 _COUNT_FIX = "write 50000, 50,000, 16k, 90e6, 500M or 1.2B"
 _MOST = 10**15
 MIN_NUMBER = 1e-12
@@ -75,7 +81,8 @@ def parse_hours(value: Any) -> float:
         hours += float(part[1]) * _HOURS_OF[part[2][0].lower()]
         position = part.end()
     if position == 0 or value[position:].strip():
-        raise validation_error(f"{format_value(value)} is not a duration", _DURATION_FIX)
+        fix = _DATE_FIX if _LOOKS_LIKE_DATE.search(value) else _DURATION_FIX
+        raise validation_error(f"{format_value(value)} is not a duration", fix)
     if hours < MIN_NUMBER:
         raise validation_error(f"{format_value(value)} is {'out of range' if hours else 'zero'}", _DURATION_FIX)
     if hours > MAX_HOURS:
@@ -237,7 +244,7 @@ _INSTANT = re.compile(
     r"\s*(Z|UTC|[+-]\d\d:?\d\d)?\s*([A-Za-z_]+(?:/[\w+-]+)+)?\s*\Z"
 )
 INSTANT_FIX = (
-    "write 2026-11-25 09:00, with a zone behind it (UTC, +01:00 or Europe/Berlin) where it is not the local one"
+    "write 2026-12-01 09:00, with a zone behind it (UTC, +01:00 or Europe/Berlin) where it is not the local one"
 )
 
 

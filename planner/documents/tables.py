@@ -18,7 +18,7 @@ from planner.errors import Fault, InputError, printable
 from planner.records import record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 
@@ -198,24 +198,82 @@ class JsonDocument:
         """Return the fault at a place."""
         return Fault(self.file, self.line(path), ".".join(map(str, path)), what, fix)
 
+    def records(self, is_record: Callable[[dict[str, Any]], bool]) -> list[JsonRecord]:
+        """Return the objects that `is_record` knows, in the order of the text, whatever they are wrapped in.
 
-def read_json(path: str | Path, fix: str) -> JsonDocument:
+        What lies inside a record, or deeper than `MAX_WRAPPERS`, is not looked at. One pass over the text.
+        """
+        found: list[tuple[KeyPath, int, dict[str, Any]]] = []
+        _collect(self.text, WHITESPACE.match(self.text, 0).end(), (), is_record, found)
+        records, line, last = [], 1, 0
+        for path, at, data in found:
+            line, last = line + self.text.count("\n", last, at), at
+            records.append(JsonRecord(path, line, data))
+        return records
+
+
+@record(frozen=True)
+class JsonRecord:
+    """One object of a JSON file, with its place and its line."""
+
+    path: KeyPath
+    line: int
+    data: dict[str, Any]
+
+
+MAX_WRAPPERS = 6
+"""Most lists and objects around a record: an answer of GraphQL has three, a list of pages four."""
+
+
+def _collect(
+    text: str,
+    at: int,
+    path: KeyPath,
+    is_record: Callable[[dict[str, Any]], bool],
+    found: list[tuple[KeyPath, int, dict[str, Any]]],
+) -> int:
+    """Add the records of the value at `at`, each with its place and offset, and return where the value ends."""
+    if text[at] not in "{[" or len(path) > MAX_WRAPPERS:
+        return int(_DECODER.raw_decode(text, at)[1])
+    if text[at] == "{":
+        value, end = _DECODER.raw_decode(text, at)
+        if is_record(value):
+            found.append((path, at, value))
+            return int(end)
+    is_object, closing = text[at] == "{", "}" if text[at] == "{" else "]"
+    number, at = 0, _skip(text, at + 1)
+    while text[at] != closing:
+        name: str | int = number
+        if is_object:
+            name, at = scanstring(text, at + 1)
+            at = _skip(text, _skip(text, at) + 1)  # over the colon
+        at = _skip(text, _collect(text, at, (*path, name), is_record, found))
+        at = _skip(text, at + 1) if text[at] == "," else at
+        number += 1
+    return at + 1
+
+
+def read_json(path: str | Path, fix: str, keeps_infinity: bool = False) -> JsonDocument:
     """Parse a JSON file, `-` being standard input; `fix` says which file is wanted. Raises `InputError`."""
-    return parse_json(read_text(path), file_name(path), fix)
+    return parse_json(read_text(path), file_name(path), fix, keeps_infinity=keeps_infinity)
 
 
-def parse_json(text: str, file: str, fix: str, nan_is_nothing: bool = False) -> JsonDocument:
+def parse_json(
+    text: str, file: str, fix: str, nan_is_nothing: bool = False, keeps_infinity: bool = False
+) -> JsonDocument:
     """Parse a JSON text; raises `InputError` with the line of what cannot be read.
 
     `nan_is_nothing` reads `NaN` and `Infinity`, which logs have where a loss or gradient is none, as null.
+    `keeps_infinity` reads them as they are: a config.json has them in keys that nobody asks for.
     """
+    constant = _nothing if nan_is_nothing else float if keeps_infinity else _refuse
     if not text.strip():
         raise InputError([Fault(file, 1, "", "is empty", fix)])
     if (digits := _LONG.search(text)) is not None:
         what = f"a number of {len(digits[0])} digits"
         raise InputError([Fault(file, text.count("\n", 0, digits.start()) + 1, "", what, f"at most {MAX_DIGITS}")])
     try:
-        data = json.loads(text, parse_constant=_nothing if nan_is_nothing else _refuse, parse_float=_finite)
+        data = json.loads(text, parse_constant=constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         what = f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
         raise InputError([Fault(file, error.lineno, "", what, fix)]) from None

@@ -55,6 +55,7 @@ class ServedModel:
     experts_per_token: Numbers
     stored_weights: Numbers  # all of them, as they lie in memory
     met_weights: Numbers  # of them, those that one token is multiplied with
+    state_tokens: Numbers = 0.0  # what a sequence keeps whatever its length (linear attention), in tokens of the cache
 
 
 @record(frozen=True)
@@ -105,10 +106,13 @@ def kv_bytes_per_token(model: ServedModel, kv_bytes: Numbers, tensor: Numbers = 
 
 
 def seen_tokens(model: ServedModel, context: Numbers) -> Any:
-    """Return the tokens of a context that an average layer keeps and reads: sliding layers keep a window."""
+    """Return the tokens of a context that an average layer keeps and reads: sliding layers keep a window.
+
+    The state of layers with linear attention counts as so many tokens more.
+    """
     context = np.asarray(context, dtype=float)
     slid = np.where(np.greater(model.window, 0), np.minimum(context, model.window), context)
-    return context + model.window_share * (slid - context)
+    return context + model.window_share * (slid - context) + model.state_tokens
 
 
 def mean_seen_tokens(model: ServedModel, start: Numbers, output: Numbers) -> Any:
@@ -206,7 +210,7 @@ def attention_flop(model: ServedModel, tokens: Numbers, prefix: Numbers = 0.0) -
         * model.attention_width
         * model.cache_layers
         * np.asarray(tokens, dtype=float)
-        * mean_seen_tokens(model, prefix, tokens)
+        * (mean_seen_tokens(model, prefix, tokens) - model.state_tokens)
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.estimates.parts import Attended
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Network:
     experts_per_token: int = 0
     sliding_window: int = 0  # tokens; 0 = full attention
     sliding_layers: float = 0.0  # share of layers that use the window
+    attended: tuple[Attended, ...] = ()  # mixers of several kinds, in place of the window
     uneven_layers: bool = False  # layers differ in their weights: the stack is counted from `active_parameters`
     linears: tuple[Linear, ...] = ()  # that adapters can extend; none: one for each letter, from the widths
     frozen_parameters: float = 0.0  # loaded with the network, never trained (text encoders, autoencoder)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from planner.estimates.inputs import Linear, Network
+from planner.estimates.parts import Attention, DeltaNet, Experts, FeedForward, LatentAttention, Part, part_weights
 from planner.records import record
 
 # Counts of weights: of a network, and of those that a token meets.
@@ -17,7 +18,10 @@ from planner.records import record
 
 @record(frozen=True)
 class Dimensions:
-    """The dimensions that determine the number of weights of a decoder, named as on an architecture card."""
+    """The dimensions that determine the number of weights of a decoder, named as on an architecture card.
+
+    `parts` describes decoders whose layers differ in more than the other dimensions can say, and replaces them.
+    """
 
     layers: int
     hidden: int
@@ -56,6 +60,12 @@ class Dimensions:
     linear_key_dim: int = 0
     linear_value_dim: int = 0
     linear_kernel: int = 0
+    parts: tuple[Part, ...] = ()
+    norm_scale: bool = True
+    head_bias: bool = False
+    layer_embedding: int = 0
+    layer_embedding_vocab: int = 0
+    other_weights: int = 0
 
     def __post_init__(self) -> None:
         if self.experts and not 0 < self.experts_per_token <= self.experts:
@@ -68,69 +78,82 @@ class Dimensions:
 
 def count_parameters(dimensions: Dimensions) -> int:
     """Return the number of distinct weights: a tied embedding counts once."""
-    return _count(dimensions, dimensions.experts)
+    d = dimensions
+    return _outside_layers(d) + _inside_layers(d, active=False) + d.layer_embedding_vocab * d.layers * d.layer_embedding
 
 
 def active_parameters(dimensions: Dimensions) -> int:
-    """Return the number of weights that one token meets: all but those of experts that are not chosen."""
-    return _count(dimensions, dimensions.experts_per_token)
+    """Return the number of weights that one token meets.
+
+    All but those of experts that are not chosen, and of embeddings per layer, of which a token meets one row.
+    """
+    return _outside_layers(dimensions) + _inside_layers(dimensions, active=True)
 
 
-def _count(d: Dimensions, experts: int) -> int:
-    norm = d.hidden * (2 if d.norm_bias else 1)
+def _norm(d: Dimensions) -> int:
+    return d.hidden * (2 if d.norm_bias else 1) if d.norm_scale else 0
+
+
+def _outside_layers(d: Dimensions) -> int:
     embedding = d.vocab * d.hidden * (1 if d.tied_embeddings else 2) + d.learned_positions * d.hidden
-    outer_norms = norm * (2 if d.embedding_norm else 1)
-    norms = d.layers * d.norms_per_layer * norm
-    mixing = (d.layers - d.linear_layers) * _attention(d) + d.linear_layers * _parameters_linear_attention(d)
-    plain = d.dense_layers if d.experts else d.layers
-    plain_layer = _feed_forward(d, d.dense_ffn if d.experts else d.ffn)
-    router = d.hidden * (d.experts + d.shared_expert_gate) + (d.experts if d.router_bias else 0)
-    expert_layer = router + (experts + d.shared_experts) * _feed_forward(d, d.ffn)
-    return embedding + outer_norms + norms + mixing + plain * plain_layer + (d.layers - plain) * expert_layer
+    return embedding + _norm(d) * (2 if d.embedding_norm else 1) + (d.vocab if d.head_bias else 0) + d.other_weights
 
 
-def _attention(d: Dimensions) -> int:
+def _inside_layers(d: Dimensions, active: bool) -> int:
+    width = d.layers * d.layer_embedding  # embeddings per layer: projections of all layers, then of each
+    per_layer = d.hidden * width + d.layer_embedding + 2 * d.hidden * width + d.layers * _norm(d) if width else 0
+    return per_layer + sum(part_weights(part, d.hidden, _norm(d), active) for part in parts_of(d))
+
+
+def parts_of(d: Dimensions) -> tuple[Part, ...]:
+    """Return the parts of a decoder: those that it lists, else attention, linear attention and feed-forwards."""
+    if d.parts:
+        return d.parts
+    before, after = d.norms_per_layer - d.norms_per_layer // 2, d.norms_per_layer // 2
+    attending, plain = d.layers - d.linear_layers, d.dense_layers if d.experts else d.layers
+    width = d.dense_ffn if d.experts else d.ffn
+    found: list[Part] = [_mixer(d, attending, before)]
+    if d.linear_layers:
+        heads, dims = (d.linear_key_heads, d.linear_value_heads), (d.linear_key_dim, d.linear_value_dim)
+        found.append(DeltaNet("delta", d.linear_layers, *heads, *dims, d.linear_kernel, norms=before))
+    found.append(FeedForward("feed_forward", plain, width, gated=d.gated, bias=d.ffn_bias, norms=after))
+    if d.experts:
+        experts = Experts(
+            "experts",
+            d.layers - plain,
+            d.experts,
+            d.experts_per_token,
+            d.ffn,
+            shared_width=d.shared_experts * d.ffn,
+            shared_gate=d.shared_expert_gate,
+            gated=d.gated,
+            bias=d.ffn_bias,
+            shared_bias=d.ffn_bias and d.shared_experts > 0,
+            router_bias=d.router_bias,
+            norms=after,
+        )
+        found.append(experts)
+    return tuple(part for part in found if part.layers)
+
+
+def _mixer(d: Dimensions, layers: int, norms: int) -> Part:
+    """Return the attention of the layers that have softmax attention."""
     if d.kv_lora_rank:
-        return _latent_attention(d)
-    queries, keys = d.heads * d.head_dim, d.kv_heads * d.head_dim
-    asked = queries * (2 if d.query_gate else 1)  # the gate of each query is computed with it
-    weights = d.hidden * (asked + queries + 2 * keys)
-    biases = (asked + 2 * keys if d.qkv_bias else 0) + (d.hidden if d.output_bias else 0)
-    norms = (queries + keys if d.qk_norm_all_heads else 2 * d.head_dim) if d.qk_norm else 0
-    return weights + biases + norms + (d.heads if d.attention_sinks else 0)
-
-
-def _parameters_linear_attention(d: Dimensions) -> int:
-    """Return the weights of a gated delta rule: queries, keys, values and gate, decay and step, a short convolution.
-
-    Shapes as in the released Qwen3-Next; the method is Gated DeltaNet (arXiv:2412.06464).
-    """
-    keys, values = d.linear_key_heads * d.linear_key_dim, d.linear_value_heads * d.linear_value_dim
-    inputs = d.hidden * (2 * keys + 2 * values + 2 * d.linear_value_heads)
-    convolution = (2 * keys + values) * d.linear_kernel
-    return inputs + convolution + 2 * d.linear_value_heads + d.linear_value_dim + values * d.hidden
-
-
-def _latent_attention(d: Dimensions) -> int:
-    """Return the weights of multi-head latent attention: low-rank queries, keys and values, one rotated key.
-
-    Shapes as in the DeepSeek-V3 report (arXiv:2412.19437, section 2.1.1);
-    each low-rank vector has an RMSNorm.
-    """
-    queries = d.heads * d.head_dim
-    if d.q_lora_rank:
-        query_weights = d.hidden * d.q_lora_rank + d.q_lora_rank + d.q_lora_rank * queries
-    else:
-        query_weights = d.hidden * queries
-    down = d.hidden * (d.kv_lora_rank + d.rope_head_dim) + d.kv_lora_rank
-    up = d.kv_lora_rank * d.heads * (d.head_dim - d.rope_head_dim + d.value_head_dim)
-    return query_weights + down + up + d.heads * d.value_head_dim * d.hidden
-
-
-def _feed_forward(d: Dimensions, width: int) -> int:
-    inner = 2 if d.gated else 1
-    biases = inner * width + d.hidden if d.ffn_bias else 0
-    return (inner + 1) * d.hidden * width + biases
+        inner = (d.kv_lora_rank, d.head_dim - d.rope_head_dim, d.rope_head_dim, d.value_head_dim, d.q_lora_rank)
+        return LatentAttention("latent", layers, d.heads, *inner, norms=norms)
+    return Attention(
+        "attention",
+        layers,
+        d.heads,
+        d.kv_heads,
+        d.head_dim,
+        qkv_bias=d.qkv_bias,
+        output_bias=d.output_bias,
+        qk_norm="" if not d.qk_norm else "width" if d.qk_norm_all_heads else "head",
+        gate="query" if d.query_gate else "",
+        sinks=d.attention_sinks,
+        norms=norms,
+    )
 
 
 def training_flops(active: float, tokens: float, *, frozen: bool = False, recomputed: float = 0.0) -> float:
@@ -161,7 +184,9 @@ SEPARATE: Modules = {
 """Modules of a network whose release is not known: one matrix for each letter."""
 
 _LETTERS = {"q_a": ("q",), "q_b": ("q",), "kv_a": ("k", "v"), "kv_b": ("k", "v")}
-"""Matrices of compressed attention, and the letters that choose them; those of linear attention have `linear`."""
+"""Matrices of compressed attention, and the letters that choose them; other mixers' have `linear`."""
+_OTHER_MIXERS = ("linear_", "mamba_", "conv_")
+"""How the names of matrices begin that mix tokens without softmax attention."""
 
 
 class LoraCount(NamedTuple):
@@ -175,13 +200,13 @@ class LoraCount(NamedTuple):
 
 def linears_of(dimensions: Dimensions, modules: Modules) -> tuple[Linear, ...]:
     """Return the modules that exist in a network of these dimensions; a fused one has all parts' outputs."""
-    shapes = _shapes(dimensions)
     found = []
-    for path, parts in modules.items():
-        held = [shapes[part] for part in parts if part in shapes]
-        if held and held[0][2]:
-            inputs, _, copies, met = held[0]
-            found.append(Linear(path, letters_of(parts), inputs, sum(shape[1] for shape in held), copies, met))
+    for shapes in _shapes(dimensions):
+        for path, parts in modules.items():
+            held = [shapes[part] for part in parts if part in shapes]
+            if held and held[0][2]:
+                inputs, _, copies, met = held[0]
+                found.append(Linear(path, letters_of(parts), inputs, sum(shape[1] for shape in held), copies, met))
     return tuple(found)
 
 
@@ -191,49 +216,22 @@ def letters_of(parts: tuple[str, ...]) -> frozenset[str]:
 
 
 def _letters(part: str) -> tuple[str, ...]:
-    return ("linear",) if part.startswith("linear_") else _LETTERS.get(part, (part.rpartition(".")[2],))
+    return ("linear",) if part.startswith(_OTHER_MIXERS) else _LETTERS.get(part, (part.rpartition(".")[2],))
 
 
-def _shapes(d: Dimensions) -> dict[str, tuple[int, int, int, int]]:
-    """Return (d_in, d_out, copies, copies that a token meets) of every matrix; of a plain feed-forward no gate."""
-    queries, keys = d.heads * d.head_dim, d.kv_heads * d.head_dim
-    attending, plain = d.layers - d.linear_layers, d.dense_layers if d.experts else d.layers
-    value_inputs = d.heads * d.value_head_dim if d.kv_lora_rank else queries
-    routed = d.layers - plain
-    found = {"o": (value_inputs, d.hidden, attending, attending)}
-    if d.kv_lora_rank:
-        plain_keys = d.head_dim - d.rope_head_dim
-        found |= {
-            "kv_a": (d.hidden, d.kv_lora_rank + d.rope_head_dim, attending, attending),
-            "kv_b": (d.kv_lora_rank, d.heads * (plain_keys + d.value_head_dim), attending, attending),
-        }
-    else:
-        found |= {name: (d.hidden, keys, attending, attending) for name in ("k", "v")}
-    if d.q_lora_rank:
-        found |= {"q_a": (d.hidden, d.q_lora_rank, attending, attending)}
-        found |= {"q_b": (d.q_lora_rank, queries, attending, attending)}
-    else:
-        found["q"] = (d.hidden, queries * (2 if d.query_gate else 1), attending, attending)
-    places = (
-        ("", d.dense_ffn if d.experts else d.ffn, plain, plain),
-        ("experts.", d.ffn, routed * d.experts, routed * d.experts_per_token),
-        ("shared.", d.ffn * d.shared_experts, routed * bool(d.shared_experts), routed * bool(d.shared_experts)),
-    )
-    for place, width, copies, met in places:
-        found[f"{place}up"] = (d.hidden, width, copies, met)
-        found[f"{place}down"] = (width, d.hidden, copies, met)
-        if d.gated:
-            found[f"{place}gate"] = (d.hidden, width, copies, met)
-    return found | _linear_attention(d)
-
-
-def _linear_attention(d: Dimensions) -> dict[str, tuple[int, int, int, int]]:
-    """Return the matrices of a gated delta rule, as Qwen3-Next fuses them and as Qwen3.5 separates them."""
-    keys, values = d.linear_key_heads * d.linear_key_dim, d.linear_value_heads * d.linear_value_dim
-    widths = {"qkvz": 2 * keys + 2 * values, "ba": 2 * d.linear_value_heads, "qkv": 2 * keys + values, "z": values}
-    widths |= {"b": d.linear_value_heads, "a": d.linear_value_heads}
-    found = {f"linear_{name}": (d.hidden, width, d.linear_layers, d.linear_layers) for name, width in widths.items()}
-    return found | {"linear_o": (values, d.hidden, d.linear_layers, d.linear_layers)}
+def _shapes(d: Dimensions) -> list[dict[str, tuple[int, int, int, int]]]:
+    """Return of each part (d_in, d_out, copies, copies that a token meets) of its matrices, by name."""
+    found = []
+    for part in parts_of(d):
+        matrices = part.matrices(d.hidden)
+        if isinstance(part, DeltaNet):
+            matrices = part.fused(d.hidden) | matrices
+        shapes = {name: (*shape, part.layers, part.layers) for name, shape in matrices.items()}
+        if isinstance(part, Experts):
+            copies = part.layers * part.experts, part.layers * part.per_token
+            shapes |= {name: (*shape, *copies) for name, shape in part.each(d.hidden).items()}
+        found.append(shapes)
+    return found
 
 
 def lora_parameters(network: Network, rank: int, targets: str | tuple[str, ...] = "all-linear") -> LoraCount:

@@ -26,6 +26,25 @@ ROOTS = (
     "gpt_neox.layers.{}.",
 )
 """What stands before the path of a module in a layer, in classes of Transformers."""
+TOWERS = (
+    "vision_tower.vision_model.encoder.layers.1.",
+    "vision_tower.encoder.layers.1.",
+    "vision_tower.transformer.layers.1.",
+    "vision_tower.timm_model.blocks.1.",
+    "vision_model.encoder.layers.1.",
+    "vision_model.transformer.layers.1.",
+    "visual.blocks.1.",
+    "audio_tower.layers.1.",
+    "img_processor.vision_model.encoder.layers.1.",
+)
+"""What stands before a module of the towers of images and sound in classes of Transformers, perhaps after `model.`."""
+OF_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "qkv", "proj")
+OF_MLP = ("fc1", "fc2", "gate_proj", "up_proj", "down_proj", "linear_fc1", "linear_fc2")
+OF_TOWERS = (
+    *(f"{block}.{name}" for block in ("self_attn", "attn", "attention") for name in OF_ATTENTION),
+    *(f"{block}.{name}" for block in ("mlp", "feed_forward") for name in OF_MLP),
+)
+"""Linear layers of such a tower."""
 LAYERS = range(32)
 """Layers that a pattern is tried on."""
 
@@ -52,6 +71,22 @@ def matched_modules(pattern: str) -> tuple[list[str], bool]:
             found.append(path)
             leaves_out |= matched < len(LAYERS)
     return found, leaves_out
+
+
+def reaches_towers(pattern: str) -> bool:
+    """Return whether a pattern matches linear layers of a tower of images or sound, as `.*_proj` does.
+
+    Raises re.error for what is no regular expression.
+    """
+    compiled = re.compile(pattern)
+    names = (before + tower + path for before in ("", "model.") for tower in TOWERS for path in OF_TOWERS)
+    return any(compiled.fullmatch(name) for name in names)
+
+
+def names_towers(pattern: str) -> bool:
+    """Return whether a pattern asks for such a tower by its name, outside of what it rules out."""
+    asked = re.sub(r"\(\?[!<]!?[^()]*(?:\([^()]*\))?[^()]*\)", "", pattern)
+    return re.search("vision|visual|audio|image|img", asked) is not None
 
 
 def is_all(paths: Collection[str]) -> bool:

@@ -11,16 +11,16 @@ from planner.documents.validation import MOST_NAMES, meant_name
 from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
-from planner.exports.field_map import Facts, FieldMap, field_maps, launch_maps
-from planner.exports.launchers import dstack_task, hf_job, kubernetes_job, skypilot_task, slurm_script
-from planner.exports.machine_names import trainer_file
+from planner.exports.field_map import STARTING_ALL, Facts, FieldMap, field_maps, first_able, launch_maps
+from planner.exports.launchers import dstack_task, hf_job, kubernetes_job, skypilot_needs, skypilot_task, slurm_script
+from planner.exports.machine_names import missing_fields, trainer_file
 from planner.exports.run_script import readme, run_script
 from planner.exports.script_parts import requirements
 from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _LAUNCHERS = {
     "skypilot": skypilot_task,
@@ -29,10 +29,6 @@ _LAUNCHERS = {
     "kubernetes": kubernetes_job,
     "slurm": slurm_script,
 }
-_STARTING_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
-"""Trainers of a whole folder, the preferred one first."""
-_FIRST_TRAINER = "trl"
-"""What a task launches where no other trainer is exported with it."""
 
 
 def target_names() -> tuple[str, ...]:
@@ -66,10 +62,10 @@ def choose_job(plan: Plan, scenario: Scenario, file: str, name: str | None) -> G
 def default_trainer(given: Given, file: str) -> str:
     """Return the trainer that runs the framework of the plan; `InputError` where none does, with those that can be."""
     maps, framework = field_maps(), given.job.framework or given.job.techniques.framework
-    found = next((name for name in _STARTING_ALL if framework in maps[name].frameworks), None)
+    found = next((name for name in STARTING_ALL if framework in maps[name].frameworks), None)
     if found is None:
         where = f"jobs.{given.job.name}"
-        known = ", ".join(dict.fromkeys(supported for name in _STARTING_ALL for supported in maps[name].frameworks))
+        known = ", ".join(dict.fromkeys(supported for name in STARTING_ALL for supported in maps[name].frameworks))
         fix = f"plan with --set '{where}.framework=[{known}]', or export the machines alone with --to"
         raise InputError([Fault(file, 0, where, f"no target has a file for {framework}", fix)])
     return found
@@ -91,9 +87,9 @@ def export(
         fix = "planner check lists every edited figure; re-solve the scenario"
         raise InputError([Fault(file, 0, where, f"unknown: {', '.join(unknown)}", fix)])
     trainers = [maps[name] for name in targets if name in maps]
-    launched = next((trainer for trainer in trainers if trainer.launch), maps[_FIRST_TRAINER])
     on_task = on_task or any(name in launchers for name in targets)
     facts = job_facts(given, wishes, on_task)
+    launched = next((trainer for trainer in trainers if trainer.launch), None) or first_able(facts)
     faults: list[Fault] = []
     for tool in {tool.target: tool for tool in (*trainers, *([launched] if on_task else []))}.values():
         faults += _faults(tool, facts, where, file)
@@ -110,20 +106,22 @@ def export(
 
 
 def export_all(
-    given: Given, wishes: Wishes, file: str = "plan", policy: Mapping[str, Any] | None = None
+    given: Given,
+    wishes: Wishes,
+    file: str = "plan",
+    policy: Mapping[str, Any] | None = None,
+    trainers: Sequence[str] = (),
 ) -> tuple[dict[str, str], list[str]]:
     """Return the files of a folder to launch from, by name, and which launchers are left out and why.
 
-    The trainer is the first that can express the plan; `InputError` of that first one where none can.
-    `policy`: the table of a run that follows one on spot.
+    The trainer is the first of `trainers` (default: all) that can express the plan; `InputError` of that first one
+    where none can. `policy`: the table of a run that follows one on spot.
     """
-    maps, launchers, job = field_maps(), launch_maps(), given.job
+    launchers, job = launch_maps(), given.job
     if job.inference is not None:
         return generation.export_all_generation(given, wishes, file)
-    where = f"jobs.{job.name}"
     facts = job_facts(given, wishes, on_task=True)
-    able = [maps[name] for name in _STARTING_ALL if not _faults(maps[name], facts, where, file)]
-    trainer = able[0] if able else maps[_STARTING_ALL[0]]
+    trainer = first_able(facts, trainers)
     found = export(given, [trainer.target], wishes, file, on_task=True)
     left_out, commands = [], {}
     for name, tool in launchers.items():
@@ -139,6 +137,27 @@ def export_all(
         found["spot_policy.py"] = Path(spot_policy.__file__).read_text(encoding="utf-8")
     found["README.md"] = readme(given, sorted(found), commands)
     return found, left_out
+
+
+def to_fill_in(given: Given, wishes: Wishes, files: Collection[str]) -> list[str]:
+    """Return what a user must still fill in or see to, of the files of a job that were written, by their names."""
+    if given.job.inference is not None:
+        return []
+    facts = job_facts(given, wishes, on_task=True)
+    found = []
+    for tool in field_maps().values():
+        if tool.file in files:
+            parts = tool.settings(facts)
+            settings = (
+                {name: value for part in parts.values() for name, value in part.items()}
+                if tool.format == "python"
+                else parts
+            )
+            found += [f"{tool.file}: {field}: {how}" for field, how in missing_fields(tool, settings).items()]
+    task = launch_maps()["skypilot"].file
+    if task in files:
+        found += [f"{task}: {word}: {what}" for word, what in skypilot_needs(given.job, facts)]
+    return found
 
 
 def _faults(tool: FieldMap, facts: Facts, where: str, file: str) -> list[Fault]:

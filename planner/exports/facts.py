@@ -6,10 +6,12 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from planner.exports.field_map import field_maps
+from planner.errors import printable
+from planner.exports.field_map import field_maps, is_gated
 from planner.exports.machine_names import slug
 from planner.exports.script_parts import environment_facts
 from planner.library.reading import read_library
+from planner.library.schema import Architecture
 from planner.library.technique_tables import TECHNIQUE_FIELDS, read_techniques
 from planner.records import record
 from planner.results.plan import Assignment, Plan
@@ -45,22 +47,46 @@ class Given:
     job: Assignment
 
 
+def technique_facts(
+    techniques: Mapping[str, Any], asked: Job, card: Architecture, gpu: str, dataset: str | None = None
+) -> dict[str, Any]:
+    """Return the facts that decide whether a tool can carry a run: its techniques, its GPU, what is trained.
+
+    `techniques`: in the spelling of the scenario, `framework`, `lora_rank` and `lora_targets` among them. The search
+    asks for the facts of a candidate, an export for those of the chosen one.
+    """
+    modules = _lora_modules(techniques["lora_targets"], card.family)
+    facts = {
+        **techniques,
+        "unit": "tokens" if asked.work.images is None else "images",
+        "kind": asked.kind,
+        "on_spot": False,
+        "family": card.family,
+        "packing": asked.packing,
+        "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
+        "lora_modules": modules,
+        "lora_all_linear": techniques["lora_targets"] == "all-linear",
+        "lora_target_text": _lora_text(modules),
+        **_lora_parts(techniques["lora_targets"], card.family),
+        **environment_facts(gpu),
+        **_dataset(dataset),
+    }
+    return facts | _engine(facts)
+
+
 def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
     """Return the facts of the job that is exported.
 
     `on_task`: the job is launched by a task that mounts a folder for checkpoints.
     """
     scenario, job = given.scenario, given.job
-    techniques = job.techniques.model_dump()
+    techniques = job.techniques.model_dump() | {"framework": job.framework or job.techniques.framework}
     asked = next(scenario_job for scenario_job in scenario.jobs if scenario_job.name == job.name)
     (card,) = read_library([job.architecture]).architectures.values()
     facts = {
-        **techniques,
-        "framework": job.framework or job.techniques.framework,
+        **technique_facts(techniques, asked, card, job.gpu, wishes.dataset),
         "unit": job.unit,
-        "kind": asked.kind,
         "on_spot": job.spot_share > 0,
-        "family": card.family,
         "gpus": job.gpus,
         "gpus_per_instance": job.gpus_per_instance,
         "instances": job.instances,
@@ -70,24 +96,34 @@ def job_facts(given: Given, wishes: Wishes, on_task: bool) -> dict[str, Any]:
         "packing": job.packing,
         "cuts_samples": any(cut.job == job.name for cut in given.plan.cut),
         "steps": job.steps_before + job.steps,  # tools count those of a resumed run from its beginning
-        "trains_embeddings": techniques["method"] == "lora" and asked.lora.train_embeddings,
-        "lora_modules": _lora_modules(techniques["lora_targets"], card.family),
-        "lora_all_linear": techniques["lora_targets"] == "all-linear",
-        "lora_target_text": _lora_text(_lora_modules(techniques["lora_targets"], card.family)),
-        **_lora_parts(techniques["lora_targets"], card.family),
         "lora_alpha": 2 * (techniques["lora_rank"] or 0),
         "model_id": wishes.model_id or _repository(card.aliases),
+        "needs_token": is_gated(wishes.model_id or _repository(card.aliases)),
         "multi_gpu": "--multi_gpu" if job.gpus > 1 else "",
         "gathered_gb": math.ceil(_gathered_bytes(techniques, card.parameters) / GB),
         "output_dir": f"{CHECKPOINT_FOLDER if on_task else 'out'}/{_folder(job.name)}",
-        **environment_facts(job.gpu),
-        **_dataset(wishes.dataset),
         **_saving(job, asked),
     }
-    facts |= _engine(facts)
+    facts["recipe"] = _recipe(facts)
     if facts["engine"] == "deepspeed":
         facts["deepspeed_config"] = field_maps()["deepspeed"].settings(facts)
     return facts
+
+
+_RECIPE = (
+    *("model_id", "dataset_path", "method", "lora_rank", "lora_alpha", "lora_targets", "quant", "precision"),
+    *("optimizer", "sequence_length", "packing", "global_batch", "steps"),
+)
+"""Facts that must be equal for a run to go on from the checkpoints of another: other machines may, another job not."""
+
+
+def _recipe(facts: Mapping[str, Any]) -> str:
+    """Return model, data and recipe of a run in one line: `model_id=...; method=lora; ...; steps=1200`."""
+    values = {name: facts[name] for name in _RECIPE if facts[name] not in (None, "none")}
+    if values["method"] == "full":
+        values.pop("lora_alpha")
+    texts = {name: ",".join(value) if isinstance(value, (list, tuple)) else value for name, value in values.items()}
+    return "; ".join(f"{name}={printable(str(value))}" for name, value in texts.items())
 
 
 def _folder(name: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from string import Template
 from typing import Any, Literal, TypeVar
@@ -59,6 +60,13 @@ class RefusedRow(Row):
     why: str
 
 
+class TargetRow(Row):
+    """Matrices that adapters extend where the fields of a file, or the defaults of the tool, have these values."""
+
+    when: Condition
+    add: tuple[str, ...]
+
+
 class Reading(Row):
     """How a file of the tool is read: what the fields that the map writes do not say by themselves."""
 
@@ -75,10 +83,35 @@ class Reading(Row):
     same: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Field -> value as some write it -> the one that the map writes."""
     renamed: dict[str, str] = Field(default_factory=dict)
+    """Field, or the fields that it holds -> the name that the map has for it."""
+    parts: dict[str, str] = Field(default_factory=dict)
+    """Field -> regular expression whose named groups are fields of their own, such as the name of a builder."""
+    any_of: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Name -> fields of which one is enough for it to be true."""
+    only: dict[str, str] = Field(default_factory=dict)
+    """Field that has no other values than those of `same` -> why another one is refused."""
+    merged: tuple[str, ...] = ()
+    """Lists of mappings that are read as one where they agree, such as data sets."""
+    targets: tuple[TargetRow, ...] = ()
+    """Where each matrix that adapters extend has a field of its own."""
+    target_list: str = ""
+    """Field with a list of such matrices beside them."""
+    target_names: dict[str, str] = Field(default_factory=dict)
+    """Name that the tool has for a matrix -> that of a plan."""
+    nested: str = "deepspeed"
+    """Field with the configuration of DeepSpeed, or the path of its file."""
+    unlimited: tuple[str, ...] = ()
+    """Fields of a length that cut nothing where they are null, or left out without a default."""
+    unsaid: dict[str, str] = Field(default_factory=dict)
+    """Field -> what is told where a file leaves it out."""
     details: tuple[str, ...] = ()
     """Fields that need not agree, because memory and speed do not depend on them."""
     rows: tuple[ReadRow, ...] = ()
     epochs: str = ""
+    steps_per_epoch: str = ""
+    """Field that limits the steps of each epoch."""
+    steps_end: bool = False
+    """Whether a number of steps makes that of epochs a formality."""
     without_effect: tuple[str, ...] = ()
     unmodelled: dict[str, str] = Field(default_factory=dict)
     """Field -> why a plan does not have it."""
@@ -87,8 +120,17 @@ class Reading(Row):
         """Return the fields that are named here."""
         rows = (name for row in self.rows for name in row.when)
         refused = (name for row in self.refused for name in row.when)
+        targets = (name for row in self.targets for name in row.when)
         named = (*self.absent, *self.renamed, *rows, *refused, self.epochs, *self.without_effect, *self.unmodelled)
-        return (*named, *self.shown_by, *self.same, *self.details)
+        others = (
+            *self.parts,
+            *self.unsaid,
+            *self.unlimited,
+            *(name for names in self.any_of.values() for name in names),
+            self.steps_per_epoch,
+            *targets,
+        )
+        return (*named, *self.shown_by, *self.same, *self.details, *others)
 
 
 class UnreadFile(Row):
@@ -238,6 +280,33 @@ class LaunchMap(Tool):
     machines: dict[str, dict[int, str]] = Field(default_factory=dict)
     """GPU -> number of GPUs -> name of the machine, where a launcher rents by that name."""
 
+    def refusal(self, provider: str, gpu: str) -> tuple[str, str] | None:
+        """Return why machines of a provider with a GPU cannot be rented through it, and what to do; None: they can."""
+        if not self.providers:
+            return None
+        found = self.providers.get(provider)
+        if found is None:
+            fix = f"plan with limits.providers=[{', '.join(self.providers)}], or export to another launcher"
+            return f"{self.label} rents nothing from {provider}", fix
+        if self.name_of(gpu, found) is None:
+            fix = f"plan with limits.gpus.forbid=[{gpu}], or rent it yourself and export for the trainer alone"
+            return f"{self.label} has no name for {gpu}", fix
+        return None
+
+    def name_of(self, gpu: str, provider: Provider) -> str | None:
+        """Return a GPU of a provider under the launcher's name."""
+        return provider.gpus.get(gpu) or self.gpus.get(gpu)
+
+    def machine(self, gpu: str, gpus: int, instance: str, instances: int) -> str | None:
+        """Return the machine to rent by name, of a launcher that rents so; None where it has none, or takes one."""
+        names = self.machines.get(gpu, {})
+        found = instance if instance in names.values() else names.get(gpus)
+        return found if instances == 1 else None
+
+    def keeps_nothing(self, provider: str, on_spot: bool) -> bool:
+        """Whether a run on spot there would lose what it has saved."""
+        return on_spot and provider in self.providers and not self.providers[provider].keeps
+
     def command(self, job: Assignment) -> str:
         """Return the command that launches a job."""
         return self.run_on_spot if self.run_on_spot and job.spot_share > 0 else self.run
@@ -295,15 +364,55 @@ def field_maps() -> dict[str, FieldMap]:
 
 
 @cache
+def read_maps() -> dict[str, FieldMap]:
+    """Return the maps that files are read by: those of the exports, and those of tools that are read alone."""
+    found = dict(field_maps())
+    for path in sorted((data_folder("models") / "exports" / "read").glob("*.yaml")):
+        one = validated(FieldMap, read_document(path))
+        found[one.target] = one
+    return found
+
+
+@cache
 def unread_files() -> tuple[UnreadFile, ...]:
     """Return the kinds of files that are known and not read."""
     path = data_folder("models") / "exports" / "unread" / "files.yaml"
     return validated(UnreadFiles, read_document(path)).files
 
 
+class Gated(Row):
+    """`models/exports/gated/repositories.yaml`."""
+
+    source: str
+    as_of: str
+    patterns: tuple[str, ...]
+
+
+@cache
+def _gated() -> tuple[str, ...]:
+    path = data_folder("models") / "exports" / "gated" / "repositories.yaml"
+    return tuple(pattern.casefold() for pattern in validated(Gated, read_document(path)).patterns)
+
+
+def is_gated(repository: str | None) -> bool:
+    """Return whether a repository of the Hub asks for a token of an account that has accepted its terms."""
+    return repository is not None and any(fnmatchcase(repository.casefold(), pattern) for pattern in _gated())
+
+
 def launch_maps() -> dict[str, LaunchMap]:
     """Return the maps of launchers by target."""
     return {name: tool_map for name, tool_map in _read_maps().items() if isinstance(tool_map, LaunchMap)}
+
+
+STARTING_ALL = ("trl", "axolotl", "llamafactory", "unsloth", "litgpt")
+"""Trainers that a task or a whole folder starts, the preferred one first."""
+
+
+def first_able(facts: Facts, asked: Sequence[str] = ()) -> FieldMap:
+    """Return what a task starts: of the trainers that are asked for (default: all) the first that can, or the first."""
+    maps, names = field_maps(), asked or STARTING_ALL
+    able = (maps[name] for name in names if next(maps[name].refusals(facts), None) is None)
+    return next(able, maps[names[0]])
 
 
 # Maps of `models/exports/engines`: how the settings of a plan of generation are spelt in one version of one engine.

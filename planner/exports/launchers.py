@@ -10,7 +10,14 @@ from planner.errors import Fault, InputError
 from planner.exports.facts import CHECKPOINT_FOLDER, Given
 from planner.exports.field_map import Facts, FieldMap, LaunchMap
 from planner.exports.machine_names import PRICE_MARGIN, Machines, find_machines, launch_script, task_name, task_remarks
-from planner.exports.script_parts import commented, environment_remark, header, image_of, setup_script
+from planner.exports.script_parts import (
+    commented,
+    environment_lines,
+    environment_remark,
+    header,
+    image_of,
+    setup_script,
+)
 from planner.results.plan import Assignment
 
 # Jobs of machines that stand ready: a Kubernetes Job, a Slurm batch script, and a job of Hugging Face.
@@ -40,7 +47,7 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
     container: dict[str, Any] = {
         "name": "train",
         "image": image.image,
-        "command": ["bash", "-c", f"cp /job/* {RUN_FOLDER}/ && bash {RUN_FOLDER}/run.sh"],
+        "command": ["bash", "-c", f"cp /job/* {RUN_FOLDER}/ && exec bash {RUN_FOLDER}/run.sh"],
         **({"env": environment} if environment else {}),
         "resources": {"limits": {f"{image.vendor.lower()}.com/gpu": str(job.gpus_per_instance)}},
         "volumeMounts": [
@@ -111,7 +118,8 @@ def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts)
         'HEAD_IP=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
         "export HEAD_IP\n"
         "# shellcheck disable=SC2016 # each task has its own number\n"
-        "srun bash -c 'NODE_RANK=$SLURM_NODEID bash run.sh'\n"
+        "# Packages go to a disk of each node: nodes that install into one shared folder at a time break it.\n"
+        "srun bash -c 'NODE_RANK=$SLURM_NODEID VENV=${TMPDIR:-/tmp}/venv-$SLURM_JOB_ID exec bash run.sh'\n"
     )
     return "\n".join(lines) + "\n" + text + body
 
@@ -125,8 +133,8 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
     job = given.job
     find_machines(given.scenario, job, tool)
     flavors = tool.machines.get(job.gpu, {})
-    flavor = job.instance if job.instance in flavors.values() else flavors.get(job.gpus_per_instance)
-    if flavor is None or job.instances > 1:
+    flavor = tool.machine(job.gpu, job.gpus_per_instance, job.instance, job.instances)
+    if flavor is None:
         what = f"{tool.label} has no job on {job.instances} x {job.gpus_per_instance} {job.gpu}"
         fix = f"plan with limits.max_gpus of {', '.join(map(str, flavors))}, or export to another launcher"
         raise InputError([Fault("plan", 0, f"jobs.{job.name}", what, fix)])
@@ -135,7 +143,7 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
         '--env "UPLOAD_TO=${UPLOAD_TO:-}"',
         f'--volume ./:/job --volume "hf://buckets/${{BUCKET:?OWNER/NAME of a bucket}}:{CHECKPOINT_FOLDER}"',
         image_of(job.gpu).image,
-        f"bash -c 'mkdir -p {RUN_FOLDER} && cp /job/* {RUN_FOLDER}/ && bash {RUN_FOLDER}/run.sh'",
+        f"bash -c 'mkdir -p {RUN_FOLDER} && cp /job/* {RUN_FOLDER}/ && exec bash {RUN_FOLDER}/run.sh'",
     ]
     remarks = [
         environment_remark(job.gpu),
@@ -188,7 +196,10 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
     task["files"] = [trainer.file]
     if machines.keeps:
         task["volumes"] = [{"name": f"checkpoints-{task_name(job)}", "path": CHECKPOINT_FOLDER}]
-    task["commands"] = [setup_script(trainer, facts, job.gpu), launch_script(trainer, facts, _DSTACK_VARIABLES)]
+    task["commands"] = [
+        setup_script(trainer, facts, job.gpu, task_name(job)),
+        launch_script(trainer, facts, _DSTACK_VARIABLES),
+    ]
     remarks = [*task_remarks(machines, job, trainer, tool), environment_remark(job.gpu)]
     remarks.append(
         f"make the volume checkpoints-{task_name(job)} first (dstack apply, type: volume)"
@@ -220,12 +231,35 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
         "num_nodes": job.instances,
         "resources": skypilot_resources(given, machines),
         "file_mounts": {CHECKPOINT_FOLDER: bucket},
-        "setup": setup_script(trainer, facts, job.gpu),
-        "run": launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES),
+        **({"secrets": {TOKEN: None}} if facts["needs_token"] else {}),
+        "setup": setup_script(trainer, facts, job.gpu, task_name(job)),
+        "run": _entered(job, launch_script(trainer, facts, _SKYPILOT_TASK_VARIABLES)),
     }
     remarks = task_remarks(machines, job, trainer, tool)
     remarks.append(f"packages like those of {environment_remark(job.gpu)}")
-    return commented(header(given.plan, job, tool, tool.command(job), remarks)) + yaml_text(task)
+    remarks += [text for _, text in skypilot_needs(job, facts)]
+    command = tool.command(job) + (f" --secret {TOKEN}" if facts["needs_token"] else "")
+    return commented(header(given.plan, job, tool, command, remarks)) + yaml_text(task)
+
+
+TOKEN = "HF_TOKEN"
+"""Environment variable with a token of the Hub."""
+
+
+def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:
+    """Return what a user must see to before a task starts, each with the word that it is about."""
+    found = []
+    if facts["needs_token"]:
+        what = f"{facts['model_id']} is gated: accept its terms, and pass a token with --secret {TOKEN}"
+        found.append((TOKEN, what))
+    what = f"the bucket checkpoints-{task_name(job)}, which keeps checkpoints and the result, is made in a store that"
+    found.append(("bucket", f"{what} sky check lists: S3, GCS, R2, ..."))
+    return found
+
+
+def _entered(job: Assignment, script: str) -> str:
+    """Return a script that runs in the environment which another one has made."""
+    return "\n".join(("set -e", *environment_lines(task_name(job)), script.removeprefix("set -e\n")))
 
 
 _SKYPILOT_TASK_VARIABLES = {"NODE_RANK": '"$SKYPILOT_NODE_RANK"', "HEAD_IP": '$(echo "$SKYPILOT_NODE_IPS" | head -n 1)'}

@@ -6,12 +6,11 @@ import json
 from string import Template
 from typing import TYPE_CHECKING, Any, Protocol
 
-from planner.documents.files import data_folder
 from planner.documents.strict_yaml import yaml_text
 from planner.errors import Fault, InputError
 from planner.exports.field_map import Facts, FieldMap, LaunchMap
 from planner.exports.quoting import shell_word
-from planner.exports.script_parts import commented, header
+from planner.exports.script_parts import commented, header, script_lines
 from planner.records import record
 from planner.results.plan import Assignment, Plan
 from planner.scenario.offer import Offer
@@ -37,7 +36,7 @@ def trainer_file(plan: Plan, job: Assignment, tool: FieldMap, facts: Facts) -> s
     if tool.format == "python":
         return _trainer_script(lines, settings, tool)
     text = commented(lines) + yaml_text(settings)
-    missing = _missing(tool, settings)
+    missing = missing_fields(tool, settings)
     if missing:
         text += "\n" + commented(f"{field}:  # required: {option}" for field, option in missing.items())
     if tool.defaults:
@@ -114,7 +113,8 @@ def filled(text: str, facts: Facts) -> str:
     return Template(text).substitute(facts)
 
 
-def _missing(tool: FieldMap, settings: dict[str, Any]) -> dict[str, str]:
+def missing_fields(tool: FieldMap, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields that a tool needs and a file does not have yet, each with the option that gives it, or why."""
     return {
         field: option for field, option in tool.needs.items() if not {field, *_ALSO.get(field, ())} & settings.keys()
     }
@@ -180,16 +180,14 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
 
     `kept`: what must outlive a machine that is lost.
     """
-    provider = tool.providers.get(job.provider)
     where = f"jobs.{job.name}"
-    if provider is None:
-        fix = f"plan with limits.providers={_listed(tool.providers)}, or export to another launcher"
-        raise InputError([Fault("plan", 0, where, f"{tool.label} rents nothing from {job.provider}", fix)])
-    gpu = provider.gpus.get(job.gpu) or tool.gpus.get(job.gpu)
-    if gpu is None:
-        fix = f"plan with limits.gpus.forbid=[{job.gpu}], or rent it yourself and export for the trainer alone"
-        raise InputError([Fault("plan", 0, where, f"{tool.label} has no name for {job.gpu}", fix)])
-    if job.spot_share > 0 and not provider.keeps:
+    refused = tool.refusal(job.provider, job.gpu)
+    if refused is not None or job.provider not in tool.providers:
+        what, fix = refused or (f"{tool.label} rents nothing", "export to another launcher")
+        raise InputError([Fault("plan", 0, where, what, fix)])
+    provider = tool.providers[job.provider]
+    gpu = tool.name_of(job.gpu, provider) or job.gpu
+    if tool.keeps_nothing(job.provider, job.spot_share > 0):
         what = f"{tool.label} has no volume at {job.provider} that keeps {kept} when a spot machine is lost"
         raise InputError([Fault("plan", 0, where, what, "plan with limits.spot=false, or export to another launcher")])
     same = [
@@ -211,10 +209,6 @@ def find_machines(scenario: Scenario, job: Rented, tool: LaunchMap, kept: str = 
         keeps=provider.keeps,
         note=provider.note,
     )
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    return f"[{', '.join(names)}]"
 
 
 def _spot_prices(offer: Offer) -> list[float | None]:
@@ -264,21 +258,26 @@ def _wait_remarks(job: Assignment, tool: LaunchMap) -> list[str]:
 
 
 def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str]) -> str:
-    """Return the shell script that starts a run, or goes on from its newest complete checkpoint.
+    """Return the shell script that starts a run, or goes on from its newest complete checkpoint, or has nothing to do.
 
+    The folder of the run belongs to one model, data set and recipe: that of another is refused with exit code 3.
     It first counts the processes that the machines start together, and ends where they are not those of the plan.
     `variables`: shell variables of the launch command -> how the launcher of the machines says them.
     """
     lines = ["set -e"]
     if facts["instances"] > 1:
         lines += [f"{name}={value}" for name, value in variables.items()]
+    lines += [*script_lines("run_once.sh"), f"OUT={shell_word(facts['output_dir'])}"]
+    lines += [f'take_folder "$OUT" {shell_word(facts["recipe"])}', 'if [ -e "$OUT/finished.txt" ]; then']
+    lines += ['  echo "trained to its last step already: remove $OUT/finished.txt to train on"', "else"]
     lines += _world_check(trainer, facts)
     resumes = bool(trainer.resume) and facts["method"] in trainer.resumes
     if resumes:
         name, last = (shell_word(word) for word in (trainer.checkpoints.name, trainer.checkpoints.last))
-        find = f"newest_checkpoint {shell_word(facts['output_dir'])} {name} {last}"
-        lines += [*_script("newest_checkpoint.sh"), f"LATEST=$({find} || true)"]
-    return "\n".join((*lines, command(trainer, {**facts, "resume": trainer.resume if resumes else ""}))) + "\n"
+        lines += [*script_lines("newest_checkpoint.sh"), f'LATEST=$(newest_checkpoint "$OUT" {name} {last} || true)']
+        lines += ['echo "starts from ${LATEST:-the beginning}"']
+    start = command(trainer, {**facts, "resume": trainer.resume if resumes else ""})
+    return "\n".join((*lines, f"run_to_its_end env {start}", 'touch "$OUT/finished.txt"', "fi")) + "\n"
 
 
 def _world_check(trainer: FieldMap, facts: Facts) -> list[str]:
@@ -286,13 +285,8 @@ def _world_check(trainer: FieldMap, facts: Facts) -> list[str]:
     start = start_command(trainer, facts, MEETING_PORT + 1)
     if not start:
         return [f"echo 'world size {facts['gpus']}, as planned'"]
-    program = _script("world_size.py")
+    program = script_lines("world_size.py")
     return [
         *("WORLD=$(mktemp -d)/world_size.py", "cat > \"$WORLD\" <<'END_OF_PROGRAM'", *program, "END_OF_PROGRAM"),
         f'{start} "$WORLD" {facts["gpus"]}',
     ]
-
-
-def _script(name: str) -> list[str]:
-    """Return the lines of a script of `models/exports`."""
-    return (data_folder("models") / "exports" / name).read_text(encoding="utf-8").splitlines()

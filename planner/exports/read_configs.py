@@ -11,8 +11,8 @@ from planner.documents.files import read_text
 from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document
 from planner.documents.tables import JsonDocument, parse_json
 from planner.errors import Fault, InputError, raise_faults
-from planner.exports.adapter_patterns import is_all, is_pattern, matched_modules
-from planner.exports.field_map import FieldMap, field_maps, unread_files
+from planner.exports.adapter_patterns import is_all, is_pattern, matched_modules, names_towers, reaches_towers
+from planner.exports.field_map import FieldMap, field_maps, read_maps, unread_files
 from planner.library.names import formats_in_name
 from planner.records import record
 
@@ -85,8 +85,12 @@ def _listed(one: Held) -> str:
 
 NESTED = "deepspeed"
 """Field with the configuration of DeepSpeed, or the path of its file."""
-_WANTED = "give a configuration of TRL, Axolotl, LLaMA-Factory, DeepSpeed or Accelerate"
+_WANTED = "give a configuration of TRL, Axolotl, LLaMA-Factory, torchtune, LitGPT, DeepSpeed or Accelerate"
 _PLAIN = "give a file of supervised fine-tuning or pretraining"
+_UNLIMITED = (
+    "samples are not cut, and rows are as long as their longest sample: --sequence-length gives it, "
+    "or the length of the scenario is assumed"
+)
 _PLACES: dict[str, KeyPath] = {
     "model_id": ("architecture",),
     "steps": ("work", "steps"),
@@ -98,6 +102,8 @@ _PLACES: dict[str, KeyPath] = {
 }
 """Fact that a field has -> place in a job that says the same."""
 _COUNTS = ("steps", "sequence_length", "global_batch", "lora_rank", "micro_batch", "accumulation_steps")
+ALL_OF_A_LAYER = set("qkvo") | {"gate", "up", "down"}
+"""Matrices of a dense layer, which are all that adapters extend."""
 BY_DEFAULT = "by default"
 """Stands for a field where the file says nothing, and the default of the tool does."""
 _BITS = {"none": 16, "int8": 8}
@@ -125,7 +131,7 @@ def _tool_of(document: Document | JsonDocument) -> FieldMap:
     if meant is not None:
         raise InputError([Fault(document.file, 1, "", f"is {meant.what}, which is not read here", meant.do or _WANTED)])
     scored = []
-    for tool in field_maps().values():
+    for tool in read_maps().values():
         if not set(tool.read.shown_by) & {*document.data, *names}:
             continue
         known = {*_fields(tool), *tool.read.names()}
@@ -163,6 +169,15 @@ def _flat(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
+def _nulls(data: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    """Yield the dotted names of the fields that are null."""
+    for key, value in data.items():
+        if isinstance(value, dict):
+            yield from _nulls(value, f"{before}{key}.")
+        elif value is None:
+            yield f"{before}{key}"
+
+
 def _number(value: Any) -> Any:
     """Return a count with underscores, such as 500_000, as the number that the tools' YAML reads it as."""
     return int(value) if isinstance(value, str) and re.fullmatch(r"\d{1,3}(_\d{3})+", value) else value
@@ -187,20 +202,40 @@ class _Reader:
         self.tool = found
         self.faults: list[Fault] = []
         self.answer = ToolFile(document.file, f"{found.label} {found.version}")
-        self.nested = document.data.get(NESTED) if found.target != NESTED else None
+        self.nested = document.data.get(found.read.nested) if found.target != NESTED else None
         data = {key: value for key, value in document.data.items() if value is not self.nested or value is None}
         self.written: dict[str, str] = {}
         self.values: dict[str, Any] = {}
-        for name, value in _flat(data).items():
+        for name, value in _flat(_merged_lists(_resolved(data, data), found.read.merged)).items():
             kept = self._renamed(name)
-            meant = found.read.same.get(kept, {}).get(str(value), value)
-            if meant != "auto":  # left to the tool
-                self.written[kept], self.values[kept] = name, _number(meant)
+            for part, text in self._parts(kept, value).items():
+                meant = found.read.same.get(part, {}).get(str(text), text)
+                if meant != "auto":  # left to the tool
+                    self.written[part], self.values[part] = name, _number(meant)
+        if "." in found.read.nested:
+            self.nested = self.values.pop(found.read.nested, None)
         self.left = set(self.values)
+        self.nulls = {self._renamed(name) for name in _nulls(data)}
+        for shown, names in found.read.any_of.items():
+            given = [name for name in self.values if any(name == one or name.startswith(f"{one}.") for one in names)]
+            if given:
+                self.values[shown], self.written[shown] = True, self.written[given[0]]
 
     def _renamed(self, name: str) -> str:
-        first, dot, rest = name.partition(".")
-        return f"{self.tool.read.renamed.get(first, first)}{dot}{rest}"
+        """Return the name that the map has for a field: the longest part of its path that has another name there."""
+        for drop in range(name.count(".") + 1):
+            first = name.rsplit(".", drop)[0]
+            if first in self.tool.read.renamed:
+                return self.tool.read.renamed[first] + name.removeprefix(first)
+        return name
+
+    def _parts(self, name: str, value: Any) -> dict[str, Any]:
+        """Return the fields that the value of one holds, such as adapters and builder of the path of a class."""
+        pattern = self.tool.read.parts.get(name)
+        found = re.fullmatch(pattern, value) if pattern and isinstance(value, str) else None
+        if found is None:
+            return {name: value}
+        return {part: text for part, text in found.groupdict().items() if text is not None}
 
     def read(self) -> ToolFile:
         """Return what the file says; `InputError` with every fault."""
@@ -214,7 +249,11 @@ class _Reader:
                 self.left -= set(row.when)
         for technique in self.tool.read.techniques:
             self._technique(technique)
+        self._hold_targets_by_matrix()
         self._batch()
+        for name, why in self.tool.read.unsaid.items():
+            if name not in self.values:
+                self.answer.unmodelled[f"{name} (left out)"] = why
         self._leftovers()
         if isinstance(self.nested, (str, dict)) and self.nested != "":
             self._read_nested()
@@ -236,6 +275,9 @@ class _Reader:
 
     def _refused(self) -> None:
         """Refuse a file that asks for what no plan has, by the field that asks for it."""
+        for name, why in self.tool.read.only.items():
+            if name in self.values and self.values[name] not in self.tool.read.same[name].values():
+                self._fault(name, f"{_short(self.values[name])}: {why}", _PLAIN)
         for row in self.tool.read.refused:
             if all(_matches(self.values.get(name), wanted) for name, wanted in row.when.items()):
                 name = next(iter(row.when))
@@ -259,16 +301,30 @@ class _Reader:
                     self._hold_targets(value, name)
                 else:
                     self._hold(_PLACES[fact], value, name)
-        epochs = self.tool.read.epochs
+        self._epochs()
+
+    def _epochs(self) -> None:
+        """Hold the epochs, or the steps where the file limits those of each epoch."""
+        read, epochs = self.tool.read, self.tool.read.epochs
         if epochs in self.values:
             self.left.discard(epochs)
             value = self.values[epochs]
             if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
                 self._fault(epochs, f"{value!r} is not a number of epochs", "such as 3")
-            else:
+                return
+            if not (read.steps_end and "steps" in self.facts):
                 self._hold(("work", "epochs"), value, epochs)
-        elif epochs in self.tool.read.absent and "steps" not in self.facts:
-            self._hold(("work", "epochs"), self.tool.read.absent[epochs], BY_DEFAULT)
+        elif epochs in read.absent and "steps" not in self.facts:
+            self._hold(("work", "epochs"), read.absent[epochs], BY_DEFAULT)
+        limit = read.steps_per_epoch
+        if limit in self.values:
+            self.left.discard(limit)
+            if self._is_count(limit, self.values[limit]) and epochs in self.values:
+                steps = int(self.values[limit] * self.values[epochs])
+                self._hold(("work", "steps"), steps, limit)
+                self.answer.unmodelled[self._shown(limit)] = (
+                    f"{steps} steps of all epochs are held; they are fewer where the data end before"
+                )
 
     def _hold_targets(self, value: Any, name: str) -> None:
         """Hold the modules that adapters extend: a list by ends of names, a string as a regular expression."""
@@ -280,16 +336,48 @@ class _Reader:
         except re.error as error:
             self._fault(name, f"is no regular expression: {error}", "such as '.*(q|v)_proj', or a list of names")
             return
+        if names_towers(value) and (reaches_towers(value) or not modules):
+            why = "adapters in an encoder of images or sound are not planned"
+            self._fault(name, f"{_short(value)}: {why}", "name the language layers alone")
+            return
         if not modules:
             self._fault(name, f"{_short(value)} matches no linear layer that is known", "such as '.*(q|v)_proj'")
             return
         self._hold(("lora", "targets"), modules if leaves_out or not is_all(modules) else "all-linear", name)
-        if leaves_out:
-            self.answer.unmodelled[self._shown(name)] = "adapters of a plan lie in every layer that has such a module"
+        notes = ["adapters of a plan lie in every layer that has such a module"] if leaves_out else []
+        if reaches_towers(value):
+            notes.append("adapters in an encoder of images or sound, which it matches too, are not counted")
+        if notes:
+            self.answer.unmodelled[self._shown(name)] = "; ".join(notes)
+
+    def _hold_targets_by_matrix(self) -> None:
+        """Hold the matrices that adapters extend where each has a field of its own."""
+        read = self.tool.read
+        chosen: list[str] = []
+        for row in read.targets:
+            if all(_matches(self.values.get(name, read.absent.get(name)), wanted) for name, wanted in row.when.items()):
+                chosen += row.add
+            self.left -= set(row.when)
+        self.left.discard(read.target_list)
+        listed = self.values.get(read.target_list) or []
+        if not isinstance(listed, list):
+            self._fault(read.target_list, f"{_short(listed)} is no list", "such as [q_proj, v_proj]")
+            return
+        names = dict.fromkeys(read.target_names.get(str(name), str(name)) for name in (*listed, *chosen))
+        if not (read.targets and names):
+            return
+        field = (
+            read.target_list
+            if listed
+            else next((name for row in read.targets for name in row.when if name in self.values), BY_DEFAULT)
+        )
+        self._hold(("lora", "targets"), "all-linear" if set(names) >= ALL_OF_A_LAYER else list(names), field)
 
     def _by_default(self, fact: str, name: str) -> None:
         """Hold the tool's default of a field that the file leaves out."""
-        value = self.tool.read.absent.get(name)
+        value = None if name in self.nulls else self.tool.read.absent.get(name)
+        if value is None and name in self.tool.read.unlimited:
+            self.answer.unmodelled[f"{name} null"] = _UNLIMITED
         if value is not None and fact in _PLACES:
             place = _PLACES[fact]
             self._hold(place, _targets(value) if place == ("lora", "targets") else value, BY_DEFAULT)
@@ -335,15 +423,44 @@ class _Reader:
         mine = {name for fields in values.values() for name in _flat(fields)} & set(self.values)
         if technique == "quant" and most == 0 and formats_in_name(str(self.facts.get("model_id", ""))):
             return  # the release is quantised: its name says how
+        unknown = self._unknown(technique)
+        if unknown:
+            self._no_value(technique, unknown)
+            return
         if best and (most > 0 or technique in read.by_default):
             self._hold_technique(technique, best, min(used, default=BY_DEFAULT))
             self.left -= used
         if not best:
-            for name in sorted(mine & self.left):
-                self.left.discard(name)
-                self.answer.unmodelled[self._shown(name)] = (
-                    f"no {technique} of a plan has this name; chosen from {', '.join(values)}"
-                )
+            self._no_value(technique, sorted(mine & self.left))
+
+    def _unknown(self, technique: str) -> list[str]:
+        """Return the fields of a technique whose value no value of the technique has."""
+        values, details = self.tool.techniques[technique].values(), self.tool.read.details
+        known: dict[str, list[Any]] = {}
+        for fields in values:
+            for name, constant in _flat(fields).items():
+                known.setdefault(name, []).append(_plain(constant))
+        return sorted(
+            name
+            for name in known.keys() & self.left - set(details)
+            if not any(str(constant)[:1] == "$" for constant in known[name])
+            and _plain(self.values[name]) not in known[name]
+        )
+
+    def _no_value(self, technique: str, names: list[str]) -> None:
+        """Refuse a value that no plan has, where memory depends on it; kernels of attention are chosen instead."""
+        values = self.tool.techniques[technique]
+        self.left -= set(names)
+        if technique == "attention":
+            for name in names:
+                why = f"no {technique} of a plan has this name; chosen from {', '.join(values)}"
+                self.answer.unmodelled[self._shown(name)] = why
+            return
+        for name in names[:1]:
+            written = [_flat(fields).get(name) for fields in values.values()]
+            known = list(dict.fromkeys(str(text) for text in written if text is not None))
+            fix = f"a plan has {', '.join(known)}"
+            self._fault(name, f"{_short(self.values[name])}: no {technique} of a plan is this", fix)
 
     def _hold_technique(self, technique: str, best: list[str], name: str) -> None:
         if technique == "packing":
@@ -361,6 +478,10 @@ class _Reader:
         names = {value[1:]: name for name, value in self._templates()}
         stated = [fact for fact in ("micro_batch", "accumulation_steps") if fact in self.facts]
         has_default = bool(self.tool.read.epochs) and names.get("micro_batch") in self.tool.read.absent
+        if ("global_batch",) in self.answer.held and "micro_batch" in self.facts:
+            self.answer.unmodelled[self._shown(names["micro_batch"])] = (
+                "how a step divides into micro-batches is chosen"
+            )
         if ("global_batch",) in self.answer.held or not (stated or has_default):
             return
         if "micro_batch" not in names:  # accumulation alone says nothing of how many sequences there are
@@ -368,25 +489,32 @@ class _Reader:
             why = "the micro-batch that it multiplies stands elsewhere: --set jobs.0.global_batch= holds their product"
             self.answer.unmodelled[self._shown(name)] = why
             return
+        used = [fact for fact in ("micro_batch", "accumulation_steps") if fact in names]
         micro, steps = (
-            self.facts.get(fact) or self.tool.read.absent.get(names[fact], 1)
+            self.facts.get(fact) or self.tool.read.absent.get(names.get(fact, ""), 1)
             for fact in ("micro_batch", "accumulation_steps")
         )
         self._hold(("global_batch",), micro * steps, names[stated[0]] if stated else BY_DEFAULT)
-        self.answer.unmodelled[f"{names['micro_batch']} x {names['accumulation_steps']}"] = (
+        self.answer.unmodelled[" x ".join((*(names[fact] for fact in used), *["1"] * (2 - len(used))))] = (
             f"{micro} x {steps} = {micro * steps} sequences per step are held, those of one GPU; a file for N GPUs "
             "makes N times as many: --set jobs.0.global_batch=. How they divide into micro-batches is chosen"
         )
 
     def _leftovers(self) -> None:
+        """List what nothing read, by the longest part of its path that the map says something of."""
         read = self.tool.read
+        nothing = {*read.details, *read.without_effect}
         for name in sorted(self.left):
             around = [name.rsplit(".", drop)[0] for drop in range(name.count(".") + 1)]
-            why = next((read.unmodelled[key] for key in around if key in read.unmodelled), None)
-            if set(around) & {*read.details, *read.without_effect}:
-                self.answer.without_effect.append(self.written[name])
+            key = next((part for part in around if part in nothing or part in read.unmodelled), None)
+            shown = self.written[name] if key is None else self.written[name].removesuffix(name.removeprefix(key))
+            if key in nothing:
+                self.answer.without_effect += [] if shown in self.answer.without_effect else [shown]
+            elif key is not None and key != name:
+                self.answer.unmodelled[shown] = read.unmodelled[key]
             else:
-                self.answer.unmodelled[self._shown(name)] = why or "not taken into account: no field of the map has it"
+                why = read.unmodelled.get(name, "not taken into account: no field of the map has it")
+                self.answer.unmodelled[self._shown(name)] = why
 
     def _shown(self, name: str) -> str:
         return f"{self.written[name]} {_short(self.values[name])}"
@@ -410,11 +538,20 @@ class _Reader:
             self.answer.held.pop(("global_batch",), None)
             self.answer.unmodelled = {name: why for name, why in self.answer.unmodelled.items() if " x " not in name}
         for place, entry in found.held.items():
+            if place == ("framework",) and isinstance(entry.value, str):
+                self._hold_framework(entry.value)
             self.answer.held.setdefault(place, entry)
         self.answer.without_effect += found.without_effect
         self.answer.unmodelled |= {
             name: why for name, why in found.unmodelled.items() if " x " not in name or not self.facts
         }
+
+    def _hold_framework(self, name: str) -> None:
+        """Hold the framework that the configuration of DeepSpeed means, where the file leaves it open."""
+        place = ("framework",)
+        own = self.answer.held.get(place)
+        if own is None or (isinstance(own.value, list) and name in own.value):
+            self.answer.held[place] = Held(place, name, NESTED, own.line if own else 0)
 
     def _found(self, name: str) -> Path | None:
         """Return the file that a path means: in the working directory, as for the tools, else next to this file."""
@@ -422,11 +559,22 @@ class _Reader:
 
     def _assume_nested(self, name: str) -> None:
         """Hold the stage that the name of a missing file of DeepSpeed says, with a note."""
-        stage = re.search(r"(?:zero|z)[_-]?([123])", Path(name).name.casefold())
+        file = Path(name).name.casefold()
+        stage = re.search(r"(?:zero|z)[_-]?([123])", file)
         assumed = "its settings are chosen"
         if stage is not None:
             self._hold(("techniques", "sharding"), [f"zero{stage[1]}"], NESTED)
             assumed = f"stage {stage[1]} is assumed from its name, its other settings are chosen"
+        if stage is not None and "offload" in file and "param" not in file:
+            hosted = "optimizer_and_weights" if stage[1] == "3" else "optimizer"
+            if stage[1] == "2":  # on one GPU a plan calls it no sharding
+                self.answer.held["techniques", "sharding"] = Held(
+                    ("techniques", "sharding"), ["none", "zero2"], NESTED, self._line(NESTED)
+                )
+            self._hold(("techniques", "offload"), [hosted], NESTED)
+            assumed = f"stage {stage[1]} and {hosted} in host memory are assumed from its name"
+        if stage is not None and stage[1] == "3":
+            self._hold_framework("deepspeed")
         self.answer.unmodelled[f"{NESTED} {name}"] = f"no such file here or next to this one: {assumed}"
 
     def _marks(self) -> Any:
@@ -434,9 +582,41 @@ class _Reader:
         return marks.children.get(NESTED, Marks(1)) if marks else Marks(1)
 
 
+def _resolved(value: Any, whole: Mapping[str, Any]) -> Any:
+    """Return a value with each `${a.b}` replaced by what stands there, as OmegaConf reads it; others stay."""
+    if isinstance(value, dict):
+        return {key: _resolved(item, whole) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_resolved(item, whole) for item in value]
+    meant = re.fullmatch(r"\$\{([\w.]+)\}", value) if isinstance(value, str) else None
+    found: Any = whole
+    for key in meant[1].split(".") if meant else ():
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if meant and isinstance(found, (str, int, float, list)) and found != value else value
+
+
+def _merged_lists(data: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return the fields with each list of mappings under one of the names as the mapping of what all of them say."""
+    found = dict(data)
+    for name in names:
+        entries = found.get(name)
+        if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
+            first = entries[0]
+            found[name] = {key: value for key, value in first.items() if all(e.get(key) == value for e in entries)}
+    return found
+
+
 def _matches(value: Any, wanted: tuple[Any, ...]) -> bool:
+    """Return whether a value is one of those wanted; `any` is all but false and empty, `several` a number above one.
+
+    A list is one of them where one of its entries is.
+    """
     if value is None:
         return "absent" in wanted
+    if "several" in wanted and isinstance(value, int) and value > 1:
+        return True
+    if isinstance(value, list) and "any" not in wanted:
+        return any(_matches(entry, wanted) for entry in value)
     return bool(value) if "any" in wanted else _plain(value) in {_plain(choice) for choice in wanted}
 
 

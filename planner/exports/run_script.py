@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from planner.exports.facts import Given
 from planner.exports.field_map import Facts, FieldMap
-from planner.exports.machine_names import launch_script
+from planner.exports.machine_names import launch_script, task_name
 from planner.exports.quoting import document, shell_word
-from planner.exports.script_parts import commented, environment_remark, header, split_packages
+from planner.exports.script_parts import commented, environment_lines, environment_remark, header, split_packages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,14 +28,15 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
     lines = [
         "set -euo pipefail",
         'cd "$(dirname "$0")"',
+        *environment_lines(task_name(given.job)),
         "pip install -r requirements.txt",
         *(f"pip install {package}" for package in split_packages(trainer, facts)[1]),
         "# Fails at once where driver, PyTorch and GPU do not fit each other.",
         "python -c 'import torch; torch.ones(1, device=\"cuda\").sum().item()'",
         *_downloads(facts, trainer.download),
         launch_script(trainer, facts, VARIABLES).removeprefix("set -e\n").rstrip(),
-        f'if [ -n "${{{UPLOAD}:-}}" ]; then',
-        f'  hf upload "${UPLOAD}" {shell_word(facts["output_dir"])}',
+        f'if [ -n "${{{UPLOAD}:-}}" ] && [ "${{NODE_RANK:-0}}" = 0 ]; then',
+        f'  hf upload "${UPLOAD}" "$OUT" --exclude {shell_word(trainer.checkpoints.name)} --exclude \'*.txt\'',
         "fi",
     ]
     remarks = [

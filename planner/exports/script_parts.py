@@ -81,6 +81,8 @@ def _runs(job: Assignment) -> list[str]:
             f"the plan has {job.trials} runs of this kind, {job.runs_at_once} at once; hours and dollars are of all"
         )
     found += [f"{machine.stage} happens on another machine ({machine.offer})" for machine in job.beside]
+    if job.export is not None and (job.export.bits or job.export.ram_gb):
+        found.append(f"the plan pays for a result as {job.export.format}: make it after the run, these files do not")
     return found
 
 
@@ -147,11 +149,25 @@ def requirements(trainer: FieldMap, facts: Facts, gpu: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def setup_script(trainer: FieldMap, facts: Facts, gpu: str) -> str:
-    """Return the shell script that installs what a run needs; a package with options of pip has a line of its own."""
+def script_lines(name: str) -> list[str]:
+    """Return the lines of a script of `models/exports`."""
+    return (data_folder("models") / "exports" / name).read_text(encoding="utf-8").splitlines()
+
+
+def environment_lines(name: str) -> list[str]:
+    """Return the shell lines that make the virtual environment of a run where there is none, and enter it."""
+    return [*script_lines("environment.sh"), f"enter_environment {shell_word(name)}"]
+
+
+def setup_script(trainer: FieldMap, facts: Facts, gpu: str, name: str) -> str:
+    """Return the shell script that installs what a run needs; a package with options of pip has a line of its own.
+
+    `name`: that of the virtual environment, which the run enters again.
+    """
     together, alone = split_packages(trainer, facts)
     packages = " ".join((*_index(image_of(gpu)), *map(shell_word, (*_torch(gpu), *together))))
-    return "".join(f"pip install {requirement}\n" for requirement in (packages, *alone))
+    installs = (f"pip install {requirement}" for requirement in (packages, *alone))
+    return "\n".join(("set -e", *environment_lines(name), *installs)) + "\n"
 
 
 def split_packages(trainer: FieldMap, facts: Facts) -> tuple[list[str], list[str]]:

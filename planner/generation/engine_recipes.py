@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.configurations.coefficients import PCIE_BYTES_PER_SECOND
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
+from planner.configurations.grid import parts_of_card
 from planner.configurations.recipe import UNSHARDED, Recipe
 from planner.errors import Fault
 from planner.estimates.generation import (
@@ -20,6 +21,7 @@ from planner.estimates.generation import (
     activation_bytes,
     cache_bytes,
 )
+from planner.estimates.parts import cache_of
 from planner.library.engines import GROWING_SHARE, Engine, WeightFormat, read_engines
 from planner.library.model_ladder import describe_published, is_16_bit, servable_formats
 from planner.library.schema import Architecture, Coefficient, GpuSpec, Library
@@ -84,16 +86,21 @@ def served_model(architecture: Architecture, weights: WeightFormat, rounds_head:
     head = table if rounds_head and not a.tied_embeddings else table * scale
     body = a.parameters - experts - table * (1 if a.tied_embeddings else 2)
     met = a.active_parameters - table * (1 if a.tied_embeddings else 2) + table
+    latent = a.kv_lora_rank + a.rope_head_dim if a.kv_lora_rank else 0
+    each = latent or 2 * a.kv_heads * a.head_dim  # elements of a token in one layer
+    kept = cache_of(parts_of_card(a))
+    layers = kept.elements / each
     return ServedModel(
         layers=a.layers,
         hidden=a.hidden,
-        attention_width=a.heads * a.head_dim,
-        cache_layers=a.layers - a.linear_layers,
+        attention_width=kept.score_width / layers if a.parts else a.heads * a.head_dim,
+        cache_layers=layers if a.parts else a.layers - a.linear_layers,
         kv_heads=a.kv_heads,
         head_dim=a.head_dim,
-        latent=a.kv_lora_rank + a.rope_head_dim if a.kv_lora_rank else 0,
-        window=a.sliding_window,
-        window_share=a.sliding_layer_share,
+        latent=latent,
+        window=kept.window if a.parts else a.sliding_window,
+        window_share=kept.window_share if a.parts else a.sliding_layer_share,
+        state_tokens=kept.state / kept.elements,
         dense_weights=body + head,
         expert_weights=experts,
         experts=a.experts,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from planner.configurations.compared_runs import GPUS_PER_MACHINE
+from planner.configurations.grid import parts_of_card
 from planner.documents.overrides import Source
 from planner.documents.validation import name_fix
 from planner.errors import Fault, ScenarioError
@@ -26,6 +27,7 @@ from planner.estimates.generation import (
     requests_that_fit,
 )
 from planner.estimates.latency import first_token_seconds, seconds_per_token
+from planner.estimates.parts import attention_stand_ins
 from planner.estimates.uncertainty import display_factors
 from planner.generation.engine_recipes import (
     Serving,
@@ -388,7 +390,8 @@ def _priors_of(setup: _Setup) -> list[str]:
 
 def _notes(setup: _Setup, prior: list[str], fits: RequestsThatFit, flight: int) -> tuple[str, ...]:
     asked, served = setup.asked, setup.served
-    notes = [f"no published measurements inform {', '.join(prior)}: its speed is a prior"] if prior else []
+    notes = attention_stand_ins(parts_of_card(setup.architecture))
+    notes += [f"no published measurements inform {', '.join(prior)}: its speed is a prior"] if prior else []
     if fits.longest < 1:
         longest = setup.architecture.max_sequence
         notes.append(f"not one request of the model's longest context ({longest:,} tokens) fits")

@@ -1,6 +1,6 @@
 """Hugging Face `config.json` to the content of an architecture card, without the transformers package.
 
-The families that are read stand at the end of this file, and those that are refused with a reason.
+Most families are rows of `models/families.yaml`; those that are refused stand at the end of this file with the reason.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from dataclasses import fields
 from typing import Any
 
 from planner.documents.quantities import format_value
+from planner.documents.validation import suggest_names
 from planner.errors import Fault, LibraryError, raise_faults
-from planner.estimates.weights import Dimensions, active_parameters, count_parameters
+from planner.estimates.parts import Experts, activation_stand_ins, attention_stand_ins
+from planner.estimates.weights import Dimensions, active_parameters, count_parameters, parts_of
 from planner.library import decoder_families
-from planner.library.decoder_families import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
+from planner.library.decoder_keys import MAX_PARAMETERS, Config, NotCovered, NoWholeNumber
+from planner.library.decoder_parts import families, read_decoder, read_stated, stated_family
 from planner.library.engines import read_engines
 from planner.library.model_ladder import formats_of_config
 
@@ -37,23 +40,21 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     """Return the keys of an `Architecture` card for `config`, counts included; the caller validates them.
 
     Multimodal files nest the decoder under `text_config` or the like; that part is read, and the notes say so.
-    Raises LibraryError when the family is unknown or refused, and with every key that is missing or no positive whole
-    number.
+    Raises LibraryError when the family is unknown or refused, with every key that is missing or no positive whole
+    number, and with the name of a part that is not known.
     """
     whole, path = config, language_path(config)
     for part in path:
         config = {**config, **config[part]}
     if path and whole.get("tie_word_embeddings") is not None:  # the head is that of the whole model
         config = {**config, "tie_word_embeddings": whole["tie_word_embeddings"]}
-    family = config.get("model_type")
-    family = _SAME_LAYERS.get(family, family) if isinstance(family, str) else family
-    if isinstance(family, str) and family in _REFUSED:
-        what = f"{format_value(family)} cannot be planned: {_REFUSED[family]}"
-        raise _fault(name, "model_type", what, "choose a decoder with attention in every layer")
-    if not isinstance(family, str) or family not in _READERS:
-        fix = f"expected one of {', '.join(sorted(_READERS))}"
-        raise _fault(name, "model_type", f"unsupported model type {format_value(family)}{_unknown(config)}", fix)
-    card = _read_family(family, config, name)
+    stated = config.get("model_type")
+    family = family_of(config)
+    if isinstance(stated, str) and (why := _REFUSED.get(family or stated) or _REFUSED.get(stated)):
+        what = f"{format_value(stated)} cannot be planned: {why}"
+        raise _fault(name, "model_type", what, "choose a decoder whose layers are known")
+    card = _read_stated(config, name, not path) if family is None else _read_family(family, config, name, not path)
+    family = family or str(stated)
     try:
         dimensions = Dimensions(**{key: value for key, value in card.items() if key in _DIMENSIONS})
     except ValueError as error:
@@ -61,6 +62,7 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
     if count_parameters(dimensions) > MAX_PARAMETERS:
         what = f"{count_parameters(dimensions):.3g} parameters"
         raise _fault(name, "", what, f"correct the dimensions: at most {MAX_PARAMETERS:.0e}")
+    notes = _notes(config, dimensions, bool(path) or any(whole.get(key) is not None for key in _ENCODERS), family)
     return {
         "name": name,
         "family": family,
@@ -70,8 +72,60 @@ def architecture_from_config(config: Config, name: str) -> dict[str, Any]:
         **_published(config, name),
         "source": f"config.json of {config.get('_name_or_path') or name}",
         **card,
-        **({"notes": _LANGUAGE_ONLY} if path or any(whole.get(key) is not None for key in _ENCODERS) else {}),
+        **({"notes": notes} if notes else {}),
     }
+
+
+def _read_stated(config: Config, name: str, complete: bool) -> dict[str, Any]:
+    """Return the card of an unknown family whose file states every part; LibraryError with what it leaves open."""
+    stated = config.get("model_type")
+    what = f"unsupported model type {format_value(stated)}{_unknown(config)}"
+    row, left_open = stated_family(config)
+    if not isinstance(stated, str) or row is None:
+        told = (
+            f"; the file leaves open {' and '.join(left_open)}" if isinstance(stated, str) and len(config) > 2 else ""
+        )
+        raise _fault(name, "model_type", f"{what}{told}", _fix(stated))
+    try:
+        return read_stated(config, row, complete)
+    except NotCovered as refused:
+        key, why, fix = map(str, refused.args)
+        raise _fault(name, key, f"{what}: {why}", fix or _fix(stated)) from refused
+
+
+def family_of(config: Config) -> str | None:
+    """Return the family whose layers a file has, by its model type or the class that it names; None where unknown."""
+    stated = config.get("model_type")
+    found = _SAME_LAYERS.get(stated, stated) if isinstance(stated, str) else None
+    if found in _READERS or found in families():
+        return found
+    if found in _REFUSED:
+        return None
+    classes = config.get("architectures")
+    named = str(classes[0]) if isinstance(classes, list) and classes else ""
+    plain = named.removesuffix("ForCausalLM").casefold()
+    return next((row for row in families() if plain and row.replace("_", "") == plain), None)
+
+
+def _notes(config: Config, dimensions: Dimensions, multimodal: bool, family: str) -> str:
+    """Return what the count leaves out, and what is estimated by a stand-in."""
+    stated = config.get("model_type")
+    said = []
+    if multimodal:
+        said.append(_LANGUAGE_ONLY)
+    if family not in families() and family not in _READERS:
+        said.append(f"{family} is no family that is known: its layers are those that its file states")
+    elif stated != family and stated not in _SAME_LAYERS:
+        said.append(f"model type {stated} is read as {family}, whose class it names")
+    corrections = sum(
+        part.layers * part.experts for part in parts_of(dimensions) if isinstance(part, Experts) and part.router_bias
+    )
+    if corrections:
+        said.append(f"{corrections:,} of the weights are biases or corrections of routers, buffers in some releases")
+    if config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers"):
+        said.append("layers for multi-token prediction are not counted")
+    parts = dimensions.parts
+    return "; ".join([*said, *attention_stand_ins(parts), *activation_stand_ins(parts)])
 
 
 def _published(config: Config, name: str) -> dict[str, Any]:
@@ -85,7 +139,7 @@ def _published(config: Config, name: str) -> dict[str, Any]:
     return {"published": formats, "published_source": "quantization_config"}
 
 
-def _read_family(family: str, config: Config, name: str) -> dict[str, Any]:
+def _read_family(family: str, config: Config, name: str, complete: bool) -> dict[str, Any]:
     """Return the card that the family's reader makes of a file; LibraryError with every number that it cannot use.
 
     A number that cannot be used is replaced by 1 to find the next. What else is refused after that may follow from the
@@ -95,7 +149,7 @@ def _read_family(family: str, config: Config, name: str) -> dict[str, Any]:
     add = f"add it: a {family} config.json has it"
     while True:
         try:
-            card = _READERS[family](config)
+            card = _READERS[family](config) if family in _READERS else read_decoder(config, family, complete)
             break
         except NoWholeNumber as wrong:
             key, what, fix = map(str, wrong.args)
@@ -125,11 +179,20 @@ _LANGUAGE_ONLY = "the language part of a multimodal model: encoders of images an
 
 def _unknown(config: Config) -> str:
     """Return the parts of an unknown family that its keys name, and for which it may need a term in the estimates."""
-    found = {term: key for term, words in _TERMS_BY_KEY.items() for key in config if any(word in key for word in words)}
+    has = [key for key, value in config.items() if value not in (None, False, 0, [], {})]
+    found = {term: key for term, words in _TERMS_BY_KEY.items() for key in has if any(word in key for word in words)}
     if config.get("is_encoder_decoder"):
         found["an encoder"] = "is_encoder_decoder"
     told = " and ".join(f"{term} (key {key})" for term, key in found.items())
     return f", which has {told}" if told else ""
+
+
+def _fix(stated: Any) -> str:
+    """Return the families whose names are close to a model type that is not known."""
+    known = sorted({*_READERS, *families(), *_SAME_LAYERS})
+    close = suggest_names(stated, known) if isinstance(stated, str) else ""
+    same = "if its layers are those of a family that is read, such as llama or qwen3_moe, write that as model_type"
+    return f"did you mean {close}? Else, {same}" if close else same
 
 
 def _fault(name: str, where: str, what: str, fix: str) -> LibraryError:
@@ -137,28 +200,6 @@ def _fault(name: str, where: str, what: str, fix: str) -> LibraryError:
 
 
 _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
-    "llama": decoder_families.llama,
-    "mistral": decoder_families.mistral,
-    "mixtral": decoder_families.mixtral,
-    "qwen2": decoder_families.qwen2,
-    "qwen3": decoder_families.qwen3,
-    "qwen3_5_text": decoder_families.qwen3_5,
-    "qwen2_moe": decoder_families.qwen2_moe,
-    "qwen3_moe": decoder_families.qwen3_moe,
-    "qwen3_next": decoder_families.qwen3_next,
-    "qwen3_5_moe_text": decoder_families.qwen3_next,
-    "gemma": decoder_families.gemma,
-    "gemma2": decoder_families.gemma2,
-    "gemma3_text": decoder_families.gemma3,
-    "phi3": decoder_families.mistral,
-    "granite": decoder_families.llama,
-    "smollm3": decoder_families.smollm3,
-    "olmo2": decoder_families.olmo2,
-    "olmo3": decoder_families.olmo2,
-    "deepseek_v3": decoder_families.deepseek_v3,
-    "glm4_moe": decoder_families.glm4_moe,
-    "gpt_oss": decoder_families.gpt_oss,
-    "llama4_text": decoder_families.llama4,
     "gpt2": decoder_families.gpt2,
     "gpt_neox": decoder_families.gpt_neox,
     "falcon": decoder_families.falcon,
@@ -166,11 +207,25 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "opt": decoder_families.opt,
     "mpt": decoder_families.mpt,
 }
+"""Families that are read by a function of their own; the others are rows of `models/families.yaml`."""
 
 _SAME_LAYERS: dict[str, str] = {
-    **dict.fromkeys(("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), "qwen2"),
-    "qwen3_vl_text": "qwen3",
-    "qwen3_vl_moe_text": "qwen3_moe",
+    **dict.fromkeys(("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "internvl"), "qwen2"),
+    **dict.fromkeys(("qwen3_vl_text", "qwen3_vl"), "qwen3"),
+    **dict.fromkeys(("qwen3_vl_moe_text", "qwen3_vl_moe", "qwen3_omni_moe_text"), "qwen3_moe"),
+    **dict.fromkeys(("llava", "llava_next", "aya_vision_text"), "llama"),
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "gemma4_unified": "gemma4_unified_text",
+    "llama4": "llama4_text",
+    "paligemma": "gemma",
+    "mistral3": "mistral",
+    "glm4v_moe_text": "glm4_moe",
+    "glm4v_text": "glm4",
+    "ernie4_5_vl_moe_text": "ernie4_5_moe",
+    "exaone4_5_text": "exaone4",
 }
 """Model types of language parts by the family whose layers they have."""
 
@@ -187,14 +242,22 @@ _TERMS_BY_KEY: dict[str, tuple[str, ...]] = {
 
 _STATE_SPACE = "its state-space layers have no term in the estimates"
 _ENCODER = "it is no causal decoder"
+_STREAMS = "weights and streams per layer (per-layer embeddings, AltUp, Laurel) have no term in the estimates"
 _REFUSED: dict[str, str] = {
-    "gemma3n": "weights and streams per layer (per-layer embeddings, AltUp, Laurel) have no term in the estimates",
-    "gemma3n_text": "weights and streams per layer (per-layer embeddings, AltUp, Laurel) have no term in the estimates",
-    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "falcon_h1", "jamba", "bamba", "zamba2"), _STATE_SPACE),
-    **dict.fromkeys(("granitemoehybrid", "nemotron_h", "recurrent_gemma", "rwkv"), _STATE_SPACE),
+    **dict.fromkeys(("gemma3n", "gemma3n_text"), _STREAMS),
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"), _STATE_SPACE),
+    **dict.fromkeys(("zamba", "zamba2"), "its layers share one attention block, which has no term in the estimates"),
+    "recurrent_gemma": "its recurrent layers (RG-LRU) have no term in the estimates",
     **dict.fromkeys(("bert", "roberta", "modernbert", "t5", "mt5", "bart", "whisper", "vit", "clip"), _ENCODER),
+    **dict.fromkeys(("electra", "deberta", "deberta-v2", "xlm-roberta", "distilbert", "albert", "mpnet"), _ENCODER),
     **dict.fromkeys(("mllama", "mllama_text_model"), "its cross-attention to images has no term in the estimates"),
-    "lfm2": "its convolution layers have no term in the estimates",
-    "deepseek_v32": "its sparse attention with an indexer has no term in the estimates",
+    "deepseek_v4": "its compressed attention and hyper-connections have no term in the estimates",
+    "jetmoe": "its experts of attention have no term in the estimates",
+    "longcat_flash": "its experts that do nothing and its two attentions per layer have no term in the estimates",
+    "zaya": "its convolutions inside attention and its router network have no term in the estimates",
+    "openelm": "layers of different widths are not read from its multipliers",
+    "dbrx": "its configuration nests attention and experts in keys that are not read",
+    "nemotron-nas": "its layers differ in width and in what they leave out (block_configs), which is not read",
+    "deci": "its layers differ in width and in what they leave out (block_configs), which is not read",
 }
 """Families by model type with the reason why no estimate is made; others are merely unknown."""

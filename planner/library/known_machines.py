@@ -50,14 +50,18 @@ def is_sxm_family(provider: str, instance: str) -> bool:
     models, owner = data_folder("models"), provider.casefold()
     if not _links_of(models, owner):
         return False
-    if known_interconnect(provider, instance) not in (None, "pcie"):
+    if known_interconnect(provider, instance) in _BOARD_LINKS:
         return True
     return (owner, _family(instance)) in _linked_families(models)
 
 
+_BOARD_LINKS = ("nvlink", "nvswitch")
+
+
 @cache
 def _linked_families(models: Path) -> frozenset[tuple[str, str]]:
-    found = ((owner, _family(name)) for owner, names, _ in _read_links(models) for name in names)
+    links = ((owner, names) for owner, names, link in _read_links(models) if link in _BOARD_LINKS)
+    found = ((owner, _family(name)) for owner, names in links for name in names)
     return frozenset((owner, family) for owner, family in found if family)
 
 
@@ -82,6 +86,24 @@ def is_known_provider(name: str) -> bool:
 def provider_name(written: str) -> str:
     """Return the name under which a provider's offers stand; one that is not known keeps its name."""
     return _read_providers(data_folder("models")).get(written.strip().casefold(), written.strip())
+
+
+@cache
+def _read_tiers(models: Path) -> dict[str, dict[str, str]]:
+    file = models / "machines" / "providers.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    return {row["name"]: row["tiers"] for row in rows if "tiers" in row}
+
+
+def tiers_of(provider: str) -> Mapping[str, str]:
+    """Return the providers that a name stands for by tier (secure, community); empty where it is one provider."""
+    return _read_tiers(data_folder("models")).get(provider, {})
+
+
+def seller_of(provider: str) -> str:
+    """Return the company behind a tier, `runpod` of `runpod-secure`; any other provider as it is."""
+    tiers = _read_tiers(data_folder("models"))
+    return next((company for company, names in tiers.items() if provider in names.values()), provider)
 
 
 class Unsold(NamedTuple):
@@ -112,6 +134,47 @@ def unsold_type(provider: str, instance: str) -> Unsold | None:
         if seller == owner and any(fnmatchcase(name, pattern) for pattern in patterns):
             return unsold
     return None
+
+
+class KnownGpus(NamedTuple):
+    """The GPUs of an instance type; `gpu` is empty where its form alone is known."""
+
+    gpu: str
+    gpus: float  # below 1: a part of one
+    form: str = ""
+
+
+class _Instances(NamedTuple):
+    machines: dict[tuple[str, str], KnownGpus]  # by provider and instance type
+    forms: tuple[tuple[str, str, str], ...]  # provider, pattern of the instance type, form
+
+
+@cache
+def _read_instances(models: Path) -> _Instances:
+    file = models / "machines" / "instances.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    machines = {
+        (row["provider"], name.casefold()): KnownGpus(gpu, gpus)
+        for row in rows
+        for name, (gpu, gpus) in row.get("machines", {}).items()
+    }
+    forms = (
+        (row["provider"], pattern.casefold(), form)
+        for row in rows
+        for form, patterns in row.get("forms", {}).items()
+        for pattern in patterns
+    )
+    return _Instances(machines, tuple(forms))
+
+
+@cache
+def known_gpus(provider: str, instance: str) -> KnownGpus | None:
+    """Return the GPUs of an instance type by its name; None where nothing is known of it."""
+    known, owner, name = _read_instances(data_folder("models")), provider_name(provider), instance.casefold()
+    found = known.machines.get((owner, name))
+    forms = (form for seller, pattern, form in known.forms if seller == owner and fnmatchcase(name, pattern))
+    form = "" if found else next(forms, "")
+    return found or (KnownGpus("", 0, form) if form else None)
 
 
 class Host(NamedTuple):
@@ -196,6 +259,37 @@ def _read_attached(models: Path) -> dict[tuple[str, str], Attached]:
 def attached_accelerator(provider: str, name: str) -> Attached | None:
     """Return which machines an accelerator is attached to, by its name in price lists; None where it is not known."""
     return _read_attached(data_folder("models")).get((provider.casefold(), name.casefold()))
+
+
+class ChipSlice(NamedTuple):
+    """A slice of TPUs: the chip, their number, and the name of its instance type."""
+
+    gpu: str
+    chips: float
+    instance: str
+    no_price_usd: float  # what a list writes where it knows no price
+
+
+@cache
+def _read_slices(models: Path) -> dict[tuple[str, str], tuple[str, str, int, float]]:
+    file = models / "machines" / "tpu_slices.yaml"
+    rows: list[dict[str, Any]] = parse_value(read_text(file), str(file))
+    return {
+        (row["provider"], name): (entry["gpu"], entry["instance"], entry["numbers_per_chip"], row["no_price_usd"])
+        for row in rows
+        for entry in row["slices"]
+        for name in entry["names"]
+    }
+
+
+def chip_slice(provider: str, name: str) -> ChipSlice | None:
+    """Return the slice behind a name such as `tpu-v5p-8`; None where it is none that is known."""
+    beginning, _, number = name.casefold().rpartition("-")
+    known = _read_slices(data_folder("models")).get((provider.casefold(), beginning))
+    if known is None or not number.isdecimal() or not number.isascii():
+        return None
+    gpu, instance, per_chip, no_price_usd = known
+    return ChipSlice(gpu, int(number[:9]) / per_chip, f"{instance}-{number}", no_price_usd)
 
 
 _CODE_FIRST = re.compile(r"([A-Z]{2})(-[A-Z][A-Za-z]*)?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -40,6 +41,9 @@ _Card = TypeVar("_Card", bound=Card)
 def is_config_path(architecture: str) -> bool:
     """Whether an architecture is a path (a Hugging Face config.json, or a card of one's own) rather than a name."""
     return architecture.endswith((".json", ".yaml", ".yml"))
+
+
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
 class CardNames:
@@ -117,7 +121,27 @@ class CardNames:
         # Aliases are for recognising, names for suggesting: a near alias leads to its name.
         close = suggest_names(wanted, self.by_alias)
         names = dict.fromkeys(self.by_alias[alias] for alias in close.split(" or ")) if close else {}
-        return f"did you mean {' or '.join(names)}?" if names else name_fix(wanted, self.names, self._listing)
+        if self._find is not find_architecture:
+            return f"did you mean {' or '.join(names)}?" if names else name_fix(wanted, self.names, self._listing)
+        return self._nearest_architectures(wanted, tuple(names))
+
+    def _nearest_architectures(self, wanted: str, close: tuple[str, ...]) -> str:
+        """Return up to three names of the family that a name begins with, and how a model is planned without a card."""
+        own = wanted.rpartition("/")[2].casefold()
+        alike = {name: _same_letters(own, name) for name in self.names}
+        least = max(3, len(re.split(r"[^a-z]", own)[0]))
+        kin = sorted((name for name in alike if alike[name] >= least), key=lambda name: -alike[name])
+        same = [name for name in close if alike.get(name, 0) >= least]
+        names = list(dict.fromkeys([*same, *kin] if kin else close))[:3]
+        by_hub = f"`planner architectures import {wanted} -o model.yaml` fetches it (extra: hub)"
+        path = f"the path of its config.json works{f', and {by_hub}' if _REPOSITORY.fullmatch(wanted) else ''}"
+        return f"did you mean {' or '.join(names)}? Else {path}" if names else f"{path}; known: {self._listing}"
+
+
+def _same_letters(one: str, other: str) -> int:
+    """Return how many characters two names have in common from their start."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (mine, its) in pairs if mine != its), min(len(one), len(other)))
 
 
 class Cards(Mapping[str, _Card]):
@@ -202,7 +226,7 @@ def read_config(path: str) -> Architecture:
     from planner.documents.tables import read_json
 
     if path.endswith(".json"):
-        return config_architecture(read_json(path, CONFIG_WANTED), path)
+        return config_architecture(read_json(path, CONFIG_WANTED, keeps_infinity=True), path)
     document = read_document(path)
     source = Source(path, document)
     try:

@@ -5,11 +5,12 @@ Nothing here reads a file of its own or computes a FLOP.
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SkipValidation, model_validator
 
 from planner.documents.validation import name_fix
+from planner.estimates.parts import Part
 from planner.library.engines import read_engines
 from planner.library.names import find_architecture, find_gpu, formats_in_name, release_name, unusable_format
 from planner.library.technique_tables import PEAK_KEYS, PeakKey, Row, TechniqueTable, read_techniques
@@ -229,6 +230,15 @@ class Architecture(Card):
     linear_value_dim: int = Field(default=0, ge=0)
     linear_kernel: int = Field(default=0, ge=0)
 
+    # Decoders whose layers differ in more than that: mixers and feed-forwards, each with its number of layers. They
+    # replace the counts above, which then describe the most frequent attention and feed-forward.
+    parts: tuple[Annotated[Part, Field(discriminator="kind")], ...] = ()
+    norm_scale: bool = True  # norms have weights
+    head_bias: bool = False
+    layer_embedding: int = Field(default=0, ge=0)  # width of an embedding of its own in every layer (Gemma 3n, 4)
+    layer_embedding_vocab: int = Field(default=0, ge=0)
+    other_weights: int = Field(default=0, ge=0)  # outside the layers; the notes say what they are
+
     # formats in which weights are published, that of the release first
     published: tuple[str, ...] = Field(default_factory=lambda: (read_engines().release,))
     published_source: str = ""
@@ -280,7 +290,8 @@ class Architecture(Card):
     def _belongs_together(self) -> Self:
         if self.active_parameters > self.parameters:
             raise ValueError("active_parameters exceed parameters")
-        if self.experts == 0 and self.active_parameters != self.parameters:
+        everything_is_met = not self.experts and not self.layer_embedding
+        if everything_is_met and self.active_parameters != self.parameters:
             raise ValueError("without experts every parameter is active")
         if self.heads % self.kv_heads:
             raise ValueError(f"{self.heads} heads cannot share {self.kv_heads} key-value heads")

@@ -8,15 +8,15 @@ import math
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from planner.documents.files import read_text
+from planner.documents.files import data_folder, read_text
 from planner.documents.overrides import Source
 from planner.documents.quantities import Currency, Date, StrictModel, Text, WholeNumber, format_value, parse_date
-from planner.documents.strict_yaml import Document, KeyPath, Marks
+from planner.documents.strict_yaml import Document, KeyPath, Marks, read_shipped
 from planner.documents.tables import MAX_CSV_BYTES, CsvTable, csv_text, first_faults, parse_csv, read_json, short_column
 from planner.documents.validation import SYNONYMS, suggest_names, validate_spelled, validation_complaints
 from planner.errors import Fault, InputError, collect_faults
@@ -120,6 +120,103 @@ def with_known_machine(offer: dict[str, Any]) -> dict[str, Any]:
     return {**known, **offer} if known else offer
 
 
+# What the shipped list knows of providers and instance types, for lists that state prices alone.
+
+
+class _ShippedFacts(NamedTuple):
+    """Terms of providers, and facts of machines that do not depend on their region."""
+
+    terms: dict[str, dict[str, Any]]
+    machines: dict[tuple[Any, ...], dict[str, Any]]  # by provider, instance, GPU and their number
+    zones: dict[tuple[Any, ...], tuple[float, Any]]  # by machine and region: the spot price, and that of each zone
+    gpus: dict[tuple[str, str], str]  # by provider and instance type
+
+
+_FACTS_OF_MACHINES = (
+    *("max_nodes", "network_gbps", "interconnect", "billing", "fees", "spot", "spot_notice_seconds", "community"),
+    *("disk_gb_per_second", "download_gb_per_second", "cpu_cores", "ram_gb"),
+)
+_TERMS_OF_PROVIDERS = tuple(name for name in _FACTS_OF_MACHINES if name in Terms.model_fields)
+SAME_PRICE = 0.005
+"""Largest relative difference between two spot prices that are taken as one."""
+
+
+@cache
+def _read_shipped_facts(scenarios: Path) -> _ShippedFacts:
+    document = read_shipped(scenarios / "inventory" / "market.yaml")
+    faults: list[Fault] = []
+    offers = [one for one in read_offers(document, faults) if one.rents_gpus and one.tier in ("secure", "community")]
+    terms = {
+        provider: {key: value for key, value in written.items() if key in _TERMS_OF_PROVIDERS}
+        for provider, written in document.data.get("terms", {}).items()
+    }
+    several: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    zones: dict[tuple[Any, ...], tuple[float, Any]] = {}
+    for offer in offers:
+        data, key = offer_data(offer), _machine_name(offer.provider, offer.instance, offer.gpu, offer.gpus)
+        several.setdefault(key, []).append({name: data[name] for name in _FACTS_OF_MACHINES if name in data})
+        if offer.zones and offer.spot_usd_per_hour is not None:
+            zones[(*key, offer.region)] = (offer.spot_usd_per_hour, offer.zones)
+    machines = {
+        key: {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
+        for key, rows in several.items()
+    }
+    gpus: dict[tuple[str, str], set[str]] = {}
+    for provider, instance, gpu, _ in machines:
+        gpus.setdefault((provider, instance), set()).add(gpu)
+    return _ShippedFacts(terms, machines, zones, {key: names.pop() for key, names in gpus.items() if len(names) == 1})
+
+
+def _machine_name(provider: Any, instance: Any, gpu: Any, gpus: Any) -> tuple[Any, ...]:
+    return provider, str(instance).casefold(), gpu, gpus
+
+
+def with_shipped_facts(row: Row) -> Row:
+    """Return the keys of an offer with what the shipped list knows of its provider and machine, where it states none.
+
+    These are the billing step, fees and terms of the provider, and of the instance type the link between machines,
+    the most of them, cores and memory. Zones are added where the spot price is that of the shipped list.
+    """
+    facts = _read_shipped_facts(data_folder("scenarios"))
+    provider, key = row.get("provider"), _shipped_machine(row)
+    known = {**facts.terms.get(str(provider), {}), **facts.machines.get(key, {})}
+    filled = {**known, **row}
+    for block in ("billing", "fees"):
+        if isinstance(known.get(block), dict) and isinstance(row.get(block), dict):
+            filled[block] = {**known[block], **row[block]}
+    spot = row.get("spot_usd_per_hour")
+    usd, zones = facts.zones.get((*key, row.get("region", "any")), (0.0, None))
+    if zones is not None and "zones" not in row and isinstance(spot, float) and abs(spot - usd) <= SAME_PRICE * usd:
+        filled["zones"] = zones
+    return with_known_machine(filled)
+
+
+def _shipped_machine(row: Row) -> tuple[Any, ...]:
+    """Return the name of a machine in the shipped list: its instance type, or the GPUs of a pod (`2x-l4`)."""
+    machines = _read_shipped_facts(data_folder("scenarios")).machines
+    provider, gpu, gpus = (row.get(key) for key in ("provider", "gpu", "gpus"))
+    name = _machine_name(provider, row.get("instance", ""), gpu, gpus)
+    pod = _machine_name(provider, f"{gpus}x-{gpu}", gpu, gpus)
+    return pod if name not in machines and pod in machines else name
+
+
+def is_shipped_machine(row: Row) -> bool:
+    """Whether the shipped list has a machine, in any region."""
+    return _shipped_machine(row) in _read_shipped_facts(data_folder("scenarios")).machines
+
+
+def shipped_gpu(provider: str, instance: str) -> str | None:
+    """Return the GPU that the shipped list gives an instance type; None where it has none of that name."""
+    return _read_shipped_facts(data_folder("scenarios")).gpus.get((provider, instance.casefold()))
+
+
+def shipped_beside_prices(providers: Collection[str]) -> tuple[Offer, ...]:
+    """Return the shipped offers of providers that no price list by the hour has: commitments, machines without GPU."""
+    faults: list[Fault] = []
+    offers = read_offers(read_shipped(data_folder("scenarios") / "inventory" / "market.yaml"), faults)
+    return tuple(one for one in offers if one.provider in providers and (one.is_cpu or one.tier == "committed"))
+
+
 def _fill_origin(filled: dict[str, Any], written: dict[str, Any], header: dict[str, Any]) -> dict[str, Any]:
     """Return the offer with day and source: its own, else those of its provider, else those of the file."""
     if {"date", "dates"} & written.keys():  # what the offer says of its day replaces what its provider says
@@ -190,8 +287,15 @@ TABLE_COLUMNS = (
     *("date", "source", "notes"),
 )
 """Columns of a CSV file of offers, which are keys of an offer; `gpu`, `gpus` and a price are needed."""
-_FEE_COLUMNS = tuple(fee.key for fee in FEES)
-"""Columns that a file may have besides: keys of the fees of an offer."""
+_BLOCKS: Mapping[str, tuple[str, str]] = {
+    **{fee.key: ("fees", fee.key) for fee in FEES},
+    "billing_step_seconds": ("billing", "step_seconds"),
+    "billing_minimum_hours": ("billing", "minimum_hours"),
+}
+"""Columns that a file may have besides: each is a key of the fees, or of the billing, of an offer."""
+_TERM_COLUMNS = ("spot_notice_seconds", "disk_gb_per_second", "download_gb_per_second", "zones")
+_MORE_COLUMNS = (*_BLOCKS, *_TERM_COLUMNS)
+"""Columns that a file may have besides, and that are written where an offer states them."""
 
 Row = dict[str, Any]
 """The keys of an offer as plain data."""
@@ -206,7 +310,7 @@ def read_offer_rows(table: CsvTable, defaults: Mapping[str, Any], faults: list[F
     if header:
         faults += header
         return []
-    readers, fees = [(column, _READERS.get(column)) for column in table.columns], frozenset(_FEE_COLUMNS)
+    readers = [(column, _READERS.get(column)) for column in table.columns]
     rows: list[tuple[int, Row]] = []
     for line, cells in table.rows:
         if len(rows) >= MAX_FILE_OFFERS:
@@ -218,7 +322,8 @@ def read_offer_rows(table: CsvTable, defaults: Mapping[str, Any], faults: list[F
             if cell:
                 try:
                     value = read(cell) if read else cell
-                    row |= {"fees": {**row.get("fees", {}), column: value}} if column in fees else {column: value}
+                    block, key = _BLOCKS.get(column, ("", column))
+                    row |= {block: {**row.get(block, {}), key: value}} if block else {column: value}
                 except ValueError as error:
                     fix = _HOW_TO_WRITE.get(column, "write a plain number: the name of the column has the unit")
                     faults.append(Fault(table.file, line, column, str(error), fix))
@@ -293,17 +398,32 @@ def card_finder(names: CardNames) -> Callable[[str], tuple[str | None, str]]:
 def offer_table_text(offers: Iterable[Offer]) -> str:
     """Return offers as the text of a CSV file that `read_offer_table` reads."""
     rows = [offer_data(offer) for offer in offers]
-    fees = [key for key in _FEE_COLUMNS if any(key in row.get("fees", {}) for row in rows)]
-    cells = ([*map(row.get, TABLE_COLUMNS), *map(row.get("fees", {}).get, fees)] for row in rows)
-    return csv_text([(*TABLE_COLUMNS, *fees), *cells])
+    more = [column for column in _MORE_COLUMNS if any(_more_cell(row, column) is not None for row in rows)]
+    cells = ([*map(row.get, TABLE_COLUMNS), *(_more_cell(row, column) for column in more)] for row in rows)
+    return csv_text([(*TABLE_COLUMNS, *more), *cells])
+
+
+def _more_cell(row: Row, column: str) -> Any:
+    """Return what stands in a column besides those of `TABLE_COLUMNS`; None where the offer does not state it."""
+    block, key = _BLOCKS.get(column, ("", column))
+    value = row.get(block, {}).get(key) if block else row.get(key)
+    return " ".join(f"{zone}={usd:.10g}" for zone, usd in value.items()) if column == "zones" and value else value
+
+
+def _zones(cell: str) -> dict[str, float]:
+    """Return the spot price of each zone of a cell such as `use1-az1=2.10 use1-az4=2.35`."""
+    pairs = [part.rpartition("=") for part in cell.split()]
+    if not all(zone for zone, _, _ in pairs):
+        raise ValueError(f"{format_value(cell)} is no list of zones")
+    return {zone: parse_number(usd) for zone, _, usd in pairs}
 
 
 def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:
     faults = []
     for name in table.columns:
-        if name not in (*TABLE_COLUMNS, *_FEE_COLUMNS):
+        if name not in (*TABLE_COLUMNS, *_MORE_COLUMNS):
             meant = SYNONYMS.get(name.casefold().replace(" ", "_"), "")
-            close = meant if meant in TABLE_COLUMNS else suggest_names(name, (*TABLE_COLUMNS, *_FEE_COLUMNS))
+            close = meant if meant in TABLE_COLUMNS else suggest_names(name, (*TABLE_COLUMNS, *_MORE_COLUMNS))
             fix = f"did you mean {close}?" if close else f"known columns: {', '.join(TABLE_COLUMNS)}"
             if (other := _OTHER_CURRENCY.match(name.casefold())) and other[1] != "usd":
                 fix = f"convert the prices from {other[1].upper()} to USD and call the column {other[2]}usd_per_hour"
@@ -331,6 +451,7 @@ _OTHER_CURRENCY = re.compile(r"(?=(?:spot_)?([a-z]{3})_per_hour$)((?:spot_)?)")
 _HOW_TO_WRITE = {
     "date": "write it as 2024-05-31",
     "community": "write true or false",
+    "zones": "write use1-az1=2.10 use1-az4=2.35",
     **dict.fromkeys(_COUNTS, "write a whole number"),
 }
 
@@ -370,7 +491,8 @@ def parse_number(cell: str) -> float:
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys((*_NUMBERS, *_FEE_COLUMNS), parse_number),
+    **dict.fromkeys((*_NUMBERS, *_BLOCKS, *_TERM_COLUMNS), parse_number),
+    "zones": _zones,
     **dict.fromkeys(_COUNTS, _whole_number),
     "date": _date,
     "community": _truth,

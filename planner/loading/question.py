@@ -18,6 +18,7 @@ from planner.library.schema import Architecture, GpuSpec, Library
 from planner.loading.scenario_file import LoadedScenario, default_name, load_document
 from planner.records import record
 from planner.scenario.offer import Offer, offer_labels
+from planner.scenario.techniques import FOUR_BIT_LORA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,9 +64,6 @@ def _read(architecture: str | Architecture, faults: list[Fault]) -> Library:
 COMMAND_LINE = "command line"
 UNQUOTED = re.compile(r"[\w.+-][\w./+-]*\Z")
 """Text that YAML reads as it is written."""
-FOUR_BIT_LORA = "qlora"
-"""LoRA on 4-bit weights: a word for two techniques."""
-
 PLACES: dict[str, KeyPath] = {
     "model": ("jobs", 0, "architecture"),
     "tokens": ("jobs", 0, "work", "tokens"),

@@ -13,9 +13,16 @@ from pydantic import ValidationError
 
 from planner.documents.files import data_folder
 from planner.documents.overrides import Source, override, suggest_for_unknown_keys
-from planner.documents.strict_yaml import Document, KeyPath, parse_document, read_document, read_shipped
+from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_document, read_document, read_shipped
 from planner.documents.sweep_ranges import check_ranges
-from planner.documents.validation import find_name, name_fix, validate_spelled, validation_complaints
+from planner.documents.validation import (
+    UNKNOWN_KEY,
+    find_name,
+    name_fix,
+    suggest_names,
+    validate_spelled,
+    validation_complaints,
+)
 from planner.errors import Fault, InputError, ScenarioError, raise_faults
 from planner.library.model_ladder import families, members
 from planner.library.reading import CardNames
@@ -291,8 +298,10 @@ def load_document(
     if document.data.keys() >= PLAN_KEYS:
         fix = "give the scenario that it was solved from; planner simulate SCENARIO --plan FILE replays a plan"
         raise ScenarioError([Fault(document.file, 1, "", "is a plan that solve wrote, and no scenario", fix)])
+    document, misspelt = _with_jobs(document)
     data, origins, faults = override(fill_names(document.data, document.file), set_)
     source = Source(document.file, document, {**(options or {}), **origins})
+    faults += misspelt
     if not {"jobs", "inventory", "offers"} & data.keys():  # perhaps a file of passwords: nothing of it is shown
         fix = "give a file with the keys name and jobs; planner schema lists all keys"
         fix = "the key is jobs, not job; planner schema lists all keys" if "job" in data else fix
@@ -307,6 +316,29 @@ def load_document(
     places = [(there, len(offers)) for there, offers in found] + [(source, len(scenario.offers_inline))]
     offered = tuple((there, ("offers", index)) for there, count in places for index in range(count))
     return LoadedScenario(scenario, source, offered)
+
+
+def _with_jobs(document: Document) -> tuple[Document, list[Fault]]:
+    """Return the document with its jobs under their key, and the fault of another one that is meant by it.
+
+    So the faults inside of the jobs are reported, too.
+    """
+    data = document.data
+    if "jobs" in data:
+        return document, []
+    meant = [
+        key
+        for key, value in data.items()
+        if isinstance(value, list) and all(isinstance(job, dict) for job in value) and suggest_names(str(key), ["jobs"])
+    ]
+    if len(meant) != 1:
+        return document, []
+    (key,) = meant
+    marks = document.marks
+    children = {"jobs" if name == key else name: inner for name, inner in marks.children.items()}
+    renamed = {"jobs" if name == key else name: value for name, value in data.items()}
+    fault = Fault(document.file, document.line((key,)), str(key), UNKNOWN_KEY, "did you mean jobs?")
+    return Document(document.file, renamed, Marks(marks.line, children)), [fault]
 
 
 def _validate(
@@ -403,10 +435,22 @@ def _inventories(
             continue
         place = ("inventory", index) if isinstance(named, list) else ("inventory",)
         try:
-            found += read_inventory(name, source.folder(place, folder), faults)
+            read = read_inventory(name, source.folder(place, folder), faults)
+            found += read
+            if name == PRICE_BOOK and MARKET not in items and not os.path.isfile(folder / name):
+                found.append(_beside_book(read))
         except InputError as error:
             faults += [fault if fault.file else source.fault(place, fault.what, fault.fix) for fault in error.faults]
     return found
+
+
+def _beside_book(read: Inventory) -> tuple[Source, tuple[Offer, ...]]:
+    """Return what the shipped list has of the providers of the price book and no list by the hour states."""
+    from planner.loading.price_files import shipped_beside_prices
+
+    offers = shipped_beside_prices({offer.provider for _, offers in read for offer in offers})
+    file = str(shipped_inventory(MARKET))
+    return Source(file, Document(file, {}, Marks(1))), offers
 
 
 def shipped_scenarios() -> dict[str, Path]:

@@ -80,7 +80,7 @@ CHECK_COLUMNS: tuple[Column, ...] = (
     ("rows", ">", lambda row: f"{row.rows:,}"),
     ("offers", ">", lambda row: f"{row.offers:,}"),
     ("left out", ">", lambda row: f"{sum(skipped.rows for skipped in row.left_out):,}"),
-    ("why", "<", lambda row: "; ".join(f"{skipped.rows:,} {skipped.reason}" for skipped in row.left_out) or "-"),
+    ("why", "<", lambda row: _why_left_out(row) or "-"),
 )
 """Of an `ImportSummary`. Two rows that are one offer (on demand and spot) are left out of neither count."""
 
@@ -88,6 +88,16 @@ MOST_LISTED = 8
 """Most offers of a change that are listed one by one."""
 MOST_REASONS = 12
 """Most reasons of rows that are left out, one line each."""
+REASONS_IN_A_LINE = 4
+"""Most of them where all stand in one line."""
+
+
+def _why_left_out(summary: ImportSummary) -> str:
+    """Return why rows of a file are left out, those with the most rows first."""
+    told = [f"{skipped.rows:,} {skipped.reason}" for skipped in summary.left_out[:REASONS_IN_A_LINE]]
+    if rest := summary.left_out[REASONS_IN_A_LINE:]:
+        told.append(f"{sum(skipped.rows for skipped in rest):,} for {len(rest)} more reasons (--json lists them)")
+    return "; ".join(told)
 
 
 def card_text(facts: Mapping[str, Any]) -> str:

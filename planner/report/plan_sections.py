@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner import generation
+from planner.documents.quantities import moment_after
+from planner.library.engines import read_engines
+from planner.library.names import formats_in_name
 from planner.library.technique_tables import read_techniques
 from planner.report import words
 from planner.report.words import line_room
@@ -82,6 +85,17 @@ def format_market(spot_share: float, tier: str = "secure") -> str:
     return "spot" if spot_share >= 0.995 else f"spot {spot_share * 100:.0f} %"
 
 
+def _quantisation(job: Run) -> str:
+    """Return how the frozen weights are quantised: by the name of the release where it was quantised before.
+
+    A base in AWQ is counted by the row of GPTQ (models/techniques/engines.yaml).
+    """
+    quant = job.techniques.quant
+    published = formats_in_name(job.architecture)
+    counted_so = published and read_engines().formats[published[0]].trained == quant
+    return published[0] if counted_so else quant
+
+
 def techniques(job: Run, brief: bool = False) -> str:
     """Return the techniques; `brief` omits those that rarely differ."""
     how, table = job.techniques, read_techniques()
@@ -92,7 +106,7 @@ def techniques(job: Run, brief: bool = False) -> str:
     if how.method == "lora":
         article = "an" if how.weight_bits == 8 else "a"
         base = f"{how.weight_bits}-bit base"
-        base += f" ({how.quant})" if how.quant not in ("", "none") else ""
+        base += f" ({_quantisation(job)})" if how.quant not in ("", "none") else ""
         first = f"LoRA r{how.lora_rank} on {article} {base}" if how.lora_rank else f"LoRA on {article} {base}"
     else:
         first = table.words("method", how.method)
@@ -251,6 +265,17 @@ def format_job_deadline(job: Assignment) -> str:
     chance = words.chance_text(job.deadline_probability, at_least=job.spot is not None)
     without = "" if job.has_fallback else " (no fallback)"
     return f"meets the {words.plain_number(job.deadline_hours)} h deadline with {chance} probability{without}"
+
+
+def deadline_day(plan: Plan, job: Assignment) -> list[str]:
+    """Return the day and time of the deadline with its zone, where the plan knows from when hours count."""
+    if not plan.now or job.deadline_hours is None:
+        return []
+    moment = moment_after(plan.now, job.deadline_hours, plan.zone)
+    offset = moment.strftime("%z")
+    name = "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:]}"
+    zone = f"{plan.zone} ({name})" if plan.zone not in ("", "UTC") else name
+    return [f"the deadline is {moment:%Y-%m-%d %H:%M} {zone}"]
 
 
 def spot(job: Assignment) -> list[str]:

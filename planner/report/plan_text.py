@@ -73,7 +73,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Data", plan_sections.data_path(job)),
         *words.section("Export", plan_sections.export(job)),
         *words.section("Price", generation.price_lines(job.inference) if job.inference else []),
-        *words.section("Time", plan_sections.time(job)),
+        *words.section("Time", [*plan_sections.time(job), *plan_sections.deadline_day(plan, job)]),
         *words.section("Spot", plan_sections.spot(job)),
         *words.section("Term", plan_sections.commitment(job)),
     ]

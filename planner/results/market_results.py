@@ -196,6 +196,21 @@ class BookUpdate(_Result):
     changes: tuple[PriceChanges, ...]
 
 
+class FileNotRead(_Result):
+    """A file of prices that is not stored, and why."""
+
+    file: str
+    why_not: str
+
+
+class BookUpdates(_Result):
+    """What an update of the price book from several files read and changed."""
+
+    read: tuple[ImportSummary, ...]
+    not_read: tuple[FileNotRead, ...]
+    changes: tuple[PriceChanges, ...]
+
+
 class ProviderUpdate(_Result):
     """What became of the prices of one provider that were asked for.
 

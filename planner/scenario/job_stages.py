@@ -154,7 +154,7 @@ class Trials(StrictModel):
     """How often the run is done, as in a search for good settings; `trials: 8` is short for `{count: 8}`."""
 
     count: Runs = Field(default=1, description="Runs that are started.")
-    at_once: Runs = Field(default=1, description="Concurrent runs, each on its own machines.")
+    at_once: Runs = Field(default=1, description="Concurrent runs, each on its own machines, all of one kind.")
     halving: Annotated[float, Field(ge=1.1)] | None = Field(
         default=None,
         description="Successive halving: after each rung the best 1/halving of the trials go on, until each has done "

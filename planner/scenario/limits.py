@@ -22,6 +22,7 @@ from planner.documents.quantities import (
     validation_error,
 )
 from planner.documents.validation import find_name, name_fix
+from planner.library.tool_names import tool_names
 from planner.scenario.job import DEFAULT_CONFIDENCE, Job, Sure
 from planner.scenario.offer import STOCK_STATUSES, TIERS, Offer
 from planner.scenario.own_machines import Horizon
@@ -99,6 +100,20 @@ def _tiers_exist(tiers: AllowForbid) -> AllowForbid:
     return AllowForbid(allow=meant["allow"] or None, forbid=meant["forbid"]) if changed else tiers
 
 
+def _split_tools(value: Any) -> Any:
+    """Return names in one text, as --for takes them, as a list."""
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
+def _tools_exist(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the tools that the names mean, each once; raise a fault for other names."""
+    found = [find_name(name, tool_names()) for name in names]
+    for name, tool in zip(names, found, strict=True):
+        if tool is None:
+            raise validation_error(f"no plan is exported to {format_value(name)}", name_fix(name, tool_names()))
+    return tuple(dict.fromkeys(tool for tool in found if tool))
+
+
 class SpotShare(StrictModel):
     """Bounds on the share of the work that is done on spot."""
 
@@ -128,6 +143,7 @@ class Limits(StrictModel):
     gpus: AllowForbid = AllowForbid()
     regions: AllowForbid = AllowForbid()
     tiers: Annotated[AllowForbid, AfterValidator(_tiers_exist)] = AllowForbid()
+    tools: Annotated[ZeroOrMany[Text], BeforeValidator(_split_tools), AfterValidator(_tools_exist)] = ()  # carry it
     stock_status: Annotated[Literal["low", "medium", "high"], BeforeValidator(_some_stock)] | None = None  # the least
     fallbacks: Annotated[int, Field(ge=0, le=MAX_FALLBACKS)] = 0  # further ways that each job must have
     spot: bool | None = None  # as written; false is a plain word for spot_share.max: 0, which it becomes

@@ -28,6 +28,10 @@ from planner.scenario.job_stages import Resolution
 # What of a job may be chosen: the values of each technique, and the settings of adapters.
 
 
+FOUR_BIT_LORA = "qlora"
+"""LoRA on 4-bit weights: a word for two techniques, on the command line."""
+
+
 class _OneOf:
     """A value of a technique as the table has it, in any case; a common synonym is refused with the value to write."""
 

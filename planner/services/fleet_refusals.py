@@ -414,5 +414,7 @@ def _changes(scenario: Scenario, job: ServeJob) -> Iterator[_Change]:
     if limits.spot_share.max < 1:
         bounds = limits.spot_share.model_copy(update={"max": 1.0})
         changed = scenario.model_copy(update={"limits": limits.model_copy(update={"spot_share": bounds})})
-        setting = "limits.spot=true" if limits.spot_share.max == 0 else "limits.spot_share.max=1"
-        yield _Change("limits.spot_share.max", limits.spot_share.max, 1.0, setting, changed, job)
+        if limits.spot_share.max == 0:
+            yield _Change("limits.spot", "false", "true", "limits.spot=true", changed, job)
+        else:
+            yield _Change("limits.spot_share.max", limits.spot_share.max, 1.0, "limits.spot_share.max=1", changed, job)

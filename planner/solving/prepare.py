@@ -24,6 +24,7 @@ from planner.candidates.market import (
 )
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
 from planner.candidates.stage_hours import no_machine_fault
+from planner.candidates.tool_support import tool_faults
 from planner.configurations.coefficients import latent_faults
 from planner.configurations.compared_runs import impossibility_reason
 from planner.configurations.lengths import length_faults
@@ -218,7 +219,7 @@ def prepare(
         For more than `MAX_OFFERS`, observed runs that are impossible on their GPU, data that no machine has the memory
         to prepare, and commitments that end before the job does and leave no other candidate.
     """
-    raise_faults(service_faults(scenario), ScenarioError)
+    raise_faults([*service_faults(scenario), *tool_faults(scenario)], ScenarioError)
     if (count := len(scenario.offers)) > MAX_OFFERS:
         fix = f"keep at most {MAX_OFFERS:,}, such as those of the GPUs and regions in question"
         raise ScenarioError([Fault(scenario.name, 0, "offers", f"{count:,} offers are too many", fix)])

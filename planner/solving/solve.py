@@ -217,6 +217,8 @@ def _plan(
         faster=find_faster(prepared, jobs[0].hours.at_confidence) if len(jobs) == 1 else (),
         budget_usd=scenario.limits.budget_usd,
         budget_probability=chance,
+        now=scenario.now_text,
+        zone=scenario.zone,
         warnings=(*budget_warnings(scenario, chance), *_warnings(scenario, jobs)),
         inputs=build_inputs(scenario, jobs, solver_versions()),
         **plan_figures(jobs, budget_confidence=scenario.limits.budget_confidence),

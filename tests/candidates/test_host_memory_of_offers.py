@@ -44,7 +44,7 @@ def test_a_small_host_is_refused_with_its_memory() -> None:
 
 
 def test_an_unknown_host_is_taken_as_typical_and_the_plan_says_so() -> None:
-    """Two GPUs of 12 GiB have 51 GB around them in a cloud, 35 GB at a private host; what an offer states stands."""
+    """Two GPUs of 12 GiB have 46 GB around them in a cloud, 32 GB at a private host; what an offer states stands."""
     job = {"architecture": "tinyllama-1.1b", "work": {"tokens": 1e6}, "framework": "hf"}
     techniques = {"method": "lora", "weight_bits": 16, "sharding": "zero3"}
     two = {**SMALL, "gpus": 2}
@@ -55,8 +55,8 @@ def test_an_unknown_host_is_taken_as_typical_and_the_plan_says_so() -> None:
     }
     memory = {name: job.host_memory for name, job in found.items()}
     assert {name: (one.total_gb, one.assumed) for name, one in memory.items() if one} == {
-        "cloud": (51, True),
-        "private": (35, True),
+        "cloud": (46, True),
+        "private": (32, True),
         "stated": (64, False),
     }
     assert [name for name, job in found.items() if "host memory assumed: " in job.notes[0]] == ["cloud", "private"]
@@ -64,13 +64,13 @@ def test_an_unknown_host_is_taken_as_typical_and_the_plan_says_so() -> None:
 
 
 def test_an_unknown_host_that_is_too_small_names_what_is_assumed() -> None:
-    """No refusal is silent: 26 GB do not fit in the 17 that a private host with 12 GiB is taken to have."""
+    """No refusal is silent: 26 GB do not fit in the 16 that a private host with 12 GiB is taken to have."""
     offer = {**SMALL, "community": True}
     job = {"architecture": "tinyllama-1.1b", "work": {"tokens": 1e6}, "framework": "deepspeed"}
     found = solved(asked(offer, **job, techniques={**FULL, "offload": "optimizer"}))
     assert found.infeasible is not None
     miss = found.infeasible.nearest[0]
-    assert "17 are assumed" in miss.reason
+    assert "16 are assumed" in miss.reason
     assert miss.fix == "state ram_gb of the offer if it has more"
 
 

@@ -94,8 +94,12 @@ def test_memory_is_that_of_one_gpu_or_of_all_of_them(
         ("2x-RTX_4090-32-65536", "RTX4090", 2, 49128, "RTX4090"),
         ("1x-RTX_PRO_6000_S-32-65536", "RTXPRO6000S", 1, 97887, "RTXPRO6000-96GB"),
         ("8x-Tesla_V100-32-65536", "V100", 8, 131072, "V100-16GB"),
-        ("2x-RTX_3060_Ti-32-65536", "RTX3060", 2, 16384, "no RTX3060 with 8 GiB is known"),
-        ("2x-RTX_4070S_Ti-32-65536", "RTX4070", 2, 32752, "no RTX4070 with 16 GiB is known"),
+        ("2x-RTX_3060_Ti-32-65536", "RTX3060", 2, 16384, "RTX3060Ti"),
+        ("2x-RTX_3050-32-65536", "RTX3060", 2, 16384, "no RTX3060 with 8 GiB is known"),
+        ("2x-RTX_4070S_Ti-32-65536", "RTX4070", 2, 32752, "RTX4070TiSUPER"),
+        ("1x-RTX_4090D-32-65536", "RTX4090", 1, 24576, "RTX4090D"),
+        ("1x-RTX_4060_Ti-32-65536", "RTX4060", 1, 8192, "RTX4060Ti-8GB"),
+        ("1x-RTX_4060_Ti-32-65536", "RTX4060", 1, 16384, "RTX4060Ti"),
     ],
 )
 def test_a_marketplace_lists_the_memory_of_all_gpus_and_the_form_in_the_instance(
@@ -466,9 +470,138 @@ def test_a_reservation_by_the_calendar_is_not_on_demand(tmp_path: Path) -> None:
     assert reasons(found) == {"a price of capacity that is reserved by the calendar": (1, 2)}
 
 
-@pytest.mark.parametrize("name", ["tpu-v6e-8", "tpu-v5litepod-256", "tpu-v5p-11776", "v6e-8"])
-def test_a_slice_of_tpus_is_not_read_as_one_chip(tmp_path: Path, name: str) -> None:
-    """Its price is that of all chips, and the number of accelerators is 1; 700.00 stands there for none."""
+@pytest.mark.parametrize(
+    ("name", "gpu", "chips", "instance"),
+    [
+        ("tpu-v6e-8", "TPU-v6e", 8, "v6e-8"),
+        ("tpu-v5litepod-256", "TPU-v5e", 256, "v5litepod-256"),
+        ("tpu-v5e-4", "TPU-v5e", 4, "v5litepod-4"),
+        ("tpu-v5p-8", "TPU-v5p", 4, "v5p-8"),  # its number counts TensorCores
+        ("tpu-v4-16", "TPU-v4", 8, "v4-16"),
+    ],
+)
+def test_a_slice_of_tpus_is_a_machine_of_its_chips(
+    tmp_path: Path, name: str, gpu: str, chips: int, instance: str
+) -> None:
+    """Its price is that of all chips and hosts, although the number of accelerators is 1."""
+    offer = only(gcp(tmp_path, accelerator(name, 1, 9.6)))
+    assert (offer.gpu, offer.gpus, offer.instance, offer.usd_per_hour) == (gpu, chips, instance, 9.6)
+    assert offer.interconnect == "ici"
+
+
+@pytest.mark.parametrize("name", ["tpu-v6e-8", "tpu-v5litepod-256", "tpu-v5p-11776"])
+def test_a_price_that_stands_for_none_is_none(tmp_path: Path, name: str) -> None:
+    """700.00 for a slice of any size; so does any price that slices of three sizes share."""
     found = gcp(tmp_path, host("a2-highgpu-1g", 12, 85, 0.7), accelerator("A100", 1, 2.9), accelerator(name, 1, 700.0))
     assert only(found).gpu == "A100-40GB"
-    assert reasons(found)[f"unknown GPU {name}"] == (1, 4)
+    assert reasons(found) == {
+        "no GPU": (1, 2),
+        "$700.0 an hour for slices of every size, which stands for no price": (1, 4),
+    }
+    shared = [accelerator(f"tpu-v6e-{size}", 1, 555.0) for size in (4, 8, 16)]
+    assert only(gcp(tmp_path, *shared, accelerator("tpu-v5e-8", 1, 9.6))).gpu == "TPU-v5e"
+
+
+@pytest.mark.parametrize("name", ["v6e-8", "tpu-v9-8", "tpu-v6e-x"])
+def test_a_tpu_of_an_unknown_name_is_left_out(tmp_path: Path, name: str) -> None:
+    """Of which neither the chip nor their number is known."""
+    found = gcp(tmp_path, host("a2-highgpu-1g", 12, 85, 0.7), accelerator("A100", 1, 2.9), accelerator(name, 1, 9.0))
+    assert only(found).gpu == "A100-40GB" and reasons(found)[f"unknown GPU {name}"] == (1, 4)
+
+
+def test_zones_of_a_region_are_one_offer_at_their_median(tmp_path: Path) -> None:
+    """As in the shipped list: the spot price of each zone is kept; of two prices on demand the higher one."""
+    rows = [f"p4d.24xlarge,A100,8,96,1152,,{usd},{spot},us-east-1,use1-az{zone}" for usd, spot, zone in _ZONES]
+    offer = only(skypilot(tmp_path, *rows))
+    assert (offer.region, offer.usd_per_hour, offer.spot_usd_per_hour) == ("us-east-1", 22.5, 9.0)
+    assert offer.zones == (("use1-az1", 8.0), ("use1-az2", 10.0), ("use1-az3", 9.0))
+
+
+_ZONES = ((22.0, 10.0, 2), (22.0, 8.0, 1), (22.5, 9.0, 3), (22.0, "", 4))
+
+
+def broker(instance: str, gpu: str, count: int, info: str, upstream: str = "", prices: str = "20.0,") -> str:
+    """Return a row of a catalog that names the cloud behind a broker."""
+    return f"{instance},{upstream},200,1800,{gpu},{count}.0,{info},US,us-1,{prices}"
+
+
+BROKER_HEADER = (
+    "InstanceType,UpstreamCloudId,vCPUs,MemoryGiB,AcceleratorName,AcceleratorCount,GpuInfo,Region,AvailabilityZone,"
+    "Price,SpotPrice"
+)
+
+
+@pytest.mark.parametrize(
+    ("instance", "upstream", "name"),
+    [
+        ("lambdalabs__8xA100_80GB__240__1800", "gpu_8x_a100_80gb_sxm4", "A100-80GB"),
+        ("hyperstack__8xA100_80GB__252__1920", "n3-A100x8", "A100-PCIe-80GB"),  # nothing says it: with a note
+        ("datacrunch__8xA100_80GB__176__960__SPOT", "8A100.176V_SPOT", "A100-80GB"),  # as the cloud behind it has it
+        ("any__8xA100_40GB__176__960", "A100_SXM4", "A100-40GB"),
+    ],
+)
+def test_a_broker_says_the_form_by_the_cloud_behind_it(tmp_path: Path, instance: str, upstream: str, name: str) -> None:
+    """Its memory is that of all GPUs, twice over: the name of the instance has that of one."""
+    info = gpu_info("A100", 8, 655360, 5242880)
+    path = tmp_path / "vms.csv"
+    path.write_text("\n".join([BROKER_HEADER, broker(instance, "A100-80GB", 8, info, upstream), ""]))
+    assert only(read_catalog(str(path), "primeintellect", DAY)).gpu == name
+
+
+@pytest.mark.parametrize(
+    ("gpu", "info", "name"),
+    [
+        ("A100-80GB", gpu_info("A100 PCIe", 1, 80, 80), "A100-PCIe-80GB"),
+        ("A100-80GB", gpu_info("A100 SXM", 1, 80, 80), "A100-80GB"),
+        ("H100", gpu_info("NVIDIA-H100-80GB-HBM3", 1, 81559, 81559), "H100-80GB"),  # what the driver reports
+        ("H100", gpu_info("h100 nvl", 1, 95830, 95830).lower(), "H100-NVL-94GB"),  # keys in lower case
+        ("RTX5090_PCIE_BAREMETAL", gpu_info("RTX5090", 1, 32768), "RTX5090"),
+    ],
+)
+def test_the_name_in_the_dictionary_says_the_form(tmp_path: Path, gpu: str, info: str, name: str) -> None:
+    """Where neither the accelerator nor the instance does; then nothing is assumed."""
+    found = skypilot(tmp_path, skypilot_row(gpu=gpu, info=info))
+    assert (only(found).gpu, found.read.notes) == (name, {})
+
+
+def azure_catalog(folder: Path, *rows: str) -> Catalog:
+    path = folder / "azure" / "vms.csv"
+    path.parent.mkdir(exist_ok=True)
+    header = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,Generation"
+    path.write_text("\n".join([header, *rows, ""]))
+    return read_catalog(str(path), date=DAY)
+
+
+def test_the_gpus_of_a_known_instance_type_are_those_that_it_has(tmp_path: Path) -> None:
+    """Azure's NC H100 is the NVL also where the list says 80 GB; parts of a GPU are none; twelve of eight are eight."""
+    h100 = gpu_info("H100", 1, 81920, 81920)
+    found = azure_catalog(
+        tmp_path,
+        f'Standard_NC40ads_H100_v5,H100,1,40,320,{h100},7.0,2.5,eastus,"V1,V2"',
+        "Standard_ND96isr_H100_v5,H100,12,96,1900,H100,98.3,,eastus,V2",
+        "Standard_NV6ads_A10_v5,A10,1,6,55,A10,0.45,0.11,eastus,V2",
+        "Standard_NC48ads_A100_v4,T4,2,48,440,T4,7.3,1.6,eastus,V2",
+    )
+    assert [(one.gpu, one.gpus) for one in found.offers] == [("H100-NVL-94GB", 1), ("H100-80GB", 8)]
+    assert reasons(found) == {
+        "Standard_NV6ads_A10_v5 has a part of a GPU": (1, 4),
+        "Standard_NC48ads_A100_v4 has A100-PCIe-80GB, and is listed with T4": (1, 5),
+    }
+    assert list(found.read.notes) == ["another number of GPUs than the instance type has: that of the type is taken"]
+
+
+def test_zones_without_a_discount_are_no_zones_of_spot(tmp_path: Path) -> None:
+    """RunPod lists spot at the price on demand in each of its data centres."""
+    rows = [f"1x_L4_SECURE,L4,1,8,45,,0.49,0.49,US,US-KS-{number}" for number in (1, 2)]
+    found = read_catalog(str(write_skypilot(tmp_path, *rows)), "runpod", DAY)
+    offer = only(found)
+    assert (offer.provider, offer.region, offer.zones, offer.spot_usd_per_hour) == ("runpod-secure", "US", (), None)
+
+
+def test_a_provider_that_sells_by_auction_alone_has_no_price_on_demand(tmp_path: Path) -> None:
+    """Its catalog states the price of the auction twice."""
+    path = tmp_path / "vms.csv"
+    header = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,SpotPrice,Region,GpuInfo"
+    path.write_text(f"{header}\nh100-80gb.sxm.8x,H100,8,168,1814,8.0,8.0,us-central2-a,{gpu_info('H100', 8, 81920)}\n")
+    offer = only(read_catalog(str(path), "mithril", DAY))
+    assert (offer.gpu, offer.usd_per_hour, offer.spot_usd_per_hour) == ("H100-80GB", None, 8.0)

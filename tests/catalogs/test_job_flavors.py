@@ -68,7 +68,7 @@ def test_chips_that_are_unknown_and_forms_that_are_not_stated_are_counted(tmp_pa
     assert [one.gpu for one in found.offers] == ["A100-PCIe-80GB"]
     assert "form factor not stated" in found.offers[0].notes
     assert set(found.read.left_out) == {
-        *("unknown GPU Inferentia2", "no RTX4090 with 48 GiB is known", "no price (empty or 0.00)")
+        *("Inferentia2: it does not train", "no RTX4090 with 48 GiB is known", "no price (empty or 0.00)")
     }
 
 

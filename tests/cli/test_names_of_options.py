@@ -61,6 +61,7 @@ TRIED: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ("solve", "--gpus"): (("solve", "--model", "tinyllama-1.1b", "--tokens", "1M"), "h200"),
     ("solve", "--providers"): (("solve", "--model", "tinyllama-1.1b", "--tokens", "1M", "--gpus", "H100"), "RunPod"),
     ("solve", "--solver"): (SOLVE, "HiGHS"),
+    ("solve", "--for"): (SOLVE, "Axolotl"),
     ("frontier", "--by"): (("frontier", "jobs.json", "--points", "2"), "Provider"),
     ("frontier", "--job"): (("frontier", "jobs.json"), ""),
     ("explain", "--why-not"): (("explain", "jobs.json"), "gpu=h100_80gb"),

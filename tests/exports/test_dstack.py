@@ -27,7 +27,7 @@ def test_the_task_of_the_quickstart_is_complete() -> None:
     offer = next(one for one in (plan.inputs.offers if plan.inputs else ()) if one["instance"] == job.instance)
     found = task(plan)
     setup, run = found.pop("commands")
-    assert setup.startswith(f"{INSTALL} trl==1.16.0") and f"--num_processes {job.gpus} " in run
+    assert f"\nenter_environment quickstart\n{INSTALL} trl==1.16.0" in setup and f"--num_processes {job.gpus} " in run
     assert job.provider == "runpod-community" and job.gpu == "A5000"
     assert found == {
         "type": "task",

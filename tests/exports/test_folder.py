@@ -23,6 +23,7 @@ from planner.exports.spot_policy import decide
 from planner.results.plan import Plan
 from tests.helpers.checkpoints import adapters
 from tests.helpers.exported_plans import WISHES, changed, solved
+from tests.helpers.fake_machine import FakeMachine
 
 pytestmark = pytest.mark.slow
 TWO = {"instances": 2, "gpus_per_instance": 4, "gpus": 8}
@@ -63,48 +64,33 @@ def test_scripts_are_shell(tmp_path: Path, machines: dict[str, int]) -> None:
             subprocess.run([check, str(path)], check=True)
 
 
-def fake_machine(plan: Plan, folder_: Path) -> dict[str, Path]:
-    """Write the files of a plan, and tools that only say how they were called; return places by name."""
-    places = {"bin": folder_ / "bin", "run": folder_ / "run", "out": folder_ / "out"}
-    for one in places.values():
-        one.mkdir()
-    for tool in ("pip", "hf", "trl", "python"):
-        path = places["bin"] / tool
-        path.write_text(f'#!/bin/sh\necho {tool} "$@"\n')
-        path.chmod(0o755)
-    for name, text in folder(plan).items():
-        (places["run"] / name).write_text(text.replace("/checkpoints/quickstart", str(places["out"])))
-    return places
-
-
-def started(places: dict[str, Path], **more: str) -> list[str]:
-    """Run `run.sh` of a fake machine and return the calls of its tools."""
-    done = subprocess.run(
-        ["bash", str(places["run"] / "run.sh")], env={"PATH": f"{places['bin']}:/usr/bin:/bin", **more},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout.splitlines()
-
-
 def test_the_script_downloads_trains_resumes_and_uploads(tmp_path: Path) -> None:
     """Run with tools that only say how they were called: in this order, from the last checkpoint, then without one."""
-    places = fake_machine(solved("quickstart"), tmp_path)
-    out, train = places["out"], "trl sft --config sft.yaml --num_processes 4 --multi_gpu"
-    first = started(places)
-    assert first[0] == "pip install -r requirements.txt" and first[-1] == train
-    assert first[-2].startswith("python -m accelerate.commands.launch --num_processes 4 --multi_gpu /")
-    assert first[-2].endswith("/world_size.py 4"), "counted before the training, by the same launcher"
-    assert "hf download mistralai/Mistral-7B-v0.1" in first and "hf download --repo-type dataset my/data" in first
+    machine = FakeMachine(tmp_path, folder(solved("quickstart")))
+    out, train = machine.out / "quickstart", "trl sft --config sft.yaml --num_processes 4 --multi_gpu"
+    first = machine.run_script()
+    assert first.code == 0 and first.calls[0] == "pip install -r requirements.txt" and first.calls[-1] == train
+    assert first.calls[-2].startswith("python -m accelerate.commands.launch --num_processes 4 --multi_gpu /")
+    assert first.calls[-2].endswith("/world_size.py 4"), "counted before the training, by the same launcher"
+    assert "hf download mistralai/Mistral-7B-v0.1" in first.calls
+    assert "hf download --repo-type dataset my/data" in first.calls
     for step in ("90", "100"):
         adapters(out / f"checkpoint-{step}")
-    assert started(places, UPLOAD_TO="me/model")[-2:] == [
+    again = machine.run_script(UPLOAD_TO="me/model")
+    assert train not in again.calls and "trained to its last step already" in again.said
+    upload = f"hf upload me/model {out} --exclude checkpoint-* --exclude *.txt"
+    assert again.calls[-1] == upload, "what follows the training has its turn, and takes no checkpoints along"
+    (out / "finished.txt").unlink()
+    assert machine.run_script(UPLOAD_TO="me/model").calls[-2:] == [
         f"{train} --resume_from_checkpoint {out}/checkpoint-100",
-        f"hf upload me/model {out}",
+        upload,
     ]
+    (out / "finished.txt").unlink()
     (out / "checkpoint-100" / "trainer_state.json").unlink()
-    assert started(places)[-1] == f"{train} --resume_from_checkpoint {out}/checkpoint-90"
+    assert machine.run_script().calls[-1] == f"{train} --resume_from_checkpoint {out}/checkpoint-90"
+    (out / "finished.txt").unlink()
     shutil.rmtree(out / "checkpoint-90")
-    assert started(places)[-1] == train
+    assert machine.run_script().calls[-1] == train
 
 
 def test_several_machines_are_told_their_number_and_the_first_one() -> None:

@@ -25,6 +25,7 @@ from planner.loading.scenario_file import parse_scenario
 from planner.scenario.scenario import SolveOptions
 from tests.helpers import exported_services
 from tests.helpers.exported_plans import AS_OF
+from tests.helpers.fake_machine import FakeMachine
 
 HOSTILE = {
     "substitution": "q$(touch PWNED)",
@@ -69,17 +70,12 @@ offers:
     return choose_job(plan, scenario, "plan.json", None)
 
 
-def run(folder: Path, script: str, shell: str = "bash") -> None:
-    """Run a script with tools that do nothing; whatever else a name starts would leave a file."""
-    tools = folder / "bin"
-    tools.mkdir(exist_ok=True)
-    for tool in ("pip", "hf", "trl", "python", "srun", "scontrol", "accelerate", "vllm", "sglang"):
-        (tools / tool).write_text("#!/bin/sh\nexit 0\n")
-        (tools / tool).chmod(0o755)
-    subprocess.run(
-        [shell, "-c", script], cwd=folder, check=False, capture_output=True,
-        env={"PATH": f"{tools}:/usr/bin:/bin", "UPLOAD_TO": "me/model", "SLURM_JOB_NODELIST": "a"},
-    )  # fmt: skip
+def machine_of(folder: Path, files: dict[str, str]) -> FakeMachine:
+    """Return a machine with tools that do nothing; whatever else a name starts would leave a file."""
+    machine = FakeMachine(folder, files)
+    for tool in ("srun", "scontrol"):
+        machine.tool(tool)
+    return machine
 
 
 @pytest.mark.slow
@@ -90,16 +86,16 @@ def test_names_are_only_names_in_every_file_of_a_folder(kind: str, tmp_path: Pat
     wishes = Wishes(model_id=f"me/{name}", dataset=f"my/{name}")
     files, tame = export_all(given(name), wishes)[0], export_all(given("tame"), Wishes("me/tame", "my/tame"))[0]
     assert files.keys() == tame.keys()
+    machine = machine_of(tmp_path, files)
     for file, text in files.items():
-        (tmp_path / file).write_text(text)
         shown = [line for line in text.splitlines() if line.startswith("#")] if file == "run.sh" else [text]
         assert all(sign.isprintable() or sign == "\n" for one in shown for sign in one), file
         if file.endswith((".yaml", ".yml")):
             found, known = list(yaml.safe_load_all(text)), list(yaml.safe_load_all(tame[file]))
             assert [one.keys() for one in found] == [one.keys() for one in known], file
     for file in ("run.sh", "job.slurm"):
-        subprocess.run(["bash", "-n", str(tmp_path / file)], check=True)
-        run(tmp_path, f"bash ./{file}")
+        subprocess.run(["bash", "-n", str(machine.run / file)], check=True)
+        assert machine.run_script(file, UPLOAD_TO="me/model", SLURM_JOB_NODELIST="a").code == 0
     assert not list(tmp_path.rglob("*PWNED*"))
 
 
@@ -117,9 +113,11 @@ def test_names_are_only_names_in_the_tasks_of_launchers(kind: str, tmp_path: Pat
         task: dict[str, Any] = yaml.safe_load(export(moved, [target, "trl"], wishes)[file])
         scripts = [task["setup"], task["run"]] if target == "skypilot" else task["commands"]
         assert "touch" not in task and "other" not in task
-        for script in scripts:
+        files = {f"{number}.sh": script for number, script in enumerate(scripts)}
+        machine = machine_of(tmp_path / target, files)
+        for file in files:
             for shell in ("bash", "sh"):
-                run(tmp_path, script, shell)
+                assert machine.run_script(file, shell).code == 0, (file, shell)
         assert name not in (task["name"], *task.get("file_mounts", {})) or name == "END_OF_PROGRAM"
     assert not list(tmp_path.rglob("*PWNED*"))
 

@@ -90,6 +90,8 @@ def test_llamafactory_says_every_decision_of_a_qlora_run() -> None:
         "include_num_input_tokens_seen": True,
         "finetuning_type": "lora",
         "lora_rank": 16,
+        "lora_alpha": 32,
+        "logging_steps": 10,
         "lora_target": "all",
         "quantization_bit": 4,
         "quantization_method": "bnb",
@@ -134,6 +136,6 @@ def test_a_task_starts_the_trainer_that_is_exported_with_it() -> None:
     plan = changed(solved("secure"), {"activation_checkpointing": "full"})
     started = yaml.safe_load(texts(plan, "skypilot", "llamafactory")["task.yaml"])
     resume = '"${LATEST:+resume_from_checkpoint=}${LATEST:-overwrite_output_dir=true}"'
-    assert started["run"].endswith(f"llamafactory-cli train llamafactory.yaml {resume}\n")
-    assert started["setup"].startswith(f"{INSTALL} llamafactory==0.9.5")
+    assert f"llamafactory-cli train llamafactory.yaml {resume}\n" in started["run"]
+    assert f"\n{INSTALL} llamafactory==0.9.5" in started["setup"]
     assert "trl sft" in yaml.safe_load(texts(plan, "skypilot")["task.yaml"])["run"]

@@ -87,21 +87,36 @@ def test_an_axolotl_file_holds_what_a_plan_decides(tmp_path: Path) -> None:
         "techniques.optimizer": ["adamw_8bit"],
         "packing": "packed",
         "global_batch": 8,
-        "framework": ["hf", "hf-fused", "deepspeed"],
+        "framework": ["hf", "deepspeed"],
     }
 
 
 def test_what_is_not_modelled_is_said_in_words_and_what_has_no_effect_apart(tmp_path: Path) -> None:
     """No field of the file is dropped in silence."""
-    found = read(tmp_path, "axolotl.yml", AXOLOTL.replace("adamw_bnb_8bit", "lion_8bit"))
+    found = read(
+        tmp_path, "axolotl.yml", AXOLOTL.replace("flash_attention: true", "attn_implementation: flex_attention")
+    )
     assert found.without_effect == ["learning_rate", "lora_dropout"]
     assert found.unmodelled["evals_per_epoch 4"] == "evaluation is stages.evaluation in a scenario"
     assert "no field of the map" in found.unmodelled["neat 3"]
-    assert "chosen from adamw, adamw_8bit, " in found.unmodelled["optimizer lion_8bit"]
-    assert ("techniques", "optimizer") not in found.held
+    assert "chosen from flash, mem_efficient, " in found.unmodelled["attn_implementation flex_attention"]
+    assert ("techniques", "attention") not in found.held
     said = "\n".join(describe(found))
-    for field in ("lion_8bit", "evals_per_epoch", "neat", "learning_rate", "global_batch 8 (micro_batch_size)"):
+    for field in ("flex_attention", "evals_per_epoch", "neat", "learning_rate", "global_batch 8 (micro_batch_size)"):
         assert field in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("adamw_bnb_8bit", "lion_8bit", "lion_8bit: no optimizer of a plan is this; a plan has adamw_torch, "),
+        ("gradient_checkpointing: true", "gradient_checkpointing: offload", "no activation_checkpointing of a plan is"),
+    ],
+)
+def test_what_takes_other_memory_than_a_plan_has_is_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
+    """States of another optimizer are not those of a chosen one: the file is not planned without them."""
+    (told,) = faults(tmp_path, "a.yml", AXOLOTL.replace(old, new))
+    assert said in told
 
 
 def test_a_file_that_names_the_one_of_deepspeed_holds_both(tmp_path: Path) -> None:
@@ -208,12 +223,9 @@ def test_a_file_that_is_none_of_these_is_one_clear_line(name: str, text: str, sa
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("model: {_component_: torchtune.models.x}\nbatch_size: 2\ngradient_accumulation_steps: 8\n", "torchtune"),
         ("resources: {accelerators: H100:8}\nnum_nodes: 2\nrun: python train.py\n", "SkyPilot"),
         ("type: task\ncommands: [python train.py]\nresources: {gpu: 24GB}\n", "dstack"),
         ("train_loader: {name: text}\nmax_duration: 1ep\nprecision: amp_bf16\n", "llm-foundry"),
-        ("checkpoint_dir: a/b\nlora_r: 8\ntrain: {epochs: 1, global_batch_size: 8}\n", "LitGPT"),
-        ("model: a/b\nmodel_class: llm\ntemplate: qwen3\ncutoff_len: 2048\nbf16: true\n", "LLaMA-Factory v1"),
         ("data: {train_files: x}\ntrainer: {nnodes: 1}\nactor_rollout_ref: {hybrid_engine: true}\n", "verl"),
         ("model_type: llama\nhidden_size: 64\nvocab_size: 100\n", "planner solve --model config.json"),
         ("jobs: [{name: a}]\nbase_model: a/b\n", "planner solve FILE"),
@@ -266,7 +278,9 @@ def test_accumulation_without_a_micro_batch_is_said_and_not_held(tmp_path: Path)
 
 def test_what_a_trainer_does_by_default_is_held_with_the_default_named(tmp_path: Path) -> None:
     """Silence of a TRL file means TRL's defaults: length, epochs, padding, optimizer, the batch of one GPU."""
-    found = read(tmp_path, "a.yaml", "model_name_or_path: a/b\nuse_peft: true\nlearning_rate: 2.0e-4\n")
+    found = read(
+        tmp_path, "a.yaml", "model_name_or_path: a/b\nuse_peft: true\ndtype: bfloat16\nlearning_rate: 2.0e-4\n"
+    )
     assert held(found) == {
         "architecture": "a/b",
         "sequence_length": 1024,
@@ -279,9 +293,9 @@ def test_what_a_trainer_does_by_default_is_held_with_the_default_named(tmp_path:
         "techniques.optimizer": ["adamw"],
         "packing": "padded",
         "global_batch": 8,
-        "framework": ["hf", "hf-fused", "deepspeed"],
+        "framework": ["hf", "deepspeed"],
     }
-    assert {one.field for one in found.held.values()} == {"by default", "model_name_or_path", "use_peft", "TRL"}
+    assert {one.field for one in found.held.values()} == {"by default", "model_name_or_path", "use_peft"}
 
 
 def test_the_name_of_a_quantised_release_says_its_bits(tmp_path: Path) -> None:
@@ -351,6 +365,32 @@ def test_a_pattern_for_some_layers_is_held_for_all_with_a_note(tmp_path: Path) -
     for wrong, said in ((".*(q_proj", "is no regular expression"), (".*nothing", "matches no linear layer")):
         (told,) = faults(tmp_path, "b.yml", text.replace(".*layers.(3|7).self_attn.q_proj", wrong))
         assert told.startswith(f"b.yml:3: lora_target_modules: {'' if 'no reg' in said else '.*nothing '}{said}")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "model.vision_tower.vision_model.encoder.layers.[0-9]+.(self_attn|mlp).(q_proj|fc1)",
+        ".*(language_model|vision_tower).*(q|v)_proj",
+        "model.visual.blocks.[0-9]+.attn.qkv",
+    ],
+)
+def test_adapters_in_a_tower_of_images_are_refused(pattern: str, tmp_path: Path) -> None:
+    """A plan counts language layers; a pattern that names another tower is not planned without it."""
+    text = f"base_model: a/b\nadapter: lora\nlora_target_modules: '{pattern}'\n"
+    (told,) = faults(tmp_path, "a.yml", text)
+    assert "adapters in an encoder of images or sound are not planned; name the language layers alone" in told
+
+
+def test_a_pattern_that_would_match_a_tower_too_says_so(tmp_path: Path) -> None:
+    """Whether the model has one is not known while a file is read; one that rules it out needs no note."""
+    text = "base_model: a/b\nadapter: lora\nlora_target_modules: '{}'\n"
+    whys = read(tmp_path, "a.yml", text.format(".*[.](q|v)_proj")).unmodelled.values()
+    assert any("encoder of images or sound, which it matches too, are not counted" in why for why in whys)
+    for pattern in ("(?!.*vision_tower).*language_model.*[.](q|v)_proj", "model.layers.[0-9]+.self_attn.(q|v)_proj"):
+        found = read(tmp_path, "a.yml", text.format(pattern))
+        assert held(found)["lora.targets"] == ["self_attn.q_proj", "self_attn.v_proj"]
+        assert not any("encoder" in why for why in found.unmodelled.values())
 
 
 def test_a_module_may_be_named_by_the_end_of_its_path() -> None:

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
+from planner.exports.export import choose_job, to_fill_in
+from planner.exports.facts import Wishes
 from planner.exports.field_map import launch_maps
 from planner.library.reading import read_library
 from tests.helpers.exported_plans import INSTALL, changed, settings, solved, texts
@@ -47,17 +50,40 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
     flags = f"--num_processes {job.gpus} --multi_gpu"
     assert run[0] == "set -e"
     assert f'python -m accelerate.commands.launch {flags} "$WORLD" {job.gpus}' in run
-    assert run[-2:] == [
-        "LATEST=$(newest_checkpoint /checkpoints/quickstart 'checkpoint-*' trainer_state.json || true)",
-        f'trl sft --config sft.yaml {flags} ${{LATEST:+--resume_from_checkpoint "$LATEST"}}',
+    assert "OUT=/checkpoints/quickstart" in run and "enter_environment quickstart" in run
+    assert run[-5:] == [
+        "LATEST=$(newest_checkpoint \"$OUT\" 'checkpoint-*' trainer_state.json || true)",
+        'echo "starts from ${LATEST:-the beginning}"',
+        f'run_to_its_end env trl sft --config sft.yaml {flags} ${{LATEST:+--resume_from_checkpoint "$LATEST"}}',
+        'touch "$OUT/finished.txt"',
+        "fi",
     ]
-    assert found.pop("setup").startswith(f"{INSTALL} trl==1.16.0 transformers==5.23.0")
+    assert f"\nenter_environment quickstart\n{INSTALL} trl==1.16.0 transformers==5.23.0" in found.pop("setup")
     assert found == {
         "name": "quickstart",
         "workdir": ".",
         "num_nodes": job.instances,
         "file_mounts": {"/checkpoints": {"name": "checkpoints-quickstart", "mode": "MOUNT_CACHED"}},
+        "secrets": {"HF_TOKEN": None},
     }
+
+
+def test_the_result_outlives_the_machines_also_without_checkpoints() -> None:
+    """The bucket is mounted in any case, and what a user must see to and fill in is listed."""
+    plan = changed(solved("fsdp"), spot_share=0.0, spot=None)
+    assert task(plan)["file_mounts"]["/checkpoints"]["name"] == "checkpoints-llama-2-7b-full-vs-lora"
+    given = choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None)
+    lines = to_fill_in(given, Wishes(dataset="my/data"), ["task.yaml", "axolotl.yml"])
+    assert any("which keeps checkpoints and the result" in line for line in lines)
+    assert any(line.startswith("axolotl.yml: learning_rate") for line in lines)
+
+
+def test_a_token_is_asked_for_where_the_model_is_gated() -> None:
+    """Llama and Mistral are, Qwen is not; the repository that is named counts."""
+    plan = solved("secure")
+    assert task(plan)["secrets"] == {"HF_TOKEN": None}
+    open_model = texts(plan, "skypilot", "trl", wishes=Wishes("Qwen/Qwen3-8B", "my/data"))["task.yaml"]
+    assert "HF_TOKEN" not in open_model
 
 
 def found_infra(plan: Any) -> str:

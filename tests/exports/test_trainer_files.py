@@ -14,6 +14,7 @@ import yaml
 
 from planner.exports.facts import Wishes
 from planner.library.technique_tables import read_techniques
+from planner.results.plan import ExportedResult
 from tests.helpers.exported_plans import changed, settings, solved, texts
 
 pytestmark = pytest.mark.slow
@@ -35,6 +36,7 @@ def test_trl_of_the_quickstart_says_every_decision() -> None:
         "loss_type": "nll",
         "use_peft": True,
         "lora_r": 16,
+        "lora_alpha": 32,
         "lora_target_modules": ["all-linear"],
         "load_in_4bit": True,
         "bnb_4bit_quant_type": "nf4",
@@ -54,6 +56,7 @@ def test_trl_of_the_quickstart_says_every_decision() -> None:
         "save_steps": job.steps // 3,
         "save_total_limit": 1,
         "save_only_model": False,
+        "enable_jit_checkpoint": True,
     }
 
 
@@ -244,3 +247,13 @@ def test_the_memory_of_saving_a_sharded_run_as_a_whole_is_said() -> None:
         assert "machine 0 gathers weights and then optimizer states in host memory: up to 54 GB" in said
     lora = changed(solved("fsdp"), {"method": "lora", "lora_rank": 8, "lora_targets": "all-linear"})
     assert "up to 14 GB" in " ".join(texts(lora, "trl")["sft.yaml"].replace("#", "").split())
+
+
+def test_a_result_in_another_form_is_paid_for_and_not_made() -> None:
+    """The file says so; adapters that leave as they are need no word."""
+    plan = solved("quickstart")
+    plain = ExportedResult(format="adapters", bits=None, gb=0.1, ram_gb=0.0, offer=None, ram_known=True)
+    quantised = ExportedResult(format="gguf", bits=4, gb=4.0, ram_gb=20.0, offer=None, ram_known=True)
+    (with_adapters,), (with_gguf,) = (texts(changed(plan, export=each), "trl").values() for each in (plain, quantised))
+    said = "the plan pays for a result as gguf: make it after the run"
+    assert said in " ".join(with_gguf.replace("#", "").split()) and "the plan pays for" not in with_adapters

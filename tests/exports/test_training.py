@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import planner
+from benchmarks.loop.tiny_model import make_model
 from planner.analysis.track_question import Stated
 from planner.cli.plan_file import scenario_of
 from planner.exports.export import choose_job, export
@@ -28,11 +29,6 @@ from planner.scenario.scenario import SolveOptions
 
 pytestmark = pytest.mark.ecosystem
 STEPS = 3
-CONFIG = {
-    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "hidden_size": 64,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 128,
-    "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "torch_dtype": "float32",
-}  # fmt: skip
 SCENARIO = f"""
 schema: 2
 name: tiny
@@ -55,37 +51,6 @@ jobs:
       activation_checkpointing: [none]
       optimizer: [adamw]
 """
-
-
-def make_model(folder: Path) -> None:
-    """Save a random Llama with a tokenizer of single characters, and some text."""
-    import torch
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-    from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
-
-    (folder / "model").mkdir()
-    (folder / "model" / "config.json").write_text(json.dumps(CONFIG))
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder / "model")).save_pretrained(folder / "model")
-    words = {"<pad>": 0, "</s>": 1, "<unk>": 2, **{chr(code): code for code in range(32, 127)}}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", bos_token="</s>"
-    )
-    fast.chat_template = "{% for message in messages %}{{ message['content'] }}</s>{% endfor %}"
-    fast.save_pretrained(folder / "model")
-    texts = [f"sample {number} of the text that is trained on " for number in range(200)]
-    said = [({"role": "user", "content": "say"}, {"role": "assistant", "content": text}) for text in texts]
-    files = {
-        "data.jsonl": [{"text": text * 3} for text in texts],
-        "chats.jsonl": [{"messages": messages} for messages in said],
-        "data/pairs.jsonl": [{"instruction": "say", "input": "", "output": text} for text in texts],
-    }
-    (folder / "data").mkdir()
-    for name, rows in files.items():
-        (folder / name).write_text("\n".join(map(json.dumps, rows)) + "\n")
-    (folder / "data" / "dataset_info.json").write_text(json.dumps({"pairs": {"file_name": "pairs.jsonl"}}))
 
 
 @dataclass(frozen=True)

@@ -295,13 +295,14 @@ def test_null_head_dim_means_hidden_by_heads() -> None:
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"model_type": "lama"}, "'lama'.*expected one of .*llama"),
-        ({"model_type": "new", "mamba_d_ssm": 8}, "'new', which has state-space layers .key mamba_d_ssm.; expected"),
+        ({"model_type": "lama"}, "'lama'; did you mean llama"),
+        ({"model_type": "new", "mamba_d_ssm": 8}, "'new', which has state-space layers .key mamba_d_ssm.; if"),
         ({"model_type": "new", "kv_lora_rank": 8, "is_encoder_decoder": True}, "latent attention .* and an encoder"),
         ({"model_type": "mamba"}, "'mamba' cannot be planned: its state-space layers"),
         ({"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text"}}, "'gemma3n_text'.*AltUp"),
-        ({**CONFIGS["qwen3-30b-a3b"], "shared_expert_intermediate_size": 1000}, "no whole number of experts"),
-        ({**FACTS["deepseek-v3"]["config"], "attention_bias": True}, "biases of latent attention"),
+        ({**CONFIGS["qwen3-30b-a3b"], "shared_expert_intermediate_size": 1000}, "a shared expert, which qwen3"),
+        ({**LLAMA, "kv_lora_rank": 512}, "kv_lora_rank: latent attention, which llama does not have"),
+        ({**LLAMA, "layer_types": ["full_attention", "ssm"] * 16}, "unknown kind of layer 'ssm'"),
         ({}, "model_type"),
         ({**LLAMA, "num_hidden_layers": "32"}, "layers.*'32'"),
         ({**LLAMA, "vocab_size": True}, "vocab"),

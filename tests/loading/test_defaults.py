@@ -114,7 +114,7 @@ def test_now_is_the_clock_and_stays_where_other_values_change() -> None:
     ("deadline", "now", "told"),
     [
         ("2026-11-21 09:00 UTC", "now: 2026-11-23 19:00 UTC\n", "2026-11-21 09:00 UTC is over; give a later day"),
-        ("2026-13-45 09:00", "", "is not a day and time; write 2026-11-25 09:00"),
+        ("2026-13-45 09:00", "", "is not a day and time; write 2026-12-01 09:00"),
         ("2026-11-25 09:00 Mars/Olympus", "", "is not a day and time"),
         ("2026-11-25 09:00 UTC", "now: tomorrow\n", "now: 'tomorrow' is not a day and time"),
     ],

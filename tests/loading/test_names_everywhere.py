@@ -64,6 +64,7 @@ RIGHT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"Europe": ("eu-west-1", "europe-west4", "DE"), "germany": ("DE",), "US": ("us-east-1",)},
     ),
     "limits.tiers": (TRAINING, {"Secure": ("secure",)}),
+    "limits.tools": (TRAINING, {"Axolotl": ("axolotl",), "Sky_Pilot": ("skypilot",)}),
     "limits.quota": (TRAINING, {"AWS": "aws"}),
     "adjust.*.match.gpu": (TRAINING, {"a10g": "A10G", "H100": ("H100-80GB", "H100-NVL-94GB", "H100-PCIe-80GB")}),
     "adjust.*.match.provider": (TRAINING, {"AWS": "aws", "runpod": ("runpod-secure", "runpod-community")}),
@@ -180,7 +181,7 @@ def _value(scenario: Any, key: str) -> Any:
     if key == "limits.quota":
         return next(iter(data["limits"]["quota"]))
     if parts[0] == "limits":
-        return data["limits"][parts[1]]["allow"]
+        return data["limits"]["tools"] if key == "limits.tools" else data["limits"][parts[1]]["allow"]
     at: Any = data
     for part in parts:
         if part == "*" and isinstance(at, (list, tuple)):

@@ -144,9 +144,12 @@ def test_one_wrong_thing_is_one_fault(old: str, new: str, fault: str) -> None:
 
 
 def test_a_file_whose_list_of_jobs_is_misspelt_is_told_its_name(tmp_path: Path) -> None:
-    """It is no file of passwords then."""
-    (fault,) = told("job:\n  - {name: a}\n", tmp_path)
-    assert "the key is jobs, not job" in fault
+    """It is no file of passwords then, and the faults inside of the jobs are reported at once, with their lines."""
+    faults = told("job:\n  - {name: a, deadline: 3}\nlimits: {budget_usd: -1}\n", tmp_path)
+    assert "s.yaml:1: job: unknown key; did you mean jobs?" in faults[0]
+    assert any(":2: jobs.0.deadline: 3 has no unit" in fault for fault in faults)
+    assert any(":3: limits.budget_usd: -1 is out of range" in fault for fault in faults)
+    assert any("jobs.0.architecture: is missing" in fault for fault in faults)
 
 
 def test_aliases_of_cards_become_their_names() -> None:

@@ -55,7 +55,7 @@ def hourly_usd(row: Row) -> float | None:
 def test_the_market_is_wide() -> None:
     """A few hundred offers of at least a dozen providers, the ones every user asks for among them."""
     providers = Counter(offer["provider"] for offer in market())
-    assert 250 <= providers.total() <= 500
+    assert 250 <= providers.total() <= 650
     assert len(providers) >= 12
     assert set(providers) >= NAMED
 
@@ -157,16 +157,27 @@ def test_what_is_not_sold_has_no_price() -> None:
         unsold = unsold_type(offer["provider"], offer["instance"])
         assert unsold is None or (unsold.sold_on_spot and "usd_per_hour" not in offer), offer
     spot_only = {offer["instance"] for offer in market() if unsold_type(offer["provider"], offer["instance"])}
-    assert spot_only == {"a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"}
+    assert spot_only >= {"a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g", "a3-ultragpu-8g", "a4-highgpu-8g"}
+    assert {name for name in spot_only if not name.startswith(("a3-", "a4-"))} == {
+        name for name in (offer["instance"] for offer in market()) if name.endswith("-spot")
+    }
+
+
+def test_a_row_without_a_price_on_demand_says_why() -> None:
+    """Its type is one that is sold on spot alone, or its note says that no price on demand is published."""
+    for offer in market():
+        if "usd_per_hour" not in offer:
+            is_known = unsold_type(offer["provider"], offer["instance"]) is not None
+            assert is_known or "on demand" in offer["notes"], offer
 
 
 CATALOG_NAMES = {
     "aws": r"[a-z]\w+(-b\d+)?\.\d*x?(large|metal)",
     "azure": r"Standard_N[CDV]\w+",
-    "coreweave": r"gd-\d+x\w+-i\d+",
-    "crusoe-cloud": r"[a-z]\d+\w*(-\d+gb)?\.\d+x",
-    "digitalocean": r"gpu-\w+x\d+-\d+gb",
-    "gcp": r"(a2|a3|g2|g4)-\w+-\d+g?|v\d\w*-\d+",
+    "coreweave": r"gd-\d+x\w+(-i\d+)?|[a-z]+\d+-\d+x",
+    "crusoe-cloud": r"[a-z]+\d+\w*(-\d+gb)?(-sxm)?(-ib)?\.\d+x",
+    "digitalocean": r"gpu-\w+x\d+-\d+gb((-lc)?-spot)?",
+    "gcp": r"(a2|a3|a4|g2|g4)-\w+-\d+g?|v\d\w*-\d+",
     "hyperstack": r"n\d-[\w-]+x\d+(-NVLink)?",
     "jarvis-labs": r"\d+x_\w+_\d+V_\d+G",
     "lambda": r"gpu_\d+x_\w+",
@@ -214,13 +225,14 @@ def test_sizes_of_one_gpu_are_of_one_day_where_their_price_is_linear() -> None:
 def test_a_window_ends_with_what_its_source_has() -> None:
     """Replies recorded in a test are not newer than the commit that brought them."""
     recorded = {o["provider"]: o["dates"]["to"] for o in market() if o["source"] == "gpuhunt-recorded"}
-    assert recorded == {"digitalocean": "2025-08-29", "vultr": "2025-01-08"}
+    assert recorded == {"vultr": "2025-01-08"}
 
 
 SIZED_POD = re.compile(r"(?:ask-)?(?P<gpus>\d+)x-(?:(?!vcpu).)*?-(?P<gib>\d+)gb")
 FAMILIES = {
     **{"p4d.": "A100-40GB", "p4de.": "A100-80GB", "p5.": "H100-80GB", "p5e": "H200", "p6-b200.": "B200"},
     **{"a2-highgpu": "A100-40GB", "a2-ultragpu": "A100-80GB", "a3-highgpu": "H100-80GB", "g2-standard": "L4"},
+    **{"a3-megagpu": "H100-80GB", "a3-ultragpu": "H200", "a4-highgpu": "B200", "p6-b300.": "B300"},
 }
 """Beginnings of instance types by the GPU of the family (pages of AWS and GCP on their instance types)."""
 
@@ -238,6 +250,52 @@ def test_the_memory_in_a_name_is_that_of_the_card() -> None:
     for begins, gpu in FAMILIES.items():
         of_family = {offer["gpu"] for offer in rows if offer["instance"].startswith(begins)}
         assert of_family == {gpu}, begins
+
+
+COUNTED = re.compile(
+    r"gpu_(?P<lambda>\d+)x_|gd-(?P<coreweave>\d+)x|.*-(?P<nodes>\d+)x$|.*\.(?P<crusoe>\d+)x$"
+    r"|gpu-[a-z0-9]+x(?P<digitalocean>\d)-|n3-[\w-]+x(?P<hyperstack>\d+)(-NVLink)?$"
+    r"|(?P<verda>\d)[A-Z]\w*(\.\d+S)?\.\d+V|(BM|VM)\.GPU\.[\w.-]+\.(?P<oracle>\d+)$|a[234]-\w+-(?P<gcp>\d+)g$"
+    r"|gpu-[\w-]+_(?P<nebius>\d)gpu-"
+)
+"""Where a name has the number of GPUs."""
+
+
+def test_the_number_in_a_name_is_that_of_its_gpus() -> None:
+    """The rate of one GPU under the name of eight would be an eighth of the price. GB200 comes in racks of 18."""
+    counted = 0
+    for offer in market():
+        found = COUNTED.match(offer["instance"])
+        if found is None or offer["provider"] in WITHOUT_NAMES or "gpu" not in offer:
+            continue
+        counted += 1
+        count = int(next(number for number in found.groupdict().values() if number))
+        assert offer["gpus"] == count * (18 if offer["instance"] == "gb200-4x" else 1), offer
+    assert counted > 150
+
+
+RENTED = {
+    "B200": {"coreweave", "gcp", "hyperstack", "lambda", "runpod-secure"},
+    "B300": {"hyperstack", "runpod-secure", "verda"},
+    "GB200": {"coreweave", "oracle-cloud"},
+    "H200": {"crusoe-cloud", "digitalocean", "gcp"},
+    "H100-80GB": {"crusoe-cloud", "digitalocean"},
+    "RTXPRO6000-96GB": {"coreweave", "hyperstack", "runpod-secure"},
+    "MI300X": {"crusoe-cloud"},
+    "MI350X": {"digitalocean"},
+}
+"""What is rented in 2026, and who was missing: Lambda's B200 stood as a cluster of 16 alone."""
+
+
+def test_what_is_rented_in_2026_is_there() -> None:
+    """Each GPU at the providers that rent it by the hour or on spot, Lambda's B200 from one to eight."""
+    sellers: dict[str, set[str]] = {}
+    for offer in market():
+        if "commitment" not in offer and "gpu" in offer:
+            sellers.setdefault(offer["gpu"], set()).add(offer["provider"])
+    assert {gpu: names - sellers[gpu] for gpu, names in RENTED.items() if names - sellers[gpu]} == {}
+    sizes = {o["gpus"] for o in market() if o["provider"] == "lambda" and o.get("gpu") == "B200"}
+    assert sizes >= {1, 2, 4, 8}
 
 
 def committed() -> list[Row]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.report import plan_alternatives as others
 from planner.report.infeasible_text import format_relaxation
-from planner.report.plan_sections import bill, price_text
+from planner.report.plan_sections import bill, price_text, techniques
 from planner.report.plan_text import LINES, colorize, render
 from planner.report.words import WIDTH
 from planner.results.plan_parts import Relaxation
@@ -54,6 +54,17 @@ near misses, each with the first limit that it violates
 def test_a_plan_for_one_job_reads_as_agreed() -> None:
     """The whole layout, to the letter."""
     assert render(make_plan()) == GOLDEN
+
+
+@pytest.mark.parametrize(
+    ("release", "said"), [("qwen2.5-7b-awq", "(awq)"), ("llama-2-7b-gptq", "(gptq)"), ("qwen2.5-7b", "(gptq)")]
+)
+def test_a_base_is_called_by_the_format_of_its_release(release: str, said: str) -> None:
+    """Memory counts AWQ by the row of GPTQ, and the plan says what the weights are."""
+    job = make_assignment()
+    how = job.techniques.model_copy(update={"quant": "gptq"})
+    job = job.model_copy(update={"architecture": release, "techniques": how})
+    assert f"4-bit base {said}" in techniques(job)
 
 
 def test_an_infeasible_question_reads_as_agreed() -> None:

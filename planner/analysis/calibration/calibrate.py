@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from planner import generation
-from planner.analysis.calibration.csv_logs import RunLog, compute_pace, fault
+from planner.analysis.calibration.csv_logs import RunLog, compute_pace, compute_rate, fault
 from planner.analysis.calibration.generation_logs import Measurement, read_measurements
 from planner.analysis.calibration.trainer_state import read_log
 from planner.configurations.compared_runs import Correction, learn_correction, real_units
@@ -22,7 +23,14 @@ from planner.library.reading import CardNames, read_library
 from planner.library.schema import Library
 from planner.loading.scenario_file import change_scenario
 from planner.results.plan import Plan
-from planner.results.run_results import CalibrationResult, Comparison, GenerationComparison, PlanSummary, SettingValue
+from planner.results.run_results import (
+    CalibrationResult,
+    Comparison,
+    GenerationComparison,
+    PlanSummary,
+    SettingValue,
+    StepTimes,
+)
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.job import Job
 from planner.scenario.observed_run import Measured, ServedRun
@@ -168,18 +176,18 @@ def calibrate(
         check_is_definite(scenario)
     asked = _job_of(scenario, job) if scenario is not None else None
     read = [read_log(path) for path in logs]
-    timed = _only([log for log in read if log.step_seconds or log.whole], "the speed of the run")
+    for log in read:
+        _check_gpus(log, gpus)
+    timed = _only([log for log in read if log.step_seconds or log.whole or log.rates], "the speed of the run")
     sized = _only([log for log in read if log.peak_gib is not None], "the memory use of the run")
-    pace = compute_pace(timed) if timed is not None else None
+    pace: StepTimes | None = None
     entry: dict[str, SettingValue] = {"gpu": card, "gpus": gpus}
     notes: list[str] = []
     settings = {**_from_log(timed, settings, gpus, notes), **settings}
-    if pace is not None and timed is not None:
-        tokens, how = _tokens(timed, asked, {"gpus": gpus, **settings}, tokens_per_step)
-        entry["tokens_per_second"] = round_digits(tokens / pace.seconds)
-        notes.append(how)
-        if pace.spread is None:
-            notes.append("only the whole run is timed: warm-up, evaluation and saving count as training")
+    if timed is not None:
+        speed, pace = _speed(timed, asked, {"gpus": gpus, **settings}, tokens_per_step, notes)
+        entry["tokens_per_second"] = round_digits(speed)
+        notes += timed.notes
     if sized is not None and sized.peak_gib is not None:
         entry |= {"peak_vram_gib": round_digits(sized.peak_gib), "peak_kind": str(sized.peak_kind)}
     entry |= settings
@@ -192,6 +200,56 @@ def calibrate(
         notes=tuple(notes),
     )
     return result if scenario is None or asked is None else _in_scenario(result, scenario, asked, options)
+
+
+def _check_gpus(log: RunLog, gpus: int) -> None:
+    """Refuse a number of GPUs that the figures of a log contradict: its speed is that of all of them."""
+    if log.gpus is not None and log.gpus != gpus:
+        what = f"the log is of a run on {log.gpus} GPUs, by its figures of all and of each device"
+        raise fault(log.file, 1, what, f"give --gpus {log.gpus}", "--gpus")
+
+
+def _speed(
+    log: RunLog, job: Job | None, settings: Mapping[str, Any], given: float | None, notes: list[str]
+) -> tuple[float, StepTimes | None]:
+    """Return the tokens per second over all GPUs, and the pace where the log times steps."""
+    gpus = settings["gpus"]
+    is_known = given is not None or job is not None or log.tokens_per_step is not None
+    if log.rates and (not is_known or not log.step_seconds or (given is None and log.counts_micro_batches)):
+        rate = compute_rate(log)
+        notes.append(f"{rate:,.1f} tokens per second of one GPU as the log states them, times {gpus} GPUs")
+        return rate * gpus, None
+    pace = compute_pace(log)
+    assert pace is not None
+    if log.counts_micro_batches:
+        each = _micro_batches(settings, job)
+        if each is not None:
+            pace = pace.model_copy(update={"seconds": pace.seconds * each})
+            notes.append(f"a step is {each} micro-batches, which the log times one by one")
+            log = replace(log, tokens_per_step=log.tokens_per_step * each if log.tokens_per_step else None)
+        elif given is not None or log.tokens_per_step is None:
+            what = "times micro-batches, and does not say how many make an optimizer step"
+            raise fault(log.file, 1, what, "give --accumulation-steps")
+        else:
+            notes.append("times and tokens are those of micro-batches: the log does not say how many make a step")
+            return log.tokens_per_step / pace.seconds, None
+    tokens, how = _tokens(log, job, settings, given)
+    notes.append(how)
+    if pace.spread is None and log.whole is not None and not log.step_seconds:
+        notes.append("only the whole run is timed: warm-up and saving count as training")
+    return tokens / pace.seconds, pace
+
+
+def _micro_batches(settings: Mapping[str, Any], job: Job | None) -> int | None:
+    """Return the micro-batches of one optimizer step on each GPU, as the settings or the job say; None if neither."""
+    if "accumulation_steps" in settings:
+        return int(settings["accumulation_steps"])
+    batch = settings.get("global_batch", job.global_batch if job is not None else None)
+    if batch is None or "micro_batch" not in settings:
+        return None
+    ranks = settings["gpus"] // math.prod(settings.get(name, 1) for name in _DEGREES)
+    each = batch / (settings["micro_batch"] * max(1, ranks))
+    return int(each) if each.is_integer() and each >= 1 else None
 
 
 def _card(gpu: str) -> str:
@@ -229,7 +287,8 @@ def _from_log(log: RunLog | None, given: Mapping[str, Any], gpus: int, notes: li
     if log.global_batch is not None and log.global_batch % max(1, ranks * (log.micro_batch or 1)) == 0:
         found["global_batch"] = log.global_batch
     if found:
-        notes.append(f"{' and '.join(found)} are taken from the log".replace("_", " "))
+        verb = "are" if len(found) > 1 else "is"
+        notes.append(f"{' and '.join(found)} {verb} taken from the log".replace("_", " "))
     return found
 
 

@@ -1,6 +1,8 @@
 """CSV logs, for the speed and memory of a run and for its progress, and what any log says.
 
 Names come in any case with blanks around, figures with their unit, and a last line may be cut short.
+Exports: a chart of Weights & Biases (`"Step","run-1 - train/loss","run-1 - _timestamp"`) or its whole history
+(`_step,_runtime,_timestamp,...`), a scalar of TensorBoard (`Wall time,Step,Value`), and `metrics.csv` of LitGPT.
 """
 
 from __future__ import annotations
@@ -10,10 +12,14 @@ import datetime
 import io
 import itertools
 import math
+import re
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from planner.analysis.calibration.line_logs import LogHistory, LogPoint, as_number, stamp_seconds
+from planner.analysis.calibration.line_logs import as_number, stamp_seconds
+from planner.analysis.calibration.log_points import LogHistory, LogPoint
+from planner.analysis.calibration.tool_logs import mean_growth, micro_batch_history
 from planner.errors import Fault, InputError
 from planner.records import record
 from planner.results.run_results import StepTimes
@@ -42,13 +48,18 @@ class RunLog:
 
     file: str
     kind: str  # the format, as users call it
-    step_seconds: tuple[float, ...] = ()  # of single steps, or means of intervals, in order
+    step_seconds: tuple[float, ...] = ()  # of single steps, or means of intervals, in order, without evaluation
+    interval_steps: tuple[int, ...] = ()  # steps of each of them; left out: one each
+    rates: tuple[float, ...] = ()  # tokens per second of one GPU, where the log states them
     whole: tuple[int, float] | None = None  # steps and seconds of the run, warm-up and pauses in it
     tokens_per_step: float | None = None  # as the log counts: padding usually included
     micro_batch: int | None = None
     global_batch: int | None = None
     peak_gib: float | None = None
     peak_kind: str | None = None  # allocated, reserved or device
+    gpus: int | None = None
+    counts_micro_batches: bool = False  # a step of this log is a micro-batch
+    notes: tuple[str, ...] = ()
 
 
 def compute_pace(log: RunLog) -> StepTimes | None:
@@ -68,9 +79,23 @@ def compute_pace(log: RunLog) -> StepTimes | None:
     return pace
 
 
+def compute_rate(log: RunLog) -> float:
+    """Return the tokens per second of one GPU, warm-up left out; `InputError` where the log is too short."""
+    pace = _of_steps(replace(log, step_seconds=tuple(1.0 / rate for rate in log.rates), interval_steps=()))
+    return 1.0 / pace.seconds
+
+
 def _of_steps(log: RunLog) -> StepTimes:
     warm = count_warm_up_steps(log.step_seconds)
     kept = log.step_seconds[warm:]
+    if len(kept) < MIN_TIMED_STEPS and log.interval_steps:
+        warm = min(1, len(log.step_seconds) - 1)  # too few to judge by: the first one holds the warm-up, if any does
+        spans = list(zip(log.step_seconds, log.interval_steps, strict=True))[warm:]
+        steps = sum(count for _, count in spans)
+        if steps >= MIN_TIMED_STEPS and (warm or len(spans) > 1):
+            seconds = math.fsum(second * count for second, count in spans) / steps
+            return StepTimes(seconds=seconds, spread=None, steps=steps, dropped=log.interval_steps[0] * warm)
+        kept = log.step_seconds[warm:]
     if len(kept) < MIN_TIMED_STEPS:
         what = f"only {len(kept)} timed steps" + (f" after {warm} of warm-up" if warm else "")
         raise fault(log.file, 1, what, f"at least {MIN_TIMED_STEPS} are needed: let the run continue for longer")
@@ -107,6 +132,8 @@ _SECONDS = "seconds step_seconds step_time step_time_s step_time_seconds seconds
 _MILLISECONDS = "step_time_ms step_ms milliseconds"
 UNIT_SECONDS = {**dict.fromkeys(_SECONDS.split(), 1.0), **dict.fromkeys(_MILLISECONDS.split(), 1e-3)}
 """Columns of seconds per step, with what one unit is in seconds."""
+LATEST_SECONDS = 1e11
+"""Later times, past the year 5000, count milliseconds."""
 TIME_COLUMNS = ("elapsed_seconds", "elapsed", "timestamp", "time", "datetime", "wall_time")
 TOKEN_COLUMNS = ("tokens", "num_tokens", "tokens_per_step")
 
@@ -122,6 +149,10 @@ UNIT_BYTES = {
 """Columns of memory, the preferred one first: bytes per unit and kind."""
 MIN_PEAK_BYTES, MAX_PEAK_BYTES = 64 * MIB, 2048.0 * GIB
 """Range of plausible peaks of one GPU: outside it, another unit is meant."""
+
+
+KNOWN_COLUMNS = frozenset((*STEP_COLUMNS, *UNIT_SECONDS, *TIME_COLUMNS, *UNIT_BYTES, "wall time", "_step"))
+"""Columns by which a text is known to be a table."""
 
 
 @record(frozen=True)
@@ -160,18 +191,80 @@ def read_table(text: str, file: str) -> CsvTable | None:
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
     except csv.Error as error:
         raise fault(file, reader.line_num, f"cannot be read as CSV: {error}", "separate cells by commas") from None
+    if len(header) > 1 and not header[0]:
+        header[0] = "row"  # the index, as pandas writes it
     if not header or not all(header) or len(set(header)) < len(header):
         return None
     if rows and len(rows[-1][1]) < len(header) and not text.endswith("\n"):
         rows.pop()  # a run that is still writing, or was killed
+    is_ours = any(name in KNOWN_COLUMNS or _CHARTED.fullmatch(name) for name in header)
     for line, row in rows:
         if len(row) != len(header):
+            if not is_ours:
+                return None
             what = f"{len(row)} cells, but the header has {len(header)}"
             raise fault(file, line, what, "give every row the cells of the header")
     if not rows:
         raise fault(file, 1, "has a header but no rows", "log some steps first")
     lines, cells = zip(*rows, strict=True)
-    return CsvTable(file, tuple(header), lines, tuple(dict(zip(header, row, strict=True)) for row in cells))
+    return exported_table(
+        CsvTable(file, tuple(header), lines, tuple(dict(zip(header, row, strict=True)) for row in cells))
+    )
+
+
+_CHARTED = re.compile(r"(?P<run>.+) - (?P<metric>.+?)(?P<bound>__min|__max)?")
+EXPORTED = {
+    "wall time": "timestamp", "_timestamp": "timestamp", "_runtime": "elapsed_seconds",
+    "relative time (process)": "elapsed_seconds", "relative time (wall)": "elapsed_seconds",
+    "train/global_step": "global_step", "trainer/global_step": "global_step", "train/loss": "loss",
+}  # fmt: skip
+"""Columns of exports by the names that are used here."""
+
+
+def exported_table(table: CsvTable) -> CsvTable:
+    """Return an export of Weights & Biases or TensorBoard under the names used here; any other table as it is.
+
+    `InputError` for a chart of several runs, and for steps that count calls of `wandb.log`.
+    """
+    charted = {name: found for name in table.names if (found := _CHARTED.fullmatch(name))}
+    runs = sorted({found["run"] for found in charted.values()})
+    is_wandb = bool(charted) or "_step" in table.names
+    if not is_wandb and "wall time" not in table.names:
+        return table
+    if len(runs) > 1:
+        what = f"charts of {len(runs)} runs: {', '.join(runs[:3])}"
+        raise fault(table.file, 1, what, "export one run", "")
+    names = {name: (charted[name]["metric"] if name in charted else name) for name in table.names}
+    names = {
+        name: EXPORTED.get(metric, "step" if metric == "_step" else metric)
+        for name, metric in names.items()
+        if not (name in charted and charted[name]["bound"])
+    }
+    kept = {new: old for old, new in reversed(names.items())}
+    if "global_step" in kept:
+        kept.pop("step", None)
+    needed = [name for name in ("step", "global_step", "timestamp", "elapsed_seconds") if name in kept]
+    chosen = [
+        (line, {new: row[old] for new, old in kept.items()})
+        for line, row in zip(table.lines, table.rows, strict=True)
+        if all(row[kept[name]] for name in needed)
+    ]
+    if not chosen:
+        raise fault(table.file, 1, "no row has a step and a time", "export the time (_timestamp) with the loss")
+    lines, rows = zip(*chosen, strict=True)
+    export = CsvTable(table.file, tuple(kept), lines, rows)
+    if is_wandb and "step" in kept:
+        _check_counts_steps(export)
+    return export
+
+
+def _check_counts_steps(table: CsvTable) -> None:
+    """Refuse steps of W&B that rise by one: they count calls of `wandb.log`, of which each may hold several steps."""
+    steps = table.numbers("step")
+    if len(steps) > 1 and all(after - before == 1 for before, after in itertools.pairwise(steps)):
+        what = "Step counts the calls of wandb.log, which are not optimizer steps where one in several is logged"
+        fix = "export train/global_step too, or rename the column to global_step if each call is one step"
+        raise fault(table.file, table.lines[0], what, fix, "step")
 
 
 def read_step_times(table: CsvTable) -> RunLog | None:
@@ -197,10 +290,12 @@ def read_step_times(table: CsvTable) -> RunLog | None:
     else:
         seconds = _between(table, str(clock), steps)
     tokens = table.first(TOKEN_COLUMNS)
+    gaps = [round(after - before) for before, after in itertools.pairwise(steps)]
     return RunLog(
         table.file,
         STEP_TIME_CSV,
         step_seconds=tuple(seconds),
+        interval_steps=tuple(gaps) if column is None and min(gaps, default=0) >= 1 else (),
         tokens_per_step=sum(table.numbers(tokens)) / len(table.lines) if tokens else None,
     )
 
@@ -228,10 +323,9 @@ def _between(table: CsvTable, column: str, steps: Sequence[float]) -> list[float
 
 def _seconds(table: CsvTable, line: int, column: str, text: str) -> float:
     """Return seconds since some fixed time, from a number or from a date and time."""
-    try:
-        return float(text)
-    except ValueError:
-        pass
+    number = as_number(text)
+    if number is not None:
+        return number / 1000.0 if number > LATEST_SECONDS else number
     try:
         return datetime.datetime.fromisoformat(text.replace("/", "-")).timestamp()
     except ValueError:
@@ -268,6 +362,7 @@ def read_memory_use(table: CsvTable) -> RunLog | None:
 
 UTILISATION_COLUMNS = ("utilization.gpu [%]", "utilization.gpu")
 LOSS_COLUMNS = ("loss", "train_loss", "lm loss")
+LITGPT_CSV = "metrics.csv of LitGPT"
 SINCE_START = ("elapsed_seconds", "elapsed")
 """Columns of times that count from the start of the process."""
 
@@ -279,6 +374,9 @@ def read_csv_history(table: CsvTable) -> LogHistory | None:
     """
     column, clock = table.first(UNIT_SECONDS), table.first(TIME_COLUMNS)
     step = table.first(STEP_COLUMNS)
+    litgpt = read_litgpt_table(table)
+    if litgpt is not None:
+        return litgpt
     if column is None and (step is None or clock is None):
         return _memory_history(table)
     points, left_out = [], 0
@@ -306,6 +404,48 @@ def read_csv_history(table: CsvTable) -> LogHistory | None:
     return LogHistory(table.file, STEP_TIME_CSV, tuple(points), remarks=remarks)
 
 
+def read_litgpt_table(table: CsvTable) -> LogHistory | None:
+    """Return the history of LitGPT's `metrics.csv`; None where the table has other columns.
+
+    `time` is that since the start of the training at micro-batch `batches`, in a row of its own or in that of `iter`;
+    without it `iter_time` is that of one micro-batch. Lightning's CSVLogger writes the micro-batch, or the one before,
+    over the column `step`, so the file does not say how many make a step. Rows with `val_loss` end a validation.
+    """
+    if not {"iter", "step", "iter_time"} <= set(table.names):
+        return None
+    rows = [
+        (line, {name: as_number(cell) for name, cell in row.items() if cell})
+        for line, row in zip(table.lines, table.rows, strict=True)
+    ]
+    ends = {row["batches"]: row["time"] for _, row in rows if row.get("batches") and row.get("time")}
+    points: list[LogPoint] = []
+    tokens: list[tuple[float, float]] = []
+    paused = 0.0
+    for line, row in rows:
+        iteration, seconds = row.get("iter"), row.get("iter_time")
+        if "val_loss" in row:
+            paused = math.nan
+        if iteration is None or seconds is None or not 0 < seconds < MAX_STEP_SECONDS:
+            continue
+        end = ends.get(iteration)
+        alone = None if ends else seconds
+        points.append(LogPoint(line, int(iteration), None, end, alone, row.get("loss"), paused=paused))
+        paused = 0.0
+        count = row.get("total_tokens")
+        tokens += [(iteration, count)] if count else []
+    return micro_batch_history(
+        table.file, LITGPT_CSV, points, _accumulation([row for _, row in rows]), mean_growth(tokens)
+    )
+
+
+def _accumulation(rows: Sequence[Mapping[str, float | None]]) -> int | None:
+    """Return the micro-batches of a step where the column `step` was not written over by that of the micro-batch."""
+    pairs = [(row["iter"], row["step"]) for row in rows if row.get("iter") and row.get("step")]
+    ratios = {done / step for done, step in pairs if done and step}
+    ratio = ratios.pop() if len(ratios) == 1 else 1.0
+    return int(ratio) if ratio > 1 and ratio.is_integer() else None
+
+
 _FIRST_CLOCK = 1e9
 """Seconds since the epoch in 2001: smaller figures count from the start of something else."""
 
@@ -317,7 +457,9 @@ def _loss(table: CsvTable, row: Mapping[str, str]) -> float | None:
 
 def _time(text: str) -> float | None:
     number = as_number(text)
-    return number if number is not None else stamp_seconds(text.replace("/", "-"))
+    if number is not None:
+        return number / 1000.0 if number > LATEST_SECONDS else number
+    return stamp_seconds(text.replace("/", "-"))
 
 
 def _memory_history(table: CsvTable) -> LogHistory | None:

@@ -1,7 +1,8 @@
-"""Logs of lines: torchtitan, Megatron, Transformers and TRL; the points of a log, and its attempts.
+"""Logs of lines: torchtitan, Megatron, NeMo, Transformers and TRL; what several formats of lines share.
 
 torchtitan: `[rank0]:[titan] 2026-05-18 16:04:46,338 - root - INFO - step: 14  loss: 3.24  memory: 9.46GiB(65%) ...`.
 Megatron: ` [2026-05-18 16:04:46] iteration 14/ 500 | ... | elapsed time per iteration (ms): 5123.4 | ...`.
+NeMo: `Training epoch 0, iteration 1/249 | ... | global_step: 1 | ... | train_step_timing in s: 2.505`, or in its bar.
 Transformers prints a mapping per logging step, as JSON or as Python writes it, with or without the step, and between
 them the marks of a progress bar: `3%|2 | 14/500 [01:10<40:31, 5.0s/it]`. Any line may begin with a time stamp, as
 `docker logs -t` adds it. Every rank may print the same line; the first of a step counts.
@@ -14,266 +15,194 @@ import datetime
 import json
 import math
 import re
-from dataclasses import field
-from itertools import pairwise
-from statistics import median
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from planner.records import record
+from planner.analysis.calibration.log_points import MAX_INTERVAL_SECONDS, LogHistory, LogPoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
-# The points of a log: what it says at one logged step, in the order of its lines, whatever its format.
-
-
-@record(frozen=True)
-class LogPoint:
-    """What a log says at one step; None for what it does not state."""
-
-    line: int
-    step: int
-    """Optimizer steps done."""
-    clock: float | None = None
-    """Seconds since the epoch."""
-    elapsed: float | None = None
-    """Seconds since the process began to train."""
-    seconds: float | None = None
-    """Seconds of one step, as the log computes them."""
-    loss: float | None = None
-
-    @property
-    def is_diverged(self) -> bool:
-        """Whether the loss is no finite number."""
-        return self.loss is not None and not math.isfinite(self.loss)
-
-
-@record(frozen=True)
-class LogHistory:
-    """All that one log says of the progress of a run; nothing is checked yet."""
-
-    file: str
-    kind: str
-    """The format, as users call it."""
-    points: tuple[LogPoint, ...] = ()
-    total_steps: int | None = None
-    whole: tuple[int, float] | None = None
-    """Steps and seconds of the run, where only its end is timed."""
-    tokens_per_step: float | None = None
-    micro_batch: int | None = None
-    peak_gib: float | None = None
-    peak_kind: str | None = None
-    utilisation: float | None = None
-    """Mean share of time in which the GPUs computed."""
-    remarks: tuple[str, ...] = field(default=())
-    """What is wrong with the log, and what was done about it."""
-
-
-# The points of a log cut into the attempts of a run, and the seconds between them.
-
-
-STALL_RATIO, STALL_SECONDS = 10.0, 300.0
-"""A run stands still where steps take so many times their usual time, and so much longer in all: a guess."""
-
-
-MAX_INTERVAL_SECONDS = 1e9
-"""Longer times between two points, 30 years, are those of a clock that jumped."""
-
-
-@record(frozen=True)
-class Interval:
-    """Steps between two points of one attempt, and the wall seconds that they took."""
-
-    steps: int
-    seconds: float
-
-    @property
-    def pace(self) -> float:
-        """Seconds of one step."""
-        return self.seconds / self.steps
-
-
-@record(frozen=True)
-class Attempt:
-    """One process of a run, from its start or its last checkpoint until it ended."""
-
-    points: tuple[LogPoint, ...]
-    intervals: tuple[Interval, ...]
-    stalls: tuple[Interval, ...] = ()
-    """Intervals in which the run stood still, or the clock jumped forwards."""
-    jumps_back: int = 0
-    """Times that did not increase with the steps."""
-
-    @property
-    def first_step(self) -> int:
-        """The first step that is logged."""
-        return self.points[0].step
-
-    @property
-    def last_step(self) -> int:
-        """The last step that is logged."""
-        return self.points[-1].step
-
-
-def split_attempts(points: Sequence[LogPoint]) -> tuple[Attempt, ...]:
-    """Return the attempts in order: one ends where steps, or the time since the start of the process, go back."""
-    groups: list[list[LogPoint]] = []
-    for point in points:
-        before = groups[-1][-1] if groups else None
-        if before is None or point.step < before.step or _went_back(before.elapsed, point.elapsed):
-            groups.append([])
-        groups[-1].append(point)
-    timed = [_timed(group, is_first=number == 0) for number, group in enumerate(groups)]
-    usual = _usual_pace(interval for found, _ in timed for interval in found)
-    return tuple(
-        Attempt(
-            points=tuple(group),
-            intervals=tuple(interval for interval in found if not _is_stall(interval, usual)),
-            stalls=tuple(interval for interval in found if _is_stall(interval, usual)),
-            jumps_back=jumps,
-        )
-        for group, (found, jumps) in zip(groups, timed, strict=True)
-    )
-
-
-def _went_back(before: float | None, after: float | None) -> bool:
-    return before is not None and after is not None and after < before
-
-
-def _timed(points: Sequence[LogPoint], is_first: bool) -> tuple[list[Interval], int]:
-    """Return the intervals of an attempt, and how often its time did not increase."""
-    found, jumps = [], 0
-    first = points[0]
-    if first.seconds is not None and 0 < first.seconds < MAX_INTERVAL_SECONDS:
-        found.append(Interval(1, first.seconds))
-    elif is_first and first.step and 0 < (first.elapsed or 0.0) < MAX_INTERVAL_SECONDS:
-        found.append(Interval(first.step, first.elapsed or 0.0))
-    for before, after in pairwise(points):
-        steps, seconds = after.step - before.step, _between(before, after)
-        if steps <= 0 or seconds is None:
-            continue
-        if not 0 < seconds < MAX_INTERVAL_SECONDS:
-            jumps += 1
-            continue
-        found.append(Interval(steps, seconds))
-    return found, jumps
-
-
-def _between(before: LogPoint, after: LogPoint) -> float | None:
-    """Return the seconds between two points: by the log's own time of a step, else by what times both."""
-    if after.seconds is not None:
-        return after.seconds * (after.step - before.step)
-    for earlier, later in ((before.elapsed, after.elapsed), (before.clock, after.clock)):
-        if earlier is not None and later is not None:
-            return later - earlier
-    return None
-
-
-def _usual_pace(intervals: Iterable[Interval]) -> float | None:
-    paces = [interval.pace for interval in intervals]
-    return median(paces) if paces else None
-
-
-def _is_stall(one: Interval, usual: float | None) -> bool:
-    if usual is None:
-        return False
-    return one.pace > STALL_RATIO * usual and one.seconds - one.steps * usual > STALL_SECONDS
-
-
-TORCHTITAN, MEGATRON, TRANSFORMERS = "torchtitan log", "Megatron log", "console of Transformers"
+TORCHTITAN, MEGATRON, NEMO, TRANSFORMERS = "torchtitan log", "Megatron log", "NeMo log", "console of Transformers"
 MIB_PER_GIB = 1024.0
 MAX_MAPPING = 10_000
 """Longest mapping of one logging step, in characters."""
+BAR_SECONDS = 1.0
+"""What a progress bar rounds its times to."""
+PREFIX = r"^(?:\S*\d{4}-\d\d-\d\d[T ]\S+\s+)?(?:\([^)]*\)\s*)?(?:\[[^\]]*\]:?\s*)?"
+"""What stands before a line of a job: a time stamp, SkyPilot's `(task, pid=7)`, torchrun's `[rank0]:`."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\s*(Z|UTC|GMT|[+-]\d\d:?\d\d)?")
-_TITAN = re.compile(r"\bstep:\s*(\d+)\s+(?:loss|global_avg_loss):\s*(\S+)(?:.{0,500}?\bmemory:\s*([\d.]+)GiB)?")
+_TITAN = re.compile(
+    r"(\bvalidate )?\bstep:\s*(\d+)\s+(?:loss|global_avg_loss):\s*(\S+)(?:.{0,500}?\bmemory:\s*([\d.]+)GiB)?"
+    r"(?:.{0,500}?\btps:\s*([\d,]+))?"
+)
 _MEGATRON = re.compile(
     r"\biteration\s+(\d+)\s*/\s*(\d+)\s*\|.{0,500}?elapsed time per iteration \((ms|s)\):\s*([\d.]+)"
     r"(?:.{0,500}?\blm loss:?\s*(\S+))?"
 )
+_MEGATRON_BATCH = re.compile(r"\bglobal batch size:\s*(\d+)")
 _MEGATRON_MEMORY = re.compile(r"memory \(MB\).{0,500}?\bmax allocated:\s*([\d.]+)")
-_BAR = re.compile(r"^\s*\d+%\|[^|]*\|\s*(\d+)/(\d+) \[((?:\d+:)?\d+:\d+)<")
+_NEMO = re.compile(r"\bglobal_step[:=]\s*([\d.]+).{0,500}?\btrain_step_timing in s[:=]\s*([\d.]+)")
+_NEMO_LOSS = re.compile(r"\breduced_train_loss[:=]\s*([^\s|,\]]+)")
+_NEMO_BATCH = re.compile(r"\bglobal_batch_size[:=]\s*(\d+)")
+_BAR = re.compile(PREFIX + r"\s*\d+%\|[^|]*\|\s*(\d+)/(\d+) \[((?:\d+:)?\d+:\d+)<")
+_EVALUATION = re.compile(r"eval_(?:.*_)?(loss|runtime)")
 
-_Lines = list[tuple[int, str]]
+Lines = list[tuple[int, str]]
+"""Numbers of lines in the file, with their text: those that a carriage return separates have the same number."""
 
 
-def read_line_log(text: str, file: str) -> LogHistory | None:
-    """Return the log in the format that most of its lines are in; None where no line says a step."""
-    lines = [
+def lines_of(text: str) -> Lines:
+    """Return the lines of a log without colours and blanks."""
+    return [
         (number, piece)
         for number, line in enumerate(_COLOURS.sub("", text).split("\n"), 1)
         for piece in line.split("\r")
         if piece.strip()
     ]
-    readers: tuple[Callable[[_Lines, str], LogHistory], ...] = (_torchtitan, _megatron, _transformers)
-    found = max((reader(lines, file) for reader in readers), key=lambda history: len(history.points))
-    return found if found.points else None
 
 
-def _torchtitan(lines: _Lines, file: str) -> LogHistory:
-    points, peaks = [], []
+def read_torchtitan(lines: Lines, file: str) -> LogHistory:
+    """Return the steps of a torchtitan log: its clock times them, and a validation ends at its own line."""
+    points: list[LogPoint] = []
+    peaks = []
+    paused = 0.0
     for number, line in lines:
         found = _TITAN.search(line)
         if found is None:
             continue
-        points.append(LogPoint(number, int(found[1]), clock=stamp_seconds(line), loss=as_number(found[2])))
-        if found[3]:
-            peaks.append(float(found[3]))
-    peak = max(peaks, default=None)
+        clock = stamp_seconds(line)
+        if found[1]:
+            before = points[-1].clock if points and points[-1].step == int(found[2]) else None
+            paused = clock - before if clock is not None and before is not None else math.nan
+            continue
+        rate = as_number(found[5].replace(",", "")) if found[5] else None
+        loss = as_number(found[3])
+        points.append(LogPoint(number, int(found[2]), clock=clock, loss=loss, rate=rate or None, paused=paused))
+        paused = 0.0
+        if found[4]:
+            peaks.append(float(found[4]))
     return LogHistory(
-        file, TORCHTITAN, _once(points), peak_gib=peak, peak_kind="reserved" if peak is not None else None
-    )
+        file, TORCHTITAN, once(points),
+        resolution_seconds=_clock_resolution(points),
+        **peak_of({"reserved": peaks}),
+    )  # fmt: skip
 
 
-def _megatron(lines: _Lines, file: str) -> LogHistory:
-    points, totals, peaks = [], [], []
+def _clock_resolution(points: Sequence[LogPoint]) -> float:
+    """Return 1 where all time stamps are whole seconds."""
+    clocks = [point.clock for point in points if point.clock is not None]
+    return 1.0 if clocks and all(clock.is_integer() for clock in clocks) else 0.0
+
+
+def peak_of(peaks: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Return the largest GiB of the first kind of memory that has any, as fields of a history."""
+    for kind, figures in peaks.items():
+        if figures:
+            return {"peak_gib": max(figures), "peak_kind": kind}
+    return {}
+
+
+def read_megatron(lines: Lines, file: str) -> LogHistory:
+    """Return the steps of a Megatron log; its seconds are means of an interval without evaluation."""
+    points, totals, peaks, batches = [], [], [], []
     for number, line in lines:
         if (found := _MEGATRON.search(line)) is not None:
             seconds = float(found[4]) / (1000.0 if found[3] == "ms" else 1.0)
             loss = as_number(found[5]) if found[5] else None
             points.append(LogPoint(number, int(found[1]), clock=stamp_seconds(line), seconds=seconds, loss=loss))
             totals.append(int(found[2]))
+            batch = _MEGATRON_BATCH.search(line)
+            batches.append(int(batch[1]) if batch else None)
         elif (memory := _MEGATRON_MEMORY.search(line)) is not None:
             peaks.append(float(memory[1]) / MIB_PER_GIB)
-    peak = max(peaks, default=None)
+    kept, remarks = _of_one_batch(points, batches)
     return LogHistory(
-        file,
-        MEGATRON,
-        _once(points),
+        file, MEGATRON, once(kept),
         total_steps=totals[-1] if totals else None,
-        peak_gib=peak,
-        peak_kind="allocated" if peak is not None else None,
-    )
+        global_batch=batches[-1] if batches else None,
+        remarks=remarks,
+        **peak_of({"allocated": peaks}),
+    )  # fmt: skip
 
 
-def _transformers(lines: _Lines, file: str) -> LogHistory:
+def _of_one_batch(points: Sequence[LogPoint], batches: Sequence[int | None]) -> tuple[list[LogPoint], tuple[str, ...]]:
+    """Return the points without the times of steps whose global batch differs from that of the last."""
+    if len(set(batches)) < 2:
+        return list(points), ()
+    pairs = zip(points, batches, strict=True)
+    kept = [point if batch == batches[-1] else replace(point, seconds=None, clock=None) for point, batch in pairs]
+    return kept, (f"the global batch changes during the run: only steps with the last one, {batches[-1]}, are timed",)
+
+
+def read_nemo(lines: Lines, file: str) -> LogHistory:
+    """Return the steps of NeMo's progress: printed or in its bar, counted from 0."""
+    points, batches = [], []
+    for number, line in lines:
+        found = _NEMO.search(line)
+        step = as_number(found[1]) if found else None
+        if found is None or step is None:
+            continue
+        loss, batch = _NEMO_LOSS.search(line), _NEMO_BATCH.search(line)
+        seconds = as_number(found[2])
+        lost = as_number(loss[1]) if loss else None
+        points.append(LogPoint(number, int(step) + 1, clock=stamp_seconds(line), seconds=seconds, loss=lost))
+        batches.append(int(batch[1]) if batch else None)
+    return LogHistory(file, NEMO, once(points), global_batch=batches[-1] if batches else None)
+
+
+def read_transformers(lines: Lines, file: str) -> LogHistory:
     """Return the points of mappings and of the bar of the training, which is the first one without a description."""
     points: list[LogPoint] = []
-    total, unplaced, step = None, 0, 0
+    total, unplaced, step, paused = None, 0, 0, 0.0
     for number, line in lines:
         bar = _BAR.search(line)
         if bar is not None:
             total = total if total is not None else int(bar[2])
             if int(bar[2]) == total and int(bar[1]):
+                seconds = bar_seconds(bar[3])
+                if int(bar[1]) != step:
+                    points.append(LogPoint(number, int(bar[1]), stamp_seconds(line), seconds, paused=paused))
+                    paused = 0.0
                 step = int(bar[1])
-                points.append(LogPoint(number, step, clock=stamp_seconds(line), elapsed=_bar_seconds(bar[3])))
             continue
-        for entry in _mappings(line):
+        for entry in mappings_of(line):
             here = _step_of(entry) or step
             if "loss" not in entry:
+                paused += evaluation_seconds(entry)
                 continue
             if not here:
                 unplaced += 1
                 continue
             elapsed = as_number(entry.get("train_runtime"))
             loss = as_number(entry["loss"])
-            points.append(LogPoint(number, here, clock=stamp_seconds(line), elapsed=elapsed, loss=loss))
+            is_new = not points or points[-1].step != here
+            points.append(
+                LogPoint(number, here, stamp_seconds(line), elapsed, loss=loss, paused=paused if is_new else 0.0)
+            )
+            paused = 0.0 if is_new else paused
     remarks = (f"{unplaced} lines of losses without a step are left out",) if unplaced else ()
-    return LogHistory(file, TRANSFORMERS, _once(points), total_steps=total, remarks=remarks)
+    return LogHistory(
+        file, TRANSFORMERS, once(points),
+        total_steps=total,
+        resolution_seconds=BAR_SECONDS if total is not None else _clock_resolution(points),
+        remarks=remarks,
+    )  # fmt: skip
 
 
-def _mappings(line: str) -> Iterator[Mapping[str, Any]]:
+def evaluation_seconds(entry: Mapping[str, Any]) -> float:
+    """Return the seconds of the evaluation that an entry logs: 0 where it logs none, nan where it does not time it."""
+    keys = [str(key) for key in entry if _EVALUATION.fullmatch(str(key))]
+    if not keys:
+        return 0.0
+    seconds = [as_number(entry[key]) for key in keys if key.endswith("_runtime")]
+    known = [second for second in seconds if second is not None and 0 <= second < MAX_INTERVAL_SECONDS]
+    return math.fsum(known) if known else math.nan
+
+
+def mappings_of(line: str) -> Iterator[Mapping[str, Any]]:
     """Yield the mapping that a line holds, as JSON or as Python writes it."""
     start, end = line.find("{"), line.rfind("}")
     if not 0 <= start < end < start + MAX_MAPPING:
@@ -304,7 +233,8 @@ def as_number(value: object) -> float | None:
         return None
 
 
-def _bar_seconds(text: str) -> float:
+def bar_seconds(text: str) -> float:
+    """Return the seconds of `1:02:03` or `02:03`."""
     seconds = 0.0
     for part in text.split(":"):
         seconds = 60 * seconds + int(part)
@@ -326,7 +256,7 @@ def stamp_seconds(line: str) -> float | None:
         return None
 
 
-def _once(points: list[LogPoint]) -> tuple[LogPoint, ...]:
+def once(points: list[LogPoint]) -> tuple[LogPoint, ...]:
     """Return the points without the repetitions of one step that follow one another, their figures joined."""
     found: list[LogPoint] = []
     for point in points:
@@ -334,12 +264,10 @@ def _once(points: list[LogPoint]) -> tuple[LogPoint, ...]:
             found.append(point)
             continue
         before = found[-1]
-        found[-1] = LogPoint(
-            before.line,
-            before.step,
-            clock=before.clock if before.clock is not None else point.clock,
-            elapsed=before.elapsed if before.elapsed is not None else point.elapsed,
-            seconds=before.seconds if before.seconds is not None else point.seconds,
-            loss=before.loss if before.loss is not None else point.loss,
-        )
+        missing = {
+            name: getattr(point, name)
+            for name in ("clock", "elapsed", "seconds", "loss", "rate")
+            if getattr(before, name) is None
+        }
+        found[-1] = replace(before, **missing)
     return tuple(found)

@@ -9,27 +9,32 @@ With memory metrics on, the last entry has `before_init_mem_gpu` and `*_mem_gpu_
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.analysis.calibration.csv_logs import (
     MIN_TIMED_STEPS,
+    STEP_COLUMNS,
+    CsvTable,
     RunLog,
     fault,
     read_csv_history,
+    read_litgpt_table,
     read_memory_use,
     read_step_times,
     read_table,
 )
-from planner.analysis.calibration.line_logs import (
+from planner.analysis.calibration.line_logs import as_number, evaluation_seconds
+from planner.analysis.calibration.log_points import (
     MAX_INTERVAL_SECONDS,
     LogHistory,
     LogPoint,
-    as_number,
-    read_line_log,
+    resumed_remarks,
     split_attempts,
 )
+from planner.analysis.calibration.tool_logs import read_line_log
 from planner.documents.files import file_name, read_text
 from planner.documents.tables import JsonDocument, parse_json
 from planner.errors import InputError
@@ -52,19 +57,25 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
     if not isinstance(state, Mapping) or not isinstance(state.get("log_history"), list):
         raise _fault(document, (), "has no log_history", fix)
     entries = {n: entry for n, entry in enumerate(state["log_history"]) if isinstance(entry, Mapping)}
-    steps_only = {n: entry for n, entry in entries.items() if not any(str(key).startswith("eval_") for key in entry)}
+    steps_only = {n: entry for n, entry in entries.items() if not is_evaluation(entry)}
     if not steps_only:
         fix = "train for some steps with logging_steps set, then save the state"
         raise _fault(document, ("log_history",), "no training step is logged", fix)
     _check_order(steps_only, document)
     training = list(steps_only.values())
     last = next((entry for entry in reversed(training) if _number(entry, "train_steps_per_second")), None)
-    steps = tuple(_interval_seconds(steps_only, document))
-    whole = None
+    intervals = _intervals(entries, document)
+    whole: tuple[int, float] | None = None
+    notes: list[str] = []
     if last is not None and _number(last, "train_runtime"):
+        if (share := trained_share(training)) < LEAST_TRAINED_SHARE:
+            what = f"the run went on from a checkpoint: train_loss is {share:.2f} of the mean of the logged losses"
+            raise _fault(document, ("log_history",), f"{what}, so train_runtime times its last part alone", ONE_RUN)
         # Not train_steps_per_second: it counts the steps that were asked for, also where the run ended early.
-        whole = (round(_number(last, "step")), _number(last, "train_runtime"))
-    if len(steps) < MIN_TIMED_STEPS and whole is None:
+        evaluated, notes = _evaluated_seconds(list(entries.values()), last)
+        whole = (round(_number(last, "step")), max(0.0, _number(last, "train_runtime") - evaluated))
+    steps = tuple(seconds for _, seconds in intervals)
+    if len(steps) < 2 and whole is None:
         fix = (
             "wait for the end of the run, or train with include_num_input_tokens_seen, which logs times during training"
         )
@@ -74,8 +85,10 @@ def read_trainer_state(document: JsonDocument, fix: str) -> RunLog:
     return RunLog(
         document.file,
         TRAINER_STATE,
-        step_seconds=steps if len(steps) >= MIN_TIMED_STEPS else (),
+        step_seconds=steps if len(steps) >= MIN_TIMED_STEPS or whole is None else (),
+        interval_steps=tuple(count for count, _ in intervals) if whole is None else (),
         whole=whole,
+        notes=tuple(notes),
         tokens_per_step=tokens_per_logged_step(state, training),
         micro_batch=whole_number(state.get("train_batch_size")),
         global_batch=_global_batch(last) if last is not None else None,
@@ -93,20 +106,62 @@ def _check_order(entries: Mapping[int, Mapping[str, Any]], document: JsonDocumen
         before = step
 
 
-def _interval_seconds(entries: Mapping[int, Mapping[str, Any]], document: JsonDocument) -> list[float]:
-    """Return the seconds per step between entries with the time so far, without the summary at the end."""
-    found, step, seconds = [], 0.0, 0.0
+def _intervals(entries: Mapping[int, Mapping[str, Any]], document: JsonDocument) -> list[tuple[int, float]]:
+    """Return steps, and seconds of one, between entries with the time so far; neither the summary nor evaluation."""
+    found, step, seconds, paused = [], 0.0, 0.0, 0.0
     for number, entry in entries.items():
+        if is_evaluation(entry):
+            paused += evaluation_seconds(entry)
+            continue
         here, now = _number(entry, "step"), _number(entry, "train_runtime")
         if not now or _number(entry, "train_steps_per_second"):
             continue
         if now < seconds:
             what = f"time goes back from {seconds:g} to {now:g} s at step {here:g}"
             raise _fault(document, ("log_history", number), what, ONE_RUN)
-        if here > step:
-            found.append((now - seconds) / (here - step))
-        step, seconds = here, now
+        if here > step and now - seconds > paused:  # not where evaluation is not timed
+            found.append((round(here - step), (now - seconds - paused) / (here - step)))
+        step, seconds, paused = here, now, 0.0
     return found
+
+
+def is_evaluation(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of the history is that of an evaluation."""
+    return any(str(key).startswith("eval_") for key in entry)
+
+
+def _evaluated_seconds(entries: Sequence[Mapping[str, Any]], last: Mapping[str, Any]) -> tuple[float, list[str]]:
+    """Return the seconds of evaluation during training, and notes: entries after the summary are of a later one."""
+    before = entries[: next(number for number, entry in enumerate(entries) if entry is last)]
+    seconds = [evaluation_seconds(entry) for entry in before if is_evaluation(entry)]
+    known = [second for second in seconds if not math.isnan(second)]
+    notes = [f"evaluation, {math.fsum(known):,.0f} s in all, is left out"] if known else []
+    if len(known) < len(seconds):
+        notes.append(f"{len(seconds) - len(known)} evaluations without eval_runtime count as training")
+    return math.fsum(known), notes
+
+
+LEAST_TRAINED_SHARE = 0.8
+"""A smaller share of the logged losses in `train_loss` shows that the run was resumed: 1 but for rounding if not."""
+
+
+def trained_share(entries: Sequence[Mapping[str, Any]]) -> float:
+    """Return `train_loss` over the mean of the logged losses; 1 where either is not known.
+
+    Transformers divides the sum of the losses since the process started by all steps of the run, so the share is that
+    of the last part in a run that went on from a checkpoint (`_inner_training_loop` of its Trainer).
+    """
+    last = next((entry for entry in reversed(entries) if "train_loss" in entry), None)
+    step, total = 0.0, 0.0
+    for entry in entries:
+        here, loss = _number(entry, "step"), as_number(entry.get("loss"))
+        if loss is None or here <= step:
+            continue
+        if not 0 < loss < math.inf:
+            return 1.0
+        step, total = here, total + loss * (here - step)
+    given = _number(last, "train_loss") if last is not None else 0.0
+    return given / (total / step) if given and total else 1.0
 
 
 TOKENS_SO_FAR = ("num_input_tokens_seen", "num_tokens", "tokens/total")
@@ -161,8 +216,9 @@ def _fault(document: JsonDocument, path: tuple[str | int, ...], what: str, fix: 
 
 
 KNOWN_FORMATS = (
-    "give a trainer_state.json, the console output of Transformers, torchtitan or Megatron, a CSV with step and "
-    "seconds, or a memory log of nvidia-smi or torch"
+    "give a trainer_state.json, trainer_log.jsonl of LLaMA-Factory, the console output of Transformers, TRL, Axolotl, "
+    "torchtitan, torchtune, Megatron, NeMo, Composer (llm-foundry), LitGPT or nanoGPT, metrics.csv of LitGPT, a CSV "
+    "from Weights & Biases or TensorBoard, a CSV with step and seconds, or a memory log of nvidia-smi or torch"
 )
 
 
@@ -177,26 +233,55 @@ def read_log(path: str) -> RunLog:
     if text.lstrip()[0] in "{[":
         return read_trainer_state(parse_json(text, file, KNOWN_FORMATS, nan_is_nothing=True), KNOWN_FORMATS)
     table = read_table(text, file)
+    if table is not None and (litgpt := read_litgpt_table(table)) is not None:
+        return _one_run(litgpt)
     log = (read_step_times(table) or read_memory_use(table)) if table is not None else None
     if log is None:
-        raise fault(file, 1, "unknown log format", KNOWN_FORMATS)
+        raise fault(file, 1, _why_unknown(table), KNOWN_FORMATS)
     return log
+
+
+def _why_unknown(table: CsvTable | None) -> str:
+    """Return what is missing in a file that no reader knows."""
+    if table is not None and table.first(STEP_COLUMNS):
+        return f"has steps but no times: its columns are {', '.join(table.names[:8])}"
+    return "unknown log format"
 
 
 def _one_run(log: LogHistory) -> RunLog:
     """Return the log of lines of one attempt; `InputError` where there are several."""
-    attempts = split_attempts(log.points)
+    attempts = split_attempts(log.points, log.resolution_seconds)
     if len(attempts) > 1:
         before, after = attempts[0], attempts[1]
         what = f"steps go back from {before.last_step} to {after.first_step}"
+        if after.first_step >= before.last_step:
+            what = f"the time since the start goes back at step {after.first_step}, where the run was started again"
         raise fault(log.file, after.points[0].line, what, ONE_RUN)
+    (attempt,) = attempts
+    if not attempt.intervals and log.peak_gib is None and not any(point.rate for point in attempt.points):
+        what = f"a {log.kind} that times no step, or none without an evaluation in it"
+        raise fault(log.file, attempt.points[0].line, what, "let the run continue for longer, or log more often")
+    timed = [interval for interval in attempt.intervals if interval.training_pace > 0]
+    evaluated = math.fsum(interval.paused for interval in timed)
+    notes = [*log.remarks, *resumed_remarks(attempts)]
+    if evaluated > 0:
+        notes.append(f"evaluation, {evaluated:,.0f} s in all, is left out")
+    if len(timed) < len(attempt.intervals):
+        notes.append(f"{len(attempt.intervals) - len(timed)} intervals with an evaluation of unknown length left out")
     return RunLog(
         log.file,
         log.kind,
-        step_seconds=tuple(interval.pace for interval in attempts[0].intervals),
+        step_seconds=tuple(interval.training_pace for interval in timed),
+        interval_steps=tuple(interval.steps for interval in timed),
+        rates=tuple(point.rate for point in attempt.points if point.rate),
         tokens_per_step=log.tokens_per_step,
+        micro_batch=log.micro_batch,
+        global_batch=log.global_batch,
         peak_gib=log.peak_gib,
         peak_kind=log.peak_kind,
+        gpus=log.gpus,
+        counts_micro_batches=log.counts_micro_batches,
+        notes=tuple(notes),
     )
 
 
@@ -216,17 +301,22 @@ def read_state_history(text: str, file: str) -> LogHistory | None:
     state, remarks = _state(text)
     found = state.get("log_history")
     entries = [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, list) else []
-    training = [entry for entry in entries if not any(str(key).startswith("eval_") for key in entry)]
-    points = tuple(_points(training))
+    training = [entry for entry in entries if not is_evaluation(entry)]
+    points = _with_end(tuple(_points(training)), state, text)
     last = next((entry for entry in reversed(training) if "train_steps_per_second" in entry), None)
     seconds = as_number(last.get("train_runtime")) if last else None
+    steps = round(_number(last, "step")) if last else 0
+    if seconds is not None and trained_share(training) < LEAST_TRAINED_SHARE:
+        seconds, remarks = None, (*remarks, "the run went on from a checkpoint: its train_runtime times the last part")
     peak = largest_peak_gib(training)
     return LogHistory(
         file,
         TRAINER_STATE,
-        _with_end(points, state, text),
+        points,
         total_steps=whole_number(state.get("max_steps")),
-        whole=(points[-1].step, seconds) if points and seconds and 0 < seconds < MAX_INTERVAL_SECONDS else None,
+        whole=(steps or points[-1].step, seconds)
+        if points and seconds and 0 < seconds < MAX_INTERVAL_SECONDS
+        else None,
         tokens_per_step=tokens_per_logged_step(state, training),
         micro_batch=whole_number(state.get("train_batch_size")),
         peak_gib=peak,
@@ -276,20 +366,17 @@ def _with_end(points: tuple[LogPoint, ...], state: Mapping[str, Any], text: str)
 
 MAX_LOG_BYTES = 200 * 2**20
 """Largest log that is read: weeks of console output."""
-TRACKED_FORMATS = (
-    "give a trainer_state.json, the console output of Transformers, TRL, torchtitan or Megatron, a CSV with step and "
-    "seconds, or a log of nvidia-smi"
-)
 
 
 def read_history(path: str) -> LogHistory:
     """Return what a log says of the progress of its run; `InputError` where it says nothing that can be used."""
     text, file = read_text(path, MAX_LOG_BYTES, lossy=True), file_name(path)
     if not text.strip():
-        raise fault(file, 1, "is empty", TRACKED_FORMATS)
+        raise fault(file, 1, "is empty", KNOWN_FORMATS)
     found = read_state_history(text, file) or read_line_log(text, file) or _csv(text, file)
     if found is None:
-        raise fault(file, 1, "unknown log format", TRACKED_FORMATS)
+        table = None if text.lstrip()[0] in "{[" else read_table(text, file)
+        raise fault(file, 1, _why_unknown(table), KNOWN_FORMATS)
     if not (found.points or found.peak_gib is not None or found.utilisation is not None):
         raise fault(file, 1, f"a {found.kind} without any step", "let the run log some steps first")
     return found

@@ -134,16 +134,29 @@ def ffn_matrices(network: Network) -> int:
     return 3 if network.gated else 2
 
 
-def attended_tokens(network: Network, sequence: Numbers) -> Any:
+def attended_tokens(network: Network, sequence: Numbers, skips: bool = True) -> Any:
     """Return the sequence length whose causal attention costs as much as this network's; shape of `sequence`.
 
-    Token i meets min(i, W) tokens under a window W: W - W^2/(2s) on average against s/2 without one.
+    Token i meets min(i, W) tokens under a window W: W - W^2/(2s) on average against s/2 without one. Kernels that do
+    not skip (`skips` false) compute all scores of a sliding window; linear attention has none in any case.
     """
+    if network.attended:
+        met: Any = 0.0
+        for part in network.attended:
+            whole = not part.window or (part.masked and not skips)
+            met = met + part.share * (sequence if whole else _windowed(sequence, part.window))
+        return met
+    if not skips and not network.uneven_layers:
+        return sequence
     if not network.sliding_window or not network.sliding_layers:
         return sequence
-    window = np.minimum(sequence, network.sliding_window)
-    capped = window * (2.0 - window / sequence)
+    capped = _windowed(sequence, network.sliding_window)
     return (1.0 - network.sliding_layers) * sequence + network.sliding_layers * capped
+
+
+def _windowed(sequence: Numbers, tokens: float) -> Any:
+    window = np.minimum(sequence, tokens)
+    return window * (2.0 - window / sequence)
 
 
 def micro_batch_tokens(layout: Layout) -> Any:
@@ -297,9 +310,10 @@ def _attention(setup: TimedSetup, coefficients: TimeCoefficients, offload: Any) 
     eager = np.equal(activations.attention, ATTENTION_EAGER)
     # Only flash kernels skip what lies outside a window; the others mask it.
     met = sequence
-    if network.sliding_window:
+    if network.sliding_window or network.attended:
         flash = np.equal(activations.attention, ATTENTION_FLASH)
-        met = np.where(flash, attended_tokens(network, sequence), sequence)
+        whole = attended_tokens(network, sequence, skips=False)
+        met = np.where(flash, attended_tokens(network, sequence), whole)
     sparse = np.equal(activations.attention, ATTENTION_SPARSE)
     if np.any(sparse):
         # Each token meets sqrt(n); twice that here, because the half that causality skips is taken off below.
@@ -311,8 +325,9 @@ def _attention(setup: TimedSetup, coefficients: TimeCoefficients, offload: Any) 
     if not np.any(eager):
         return seconds
     share = coefficients.eager_attention_factor
-    eager_flop = eager * flop * sequence * (3.0 + again)
-    scores = eager * (2.0 * network.heads) * rows * sequence * (1.0 + again / 3.0) * kernels.eager_traffic
+    scored = attended_tokens(network, sequence, skips=False) if network.attended else sequence
+    eager_flop = eager * flop * scored * (3.0 + again)
+    scores = eager * (2.0 * network.heads) * rows * scored * (1.0 + again / 3.0) * kernels.eager_traffic
     plain = _cap_at_fp32(share * hardware.peak * hardware.efficiency, fp32, hardware, coefficients)
     moved = np.where(fp32, _FP32_SCORES, 1.0) * scores
     return seconds + eager_flop * (1.0 / plain) + moved * (1.0 / hardware.bandwidth)

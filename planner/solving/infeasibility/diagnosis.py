@@ -289,9 +289,19 @@ def _needed_frameworks(plan: ResolvedPlan, changes: list[LimitChange], scenario:
 
 
 def _reduce_concurrency(prepared: PreparedScenario, solve: TrySolve) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
-    """Return the plan with the most trials at a time that need few enough machines; empty if there is none."""
+    """Return the plan with the most trials at a time that need few enough machines; empty if there is none.
+
+    Trials at once want machines of one kind: each may also be a job of its own, on what there is.
+    """
     scenario = prepared.scenario
     for job in scenario.jobs:
+        if job.trials.at_once > 1 and job.trials.halving is None:
+            path = f"jobs.{job.name}.trials"
+            setting = f"{setting_path(path, scenario)}={{count: {job.trials.count}, split: true}}"
+            split = LimitChange(f"{path}.split", f"{job.trials.at_once} at once", "split: true", setting)
+            verified = verify_relaxation(prepared, [split], solve)
+            if verified is not None:
+                return [verified]
         path = f"jobs.{job.name}.trials.at_once"
         for fewer in range(job.trials.at_once - 1, 0, -1):
             change = LimitChange(path, job.trials.at_once, fewer, f"{setting_path(path, scenario)}={fewer}")

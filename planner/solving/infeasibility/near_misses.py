@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,6 +12,7 @@ from planner.candidates.fixed_shares import fixed_share_costs, spot_only_costs, 
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES
+from planner.candidates.tool_support import tool_refusals
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
 from planner.configurations.recipe import UNSHARDED, GpuClass, Recipe, enumerate_recipes, incompatibilities, is_allowed
@@ -46,6 +48,8 @@ RECIPES_OF_A_RULE = 2
 """Refused recipes of a rule that are tried on a machine, those that take least memory."""
 MAX_TRIED_REFUSALS = 60
 """Refused recipes that are tried, per job: each takes a few milliseconds."""
+MAX_TOOL_MISSES = 3
+"""Reasons of tools that are reported, per job."""
 MAX_SERVICE_MISSES = 2
 """Services that are reported as not training the model, per job."""
 OFFER_HOURS_STEP = 0.1
@@ -68,7 +72,7 @@ def find_near_misses(prepared: PreparedScenario, relaxed: RelaxedCandidates) -> 
         found += [*_least_late(prepared, index), *_least_used(prepared, index)]
         # Where only the memory of hosts is too small, no rule stands in the way.
         found += [*_small_hosts(prepared, index)] or [*_refused_by_rules(prepared, index)]
-        found += _memory_shortfalls(prepared, index)
+        found += [*_refused_by_tools(prepared, index), *_memory_shortfalls(prepared, index)]
         found += _unsupported_services(prepared, index)
     return (*_least_over_budget(prepared), *_stock_shortfalls(prepared, relaxed), *found)
 
@@ -219,6 +223,23 @@ def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[Ne
             shortfall=0.0,
             unit="",
             fix=f"offer machines with GPUs{'' if name in taken or by_token else f', or a service that takes {name}'}",
+        )
+
+
+def _refused_by_tools(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
+    """Yield why the tools of `limits.tools` refuse most candidates of a job, the most frequent reasons first."""
+    one, tools = prepared.candidates[index], prepared.scenario.limits.tools
+    counts: Counter[str] = Counter()
+    for reason, rows in tool_refusals(one, prepared.market, tools) if tools else ():
+        counts[reason] += int(np.sum(rows))
+    for reason, count in counts.most_common(MAX_TOOL_MISSES):
+        yield NearMiss(
+            job=one.job.name,
+            what=f"{count:,} of {len(one.table):,} candidates for {', '.join(tools)}",
+            reason=reason,
+            shortfall=0.0,
+            unit="",
+            fix="leave a tool out of limits.tools (--for)",
         )
 
 

@@ -16,7 +16,7 @@ from planner.results.plan_parts import Relaxation
 from planner.scenario.peak_limits import peak_limit_at
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution, SoftConstraint
-from planner.solving.infeasibility.relaxed_candidates import HEADROOM, MAX_PRICE_AGE, CandidateFilter, margin_of
+from planner.solving.infeasibility.relaxed_candidates import HEADROOM, MAX_PRICE_AGE, TOOLS, CandidateFilter, margin_of
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import ResolvedPlan, try_solve, with_settings
 from planner.units import DAY_HOURS
@@ -254,7 +254,7 @@ def _move_limit(one: SoftConstraint, excess: float, scenario: Scenario) -> Limit
     unit, digits = "", ".10g"
     if path == SPOT_CAP and one.current == 0:
         # A scenario that says `spot: false` has this cap too, and no share undoes that word.
-        return LimitChange(path, one.current, 1.0, "limits.spot=true")
+        return LimitChange("limits.spot", "false", "true", "limits.spot=true")
     if path.endswith((".deadline", "limits.max_hours")):
         new = round_up(value, HOURS_STEP)
         unit, digits = ("h", "g") if path.endswith(".deadline") else ("", digits)
@@ -280,6 +280,8 @@ def _extend_list(path: str, filters: list[CandidateFilter], scenario: Scenario) 
     """Return the change of a list or limit that admits the values of some filters."""
     if path == HEADROOM:
         return LimitChange(path, 0.0, 0.0, f"{HEADROOM}=0")
+    if path == TOOLS:
+        return LimitChange(path, ", ".join(scenario.limits.tools), "none", f"{path}=[]")
     if path == MAX_PRICE_AGE:
         days = (scenario.limits.max_price_age_hours or 0.0) / DAY_HOURS
         return LimitChange(path, f"{days:.4g} d", "none", f"{path}=null")

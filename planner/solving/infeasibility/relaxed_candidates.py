@@ -20,6 +20,7 @@ from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES
+from planner.candidates.tool_support import keeps_spot, tool_refusals
 from planner.configurations.memory_margin import memory_margin
 from planner.configurations.recipe import Recipe, frameworks_of
 from planner.formulation.dominance import find_undominated
@@ -46,8 +47,8 @@ LISTS = {"providers": "provider", "gpus": "gpu", "regions": "region", "tiers": "
 TECHNIQUES = ("weight_bits", "precision", "activation_checkpointing", "sharding", "attention", "optimizer", "offload")
 """Techniques that a recipe has under the same name, without the method."""
 DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
-HEADROOM, MAX_PRICE_AGE = "limits.vram_headroom", "limits.max_price_age"
-WITHOUT_LIST = (HEADROOM, MAX_PRICE_AGE)
+HEADROOM, MAX_PRICE_AGE, TOOLS = "limits.vram_headroom", "limits.max_price_age", "limits.tools"
+WITHOUT_LIST = (HEADROOM, MAX_PRICE_AGE, TOOLS)
 """Limits of single candidates that name no values: they are lifted as a whole."""
 
 
@@ -82,6 +83,7 @@ class FilterCatalog:
         too_old = CandidateFilter(MAX_PRICE_AGE)
         aged = [too_old if limits.is_outdated(offer) else None for offer in self.market.offers]
         broken.append(self._numbers(aged)[table.offer])
+        broken.append(self._numbers([None, CandidateFilter(TOOLS)])[self._refused_by_tools(piece, table)])
         of_recipe = [_technique_filters(recipe, self.scenario.jobs[job], job) for recipe in piece.recipes]
         for name in ("method", *TECHNIQUES, *DEGREES):
             numbers = self._numbers([filters.get(name) for filters in of_recipe])[table.recipe]
@@ -90,6 +92,15 @@ class FilterCatalog:
         no_margin = piece.headroom == 0.0 and limits.vram_headroom != 0.0
         broken.append(self._numbers([CandidateFilter(HEADROOM) if no_margin else None]).repeat(len(table)))
         return np.stack(broken, axis=1)
+
+    def _refused_by_tools(self, piece: JobCandidates, table: CandidateTable) -> Integers:
+        """Return 1 for the rows (n,) of a table that one of the tools refuses, else 0."""
+        refused, tools = np.zeros(len(table), dtype=bool), self.scenario.limits.tools
+        if tools:
+            for _, rows in tool_refusals(replace(piece, table=table), self.market, tools):
+                refused |= rows
+            refused |= (table.share_low > 0) & ~keeps_spot(self.market, tools)[table.offer]
+        return refused.astype(np.int64)
 
     def _numbers(self, filters: Sequence[CandidateFilter | None]) -> Integers:
         """Return the number of each filter, -1 for None."""

@@ -94,7 +94,7 @@ def test_faults_leave_the_file(config: Path, tmp_path: Path) -> None:
     config.write_text('{"model_type": "some_vl"}')
     result = run("architectures", "import", config, "-o", target)
     assert (result.exit_code, target.read_text()) == (2, "old")
-    assert f"{config}:1: model_type: unsupported model type 'some_vl'; expected one of" in result.stderr
+    assert f"{config}:1: model_type: unsupported model type 'some_vl'; " in result.stderr
     assert "must end in .yaml" in run("architectures", "import", config, "-o", tmp_path / "own.txt").stderr
     assert run("architectures", "import", config, "-o", tmp_path / "none" / "x.yaml").exit_code == 2
 

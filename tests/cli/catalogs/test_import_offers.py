@@ -47,9 +47,9 @@ def test_the_file_is_an_inventory_with_the_day_and_source_of_each_offer(
 def test_rows_that_are_left_out_are_counted_on_standard_error(catalog: Path) -> None:
     """The offers go to standard output, so that a pipe gets nothing else."""
     result = run(catalog, *DAY)
-    assert result.stdout.splitlines()[1:3] == ["currency: USD", "offers:"]
+    assert result.stdout.splitlines()[1:3] == ["currency: USD", "terms:"]
     assert result.stdout.splitlines()[0] == f"# Written by planner offers import {catalog} --date 2026-11-20"
-    assert len(result.stdout.splitlines()) == 5
+    assert result.stdout.splitlines()[4] == "offers:" and len(result.stdout.splitlines()) == 7
     told = result.stderr.splitlines()
     assert told[0] == f"{catalog}: SkyPilot catalog, 4 rows, 2 offers"
     assert told[1:] == [

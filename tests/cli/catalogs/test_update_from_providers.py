@@ -68,3 +68,20 @@ def test_a_date_is_for_files() -> None:
     assert (result.exit_code, "--date is for --offline" in result.stderr) == (2, True)
     two = run("--offline", "x.csv", "--provider", "a", "--provider", "b")
     assert (two.exit_code, "--offline takes one --provider" in two.stderr) == (2, True)
+
+
+def test_runpod_is_stored_by_the_tiers_of_its_pods(web: Any) -> None:
+    """Data centres are secure, countries are hosts of the community; one tier alone may be asked for."""
+    rows = [gpuhunt_row(f"p{price}", price=price).replace("eu-1", place) for price, place in _PODS]
+    web.get(f"{CATALOGS}/runpod/version", body="20261120-7")
+    web.get(f"{CATALOGS}/runpod/20261120-7/catalog.zip", body=catalog_zip("runpod", *rows))
+    assert [line.split(":")[0] for line in run("--provider", "runpod-secure").stdout.splitlines()] == ["runpod-secure"]
+    both = run("--provider", "runpod").stdout.splitlines()
+    assert [line.split(" of ")[0] for line in both if not line.startswith(" ")] == [
+        *("runpod-secure: 1 offer", "runpod-community: 1 offer")
+    ]
+    again = run("--provider", "runpod")
+    assert again.stdout.count("nothing newer than 2026-11-20") == 2, again.output
+
+
+_PODS = (("0.5", "US-KS-2"), ("0.3", "US"))

@@ -10,9 +10,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from planner.cli import main
-from planner.cli.export_command import TARGETS
+from planner.cli.export_command import TARGETS, TRAINERS_OF_ALL
 from planner.documents.tables import json_text
 from planner.exports.export import target_names
+from planner.exports.field_map import STARTING_ALL
 from planner.exports.machine_names import slug
 from tests.helpers.exported_plans import changed, solved, unsloth_plan
 from tests.helpers.exported_services import with_job
@@ -35,7 +36,7 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_targets_of_the_command_are_those_with_a_field_map() -> None:
     """`--help` lists them without reading the maps."""
-    assert set(TARGETS) == set(target_names())
+    assert set(TARGETS) == set(target_names()) and TRAINERS_OF_ALL == STARTING_ALL
 
 
 def test_one_file_goes_to_standard_output(plan_file: str) -> None:
@@ -73,6 +74,16 @@ def test_files_are_written_into_a_folder_and_left_alone_where_nothing_changed(pl
     (folder / "sft.yaml").write_text("mine")
     third = run(*arguments)
     assert f"{folder / 'sft.yaml'}: replaced" in third.stdout and f"{folder / 'task.yaml'}: unchanged" in third.stdout
+
+
+def test_a_whole_folder_is_of_the_trainer_that_is_named(plan_file: str, tmp_path: Path) -> None:
+    """`--all` alone takes the first that can; the file of a launcher is part of the folder anyhow."""
+    asked = (plan_file, "--all", "--dataset", "my/data", "-o", str(tmp_path / "run"))
+    assert run(*asked, "--to", "llamafactory").exit_code == 0
+    script = (tmp_path / "run" / "run.sh").read_text()
+    assert "llamafactory-cli train" in script and "trl sft" not in script
+    refused = run(*asked, "--to", "slurm")
+    assert refused.exit_code == 2 and "takes the trainer, one of trl, axolotl" in refused.stderr
 
 
 def test_nothing_is_written_where_one_target_is_refused(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_wrong_now_is_told_under_its_option(value: str) -> None:
     for command in (("solve", "quickstart"), ("simulate", "quickstart"), ("app",)):
         result = run(*command, "--now", value)
         assert result.exit_code == 2
-        assert result.stderr.startswith(f"--now: '{value}' is not a day and time; write 2026-11-25 09:00")
+        assert result.stderr.startswith(f"--now: '{value}' is not a day and time; write 2026-12-01 09:00")
 
 
 def test_numbers_of_tokens_and_samples_are_typed_as_people_write_them() -> None:

@@ -1,0 +1,89 @@
+"""The cases of the loop: trainer, method, packing, processes and machines, and how each is killed."""
+
+from __future__ import annotations
+
+import signal
+from typing import NamedTuple
+
+import planner
+from benchmarks.loop.machine import Kill
+from planner.loading.scenario_file import parse_scenario
+from planner.results.plan import Plan
+from planner.scenario.scenario import Scenario, SolveOptions
+
+STEPS, SAVES = 12, 4
+CUT = Kill(signal.SIGKILL, "while a checkpoint is written", 6)
+KILLED = Kill(signal.SIGKILL, "after a checkpoint", 6)
+ENDED = Kill(signal.SIGTERM, "after a checkpoint", 6)
+
+
+class Case(NamedTuple):
+    """One run: what is planned, and when it is killed the first time."""
+
+    trainer: str
+    method: str
+    packing: str
+    gpus: int = 1
+    machines: int = 1
+    sharding: str = "none"
+    kill: Kill | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the case as a row of the table names it."""
+        processes = f"{self.machines} x {self.gpus}" if self.machines > 1 else str(self.gpus)
+        how = f"{self.kill.signal.name} {self.kill.moment}" if self.kill else "not killed"
+        return f"{self.trainer} {self.method} {self.packing} {processes} {self.sharding}, {how}"
+
+
+CASES = (
+    Case("trl", "lora", "packed", kill=KILLED),
+    Case("trl", "full", "padded", kill=CUT),
+    Case("trl", "full", "packed", gpus=2, sharding="ddp", kill=ENDED),
+    Case("trl", "full", "packed", gpus=2, sharding="zero3", kill=CUT),
+    Case("trl", "lora", "padded", gpus=2, sharding="zero3", kill=KILLED),
+    Case("trl", "lora", "packed", machines=2, sharding="ddp", kill=KILLED),
+    Case("trl", "full", "packed", machines=2, sharding="zero3", kill=KILLED),
+    Case("llamafactory", "lora", "padded", kill=CUT),
+    Case("llamafactory", "full", "packed", gpus=2, sharding="ddp", kill=KILLED),
+    Case("llamafactory", "full", "padded", machines=2, sharding="ddp", kill=ENDED),
+    Case("axolotl", "lora", "packed", kill=KILLED),
+)
+
+SCENARIO = """
+schema: 2
+name: tiny
+offers: [{{provider: b, gpu: RTX3060, gpus: {gpus}, usd_per_hour: 0.1}}]
+jobs:
+  - name: tiny
+    architecture: {model}/config.json
+    work: {{samples: 200, tokens_per_sample: 100, epochs: 1}}
+    sequence_length: 64
+    global_batch: 8
+    packing: {packing}
+    deadline: 2h
+    framework: hf
+    stages: {{checkpoints: {{count: {saves}, keep: 2}}}}
+    techniques:
+      method: [{method}]
+      weight_bits: [16]
+      precision: [{precision}]
+      sharding: [{sharding}]
+      optimizer: [adamw]
+      activation_checkpointing: [none]
+"""
+
+
+def plan_case(case: Case, model: str) -> tuple[Scenario, Plan]:
+    """Return the scenario of a case and its plan; the GPUs of several machines are planned in one and moved apart."""
+    text = SCENARIO.format(
+        model=model, gpus=case.gpus * case.machines, packing=case.packing, saves=SAVES, method=case.method,
+        sharding=case.sharding, precision="fp32",
+    )  # fmt: skip
+    scenario = parse_scenario(text)
+    plan: Plan = planner.solve(scenario, SolveOptions())
+    if not plan.jobs:
+        raise SystemExit(f"{case.name}: {plan.status}")
+    job = plan.jobs[0].model_copy(update={"instances": case.machines, "gpus_per_instance": case.gpus})
+    assert job.gpus == case.gpus * case.machines, job.gpus
+    return scenario, plan.model_copy(update={"jobs": (job,)})

@@ -1,0 +1,71 @@
+"""What is changed in exported files because there is no GPU here: each change by name, with its reason.
+
+The list may only shrink: a change whose text is no longer found in a file ends the benchmark with an error.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Change(NamedTuple):
+    """A replacement in one exported file; `optional`: only some plans write what it replaces."""
+
+    name: str
+    file: str
+    pattern: str
+    text: str
+    reason: str
+    optional: bool = False
+
+
+_INSTALL = r"(?m)^pip install .*\n"
+_GPU_TEST = r"(?m)^python -c 'import torch; torch\.ones.*\n"
+COMMON = (
+    Change("nothing installed", "run.sh", _INSTALL, "", "the trainer is in the environment of the case already"),
+    Change("no GPU test", "run.sh", _GPU_TEST, "", "the line allocates on a GPU, and there is none"),
+)
+"""Changes of the script that every trainer starts with."""
+BY_TRAINER = {
+    "trl": (
+        Change("use_cpu", "sft.yaml", r"\Z", "\nuse_cpu: true\n", "Transformers takes the CPU only where it is told"),
+        Change(
+            "no flash attention",
+            "sft.yaml",
+            "flash_attention_2",
+            "sdpa",
+            "its kernels run on GPUs alone",
+            optional=True,
+        ),
+    ),
+    "llamafactory": (
+        Change("use_cpu", "llamafactory.yaml", r"\Z", "\nuse_cpu: true\n", "as for TRL"),
+        Change("no flash attention", "llamafactory.yaml", "flash_attn: fa2", "flash_attn: sdpa", "as for TRL", True),
+    ),
+    "axolotl": (
+        Change(
+            "no flash attention", "axolotl.yml", r"flash_attention: true", "sdp_attention: true", "as for TRL", True
+        ),
+    ),
+}
+IN_PROCESS = {
+    "sharded on CPUs": (
+        "Accelerate shards over GPUs only: `on_a_cpu/sitecustomize.py` tells its state that CPUs are sharded over, too"
+    )
+}
+"""Changes inside the process of a trainer, which its files do not see."""
+
+
+def apply_changes(folder: Path, trainer: str) -> list[str]:
+    """Change the exported files of a folder; return the names of the changes that were made."""
+    made = []
+    for change in (*COMMON, *BY_TRAINER[trainer]):
+        path = folder / change.file
+        text, count = re.subn(change.pattern, change.text, path.read_text())
+        if not count and not change.optional:
+            raise SystemExit(f"{change.file} has nothing for the change {change.name!r}: take it off the list")
+        path.write_text(text)
+        made += [change.name] if count else []
+    return made

@@ -1,0 +1,51 @@
+"""Let Accelerate shard over processes on a CPU, which it does over GPUs alone; Python imports this file at its start.
+
+Nothing is imported here: a finder waits for `accelerate.state`, and changes it when a trainer loads it.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import os
+import sys
+from typing import Any
+
+
+def shard_on_cpus(state: Any) -> None:
+    """Make the state of several CPU processes one of FSDP where the trainer asked for it."""
+    kinds, original = state.DistributedType, state.AcceleratorState.__init__
+
+    def changed(self: Any, *given: Any, **named: Any) -> None:
+        original(self, *given, **named)
+        plugin = named.get("fsdp_plugin") or getattr(self, "fsdp_plugin", None)  # every further one shares the first's
+        if plugin is not None and self.distributed_type == kinds.MULTI_CPU:
+            self.distributed_type = kinds.FSDP
+            if self._mixed_precision != "no":
+                plugin.set_mixed_precision(self._mixed_precision)
+            self.fsdp_plugin = plugin
+
+    state.AcceleratorState.__init__ = changed
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Finds `accelerate.state` once, and changes it after it was loaded."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:  # noqa: ARG002 # of importlib
+        if name != "accelerate.state":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        assert spec is not None and spec.loader is not None
+        load = spec.loader.exec_module
+
+        def load_and_change(module: Any) -> None:
+            load(module)
+            shard_on_cpus(module)
+
+        spec.loader.exec_module = load_and_change  # type: ignore[method-assign]
+        return spec
+
+
+if os.environ.get("ACCELERATE_USE_CPU") == "true":
+    sys.meta_path.insert(0, _AfterImport())

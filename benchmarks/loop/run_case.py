@@ -1,0 +1,160 @@
+"""One case of the loop: exported, run, killed, resumed, loaded and tracked, compared with its plan line by line."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import planner
+from benchmarks.loop.cases import Case, plan_case
+from benchmarks.loop.machine import Machines
+from benchmarks.loop.missing_gpu import apply_changes
+from planner.exports.export import choose_job, export_all
+from planner.exports.facts import CHECKPOINT_FOLDER, Wishes
+from planner.results.plan import Assignment, Plan
+from planner.scenario.scenario import Scenario
+
+HERE = Path(__file__).parent
+NO_DATA = {"trl": "data.jsonl", "llamafactory": "pairs", "axolotl": "chats.jsonl"}
+"""Trainer -> its data set in the folder of the model."""
+LEARNING_RATE = {"axolotl": "\nlearning_rate: 0.0001\n", "llamafactory": "\ntemplate: empty\n"}
+"""Trainer -> what a person has to add to its file."""
+
+
+class Line(NamedTuple):
+    """A line of the comparison: what the plan says and what the run did."""
+
+    what: str
+    planned: object
+    found: object
+
+    @property
+    def agrees(self) -> bool:
+        """Return whether both are the same; numbers to a hundredth of a percent."""
+        if isinstance(self.planned, float) and isinstance(self.found, (int, float)):
+            return math.isclose(self.planned, self.found, rel_tol=1e-4)
+        return self.planned == self.found
+
+
+class Result(NamedTuple):
+    """What came of a case."""
+
+    changes: list[str]
+    resumed_from: str
+    lines: list[Line]
+    consoles: str
+
+
+def run_case(case: Case, python: Path, model: Path, folder: Path, port: int) -> Result:
+    """Run a case in an empty folder; `model` holds the tiny model and its data."""
+    scenario, plan = plan_case(case, str(model / "model"))
+    out = folder / "out" / "tiny"
+    machines = Machines(_export(case, scenario, plan, model, folder, out), python, folder, port)
+    changes = [name for each in machines.folders for name in apply_changes(each, case.trainer)]
+    lines, resumed_from = list[Line](), "not killed"
+    if case.kill is not None:
+        first = machines.start(out, case.kill)
+        lines += [
+            Line("a killed run has an exit code of its own", True, first.code != 0),
+            Line("no process outlives the script", 0, first.orphans),
+            Line("the kill came at its moment", True, case.kill.was_in_time(out)),
+        ]
+    last = machines.start(out)
+    resumed_from = _resumed_from(last.console) if case.kill is not None else resumed_from
+    lines.append(Line("exit code", 0, last.code))
+    if last.code == 0:
+        lines += _compare(case, plan, scenario, out, python, model)
+    return Result(sorted(set(changes)), resumed_from, lines, last.console)
+
+
+def _export(case: Case, scenario: Scenario, plan: Plan, model: Path, folder: Path, out: Path) -> list[Path]:
+    """Write the exported folder of each machine; all save into one folder, as on a shared disk."""
+    data = NO_DATA[case.trainer]
+    wishes = Wishes(str(model / "model"), str(model / data) if data.endswith("jsonl") else data)
+    given = choose_job(plan, scenario, "plan.json", None)
+    texts, _ = export_all(given, wishes, trainers=(case.trainer,))
+    found = []
+    for rank in range(case.machines):
+        place = folder / f"machine-{rank}"
+        place.mkdir(parents=True)
+        for name, text in texts.items():
+            (place / name).write_text(text.replace(f"{CHECKPOINT_FOLDER}/tiny", str(out)))
+        with (place / FILE[case.trainer]).open("a") as file:
+            file.write(LEARNING_RATE.get(case.trainer, ""))
+        if case.trainer == "llamafactory":
+            shutil.copytree(model / "data", place / "data")
+        found.append(place)
+    return found
+
+
+FILE = {"trl": "sft.yaml", "llamafactory": "llamafactory.yaml", "axolotl": "axolotl.yml"}
+
+
+def _resumed_from(console: str) -> str:
+    """Return the checkpoint that a start went on from, as the script says it, and those that it passed over."""
+    passed = sorted(set(re.findall(r"checkpoint-(\d+) is incomplete: passed over", console)), key=int)
+    found = re.search(r"starts from .*?(checkpoint-\d+|the beginning)", console)
+    said = found[1].replace("checkpoint-", "step ") if found else "not said"
+    return said + (f", {', '.join(passed)} passed over" if passed else "")
+
+
+def _compare(case: Case, plan: Plan, scenario: Scenario, out: Path, python: Path, model: Path) -> list[Line]:
+    """Return the lines of plan and run: steps, batch, memory's settings, checkpoints, result, tracking."""
+    job = plan.jobs[0]
+    newest = max(out.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    state: dict[str, Any] = json.loads((newest / "trainer_state.json").read_text())
+    read = subprocess.run(
+        [str(python), str(HERE / "read_result.py"), str(out), str(model / "model")], capture_output=True, text=True,
+        check=False, env={"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    lines = [
+        Line("steps", job.steps, state["global_step"]),
+        Line("steps that were asked for", job.steps, state["max_steps"]),
+        Line("micro-batch", job.techniques.micro_batch, state["train_batch_size"]),
+        Line("checkpoints kept", 2, len(list(out.glob("checkpoint-*")))),
+        Line("the result loads", 0, read.returncode),
+    ]
+    if case.packing == "packed" and case.kill is None:
+        lines.append(Line("tokens", job.steps * job.global_batch * job.sequence_length, state["num_input_tokens_seen"]))
+    if read.returncode:
+        return [*lines, Line("its fault", "", read.stderr.strip().splitlines()[-1][:200])]
+    return [*lines, *_of_result(job, json.loads(read.stdout)), *_of_tracking(plan, scenario, newest)]
+
+
+def _of_result(job: Assignment, result: dict[str, Any]) -> list[Line]:
+    """Return the lines of what was saved and of the arguments that the trainer ran with."""
+    arguments, techniques = result.get("arguments", {}), job.techniques
+    lines = [
+        Line("one token is generated", 1, result["new_tokens"]),
+        Line("all weights finite", True, result["finite"]),
+    ]
+    if techniques.method == "lora":
+        lines += [
+            Line("rank", techniques.lora_rank, result["adapter"]["r"]),
+            Line("alpha is twice the rank", 2 * (techniques.lora_rank or 0), result["adapter"]["lora_alpha"]),
+        ]
+    planned = {
+        "per_device_train_batch_size": techniques.micro_batch,
+        "gradient_accumulation_steps": techniques.accumulation_steps,
+        "max_length": job.sequence_length,
+        "packing": job.packing == "packed",
+        "max_steps": job.steps,
+        "optim": "adamw_torch" if techniques.optimizer == "adamw" else techniques.optimizer,
+    }
+    return [*lines, *(Line(name, value, arguments[name]) for name, value in planned.items() if name in arguments)]
+
+
+def _of_tracking(plan: Plan, scenario: Scenario, newest: Path) -> list[Line]:
+    """Return the lines of `track` and `calibrate` on the state that the trainer left."""
+    job = plan.jobs[0]
+    tracked = planner.track(plan, scenario, [str(newest / "trainer_state.json")])
+    return [
+        Line("steps that track reads", job.steps, tracked.observed.steps),
+        Line("share done", 1.0, tracked.observed.share_done),
+        Line("track takes it for this job", False, any("is it this job?" in note for note in tracked.notes)),
+    ]

@@ -1,0 +1,30 @@
+# A folder belongs to one plan: its file planned.txt says which model, data and recipe its checkpoints are of.
+take_folder() { # FOLDER RECIPE
+  mkdir -p "$1"
+  if [ ! -e "$1/planned.txt" ]; then
+    printf '%s\n' "$2" > "$1/planned.txt.$$" && mv "$1/planned.txt.$$" "$1/planned.txt"
+  elif [ "$(cat "$1/planned.txt")" != "$2" ]; then
+    echo "$1 holds a run of another plan, which is not gone on with: give the job another name, or remove the folder" >&2
+    printf '  there: %s\n  here:  %s\n' "$(cat "$1/planned.txt")" "$2" >&2
+    return 3
+  fi
+}
+# A machine that is taken away sends SIGTERM: every process of the run gets it, and a run that was stopped is not at its end.
+run_to_its_end() { # COMMAND...
+  stopped=
+  setsid "$@" &
+  run=$!
+  trap 'stopped=yes; kill -TERM -- "-$run" 2> /dev/null || true' TERM INT
+  code=0
+  wait "$run" || code=$?
+  while kill -0 "$run" 2> /dev/null; do
+    code=0
+    wait "$run" || code=$?
+  done
+  trap - TERM INT
+  [ -z "$stopped" ] || {
+    echo "stopped before its end: start it again to go on from the newest checkpoint" >&2
+    code=143
+  }
+  return "$code"
+}

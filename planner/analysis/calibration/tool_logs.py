@@ -1,0 +1,358 @@
+r"""Logs of lines of single tools: LLaMA-Factory, torchtune, nanoGPT, Composer (llm-foundry) and LitGPT.
+
+LLaMA-Factory's `trainer_log.jsonl` (src/llamafactory/train/callbacks.py, 0.9.5): `{"current_steps": 10, "total_steps":
+120, "loss": 1.71, "elapsed_time": "0:01:40", ...}`; whole seconds since the process began to train, evaluation in them.
+torchtune (torchtune/training/metric_logging.py, 0.6.1): `Step 14 | loss:1.62 lr:2e-05 tokens_per_second_per_gpu:1510.2
+peak_memory_alloc:22.0`; GiB, and tokens whose labels are trained, of the one step that is logged. Its bar has the step
+in its description: `1|14|Loss: 1.62:  2%|2 | 14/500 [01:10<40:31, 5.0s/it]`.
+nanoGPT (train.py): `iter 10: loss 9.7421, time 402.11ms, mfu 41.20%`; one iteration, evaluation in it where a line
+`step 10: train loss ...` stands before. llm.c and other scripts: `step 5 | loss: 9.5 | dt: 93.20ms`.
+Composer (composer/loggers/console_logger.py, 0.32): `[batch=1/100]:`, then lines `\t Train time/batch: 0`; hours, GB.
+LitGPT (litgpt/finetune/lora.py, 0.5.13): `Epoch 1 | iter 8 step 1 | loss train: 2.1, val: n/a | iter time: 410.00 ms
+(step)`; seconds of one micro-batch.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from planner.analysis.calibration.line_logs import (
+    BAR_SECONDS,
+    PREFIX,
+    Lines,
+    as_number,
+    bar_seconds,
+    lines_of,
+    mappings_of,
+    once,
+    peak_of,
+    read_megatron,
+    read_nemo,
+    read_torchtitan,
+    read_transformers,
+    stamp_seconds,
+)
+from planner.analysis.calibration.log_points import LogHistory, LogPoint
+from planner.units import GIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+LLAMA_FACTORY, TORCHTUNE, NANOGPT = "trainer_log.jsonl of LLaMA-Factory", "torchtune log", "console of nanoGPT"
+COMPOSER, LITGPT = "console of Composer", "console of LitGPT"
+
+
+def read_line_log(text: str, file: str) -> LogHistory | None:
+    """Return the log in the format that most of its lines are in; None where no line says a step."""
+    lines = lines_of(text)
+    readers: tuple[Callable[[Lines, str], LogHistory], ...] = (
+        read_torchtitan, read_megatron, read_nemo, read_transformers,
+        read_llama_factory, read_torchtune, read_nanogpt, read_composer, read_litgpt,
+    )  # fmt: skip
+    found = max((reader(lines, file) for reader in readers), key=lambda history: len(history.points))
+    return found if found.points else None
+
+
+_ELAPSED = re.compile(r"(?:(\d+) days?, )?(\d+):(\d\d):(\d\d)")
+
+
+def read_llama_factory(lines: Lines, file: str) -> LogHistory:
+    """Return the steps of `trainer_log.jsonl`; rows without a loss are evaluations, or the end of the run."""
+    rows = [(number, entry) for number, line in lines for entry in mappings_of(line) if "current_steps" in entry]
+    points: list[LogPoint] = []
+    tokens: list[tuple[float, float]] = []
+    peaks: dict[str, list[float]] = {"allocated": [], "reserved": []}
+    paused, last_seen = 0.0, None
+    for place, (number, entry) in enumerate(rows):
+        step, elapsed = as_number(entry["current_steps"]), _elapsed_seconds(entry.get("elapsed_time"))
+        if step is None or not 0 < step < 1e12:
+            continue
+        for kind, figures in peaks.items():
+            figure = as_number(entry.get(f"vram_{kind}"))
+            figures += [figure] if figure else []
+        if "loss" in entry:
+            point = LogPoint(number, int(step), elapsed=elapsed, loss=as_number(entry["loss"]), paused=paused)
+            points.append(point)
+            paused, last_seen = 0.0, elapsed
+            count = as_number(entry.get("total_tokens"))
+            tokens += [(int(step), count)] if count else []
+        elif place == len(rows) - 1 and (not points or step > points[-1].step):
+            points.append(LogPoint(number, int(step)))  # its time holds the last save, too
+        elif points and points[-1].step == step and elapsed is not None and last_seen is not None:
+            paused, last_seen = paused + max(0.0, elapsed - last_seen), elapsed
+        else:
+            paused = math.nan
+    totals = [as_number(entry.get("total_steps")) for _, entry in rows if "loss" in entry]
+    return LogHistory(
+        file, LLAMA_FACTORY, once(points),
+        total_steps=int(totals[-1]) if totals and totals[-1] else None,
+        tokens_per_step=mean_growth(tokens),
+        resolution_seconds=1.0,
+        **peak_of(peaks),
+    )  # fmt: skip
+
+
+def _elapsed_seconds(text: object) -> float | None:
+    """Return the seconds of `0:01:40` or `1 day, 2:03:04`."""
+    found = _ELAPSED.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return float(((24 * days + hours) * 60 + minutes) * 60 + seconds)
+
+
+def mean_growth(counts: Sequence[tuple[float, float]]) -> float | None:
+    """Return how much a count grows with each step, where it only grows; one entry counts from step 0."""
+    pairs = counts if len(counts) > 1 else [(0, 0.0), *counts]
+    if len(pairs) < 2 or any(one[0] >= other[0] or one[1] >= other[1] for one, other in pairwise(pairs)):
+        return None
+    return (pairs[-1][1] - pairs[0][1]) / (pairs[-1][0] - pairs[0][0])
+
+
+_TUNE = re.compile(r"\bStep (\d+) \| ((?:[\w/.-]+:\S+ ?)+)")
+_TUNE_BAR = re.compile(PREFIX + r"\s*(\d+)\|(\d+)\|Loss: ([^\s:]+):\s*\d+%\|[^|]*\|\s*\d+/\d+ \[((?:\d+:)?\d+:\d+)<")
+
+
+def read_torchtune(lines: Lines, file: str) -> LogHistory:
+    """Return the steps of torchtune, by its log file or its bar, whose time begins anew with each epoch."""
+    points: list[LogPoint] = []
+    peaks: dict[str, list[float]] = {"allocated": [], "reserved": []}
+    epoch, before, last = None, 0.0, 0.0
+    for number, line in lines:
+        if (bar := _TUNE_BAR.search(line)) is not None:
+            if epoch is not None and int(bar[1]) > epoch:
+                before, last = before + last, 0.0
+            epoch, last = int(bar[1]), bar_seconds(bar[4])
+            points.append(LogPoint(number, int(bar[2]), elapsed=before + last, loss=as_number(bar[3])))
+            continue
+        found = _TUNE.search(line)
+        entry = dict(part.split(":", 1) for part in found[2].split()) if found else {}
+        rate = as_number(entry.get("tokens_per_second_per_gpu"))
+        if found is None or ("loss" not in entry and rate is None):
+            continue
+        loss = as_number(entry.get("loss"))
+        points.append(LogPoint(number, int(found[1]), clock=stamp_seconds(line), rate=rate or None, loss=loss))
+        for kind, key in (("allocated", "peak_memory_alloc"), ("reserved", "peak_memory_reserved")):
+            figure = as_number(entry.get(key))
+            peaks[kind] += [figure] if figure else []
+    return LogHistory(
+        file, TORCHTUNE, once(points),
+        resolution_seconds=BAR_SECONDS if epoch is not None else 0.0,
+        remarks=(TRAINED_TOKENS,) if any(point.rate for point in points) else (),
+        **peak_of(peaks),
+    )  # fmt: skip
+
+
+TRAINED_TOKENS = "torchtune counts the tokens whose labels are trained: prompts that are masked are not among them"
+
+
+_NANO = re.compile(r"\biter (\d+): loss ([^\s,]+), time ([\d.]+)ms\b")
+_NANO_EVALUATION = re.compile(r"\bstep (\d+): train loss [^\s,]+, val loss\b")
+_PLAIN = re.compile(
+    r"\b(?:step|iter|iteration)\s*[:=]?\s*(\d+)(?:\s*/\s*(\d+))?\b.{0,300}?"
+    r"(?:\b(?:dt|step[ _]time|iter[ _]time|time[ _/]per[ _]step|time/step)\s*[:=]?\s*([\d.]+)\s*(ms|s|sec|seconds)\b"
+    r"|\|\s*([\d.]+) ms \|)",
+    re.IGNORECASE,
+)
+_PLAIN_LOSS = re.compile(r"\b(?:train[ _])?loss\s*[:=]?\s*([-+.\deE]+|nan|inf)\b", re.IGNORECASE)
+
+
+def read_nanogpt(lines: Lines, file: str) -> LogHistory:
+    """Return the iterations of nanoGPT and of scripts after its pattern, each an optimizer step, counted from 0."""
+    points: list[LogPoint] = []
+    evaluated, total = None, None
+    for number, line in lines:
+        if (evaluation := _NANO_EVALUATION.search(line)) is not None:
+            evaluated = int(evaluation[1])
+        elif (found := _NANO.search(line)) is not None:
+            seconds = as_number(found[3])
+            timed = seconds / 1000.0 if seconds is not None and int(found[1]) != evaluated else None
+            points.append(LogPoint(number, int(found[1]) + 1, seconds=timed, loss=as_number(found[2])))
+        elif (plain := _PLAIN.search(line)) is not None and " | iter " not in line:
+            figure = as_number(plain[3] or plain[5])
+            unit = 1000.0 if plain[5] or plain[4].lower() == "ms" else 1.0
+            loss = _PLAIN_LOSS.search(line)
+            total = int(plain[2]) if plain[2] else total
+            timed = figure / unit if figure is not None else None
+            lost = as_number(loss[1]) if loss else None
+            points.append(LogPoint(number, int(plain[1]), clock=stamp_seconds(line), seconds=timed, loss=lost))
+    return LogHistory(file, NANOGPT, once(points), total_steps=total)
+
+
+_BLOCK = re.compile(r"(?:\[epoch=(\d+)\])?\[(?:batch|ba)=(\d+)(?:/(\d+))?\]")
+_TRAIN_FIGURE = re.compile(r"\bTrain ([\w/.-]+): ([-+.\deE]+|nan|inf)\b")
+_HOUR_DIGIT = 1e-4
+"""What Composer rounds its figures to."""
+_COMPOSER_UNITS = (1.0, 60.0, 3600.0, 86400.0)
+"""Seconds of the units that SpeedMonitor can count times in; hours unless it is told."""
+
+
+def read_composer(lines: Lines, file: str) -> LogHistory:
+    """Return the batches of Composer's console: a head and lines of figures, each batch an optimizer step."""
+    blocks = _composer_blocks(lines)
+    unit = _composer_unit(blocks)
+    points: list[LogPoint] = []
+    validated = 0.0
+    for number, step, figures in blocks:
+        hours = figures.get("time/total", figures.get("time/train"))
+        validation = figures.get("time/val", 0.0) * unit
+        alone = figures.get("throughput/batches_per_sec")
+        points.append(
+            LogPoint(
+                number, step,
+                elapsed=hours * unit if hours is not None else None,
+                seconds=1.0 / alone if alone and hours is None else None,
+                rate=figures.get("throughput/device/tokens_per_sec") or None,
+                loss=figures.get("loss/train/total"),
+                paused=max(0.0, validation - validated) if "time/total" in figures else 0.0,
+            )
+        )  # fmt: skip
+        validated = max(validated, validation)
+    micro = {figures.get("trainer/device_train_microbatch_size") for _, _, figures in blocks} - {None}
+    peaks = {
+        kind: [figures[key] * 1e9 / GIB for _, _, figures in blocks if figures.get(key)]
+        for kind, key in (("allocated", "memory/peak_allocated_mem"), ("reserved", "memory/peak_reserved_mem"))
+    }
+    tokens = [(step, figures["time/token"]) for _, step, figures in blocks if figures.get("time/token") is not None]
+    return LogHistory(
+        file, COMPOSER, once(points),
+        total_steps=_composer_total(lines),
+        tokens_per_step=mean_growth(tokens) if len(tokens) > 1 else None,
+        micro_batch=int(size) if len(micro) == 1 and (size := micro.pop()) else None,
+        gpus=_composer_gpus(blocks),
+        resolution_seconds=_HOUR_DIGIT * unit,
+        **peak_of(peaks),
+    )  # fmt: skip
+
+
+def _composer_blocks(lines: Lines) -> list[tuple[int, int, Mapping[str, float]]]:
+    """Return the line, the step and the figures of each head; `time/batch` counts the batches before this one."""
+    found: list[tuple[int, int, dict[str, float]]] = []
+    for number, line in lines:
+        head = _BLOCK.search(line)
+        if head is not None:
+            before = (int(head[1]) - 1) * int(head[3] or 0) if head[1] else 0
+            found.append((number, before + int(head[2]), {}))
+        if found and "Train " in line:
+            figures = ((key, as_number(value)) for key, value in _TRAIN_FIGURE.findall(line))
+            found[-1][2].update({key: value for key, value in figures if value is not None})
+    stepped = [
+        (number, int(figures["time/batch"]) + 1 if "time/batch" in figures else step, figures)
+        for number, step, figures in found
+        if figures
+    ]
+    return [block for block in stepped if block[1] > 0]
+
+
+def _composer_total(lines: Lines) -> int | None:
+    """Return the batches of the run; a head with the epoch counts those of one epoch."""
+    heads = [head for _, line in lines if (head := _BLOCK.search(line)) is not None]
+    return int(heads[-1][3]) if heads and heads[-1][3] and not heads[-1][1] else None
+
+
+def _composer_unit(blocks: Sequence[tuple[int, int, Mapping[str, float]]]) -> float:
+    """Return the unit of times in seconds: the one that agrees with the batches per second, if both are logged."""
+    timed = [block for block in blocks if "time/train" in block[2]]
+    rates = [block[2]["throughput/batches_per_sec"] for block in timed if block[2].get("throughput/batches_per_sec")]
+    if len(timed) < 2 or not rates:
+        return 3600.0
+    (_, first, start), (_, last, end) = timed[0], timed[-1]
+    grown = end["time/train"] - start["time/train"]
+    if grown <= 0 or last <= first:
+        return 3600.0
+    seconds = (last - first) / rates[-1]
+    return min(_COMPOSER_UNITS, key=lambda unit: abs(math.log(grown * unit / seconds)))
+
+
+def _composer_gpus(blocks: Sequence[tuple[int, int, Mapping[str, float]]]) -> int | None:
+    for unit in ("tokens", "samples", "batches"):
+        for _, _, figures in reversed(blocks):
+            whole, one = (figures.get(f"throughput/{part}{unit}_per_sec") for part in ("", "device/"))
+            if whole and one and abs(whole / one / max(1, round(whole / one)) - 1.0) < 0.02:
+                return round(whole / one)
+    return None
+
+
+_LIT = re.compile(
+    r"\biter (\d+) step (\d+) \|.{0,200}?\bloss train: ([^\s,]+).{0,200}?\biter time: ([\d.]+) ms( \(step\))?"
+)
+
+
+def read_litgpt(lines: Lines, file: str) -> LogHistory:
+    """Return the steps of LitGPT's console, which times the micro-batch that is logged."""
+    points, steps = [], []
+    for number, line in lines:
+        found = _LIT.search(line)
+        seconds = as_number(found[4]) if found else None
+        if found is None or seconds is None:
+            continue
+        points.append(LogPoint(number, int(found[1]), seconds=seconds / 1000.0, loss=as_number(found[3])))
+        steps.append(int(found[2]))
+    return micro_batch_history(file, LITGPT, points, _micro_batches_of_step(points, steps))
+
+
+def micro_batch_history(
+    file: str, kind: str, points: Sequence[LogPoint], each: int | None, tokens: float | None = None
+) -> LogHistory:
+    """Return the history of points that count micro-batches, `each` of which make a step; None where it is unknown.
+
+    `tokens`: of one micro-batch on all GPUs.
+    """
+    if each is None:
+        return LogHistory(file, kind, once(list(points)), tokens_per_step=tokens, counts_micro_batches=True)
+    grouped = group_micro_batches(points, each)
+    return LogHistory(file, kind, once(grouped), tokens_per_step=tokens * each if tokens else None)
+
+
+def _micro_batches_of_step(points: Sequence[LogPoint], steps: Sequence[int]) -> int | None:
+    """Return the micro-batches of one optimizer step that agree with all rows; None where several do, or none."""
+    rows = [(point.step, step) for point, step in zip(points, steps, strict=True)]
+    exact = {done / step for done, step in rows} if rows and all(steps) else set()
+    if len(exact) == 1 and (ratio := exact.pop()).is_integer():
+        return int(ratio)
+    last, count = max(rows, default=(0, 0))
+    if not count:
+        return None
+    candidates = range(max(1, last // (count + 1)), last // count + 1)
+    fitting = [each for each in candidates if all(done // each == step for done, step in rows)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def group_micro_batches(points: Sequence[LogPoint], each: int) -> list[LogPoint]:
+    """Return the points of optimizer steps from those of micro-batches, `each` of which make a step.
+
+    Where the log says when a micro-batch ended, a step ends with its last one. Else a step takes the mean of its logged
+    micro-batches, `each` times.
+    """
+    if any(point.is_timed for point in points):
+        return _step_ends(points, each)
+    found: list[LogPoint] = []
+    group: list[LogPoint] = []
+    for point in points:
+        if group and -(-point.step // each) != -(-group[0].step // each):
+            found.append(_mean_point(group, each))
+            group = []
+        group.append(point)
+    return [*found, _mean_point(group, each)] if group else found
+
+
+def _mean_point(group: Sequence[LogPoint], each: int) -> LogPoint:
+    timed = [point.seconds for point in group if point.seconds is not None]
+    seconds = each * math.fsum(timed) / len(timed) if timed else None
+    return LogPoint(group[-1].line, -(-group[0].step // each), seconds=seconds, loss=group[-1].loss)
+
+
+def _step_ends(points: Sequence[LogPoint], each: int) -> list[LogPoint]:
+    """Return the points at which a step ends, in steps; all of them, rounded, where fewer than two are such."""
+    whole = sum(point.step % each == 0 for point in points) >= 2
+    found, paused = [], 0.0
+    for point in points:
+        paused += point.paused
+        if not whole or point.step % each == 0:
+            found.append(replace(point, step=max(1, round(point.step / each)), paused=paused))
+            paused = 0.0
+    return found

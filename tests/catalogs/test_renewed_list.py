@@ -1,0 +1,103 @@
+"""A list that is renewed from a folder of catalogs, whose rows are the shipped ones, plans as the shipped list does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from planner.catalogs.catalog import offers_text
+from planner.cli import main
+from planner.cli.catalog_command import read_market
+from planner.documents.strict_yaml import parse_document
+from planner.documents.tables import parse_csv
+from planner.errors import Fault
+from planner.loading.price_files import offer_table_text, read_offer_table, read_offers
+from planner.loading.scenario_file import shipped_scenarios
+from tests.helpers.shipped_catalogs import write_shipped_catalogs
+
+AS_OF = "2026-11-28"
+
+
+def _on_the_market() -> list[str]:
+    """Return the shipped scenarios that are planned on the shipped list."""
+    found = []
+    for name, path in shipped_scenarios().items():
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        named = data.get("inventory", [] if data.get("offers") else ["market"])
+        if "market" in ([named] if isinstance(named, str) else named):
+            found.append(name)
+    return found
+
+
+@pytest.fixture(scope="module")
+def renewed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Fill a price book from catalogs in SkyPilot's form that have the rows of the shipped list."""
+    folder = tmp_path_factory.mktemp("renewed")
+    with pytest.MonkeyPatch.context() as patch:
+        for package in ("catalogs.price_updates", "loading.price_files"):
+            patch.setattr(f"planner.{package}.book_folder", lambda: folder / "book")
+        write_shipped_catalogs(folder / "catalogs", read_market(None))
+        words = ["prices", "update", "--offline", str(folder / "catalogs"), "--date", "2026-11-09"]
+        result = CliRunner().invoke(main, [*words, "-o", str(folder / "list.yaml")])
+        assert result.exit_code == 0, result.output
+        yield folder
+
+
+def _plan(name: str, *options: str) -> Any:
+    result = CliRunner().invoke(main, ["solve", name, "--as-of", AS_OF, "--json", *options])
+    assert result.exit_code in (0, 3), result.output
+    plan = json.loads(result.stdout)
+    return [_machines(job) for job in plan.get("jobs", [])] or plan["status"]
+
+
+def _machines(job: dict[str, Any]) -> tuple[Any, ...]:
+    """Return where a job or the fleet of a service runs and what it costs to a cent."""
+    places = job["fleet"]["kinds"] if "fleet" in job else [job]
+    return (*map(_machine, places), round(job["cost_usd"], 2))
+
+
+def _machine(place: dict[str, Any]) -> tuple[Any, ...]:
+    """Return a kind of machine; an instance of RunPod without the tier in its name."""
+    instance = str(place["instance"]).removesuffix("_SECURE").removesuffix("_COMMUNITY")
+    return (*(place[key] for key in ("provider", "region", "gpu", "gpus")), instance, place.get("replicas"))
+
+
+def test_a_written_list_is_read_as_it_was() -> None:
+    """As YAML every shipped offer, as CSV what is rented by the hour: terms, zones and commitments too."""
+    offers = read_market(None)
+    faults: list[Fault] = []
+    text = offers_text(offers, "list.yaml", "a test")
+    assert read_offers(parse_document(text, "list.yaml"), faults) == offers and not faults
+    hourly = [one for one in offers if one.rents_gpus and one.tier in ("secure", "community") and one.dates is None]
+    _, read = read_offer_table(parse_csv(offer_table_text(hourly), "list.csv"), faults)
+    assert [one.model_dump() for one in read] == [one.model_dump() for one in hourly] and not faults
+
+
+@pytest.mark.slow
+def test_a_renewed_list_has_the_facts_of_the_shipped_one(renewed: Path) -> None:
+    """Terms, links, hosts, zones and most machines come from the library; prices of no discount are left out."""
+    apart = ("date", "dates", "source", "notes", "stock_status", "instance", "spot_usd_per_hour", "zones")
+
+    def facts(path: str | None) -> dict[tuple[Any, ...], dict[str, Any]]:
+        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for offer in read_market(path):
+            instance = offer.instance.removesuffix("_SECURE").removesuffix("_COMMUNITY")
+            data = {key: value for key, value in offer.model_dump().items() if key not in apart}
+            spot = {"spot": pytest.approx(offer.spot_usd_per_hour, abs=1e-4), "zones": offer.zones}
+            found[offer.provider, offer.region, instance] = data | (spot if offer.has_spot else {})
+        return found
+
+    assert facts(str(renewed / "list.yaml")) == facts(None)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("name", _on_the_market())
+def test_a_renewed_list_plans_the_same_machine_at_the_same_cost(renewed: Path, name: str) -> None:
+    """To a cent, in every shipped scenario."""
+    assert _plan(name, "--set", "inventory=[prices]") == _plan(name)

@@ -1,0 +1,152 @@
+"""Exported scripts on a machine of stand-ins: what is started, what is not after a failure, signals, and exit codes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from planner.cli.plan_file import scenario_of
+from planner.exports.export import choose_job, export_all
+from planner.results.plan import Plan
+from tests.helpers.exported_plans import WISHES, changed, solved
+from tests.helpers.fake_machine import FakeMachine
+
+pytestmark = pytest.mark.slow
+TWO = {"instances": 2, "gpus_per_instance": 4, "gpus": 8}
+
+
+def files_of(plan: Plan) -> dict[str, str]:
+    """Return the folder of a plan."""
+    return export_all(choose_job(plan, scenario_of(plan, "plan.json"), "plan.json", None), WISHES)[0]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> FakeMachine:
+    """A machine with the quickstart."""
+    return FakeMachine(tmp_path, files_of(solved("quickstart")))
+
+
+def has_trained(calls: list[str]) -> bool:
+    """Return whether the trainer was started."""
+    return any(call.startswith("trl sft") for call in calls)
+
+
+@pytest.mark.parametrize("step", ["pip", "python", "hf"])
+def test_nothing_trains_after_a_step_that_failed(machine: FakeMachine, step: str) -> None:
+    """Packages, the test of the GPU (and the count of processes), the download: the code is that of the step."""
+    machine.tool(step, "exit 9")
+    ended = machine.run_script(UPLOAD_TO="me/model")
+    assert ended.code == 9 and not has_trained(ended.calls)
+    assert not any(call.startswith("hf upload") for call in ended.calls)
+
+
+def test_a_world_of_another_size_trains_nothing(machine: FakeMachine) -> None:
+    """The program that counts the processes ends with 1; the test of the GPU before it is fine."""
+    machine.tool("python", 'case "$*" in *world_size*) exit 1 ;; esac')
+    ended = machine.run_script()
+    assert ended.code == 1 and not has_trained(ended.calls)
+
+
+def test_a_trainer_that_fails_is_not_at_its_end(machine: FakeMachine) -> None:
+    """Its exit code comes through, nothing is uploaded, and the next start trains again."""
+    machine.tool("trl", "exit 7")
+    ended = machine.run_script(UPLOAD_TO="me/model")
+    assert ended.code == 7 and not any("upload" in call for call in ended.calls)
+    machine.tool("trl")
+    again = machine.run_script(UPLOAD_TO="me/model")
+    assert again.code == 0 and has_trained(again.calls) and "hf upload" in again.calls[-1]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_reaches_the_trainer_and_the_code_says_unfinished(machine: FakeMachine, sent: signal.Signals) -> None:
+    """The trainer has the time to save and may end with 0; the script says 143, and no process is left."""
+    machine.tool(
+        "trl", f'trap "echo saved >> {machine.calls}; exit 0" TERM; echo $$ > {machine.folder}/pid; '
+        "while :; do sleep 0.05; done",
+    )  # fmt: skip
+    process = machine.start(UPLOAD_TO="me/model")
+    while not (machine.folder / "pid").exists() or not (machine.folder / "pid").read_text():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(sent)
+    ended = machine.ended(process)
+    assert ended.code == 143 and ended.calls[-1] == "saved", "saved, and nothing was uploaded afterwards"
+    assert "stopped before its end: start it again" in ended.said
+    number = (machine.folder / "pid").read_text().strip()
+    assert subprocess.run(["ps", "-p", number], capture_output=True, check=False).returncode == 1
+    assert not (machine.out / "quickstart" / "finished.txt").exists()
+
+
+def test_the_folder_of_another_plan_is_not_gone_on_with(machine: FakeMachine, tmp_path: Path) -> None:
+    """The same name of the job, another rank: exit code 3, both recipes are shown, and nothing is started."""
+    assert machine.run_script().code == 0
+    other = machine.folder / "run" / "other.sh"
+    plan = changed(solved("quickstart"), {"lora_rank": 64})
+    other.write_text(files_of(plan)["run.sh"].replace("/checkpoints", str(machine.out)))
+    ended = machine.run_script("other.sh")
+    assert ended.code == 3 and not has_trained(ended.calls)
+    assert "holds a run of another plan" in ended.said
+    assert "lora_rank=16" in ended.said and "lora_rank=64" in ended.said
+    more = files_of(changed(solved("quickstart"), gpus=8, gpus_per_instance=8))["run.sh"]
+    other.write_text(more.replace("/checkpoints", str(machine.out)))
+    assert machine.run_script("other.sh").code == 0, "other machines go on with the same run"
+
+
+def test_one_of_several_machines_uploads(tmp_path: Path) -> None:
+    """Each trains; the first one alone sends the result."""
+    machine = FakeMachine(tmp_path, files_of(changed(solved("fsdp"), **TWO)))
+    for rank in ("0", "1"):
+        ended = machine.run_script(NODE_RANK=rank, HEAD_IP="10.0.0.1", UPLOAD_TO="me/model")
+        assert ended.code == 0 and any("upload" in call for call in ended.calls) == (rank == "0")
+    for path in machine.out.rglob("finished.txt"):
+        path.unlink()
+    without = machine.run_script(HEAD_IP="10.0.0.1")
+    assert without.code != 0 and "number of this machine" in without.said and not has_trained(without.calls)
+
+
+@pytest.mark.parametrize("maker", ["uv", "python3"])
+def test_an_environment_is_made_once(machine: FakeMachine, maker: str, tmp_path: Path) -> None:
+    """By uv where it is there, else by Python; with the packages of the image, and none is installed outside of it."""
+    made = tmp_path / "made"
+    copy = f'for last; do :; done; mkdir -p "$last" && cp -r {machine.folder}/venv/bin "$last/bin"'
+    machine.tool(maker, copy)
+    ended = machine.run_script(VENV=str(made))
+    expected = {
+        "uv": f"uv venv --quiet --clear --seed --system-site-packages {made}",
+        "python3": f"python3 -m venv --system-site-packages {made}",
+    }
+    assert ended.code == 0 and ended.calls[0] == expected[maker] and has_trained(ended.calls)
+    machine.tool(maker, "exit 1")
+    assert machine.run_script(VENV=str(made)).code == 0
+    none = machine.run_script(VENV=str(tmp_path / "none"))
+    assert none.code == 1 and "no virtual environment: install uv" in none.said and not has_trained(none.calls)
+
+
+def test_slurm_gives_each_node_its_number_and_its_own_environment(tmp_path: Path) -> None:
+    """`srun` starts the script on every node; two nodes never install into one folder."""
+    machine = FakeMachine(tmp_path, files_of(changed(solved("fsdp"), **TWO)))
+    machine.tool("scontrol", "echo head; echo other")
+    machine.tool("srun", 'SLURM_NODEID=1 "$@"')
+    machine.tool("python3", f'for last; do :; done; mkdir -p "$last" && cp -r {machine.folder}/venv/bin "$last/bin"')
+    ended = machine.run_script("job.slurm", SLURM_JOB_NODELIST="a[0-1]", SLURM_JOB_ID="5", TMPDIR=str(tmp_path))
+    assert ended.code == 0 and has_trained(ended.calls)
+    assert (tmp_path / "venv-5" / "bin" / "pip").exists()
+    assert any("--machine_rank 1 --main_process_ip head" in call for call in ended.calls)
+
+
+def test_the_first_process_of_a_pod_is_the_script(tmp_path: Path) -> None:
+    """A shell that waits for another one would keep the signal of Kubernetes for itself."""
+    files = files_of(solved("quickstart"))
+    (job,) = yaml.safe_load_all(files["job.yaml"])
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    machine = FakeMachine(tmp_path, files)
+    inside = command[2].replace("/job", str(machine.run)).replace("/workspace", str(tmp_path / "work"))
+    (tmp_path / "work").mkdir()
+    (machine.run / "pod.sh").write_text(inside)
+    ended = machine.run_script("pod.sh")
+    assert ended.code == 0 and has_trained(ended.calls) and "exec bash" in inside

@@ -1,0 +1,63 @@
+"""A machine without GPU, network and packages: tools that say how they were called, and fail where a test wants it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+TOOLS = ("pip", "hf", "trl", "python", "llamafactory-cli", "axolotl", "accelerate", "vllm", "sglang", "nvidia-smi")
+
+
+class Ended(NamedTuple):
+    """How a script ended: its exit code, the calls of the tools in their order, and what it said of faults."""
+
+    code: int
+    calls: list[str]
+    said: str
+
+
+class FakeMachine:
+    """A folder with the tools in a virtual environment that is there already, and the exported files."""
+
+    def __init__(self, folder: Path, files: dict[str, str]) -> None:
+        self.folder, self.run, self.out = folder, folder / "run", folder / "checkpoints"
+        self.bin = folder / "venv" / "bin"
+        self.bin.mkdir(parents=True)
+        self.run.mkdir()
+        self.calls = folder / "calls.log"
+        (self.bin / "activate").write_text(f"PATH={self.bin}:$PATH\nexport PATH\n")
+        for tool in TOOLS:
+            self.tool(tool)
+        for name, text in files.items():
+            (self.run / name).write_text(text.replace("/checkpoints", str(self.out)))
+
+    def tool(self, name: str, does: str = "") -> None:
+        """Make a tool that records its call and then does what is said, such as `exit 1`."""
+        path = self.bin / name
+        path.write_text(f'#!/bin/sh\necho {name} "$@" >> "{self.calls}"\n{does}\n')
+        path.chmod(0o755)
+
+    def start(self, script: str = "run.sh", shell: str = "bash", **more: str) -> subprocess.Popen[str]:
+        """Start a script of the folder as a person would."""
+        self.calls.write_text("")
+        return subprocess.Popen(
+            [shell, str(self.run / script)], cwd=self.run, env=self.environment(**more), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return the variables of the machine."""
+        return {
+            "PATH": f"{self.bin}:{os.defpath}", "HOME": str(self.folder), "VENV": str(self.folder / "venv"), **more
+        }  # fmt: skip
+
+    def ended(self, process: subprocess.Popen[str]) -> Ended:
+        """Wait for a script and return how it ended."""
+        said, wrong = process.communicate(timeout=60)
+        return Ended(process.returncode, self.calls.read_text().splitlines(), said + wrong)
+
+    def run_script(self, script: str = "run.sh", shell: str = "bash", **more: str) -> Ended:
+        """Run a script to its end."""
+        return self.ended(self.start(script, shell, **more))
