@@ -9,9 +9,11 @@ take_folder() { # FOLDER RECIPE
     return 3
   fi
 }
-# A machine that is taken away sends SIGTERM: every process of the run gets it, and a run that was stopped is not at its end.
-run_to_its_end() { # COMMAND...
-  stopped=
+# A machine that is taken away sends SIGTERM: every process of the run gets it. A run that was stopped is not at its end, but
+# where the trainer came to it all the same: it ended well, and LAST is there, the checkpoint of the last step.
+run_to_its_end() { # LAST COMMAND...
+  last=$1 stopped=
+  shift
   setsid "$@" &
   run=$!
   trap 'stopped=yes; kill -TERM -- "-$run" 2> /dev/null || true' TERM INT
@@ -22,7 +24,7 @@ run_to_its_end() { # COMMAND...
     wait "$run" || code=$?
   done
   trap - TERM INT
-  [ -z "$stopped" ] || {
+  [ -z "$stopped" ] || { [ "$code" = 0 ] && [ -e "$last" ]; } || {
     echo "stopped before its end: start it again to go on from the newest checkpoint" >&2
     code=143
   }

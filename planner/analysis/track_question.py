@@ -288,7 +288,7 @@ def track(
     stated = stated or Stated()
     chosen, asked = _job_of(plan, scenario, job)
     read = [read_history(path) for path in logs]
-    log = _since(_of_steps(join_logs(read), chosen), chosen.steps_before)
+    log = _without_extra_step(_since(_of_steps(join_logs(read), chosen), chosen.steps_before), chosen.steps)
     progress = read_progress(log)
     notes = [*progress.remarks, *_doubts(log, chosen, progress)]
     elapsed = _elapsed_hours(chosen, progress, log, stated, notes)
@@ -365,6 +365,16 @@ def _since(log: LogHistory, before: int) -> LogHistory:
         what = f"ends at step {log.points[-1].step:,}, but the plan begins after step {before:,}"
         raise InputError([Fault(log.file, log.points[-1].line, "", what, "give the log of the run that went on")])
     return replace(log, points=points, total_steps=log.total_steps - before if log.total_steps else None)
+
+
+def _without_extra_step(log: LogHistory, steps: int) -> LogHistory:
+    """Return the log of at most the planned steps: a trainer that goes on from its last step takes one more."""
+    if not log.points or log.points[-1].step != steps + 1:
+        return log
+    *before, last = log.points
+    points = before if before and before[-1].step == steps else [*before, replace(last, step=steps)]
+    remark = f"the trainer went on from its last step and took one more, step {steps + 1:,}, which is left out"
+    return replace(log, points=tuple(points), remarks=(*log.remarks, remark))
 
 
 def _doubts(log: LogHistory, job: Assignment, progress: Progress) -> list[str]:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Flags, Floats, Integers, distinct_names
 from planner.candidate_table import CandidateTable, concatenate
 from planner.candidates.deadline import least_late_hours, max_spot_share
+from planner.candidates.fixed_shares import FixedShares, WantedShares, on_both_markets, with_spot_only_odds
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
-from planner.candidates.spot_candidates import (
-    FoundPolicies,
-    SpotCandidates,
-    SpotChoice,
-    SpotPiece,
-    policy_rows,
-    with_spot_only_odds,
-)
-from planner.candidates.spot_rows import SearchTarget, apply_billing_steps, has_coarse_billing
+from planner.candidates.spot_candidates import FoundPolicies, SpotCandidates, SpotChoice, SpotPiece, policy_rows
+from planner.candidates.spot_rows import SearchTarget, apply_billing_steps, has_coarse_billing, whole_step_shares
 from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, find_policies
+from planner.candidates.stage_hours import RowHours
 from planner.candidates.tool_support import keeps_spot, tool_refusals
 from planner.configurations.recipe import is_allowed
 from planner.library.schema import Library
@@ -141,34 +137,155 @@ def screen(
     rows = np.flatnonzero(rejections.keep)  # few of all: methods that the job does not use are in the table, too
     latest, by_row = _latest_hours(candidates, limits, rows)
     table = with_spot_only_odds(candidates, rows, by_row, market, library)
-    low, high, cut = low[rows], high[rows], max_spot_share(table, by_row, rows)
-    follows = np.zeros(len(rows), dtype=bool)
-    if waiting_usd is not None:
-        # A policy falls back on on-demand machines, so it promises no spot share: the mix of two markets is kept where
-        # the share has an upper limit, or all work must be on spot.
-        follows = policy_rows(candidates, rows) & (high >= 1) & (low < 1)
+    bounded = replace(table, share_low=low, share_high=high)
+    shares = _bound_shares(candidates, bounded, limits, rows, by_row, waiting_usd, scope)
+    low, high, cut, follows = shares.low, shares.high, shares.cut, shares.follows
     late = np.minimum(cut, high) < np.where(follows, 0.0, low) - SHARE_TOLERANCE
     lateness = np.zeros(len(table))
     lateness[rows[late]] = least_late_hours(table.rows(rows[late]), low[late], high[late]) - by_row[late]
     rejections.reject_rows(rows[late], ENDS_AFTER_DEADLINE)
-    rows, (low, high, cut), follows = rows[~late], (column[~late] for column in (low, high, cut)), follows[~late]
-    kept_table = replace(table.rows(rows), share_low=low, share_high=np.maximum(np.minimum(high, cut), low))
-    policies, hours = None, candidates.hours.rows(rows)
-    able = follows & ~has_coarse_billing(kept_table, hours, candidates.columns)
+    in_time = rows[~late]
+    high = np.maximum(np.minimum(high, cut), low)[~late]
+    kept_table = replace(table.rows(in_time), share_low=low[~late], share_high=high)
+    hours, policies = candidates.hours.rows(in_time), None
+    able = follows[~late] & ~has_coarse_billing(kept_table, hours, candidates.columns)
     if able.any():
         target = _search_target(limits, latest, waiting_usd or 0.0, scope, len(table.jobs))
-        policies = find_policies(SpotCandidates(candidates, kept_table, rows, target, market, library), able, scope)
-    # A policy replaces the mixes of two markets, all but that of the least share: on demand alone where none is asked
-    # for, else a mix that may reach it within a time in which no policy does, and may still be taken within more. With
-    # more on spot a mix would only be cheaper because its deadline holds at the confidence, and not on every path.
-    share_high = np.where(able, kept_table.share_low, kept_table.share_high)
-    mixes = np.flatnonzero(~able | (cut >= low - SHARE_TOLERANCE))
-    mixed = replace(kept_table, share_high=share_high)
-    if len(mixes) < len(rows):  # mostly all of them: selecting copies every column
+        policies = find_policies(SpotCandidates(candidates, kept_table, in_time, target, market, library), able, scope)
+    kept = _Kept(in_time, kept_table, hours, able, by_row[~late], shares.select(~late))
+    between = scope.whole_curves or waiting_usd is None or len(table.jobs) > 1 or _limits_rates(limits)
+    only_hours = waiting_usd is None and not (_limits_rates(limits) or limits.quota)
+    budget_usd = math.inf if limits.budget_usd is None else limits.budget_usd
+    is_fine = not (only_hours or len(table.jobs) > 1 or _limits_rates(limits))
+    wanted = WantedShares(between, is_fine, only_hours, scope.every_place, budget_usd)
+    found, too_late = _mix_markets(candidates, kept, wanted, market, library)
+    for row, hours_late in too_late.items():
+        lateness[row] = hours_late
+        rejections.reasons[ENDS_AFTER_DEADLINE] += 1
+    found = replace(found, rejected=rejections.reasons, lateness=lateness)
+    return found if policies is None else found.with_policies(policies, in_time[policies.origin])
+
+
+class _Shares(NamedTuple):
+    """Bounds on the spot share of rows, and how it is found; arrays (n,)."""
+
+    low: Floats
+    high: Floats
+    cut: Floats  # the largest that may keep the deadline; -1 where none does
+    likely: Floats  # the largest that keeps it by the means
+    follows: Flags  # a policy
+    drawn: Flags  # fixed shares, whose figures are those of drawn runs
+
+    def select(self, which: Flags) -> _Shares:
+        """Return the rows that a mask (n,) selects."""
+        low, high, cut, likely, follows, drawn = self
+        return _Shares(low[which], high[which], cut[which], likely[which], follows[which], drawn[which])
+
+
+def _bound_shares(
+    candidates: JobCandidates,
+    table: CandidateTable,
+    limits: Limits,
+    rows: Integers,
+    latest: Floats,
+    waiting_usd: float | None,
+    scope: SearchScope,
+) -> _Shares:
+    """Return the spot shares of rows (n,) of the uncut table within its bounds, that may end by `latest` (n,)."""
+    low, high, likely = table.share_low[rows], table.share_high[rows], max_spot_share(table, latest, rows)
+    follows, both = np.zeros(len(rows), dtype=bool), on_both_markets(candidates, rows)
+    if waiting_usd is not None:
+        # A policy falls back on on-demand machines, so it promises no spot share: the mix of two markets is kept where
+        # the share has an upper limit, or all work must be on spot.
+        follows = policy_rows(candidates, rows) & (high >= 1) & (low < 1)
+    elif not (scope.mean_shares or _limits_rates(limits) or limits.budget_usd is not None):
+        high = np.where(both & (low <= 0), 0.0, high)  # spot saves dollars and no hours
+    drawn = both & (high > 0) & (~follows | (low > 0)) & (not scope.mean_shares)
+    # Any share may be in time where all work on demand is: which ones are is found by the runs that are drawn.
+    cut = np.where(drawn, np.where(table.late_hours(0.0)[rows] <= latest, high, -1.0), likely)
+    return _Shares(low, high, cut, likely, follows, drawn)
+
+
+def _beaten_on_demand(table: CandidateTable, may_beat: Flags, budget_usd: float) -> Flags:
+    """Return the rows (n,) whose fixed shares save nothing where hours count and a budget is kept.
+
+    Their hours at the confidence are no less than those on demand, nor than the mean of the share from which the mean
+    dollars are within the budget. All work on demand of a row that `may_beat` (n,) others takes no longer, on no more
+    GPUs, and costs no more at the confidence than the budget; where the budget is that of several jobs, no more than
+    the mean of the share that costs least.
+    """
+    high = table.share_high
+    first, last = table.cost_usd(0.0), table.cost_usd(high)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        within = np.clip(high * (first - budget_usd) / (first - last), 0.0, high)
+    hours = table.late_hours(0.0)
+    least = np.fmax(hours, table.hours(np.where(first > budget_usd, np.nan_to_num(within), 0.0)))
+    usd = np.full(len(table), budget_usd) if len(table.jobs) == 1 else np.fmin(first, last)
+    paid, found = table.late_cost_usd(0.0), np.zeros(len(table), dtype=bool)
+    for gpus in np.unique(table.gpus).tolist():
+        mine = np.flatnonzero(table.gpus == gpus)
+        others = np.flatnonzero(may_beat & (table.gpus <= gpus) & np.isfinite(hours))
+        if len(others):
+            order = others[np.argsort(hours[others], kind="stable")]
+            lowest = np.minimum.accumulate(paid[order])
+            place = np.searchsorted(hours[order], least[mine], side="right") - 1
+            found[mine] = (place >= 0) & (lowest[np.maximum(place, 0)] <= usd[mine])
+    return found
+
+
+class _Kept(NamedTuple):
+    """Rows that may end in time, with their bounds on the spot share; arrays (n,)."""
+
+    rows: Integers  # of the uncut table
+    table: CandidateTable
+    hours: RowHours
+    able: Flags  # to follow a policy
+    latest: Floats  # hours
+    shares: _Shares
+
+
+def _mix_markets(
+    candidates: JobCandidates, kept: _Kept, wanted: WantedShares, market: Market, library: Library
+) -> tuple[ScreenedCandidates, dict[int, float]]:
+    """Return the candidates on fixed shares of two markets, and the rows that end too late by so many hours.
+
+    A policy replaces the mixes of two markets, all but that of the least share: on demand alone where none is asked
+    for, else a mix that may reach it within a time in which no policy does, and may still be taken within more. With
+    more on spot a mix would only be cheaper because its deadline holds at the confidence, and not on every path.
+    """
+    share_high = np.where(kept.able, kept.table.share_low, kept.table.share_high)
+    mixed, hours = replace(kept.table, share_high=share_high), kept.hours
+    mixes = np.flatnonzero(~kept.able | (kept.shares.cut >= kept.shares.low - SHARE_TOLERANCE))
+    if len(mixes) < len(kept.rows):  # mostly all of them: selecting copies every column
         mixed, hours = mixed.rows(mixes), hours.rows(mixes)
+    drawn, late = kept.shares.drawn[mixes] & (mixed.share_high > 0), dict[int, float]()
+    if drawn.any():
+        is_coarse = has_coarse_billing(mixed, hours, candidates.columns)
+        if wanted.only_hours:
+            free = np.asarray([offer.stock is None and offer.committed_hours is None for offer in market.offers])
+            beaten = (
+                _beaten_on_demand(mixed, free[mixed.offer] & ~is_coarse, wanted.budget_usd)
+                & drawn
+                & (mixed.share_low <= 0)
+            )
+            mixed, drawn = replace(mixed, share_high=np.where(beaten, 0.0, mixed.share_high)), drawn & ~beaten
+        coarse = np.flatnonzero(drawn & is_coarse)
+        steps = [column.tolist() for column in whole_step_shares(mixed, hours, coarse, candidates.columns)]
+        whole: dict[int, list[float]] = {row: [] for row in coarse.tolist()}
+        for row, share in zip(*steps, strict=True):
+            whole[row].append(share)
+        shares = FixedShares(candidates, kept.rows[mixes], market, library)
+        found = shares.draw(mixed, drawn, kept.latest[mixes], kept.shares.likely[mixes], whole, wanted)
+        late = {int(kept.rows[mixes[at]]): hours for at, hours in found.late.items() if not kept.able[mixes[at]]}
+        mixed, hours, mixes = found.table, hours.rows(found.origin), mixes[found.origin]
+        hours = replace(hours, switch=np.where(mixed.share_low >= 1, 0.0, hours.switch))  # on spot for good
     rounded, origin, billed = apply_billing_steps(mixed, hours, candidates.columns)
-    found = ScreenedCandidates(rounded, rows[mixes[origin]], billed, rejections.reasons, lateness)
-    return found if policies is None else found.with_policies(policies, rows[policies.origin])
+    return ScreenedCandidates(rounded, kept.rows[mixes[origin]], billed, Counter(), np.zeros(0)), late
+
+
+def _limits_rates(limits: Limits) -> bool:
+    """Return whether any limit is on dollars at some time."""
+    return bool(limits.budgets) or limits.max_usd_per_hour is not None
 
 
 def _search_target(limits: Limits, latest: float, waiting_usd: float, scope: SearchScope, jobs: int) -> SearchTarget:

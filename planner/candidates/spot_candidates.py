@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,20 +17,17 @@ from planner.arrays import Flags, Floats, Integers
 from planner.candidate_table import ON_DEMAND, SPOT, CandidateTable
 from planner.candidates.deadline import policy_late_hours
 from planner.candidates.job_candidates import JobCandidates
-from planner.candidates.market import Market
-from planner.candidates.spot_rows import ALL, SearchTarget, SpotRows
-from planner.library.schema import Library
+from planner.candidates.spot_rows import ALL, SpotRows
 from planner.records import record
 from planner.spot.market.states import SpotStates
-from planner.spot.policy.luck import quantile
 from planner.spot.policy.policy_cache import CurvePoint, Key, PolicyCache, Span, longest_useful_hours, spans_up_to
-from planner.spot.policy.policy_odds import PolicyCosts, SpotOnlyCosts, late_dollars
+from planner.spot.policy.policy_odds import PolicyCosts, late_dollars
 from planner.spot.policy.run import SpotRun
 from planner.spot.policy.spot_only import least_wait
 from planner.spot.policy.switching_policy import CurvePiece, WaitingRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 # What a row of a table on spot follows: a policy for one deadline, or a piece of a market curve.
@@ -138,9 +134,6 @@ def policy_rows(candidates: JobCandidates, rows: Integers) -> Flags:
     both &= candidates.columns.step_hours[table.offer[rows]] <= FINE_BILLING_HOURS
     return np.asarray(both & (candidates.job.trials.count == 1) & ~candidates.is_managed_service[rows], dtype=bool)
 
-
-UNENDING_HOURS = 1e9
-"""Hours at the confidence of a run that may never end: no deadline is as late, and programs need finite numbers."""
 
 DRAWN_POLICIES = 3
 """Policies of one search of which runs are drawn for a budget: those that cost least on mean markets."""
@@ -403,104 +396,6 @@ def policy_costs(
         storage_usd_per_hour=storage,
         fixed_usd=fixed_usd,
     )
-
-
-def spot_only_rows(candidates: JobCandidates, rows: Integers) -> Flags:
-    """Return which of some rows (n,) have spot machines and no others."""
-    run_h = candidates.table.run_h[rows]
-    return np.asarray(np.isnan(run_h[:, ON_DEMAND]) & ~np.isnan(run_h[:, SPOT]), dtype=bool)
-
-
-def spot_only_costs(candidates: JobCandidates, row: int, market: Market, library: Library) -> SpotOnlyCosts:
-    """Return what hours and dollars of a row of the uncut table on spot alone depend on."""
-    return next(_costs_of_spot_only(candidates, np.asarray([row]), market, library))
-
-
-def fixed_share_costs(
-    candidates: JobCandidates, row: int, share: float, market: Market, library: Library
-) -> SpotOnlyCosts:
-    """Return what hours and dollars of a row of the uncut table on both markets depend on at a fixed spot share.
-
-    The run moves to on demand when its share of the mean hours on spot is over.
-    """
-    alone, h = spot_only_costs(candidates, row, market, library), candidates.hours.rows(np.asarray([row]))
-    offer, machines = int(candidates.table.offer[row]), int(candidates.table.instances[row])
-    demand, spot = (
-        float(price[offer]) * machines for price in (candidates.columns.on_demand_usd, candidates.columns.spot_usd)
-    )
-    return replace(
-        alone,
-        outside_usd=alone.outside_usd + (1 - share) * float(h.after_start[0]) * (demand - spot),
-        on_demand_usd_per_hour=demand * float(h.group_run[0]) / (float(h.run[0]) * h.node_groups),
-        switch_hours=float(h.start[0]) + share * float(h.spot_wall[0]) if share < 1 else math.inf,
-    )
-
-
-def _costs_of_spot_only(
-    candidates: JobCandidates, which: Integers, market: Market, library: Library
-) -> Iterator[SpotOnlyCosts]:
-    """Yield what hours and dollars of some rows (n,) of the uncut table on spot alone depend on."""
-    table, columns = candidates.table.rows(which), candidates.columns
-    rows = SpotRows(candidates, table, which, SearchTarget(np.inf, 0.0, 1.0, 0.0, 0.0), market, library)
-    h, usd = rows.hours, columns.spot_usd[table.offer] * table.instances
-    late_separate = np.asarray([placement.total("late_usd") for placement in candidates.placements])[rows.placement]
-    figures = np.stack(
-        [
-            candidates.run_hours.sigma_tail[rows.configuration],
-            h.stretch,
-            h.after_start + h.separate,
-            h.after_start + h.late_separate,
-            h.after_start * (usd + rows.storage) + late_separate,
-            usd * h.group_run / (h.run * h.node_groups),
-            rows.storage,
-            table.fixed_usd,
-        ],
-        axis=1,
-    )
-    for number, of_row in enumerate(figures.tolist()):
-        yield SpotOnlyCosts(*rows.run_of(number), *of_row)
-
-
-def with_spot_only_odds(
-    candidates: JobCandidates, rows: Integers, latest: Floats, market: Market, library: Library
-) -> CandidateTable:
-    """Return the table in which some rows on spot alone have the hours and dollars of drawn markets.
-
-    Late figures are quantiles over speeds and markets. A row that is late on a market without losses stays as it is.
-    """
-    table, h, alone = candidates.table, candidates.hours, spot_only_rows(candidates, rows)
-    rows, latest = rows[alone], latest[alone]
-    soonest = h.late_outside_run[rows] + (h.run * h.late_factor)[rows]
-    rows, late_from = rows[soonest <= latest], candidates.columns.lead_hours
-    if not len(rows):
-        return table
-    rows = rows[np.lexsort((h.restart[rows], table.offer[rows]))]  # up-times of equal starts are the same
-    run_h, late_h, run_usd, late_usd = (
-        column.copy() for column in (table.run_h, table.late_h, table.run_usd, table.late_usd)
-    )
-    confidences = (candidates.job.confidence, candidates.run_hours.budget_confidence)
-    for row, costs in zip(rows.tolist(), _costs_of_spot_only(candidates, rows, market, library), strict=True):
-        lead = float(late_from[int(table.offer[row])])
-        expected, late, paid = _spot_only_figures(costs, *confidences)
-        if not np.isfinite(late):
-            late_h[row, SPOT] = UNENDING_HOURS
-            continue
-        run_h[row, SPOT] = expected + lead - table.start_h[row]
-        run_usd[row, SPOT] += (run_h[row, SPOT] - table.run_h[row, SPOT]) * costs.storage_usd_per_hour
-        late_h[row, SPOT] = late + lead - table.late_start_h[row]
-        late_usd[row, SPOT] = paid - table.fixed_usd[row]
-    return replace(table, run_h=run_h, late_h=late_h, run_usd=run_usd, late_usd=late_usd)
-
-
-@lru_cache(maxsize=1024)  # a solve screens the same rows under several limits
-def _spot_only_figures(costs: SpotOnlyCosts, confidence: float, budget_confidence: float) -> tuple[float, float, float]:
-    """Return expected hours, hours at the confidence and dollars at that of the budget; inf where a run may never end.
-
-    Where a run may never end nothing is expected of it, and no deadline is kept.
-    """
-    (hours, usd), expected = costs.draw(), costs.expected_hours()
-    late = quantile(hours, confidence) if np.isfinite(expected) else np.inf
-    return expected, late, quantile(usd, budget_confidence)
 
 
 def only_dollars(work: SpotCandidates, values: Mapping[int, float]) -> FoundPolicies:

@@ -84,6 +84,7 @@ class SearchScope:
     every_place: bool = False  # for each card and provider, not only for those that a plan names
     least_late: bool = False  # of those dollars, the least at the confidence of the budget alone
     mean_markets: bool = False  # of those dollars, without the luck of the market
+    mean_shares: bool = False  # fixed shares by their means, any between two bounds: for what is verified by solving
     # For one deadline; `places`: those a plan names, too.
     best_of: Literal["places", "methods", "frameworks", "all"] = "places"
     below: float = math.inf  # for one deadline: candidates whose objective is no less than this are of no use
@@ -93,6 +94,7 @@ DEFAULT_SCOPE = SearchScope()
 """The policies that a plan may use or name as alternatives."""
 BEST, BEST_OF_METHODS = SearchScope(best_of="all"), SearchScope(best_of="methods")
 BEST_OF_FRAMEWORKS = SearchScope(best_of="frameworks")
+MEAN_SHARES = SearchScope(mean_shares=True)
 LEAST_DOLLARS = SearchScope(best_of="all", only_dollars=True, mean_markets=True)
 """The policy of the best candidate alone, of that of each method or framework, and what the best candidate costs."""
 

@@ -173,10 +173,11 @@ def import_offers(
 ) -> None:
     """Turn prices of a file into an offers file.
 
-    FILE is a CSV file of offers, a gpuhunt catalog, SkyPilot's vms.csv or the
-    JSON list of Hugging Face's machines for jobs; its content says which.
-    Rows that are no known machine are counted by reason on standard error. A
-    scenario reads the result: inventory: [FILE].
+    FILE is a CSV file of offers, a gpuhunt catalog, SkyPilot's vms.csv, or what
+    the interface of Vast.ai, RunPod, Lambda, Azure, Shadeform, Prime Intellect,
+    AWS (spot price history) or Hugging Face (machines for jobs) answers; its
+    content says which. Rows that are no known machine are counted by reason on
+    standard error. A scenario reads the result: inventory: [FILE].
 
     Try: planner offers import --template
     """

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.decode.chosen import ChosenCandidate
-from planner.decode.notes import build_generation_notes, build_notes, build_service_notes, on_fixed_shares
+from planner.decode.notes import build_generation_notes, build_notes, build_service_notes, on_quick_market
 from planner.errors import AuditError
 from planner.evaluation.comparison import Tolerance, Violation, compare, unit_of
 from planner.evaluation.evaluate import evaluate
@@ -110,10 +110,10 @@ def _notes(
 ) -> tuple[str, ...]:
     if chosen.candidates.is_managed_service[chosen.row]:
         return build_service_notes(chosen, limits, as_of)
-    mixed = on_fixed_shares(chosen, made.cost_at_confidence, library)
+    quick = on_quick_market(made, chosen.job)
     if made.inference is not None:
-        return (*mixed, *build_generation_notes(chosen, made.inference, limits, as_of))
-    return (*mixed, *build_notes(chosen, made.vram_gib, made.host_memory, limits, library, as_of))
+        return (*quick, *build_generation_notes(chosen, made.inference, limits, as_of))
+    return (*quick, *build_notes(chosen, made.vram_gib, made.host_memory, limits, library, as_of))
 
 
 def _text(what: str, wrong: list[Violation]) -> str:

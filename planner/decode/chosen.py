@@ -13,12 +13,11 @@ from planner.candidate_table import CandidateTable
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.screening import ScreenedCandidates
-from planner.candidates.spot_candidates import SpotChoice, fixed_share_costs, policy_costs
+from planner.candidates.spot_candidates import SpotChoice, policy_costs
 from planner.configurations.grid import Machine
 from planner.configurations.recipe import Recipe
 from planner.estimates.billing import break_even_hours
 from planner.evaluation.named_run import hourly_price
-from planner.library.schema import Library
 from planner.records import record
 from planner.results.fleet import Service
 from planner.results.plan import Assignment, Inputs
@@ -26,7 +25,7 @@ from planner.results.plan_parts import Pause
 from planner.scenario.job import Job
 from planner.scenario.offer import Offer, offer_data, offer_labels
 from planner.scenario.scenario import Scenario, scenario_data
-from planner.spot.policy.policy_odds import PolicyCosts, SpotOnlyCosts, late_dollars
+from planner.spot.policy.policy_odds import PolicyCosts, late_dollars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,13 +94,6 @@ class ChosenCandidate:
         """Return what the dollars of the candidate on a policy depend on."""
         fixed = float(self.figures.fixed_usd[0])
         return policy_costs(self.candidates, self.row, fixed, spot.run, spot.states, spot.point.hours)
-
-    def fixed_share_costs(self, library: Library) -> SpotOnlyCosts | None:
-        """Return what dollars depend on where fixed shares of both markets are used; None elsewhere."""
-        both = bool(np.isfinite(self.candidates.table.run_h[self.row]).all())
-        if self.spot is not None or not both or self.share <= 0 or self.candidates.is_managed_service[self.row]:
-            return None
-        return fixed_share_costs(self.candidates, self.row, self.share, self.market, library)
 
     @property
     def job(self) -> Job:

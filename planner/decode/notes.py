@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from planner import generation
 from planner.configurations.coefficients import (
     DEFAULT_NETWORK_BYTES_PER_SECOND,
@@ -27,7 +25,7 @@ from planner.evaluation.evaluated_hours import probability_within
 from planner.evaluation.evaluated_physics import techniques_of
 from planner.library.schema import Architecture, Library
 from planner.results.inference import BulkGeneration
-from planner.results.odds import FIXED_SHARE, joint_probability
+from planner.results.odds import joint_probability
 from planner.results.plan import Assignment
 from planner.results.plan_parts import CutSamples, HostMemory, ObservedRun, Vram
 from planner.scenario.fees import fees_that_count
@@ -37,7 +35,7 @@ from planner.scenario.limits import Limits, latest_finish_hours
 from planner.scenario.offer import Offer
 from planner.scenario.own_machines import default_power_watts
 from planner.scenario.scenario import Scenario
-from planner.spot.policy.policy_odds import told_of_runs
+from planner.spot.policy.luck import LOOKED_AT_EVERY_HOURS
 from planner.units import GB, HOUR, MINUTE, figure_text
 
 if TYPE_CHECKING:
@@ -166,6 +164,8 @@ LORA_BATCH_NOTE = (
 )
 FULL_RUN_NOTE = "deadline and budget also hold if the run does not stop early"
 SPOT_ONLY_NOTE = "spot only: no fallback, so no deadline is guaranteed"
+QUICK_MARKET_HOURS = 0.25
+"""Mean up-time below which a note states what is lost between two looks at a market: 6 % of the dollars at it."""
 
 
 def build_notes(
@@ -185,20 +185,20 @@ def build_notes(
     )
 
 
-def on_fixed_shares(chosen: ChosenCandidate, late_usd: float, library: Library) -> tuple[str, ...]:
-    """Return what fixed shares of two markets cost at the confidence over drawn markets, where it is more than stated.
-
-    `late_usd` are the dollars of slow runs on a mean market, which budgets count.
-    """
-    if (costs := chosen.fixed_share_costs(library)) is None:
+def on_quick_market(made: Assignment, job: Job) -> tuple[str, ...]:
+    """Return that a market changes about as fast as a run looks at it, which a policy's expected dollars leave out."""
+    drawn = [usd for row in made.usd_of_runs for usd in row]
+    if made.spot is None or made.spot.mean_up_hours >= QUICK_MARKET_HOURS or not drawn:
         return ()
-    _, usd = costs.draw()
-    confidence, held = chosen.candidates.run_hours.budget_confidence, float(np.mean(usd <= late_usd))
-    if held > confidence - LEAST_SHORT:
+    mean = math.fsum(drawn) / len(drawn)
+    if mean <= made.cost_usd:
         return ()
-    what = f"budgets count ${late_usd:,.2f} at the confidence, without the luck of the market"
-    least = f"{held * 100:.2g} % of runs cost no more, {confidence * 100:.3g} % no more than"
-    return (f"{FIXED_SHARE}{what}: {least} ${told_of_runs(usd, confidence)[0]:,.2f}",)
+    stay, looks = f"{made.spot.mean_up_hours * 60:.2g} minutes", f"{LOOKED_AT_EVERY_HOURS * 60:.0f} minutes"
+    full = " without early stopping" if job.early_stopping < 1 else ""
+    return (
+        f"spot machines stay for {stay} on average and a run looks for them every {looks}: drawn runs cost"
+        f" ${mean:,.2f} on average{full}, not the expected ${made.cost_usd:,.2f}",
+    )
 
 
 def build_service_notes(chosen: ChosenCandidate, limits: Limits, as_of: datetime.date) -> tuple[str, ...]:

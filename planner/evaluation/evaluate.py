@@ -24,9 +24,9 @@ from planner.evaluation.evaluated_hours import (
     evaluate_hours,
     evaluate_policy_run,
     evaluate_resume,
+    fixed_share_run,
     market_ends,
     probability_within,
-    spot_only_run,
 )
 from planner.evaluation.evaluated_physics import (
     EvaluatedPhysics,
@@ -45,10 +45,11 @@ from planner.evaluation.evaluated_stages import (
     sent_hours,
 )
 from planner.evaluation.named_run import RunContext, hourly_price
-from planner.evaluation.run_odds import Cases, finish_chance, middle_cases, spot_only_figures, usd_of_policy
+from planner.evaluation.run_odds import Cases, finish_chance, fixed_share_figures, middle_cases, usd_of_policy
 from planner.records import record
 from planner.results.plan import Assignment
 from planner.results.plan_parts import BillItem, CommitmentUse, Fallback, Hours, SpotPlan, Spread, Vram
+from planner.scenario.fees import fee_rate
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.offer import Managed
 from planner.units import GB, HOUR
@@ -136,18 +137,23 @@ class _Run:
         """Return speed, hours and dollars, over drawn runs where they depend on the luck of a market."""
         context, stages, physics, policy, hours = self.context, self.stages, self.physics, self.policy, self.hours
         totals, bills = (hours.total(self.share), hours.total(self.share, is_late=True)), (self.bill(), self.bill(True))
-        spot_only = spot_only_run(context, stages, physics) if self.may_use_spot and policy is None else None
+        mixed = fixed_share_run(context, stages, physics) if self.may_use_spot and policy is None else None
         odds: tuple[float, Cases, Cases] | None = None
         if policy is not None:
             fixed = math.fsum(line.usd for line in bills[0] if line.item in FIXED)
             odds = (*usd_of_policy(context, stages, policy, hours, physics.sigmas.tail, fixed), ())
-        if spot_only is not None:
-            extra = math.fsum(line.usd for line in bills[1] if line.item in (*FIXED, "rounded up"))
-            found = spot_only_figures(context, stages, *spot_only, physics.sigmas.tail, extra)
-            totals, odds = (found.expected_hours, found.late_hours), (found.late_usd, found.usd, found.hours)
-            expected = found.expected_hours - self.paid.outside_run[0] - self.paid.separate_machines[0]
-            drawn = replace(self.paid, spot=(expected, self.paid.spot[1]))
-            bills = (evaluate_bill(context, stages, drawn, None, False, self.resume_hours), bills[1])
+        if mixed is not None:
+            fee = fee_rate(context.offer.fees, "machine hours") or 0.0
+            rounded = (line.usd + fee * (line.quantity or 0.0) for line in bills[1] if line.item == "rounded up")
+            extra = math.fsum((*rounded, *(line.usd for line in bills[1] if line.item in FIXED)))
+            switch = stages.start + self.share * hours.wall_spot if self.share < 1 else math.inf
+            found = fixed_share_figures(context, stages, *mixed, switch, physics.sigmas.tail, extra)
+            totals, odds = (totals[0], found.late_hours), (found.late_usd, found.usd, found.hours)
+            if self.share == 1:
+                expected = found.alone_hours - self.paid.outside_run[0] - self.paid.separate_machines[0]
+                drawn = replace(self.paid, spot=(expected, self.paid.spot[1]))
+                totals = found.alone_hours, found.late_hours
+                bills = (evaluate_bill(context, stages, drawn, None, False, self.resume_hours), bills[1])
         return _Figures(
             *(physics.rate, physics.sigmas, stages.start, stages.by_name(), totals, bills, odds),
             spot=policy.report(context, stages) if policy else None,
@@ -321,6 +327,8 @@ class _Figures:
         fixed = math.fsum(line.usd for line in lines if line.item in FIXED)
         cost_sigma = 0.0 if context.offer.is_managed else sigma  # a service is not paid by the hour
         least, most = _interval(total - fixed, luck_usd, cost_sigma, usd_sd)
+        if self.odds and self.odds[2]:
+            least, most = (usd - fixed for usd in middle_cases(self.odds[1], total))
         if spot and spot.basis:
             least = min(least, (total - fixed - luck_usd) / reach)
             most = max(most, (total - fixed + spot.saving_usd) * reach)

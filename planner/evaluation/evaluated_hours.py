@@ -58,7 +58,7 @@ class EvaluatedHours:
     separate_machines: Pair  # stages on machines of their own
     on_demand: Pair
     spot: Pair  # the switch included
-    switch: float  # one more start; 0 where the machines are not sold on demand
+    switch: float  # one more start; 0 where the run is on spot alone
     paid_spot: float  # machine hours of the longest chain of trials, starts left out
     wall_spot: float  # the switch left out
     late: float  # factor on hours at the confidence
@@ -83,7 +83,8 @@ def evaluate_hours(context: RunContext, stages: JobStages, physics: Physics, con
     # A lost replica loses half of a request in the mean, and needs no other machine.
     lost = stages.restart + (0.0 if isinstance(physics, EvaluatedPhysics) else physics.cycle_hours / 2)
     interrupted = interrupted_run(stages.run, lost, stall, market, group, values["spot_outage_cv"], write)
-    switch = 0.0 if context.offer.usd_per_hour is None else stages.start
+    is_alone = context.offer.usd_per_hour is None or (context.named.spot_share >= 1 and context.named.policy is None)
+    switch = 0.0 if is_alone else stages.start  # nothing is moved
     wall, outside = float(interrupted.wall), stages.outside_run_hours
     spread = wall_quantile_factor(confidence, context.values("uncertainty")["wall_spread"])
     separate = math.fsum(stage.machine.hours for stage in stages.separate)
@@ -246,9 +247,9 @@ def _basis(context: RunContext, alone: str) -> str:
     return f"{known} in one zone; any of {zones} zones by m^0.7 (prior)" if zones > 1 else alone
 
 
-def spot_only_run(context: RunContext, stages: JobStages, physics: Physics) -> tuple[SpotRun, SpotStates] | None:
-    """Return run and market where a job has spot machines and no others; None elsewhere."""
-    if context.offer.usd_per_hour is not None or not context.offer.has_spot or context.named.spot_share <= 0:
+def fixed_share_run(context: RunContext, stages: JobStages, physics: Physics) -> tuple[SpotRun, SpotStates] | None:
+    """Return run and market where a job is on spot for a fixed share of its work, or for all; None elsewhere."""
+    if not context.offer.has_spot or context.named.spot_share <= 0:
         return None
     # What an hour is worth is on no bill, and nothing is decided by it.
     return replace(

@@ -64,33 +64,47 @@ def usd_of_policy(
 
 
 @record(frozen=True)
-class SpotOnlyFigures:
-    """Hours and dollars of a run that has spot machines and no others."""
+class FixedShareFigures:
+    """Hours and dollars of a run that is on spot up to an hour, and then on demand, or on spot alone."""
 
-    expected_hours: float
+    alone_hours: float  # expected, on spot alone
     late_hours: float
     late_usd: float
     usd: Cases
     hours: Cases
 
 
-def spot_only_figures(
-    context: RunContext, stages: JobStages, run: SpotRun, states: SpotStates, sigma: float, extra_usd: float
-) -> SpotOnlyFigures:
-    """Return the figures over drawn markets and speeds; `extra_usd` does not depend on either."""
+def fixed_share_figures(
+    context: RunContext,
+    stages: JobStages,
+    run: SpotRun,
+    states: SpotStates,
+    switch_hours: float,
+    sigma: float,
+    extra_usd: float,
+) -> FixedShareFigures:
+    """Return the figures over drawn markets and speeds.
+
+    `switch_hours` count from the order of the first machines; `extra_usd` does not depend on market or speed.
+    """
     slow = [float(factor) for factor in confidence_factor(sigma, speed_ranks())]
     after, groups = stages.outside_run_hours - stages.start, context.job.trials.at_once
     separate = math.fsum(stage.late_hours for stage in stages.separate)
-    hourly = run.spot_usd_per_hour * groups
-    storage = run.standing_usd_per_hour * groups
-    outside = after * (hourly + storage) + math.fsum(stage.late_usd for stage in stages.separate)
-    used = hourly / groups * stages.all_groups_hours / stages.run
-    usual = spot_only_hours(run, states, np.full(len(slow), run.work_hours)).wall.tolist()
-    drawn = spot_only_hours(run, states, np.asarray([factor * stages.stretch * run.work_hours for factor in slow]))
-    pairs = list(zip(slow, drawn.wall.tolist(), drawn.paid.tolist(), strict=True))
-    hours = [factor * (after + separate) + wall for factor, wall, _ in pairs]
-    usd = [extra_usd + factor * outside + paid * used + wall * storage for factor, wall, paid in pairs]
-    return SpotOnlyFigures(
+    share, storage = context.named.spot_share, run.standing_usd_per_hour * groups
+    mixed = share * run.spot_usd_per_hour + ((1 - share) * run.on_demand_usd_per_hour if share < 1 else 0.0)
+    outside = after * (mixed * groups + storage) + math.fsum(stage.late_usd for stage in stages.separate)
+    used = stages.all_groups_hours / stages.run
+    drawn = spot_only_hours(
+        run, states, np.asarray([factor * stages.stretch * run.work_hours for factor in slow]), switch_hours
+    )
+    machines = drawn.paid * run.spot_usd_per_hour
+    if math.isfinite(switch_hours):
+        machines = machines + drawn.on_demand * run.on_demand_usd_per_hour
+    each = list(zip(slow, drawn.wall.tolist(), machines.tolist(), strict=True))
+    hours = [factor * (after + separate) + wall for factor, wall, _ in each]
+    usd = [extra_usd + factor * outside + paid * used + wall * storage for factor, wall, paid in each]
+    usual = spot_only_hours(run, states, np.full(len(slow), run.work_hours)).wall.tolist() if share == 1 else [math.inf]
+    return FixedShareFigures(
         after + math.fsum(stage.machine.hours for stage in stages.separate) + math.fsum(usual) / len(usual),
         _quantile(hours, context.job.confidence),
         _quantile(usd, context.scenario.limits.budget_confidence),

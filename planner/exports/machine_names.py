@@ -277,7 +277,8 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
         lines += [*script_lines("newest_checkpoint.sh"), f'LATEST=$(newest_checkpoint "$OUT" {name} {last} || true)']
         lines += ['echo "starts from ${LATEST:-the beginning}"']
     start = command(trainer, {**facts, "resume": trainer.resume if resumes else ""})
-    return "\n".join((*lines, f"run_to_its_end env {start}", 'touch "$OUT/finished.txt"', "fi")) + "\n"
+    last = shell_word(trainer.checkpoints.name.replace("*", str(facts["steps"])))
+    return "\n".join((*lines, f'run_to_its_end "$OUT"/{last} env {start}', 'touch "$OUT/finished.txt"', "fi")) + "\n"
 
 
 def _world_check(trainer: FieldMap, facts: Facts) -> list[str]:

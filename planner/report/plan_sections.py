@@ -19,7 +19,6 @@ from planner.results.differences import device_noun
 from planner.results.estimate import Estimate
 from planner.results.explanation import TechniqueAnswer
 from planner.results.inference import BulkGeneration
-from planner.results.odds import FIXED_SHARE
 from planner.results.plan import Assignment, DataPath, Plan
 from planner.results.plan_parts import BillItem, CutSamples, HostMemory, SpotPlan
 from planner.units import MEGA
@@ -280,11 +279,10 @@ def deadline_day(plan: Plan, job: Assignment) -> list[str]:
 
 
 def spot(job: Assignment) -> list[str]:
-    """Return what the spot policy saves and expects, and the rule it follows; of fixed shares what they may cost."""
+    """Return what the spot policy saves and expects, and the rule it follows."""
     policy = job.spot
     if policy is None:
-        told = (note for note in job.notes if note.startswith(FIXED_SHARE))
-        return [line for note in told for line in words.wrap_lines(note, line_room(), 3)]
+        return []
     if policy.basis:  # a guess: from no machines at all to machines at any time
         most = words.usd(policy.saving_usd + policy.luck_usd)
         saved = f"may save {words.usd(policy.saving_usd)} (0 to {most}; assumed market) against on demand"

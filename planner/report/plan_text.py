@@ -8,7 +8,6 @@ from planner import generation, open_choices, services, timetable
 from planner.report import plan_alternatives, plan_sections, words
 from planner.report.plan_sections import bill, render_notes
 from planner.report.words import line_room
-from planner.results.odds import FIXED_SHARE
 from planner.results.plan import Assignment, Plan
 
 LINES = 30
@@ -99,8 +98,7 @@ def _single(plan: Plan) -> list[str]:
         *words.section("Prices", plan_sections.prices(job)),
         *words.section("Scope", plan_alternatives.scope(plan)),
     ]
-    every = dict.fromkeys((*job.notes, *plan.warnings))
-    all_notes = tuple(line for line in every if not line.startswith(FIXED_SHARE))  # section Spot has it
+    all_notes = tuple(dict.fromkeys((*job.notes, *plan.warnings)))
     more = job.stage_hours or job.trials > 1 or job.commitment or job.spot or job.inference or job.model
     most = LINES + MORE_LINES * bool(more) + len(other_ways) - len(plan_sections.cut_lines(plan.cut))
     room = most - len(summary) - len(above) - len(below) - bool(all_notes)

@@ -13,9 +13,6 @@ from planner.hazards import LUCKS, SPEEDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FIXED_SHARE = "fixed share of spot: "
-"""How the note begins that tells the dollars of fixed shares of two markets over drawn markets."""
-
 
 class PaidJob(Protocol):
     """The dollars of a job: expected, at the confidence, and in equally likely runs at each rank of speed, if drawn."""

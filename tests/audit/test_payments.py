@@ -107,17 +107,22 @@ def test_what_spot_loses_is_a_line() -> None:
 
 
 def test_spot_keeps_one_more_start_for_the_move_to_on_demand() -> None:
-    """Two runs, for which no policy is made, may end on the same machine on demand: one more start at $2 an hour.
+    """Two runs, for which no policy is made, end on the same machine on demand: one more start at $2 an hour.
 
-    It stands beside the one at $0.50, both in proportion to the share of spot, which half a cent may move for the sake
-    of time.
+    It stands beside the one at $0.50, both in proportion to the share of spot. Runs on spot for good move nothing.
     """
     spot = {"availability": 0.98, "mean_up_hours": 50}
-    told = planned({**RENTED, "spot_usd_per_hour": 0.5, "spot": spot}, work={"tokens": 5e8}, trials={"count": 2})
+    offer, job = {**RENTED, "spot_usd_per_hour": 0.5, "spot": spot}, {"work": {"tokens": 5e8}, "trials": {"count": 2}}
+    told = planned(offer, limits={"spot_share": {"max": 0.9}}, **job)
     share = told.spot_share
-    assert share > 0.99
+    assert share == pytest.approx(0.9)
+    assert told.switch_to_on_demand_at_hours is not None
     assert line(told, "move to on demand") == pytest.approx((share * START, share * START * 2))
     assert line(told, "start and load") == pytest.approx((START, START * (share * 0.5 + (1 - share) * 2)))
+    stays = planned(offer, **job)
+    assert stays.spot_share == 1
+    assert stays.switch_to_on_demand_at_hours is None
+    assert line(stays, "move to on demand") == (0, 0)
 
 
 def test_a_commitment_is_due_whatever_is_used() -> None:

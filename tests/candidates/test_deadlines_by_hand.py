@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from planner.candidates.fixed_shares import SHARE_STEPS
 from planner.results.plan import Assignment
 from tests.helpers.stage_scenarios import CPU, RENTED, START_SECONDS, asked, planned, solved
 
@@ -83,13 +84,17 @@ def stretch(found: Assignment, stopping: float) -> float:
 
 
 def test_a_mix_of_two_markets_takes_as_much_spot_as_the_deadline_allows() -> None:
-    """Trials follow no policy: the share on spot is where late hours meet a deadline half way between the markets."""
+    """Trials follow no policy: as much spot as runs over drawn markets end in time with, to a part of `SHARE_STEPS`."""
     spot = {"spot_usd_per_hour": 0.5, "spot": {"availability": 0.6, "mean_up_hours": 3}}
     job: dict[str, Any] = {"trials": 2, "work": {"tokens": 1e8}}
     on_demand = planned(RENTED, **job).hours.at_confidence
     all_spot = planned({**RENTED, **spot}, **job)
     assert all_spot.spot_share == 1.0
-    deadline = (on_demand + all_spot.hours.at_confidence) / 2
+    deadline = 0.8 * on_demand + 0.2 * all_spot.hours.at_confidence
     mixed = planned({**RENTED, **spot}, **job, deadline=f"{deadline}h")
-    assert mixed.spot_share == pytest.approx(0.5)
-    assert mixed.hours.at_confidence == pytest.approx(deadline)
+    parts = mixed.spot_share * SHARE_STEPS
+    assert 0 < mixed.spot_share < 1
+    assert parts == pytest.approx(round(parts))
+    assert mixed.hours.at_confidence <= deadline
+    more = {"spot_share": {"min": mixed.spot_share + 1 / SHARE_STEPS}}
+    assert planned({**RENTED, **spot}, limits=more, **job).hours.at_confidence > deadline

@@ -397,3 +397,9 @@ def test_whatever_stands_in_an_answer_is_read_or_refused(
         assert all(fault.file.endswith("answer.json") for fault in error.faults)
     else:
         assert all((one.usd_per_hour or one.spot_usd_per_hour or 0) > 0 for one in found.offers)
+
+
+def test_an_answer_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is parsed: what is read takes 10 s and 500 MB at most."""
+    monkeypatch.setattr("planner.catalogs.catalog.MAX_JSON_BYTES", 100)
+    assert "more than the 0 MB that are read; ask for fewer regions" in refused(tmp_path, [vast()])

@@ -82,6 +82,22 @@ def test_a_signal_reaches_the_trainer_and_the_code_says_unfinished(machine: Fake
     assert not (machine.out / "quickstart" / "finished.txt").exists()
 
 
+def test_a_signal_at_the_very_end_stops_nothing(machine: FakeMachine) -> None:
+    """The trainer saved its last step and ended well: the run is at its end, and what follows has its turn."""
+    steps = solved("quickstart").jobs[0].steps
+    machine.tool(
+        "trl", f'mkdir -p {machine.out}/quickstart/checkpoint-{steps}; trap "exit 0" TERM; '
+        f"echo $$ > {machine.folder}/pid; while :; do sleep 0.05; done",
+    )  # fmt: skip
+    process = machine.start(UPLOAD_TO="me/model")
+    while not (machine.folder / "pid").exists():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    ended = machine.ended(process)
+    assert ended.code == 0 and ended.calls[-1].startswith("hf upload")
+    assert (machine.out / "quickstart" / "finished.txt").exists()
+
+
 def test_the_folder_of_another_plan_is_not_gone_on_with(machine: FakeMachine, tmp_path: Path) -> None:
     """The same name of the job, another rank: exit code 3, both recipes are shown, and nothing is started."""
     assert machine.run_script().code == 0

@@ -390,7 +390,7 @@ def test_a_pattern_that_would_match_a_tower_too_says_so(tmp_path: Path) -> None:
     for pattern in ("(?!.*vision_tower).*language_model.*[.](q|v)_proj", "model.layers.[0-9]+.self_attn.(q|v)_proj"):
         found = read(tmp_path, "a.yml", text.format(pattern))
         targets = held(found)["lora.targets"]  # of every family, as the model is not known while a file is read
-        assert {"self_attn.q_proj", "self_attn.v_proj"} <= set(targets)
+        assert isinstance(targets, list) and {"self_attn.q_proj", "self_attn.v_proj"} <= set(targets)
         assert all(target.endswith((".q_proj", ".v_proj")) for target in targets)
         assert not any("encoder" in why for why in found.unmodelled.values())
 

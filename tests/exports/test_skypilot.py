@@ -54,7 +54,8 @@ def test_the_task_of_the_quickstart_on_secure_machines_is_complete() -> None:
     assert run[-5:] == [
         "LATEST=$(newest_checkpoint \"$OUT\" 'checkpoint-*' trainer_state.json || true)",
         'echo "starts from ${LATEST:-the beginning}"',
-        f'run_to_its_end env trl sft --config sft.yaml {flags} ${{LATEST:+--resume_from_checkpoint "$LATEST"}}',
+        f'run_to_its_end "$OUT"/checkpoint-{job.steps} env trl sft --config sft.yaml {flags} '
+        '${LATEST:+--resume_from_checkpoint "$LATEST"}',
         'touch "$OUT/finished.txt"',
         "fi",
     ]

@@ -14,6 +14,8 @@ import yaml
 
 from planner.errors import InputError
 from planner.exports.read_configs import ToolFile, read_tool_file
+from planner.library.reading import read_library
+from planner.library.technique_tables import read_techniques
 
 FOLDER = Path(__file__).parent / "configs"
 CASES = [
@@ -57,6 +59,15 @@ def ordered(value: Any) -> Any:
     return value[0] if len(value) == 1 else sorted(value, key=str)
 
 
+def modules(said: dict[str, Any]) -> Any:
+    """Return the modules of the model that adapters extend; names that no module of it has are those of others."""
+    targets = said.get("targets")
+    if not isinstance(targets, list) or not all("." in name for name in targets):
+        return targets
+    (card,) = read_library([said["model"]]).architectures.values()
+    return read_techniques().linears.chosen(card.family, tuple(targets))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_configuration_is_read_as_what_its_tool_makes_of_it(case: dict[str, Any], tmp_path: Path) -> None:
     """It is read right, or refused by the field that no plan has; never read wrong."""
@@ -67,10 +78,56 @@ def test_a_configuration_is_read_as_what_its_tool_makes_of_it(case: dict[str, An
             read_tool_file(path)
         assert case["refused"] in [fault.where for fault in error.value.faults]
         return
-    assert held(read_tool_file(path)) == {name: ordered(value) for name, value in case["is"].items()}
+    found, meant = held(read_tool_file(path)), {name: ordered(value) for name, value in case["is"].items()}
+    assert {**found, "targets": modules(found)} == {**meant, "targets": modules(meant)}
 
 
 def test_the_judge_has_many_configurations_of_every_tool() -> None:
     """Both those that are read and those that are refused."""
     refused = sum("refused" in case.values[0] for case in CASES)
     assert len(CASES) >= 100 and 40 <= refused <= len(CASES) - 40
+
+
+def read_by_tool(tool: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return what a tool's own parser makes of a file: length, epochs or steps, batch of one GPU, rank of adapters."""
+    if tool == "axolotl":
+        schemas = pytest.importorskip("axolotl.utils.schemas.config")
+        data = {"learning_rate": 1e-4, "datasets": [{"path": "a", "type": "alpaca"}], **data}
+        one = schemas.AxolotlInputConfig(**data)
+        batch, rank = (one.micro_batch_size, one.gradient_accumulation_steps), one.lora_r
+        return parsed(one.sequence_len, one.num_epochs, one.max_steps, batch, rank)
+    if tool == "llamafactory":
+        arguments = pytest.importorskip("llamafactory.hparams.parser")._TRAIN_ARGS
+        chosen = {name: data[name] for name in data.keys() - {"deepspeed", "bf16", "fp16"}}  # which ask for a GPU
+        data_args, trainer, tuning = (
+            pytest.importorskip("transformers")
+            .HfArgumentParser(arguments)
+            .parse_dict({"output_dir": "out", **chosen})[1:4]
+        )
+        batch = (trainer.per_device_train_batch_size, trainer.gradient_accumulation_steps)
+        length = data_args.cutoff_len + bool(data_args.packing)  # it takes one token off for packing
+        return parsed(length, trainer.num_train_epochs, trainer.max_steps, batch, tuning.lora_rank)
+    setup = pytest.importorskip(f"litgpt.finetune.{'lora' if 'lora_r' in data else 'full'}").setup
+    parser = pytest.importorskip("jsonargparse").ArgumentParser(exit_on_error=False)
+    parser.add_function_arguments(setup)
+    one = parser.parse_object(data)
+    train = one.train
+    return parsed(train.max_seq_length, train.epochs, train.max_steps, (train.global_batch_size, 1), one.get("lora_r"))
+
+
+def parsed(length: Any, epochs: Any, steps: Any, batch: tuple[int, int], rank: Any) -> dict[str, Any]:
+    """Return what a tool understood by short names: steps go before epochs, and -1 are none."""
+    work = {"steps": steps} if steps and steps > 0 else {"epochs": epochs}
+    return {"length": length, **work, "batch": batch[0] * batch[1], "rank": rank}
+
+
+@pytest.mark.ecosystem
+@pytest.mark.parametrize("tool", ["axolotl", "llamafactory", "litgpt"])
+def test_the_tools_themselves_accept_what_is_read_and_mean_the_same(tool: str) -> None:
+    """Length, epochs or steps, batch and rank of the judge, also those that no file names."""
+    cases = [case for case in yaml.safe_load((FOLDER / f"{tool}.yaml").read_text()) if "is" in case]
+    for case in cases:
+        if not case["name"].startswith("v1"):
+            found = read_by_tool(tool, yaml.safe_load(case["text"]))
+            for name in case["is"].keys() & found.keys():
+                assert found[name] == case["is"][name], (case["name"], name)

@@ -66,8 +66,10 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return scenario_of(round(draw(st.floats(5e6, 2e8))), [*fast, late])
 
 
-def scenario_of(tokens: int, offers: list[dict[str, Any]], least_share: float = 0.0) -> Scenario:
-    """One small job on some offers, with a least share on spot."""
+def scenario_of(
+    tokens: int, offers: list[dict[str, Any]], least_share: float = 0.0, most_share: float = 1.0
+) -> Scenario:
+    """One small job on some offers, with a least share on spot and a largest."""
     job = {
         "name": "job",
         "architecture": "gemma-2-2b",
@@ -77,7 +79,8 @@ def scenario_of(tokens: int, offers: list[dict[str, Any]], least_share: float = 
         "techniques": {"method": "lora", "weight_bits": 4},
     }
     data = {"name": "drawn", "jobs": [job], "offers": offers, "solve": {"ties": 0}}
-    limits = {"limits": {"spot_share": {"min": least_share}}} if least_share else {}
+    bounds = {"min": least_share, "max": most_share}
+    limits = {"limits": {"spot_share": bounds}} if least_share or most_share < 1 else {}
     return parse_scenario(json.dumps({**data, **limits}))
 
 
@@ -166,8 +169,8 @@ def test_the_frontier_at_a_random_time_is_the_plan_for_that_time(scenario: Scena
 
 
 @st.composite
-def least_shares(draw: st.DrawFn) -> Scenario:
-    """One small job on one or two offers with a spot market, and at least a share of the work there."""
+def bounded_shares(draw: st.DrawFn) -> Scenario:
+    """One small job on one or two offers with a spot market, and a least share of the work there, or a largest."""
     sold = [draw(offers(number)) for number in range(draw(st.integers(0, 1)))]
     usd = round(draw(st.floats(1.0, 8.0)), 3)
     market = {
@@ -176,7 +179,8 @@ def least_shares(draw: st.DrawFn) -> Scenario:
     }
     spot = {"usd_per_hour": usd, "spot_usd_per_hour": round(usd * draw(st.floats(0.2, 0.9)), 3), "spot": market}
     sold.append({"provider": "p9", "gpu": draw(st.sampled_from(["H100-80GB", "L40S"])), "gpus": 2, **spot})
-    return scenario_of(round(draw(st.floats(5e6, 5e7))), sold, draw(st.sampled_from([0.05, 0.3, 0.7, 0.95])))
+    bounds = draw(st.sampled_from([(0.05, 1.0), (0.3, 1.0), (0.7, 1.0), (0.95, 1.0), (0.0, 0.6), (0.2, 0.9)]))
+    return scenario_of(round(draw(st.floats(5e6, 5e7))), sold, *bounds)
 
 
 MOST_ON_SPOT = scenario_of(
@@ -190,13 +194,30 @@ MOST_ON_SPOT = scenario_of(
     0.95,
 )
 """Within a time in which no policy does so much on spot, fixed shares of the two markets do."""
+AT_MOST_HALF = scenario_of(
+    60_000_000,
+    [
+        {
+            **{"provider": "p0", "gpu": "RTX3090", "gpus": 1, "usd_per_hour": 0.5, "spot_usd_per_hour": 0.2},
+            "spot": {"availability": 0.7, "mean_up_hours": 4},
+        },
+        {
+            **{"provider": "p1", "gpu": "L40S", "gpus": 1, "usd_per_hour": 0.9, "spot_usd_per_hour": 0.4},
+            "spot": {"availability": 0.9, "mean_up_hours": 10},
+        },
+    ],
+    most_share=0.5,
+)
+"""No policy: fixed shares of the two markets."""
 
 
 @pytest.mark.long
-@settings(max_examples=4, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=6, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 @example(MOST_ON_SPOT, 0.02, False)
-@given(least_shares(), st.floats(0.0, 1.0), st.booleans())
-def test_a_least_share_on_spot_has_one_cost_that_never_rises_with_time(
+@example(AT_MOST_HALF, 0.3, False)
+@example(AT_MOST_HALF, 0.6, True)
+@given(bounded_shares(), st.floats(0.0, 1.0), st.booleans())
+def test_bounds_on_the_share_of_spot_have_one_cost_that_never_rises_with_time(
     scenario: Scenario, part: float, early: bool
 ) -> None:
     """At a drawn time or just before a point the frontier tells what solve finds, and a second more costs no more."""

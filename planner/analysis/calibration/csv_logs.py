@@ -429,7 +429,8 @@ def read_litgpt_table(table: CsvTable) -> LogHistory | None:
             continue
         end = ends.get(iteration)
         alone = None if ends else seconds
-        points.append(LogPoint(line, int(iteration), None, end, alone, row.get("loss"), paused=paused))
+        loss = row.get("loss")
+        points.append(LogPoint(line, int(iteration), elapsed=end, seconds=alone, loss=loss, paused=paused))
         paused = 0.0
         count = row.get("total_tokens")
         tokens += [(iteration, count)] if count else []

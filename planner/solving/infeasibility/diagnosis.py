@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner import timetable
 from planner.candidates.screening import screen
+from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.errors import InputError
 from planner.results.plan_parts import Infeasible
@@ -173,7 +174,7 @@ def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
     verified = enumerate(_as_solved(whole, found), 1)
     # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
     # its plan is that of `solve`, with policies.
-    mixes = tuple(screen(candidate, market, limits, library) for candidate in prepared.candidates)
+    mixes = tuple(screen(candidate, market, limits, library, scope=MEAN_SHARES) for candidate in prepared.candidates)
     return Infeasible(
         relax=tuple(
             relaxation

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from planner.candidates.fixed_shares import fixed_share_costs, spot_only_costs, spot_only_rows
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
-from planner.candidates.spot_candidates import spot_only_costs, spot_only_rows
+from planner.candidates.spot_search import MEAN_SHARES
 from planner.candidates.tool_support import tool_refusals
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
@@ -91,8 +92,10 @@ def _least_late(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     share = min(late, key=lambda end: late[end])
     latest = latest_finish_hours(job, limits)
     chance = probability_within(latest, float(table.hours(share)[row]), late[share], job.confidence)
-    if spot_only_rows(one, np.asarray([row]))[0]:
-        hours, _ = spot_only_costs(one, row, prepared.market, prepared.library).draw()
+    if share > 0:
+        of_row = one, row, prepared.market, prepared.library
+        is_alone = bool(spot_only_rows(one, np.asarray([row]))[0])
+        hours, _ = (spot_only_costs(*of_row) if is_alone else fixed_share_costs(*of_row, share)).draw()
         chance = float(np.mean(hours <= latest))
     yield NearMiss(
         job=job.name,
@@ -148,7 +151,7 @@ def _least_used(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     if not asked or len(prepared.screened[index].table):
         return
     unlimited = limits.model_copy(update={**{limit.key: None for limit in asked}, "quota": {}})
-    free = screen(one, market, unlimited, prepared.library)
+    free = screen(one, market, unlimited, prepared.library, scope=MEAN_SHARES)
     for limit in asked if len(free.table) else ():
         each = market.use_of(limit)[free.table.offer] * free.table.instances
         if np.isnan(each).all():

@@ -19,6 +19,7 @@ from planner.candidates.candidate_enumeration import Margins, enumerate_candidat
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.screening import screen
+from planner.candidates.spot_search import MEAN_SHARES
 from planner.candidates.tool_support import keeps_spot, tool_refusals
 from planner.configurations.memory_margin import memory_margin
 from planner.configurations.recipe import Recipe, frameworks_of
@@ -239,12 +240,11 @@ def _without_deadline_cut(
     free = replace(piece, job=piece.job.model_copy(update={"deadline_hours": None}))
     stockless = market.without_stock()
     free, piece = free.without_hours_limit(), piece.without_hours_limit()
-    lifted = screen(
-        free, stockless, Limits(max_hours=UNLIMITED_HOURS, max_price_age=None), library, method_filter=False
-    )
+    unlimited = Limits(max_hours=UNLIMITED_HOURS, max_price_age=None)
+    lifted = screen(free, stockless, unlimited, library, method_filter=False, scope=MEAN_SHARES)
     yield lifted.table, lifted.rows
     timed = Limits(max_hours=limits.max_hours, spot_share=limits.spot_share, max_price_age=None)
-    cut = screen(piece, stockless, timed, library, method_filter=False)
+    cut = screen(piece, stockless, timed, library, method_filter=False, scope=MEAN_SHARES)
     inside = cut.rounded & (cut.table.share_low > 0) & (cut.table.share_low < 1)
     yield cut.table.rows(inside), cut.rows[inside]
 

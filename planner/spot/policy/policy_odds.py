@@ -126,6 +126,7 @@ def _mean_wall_hours(run: SpotRun, states: SpotStates) -> float:
     return float(np.mean(spot_only_hours(run, states, np.full(RUNS, run.work_hours)).wall))
 
 
+@lru_cache(maxsize=64)
 def _slowness(sigma: float) -> Floats:
     """Return the hours of each run over the expected ones (runs,), by rising speed error."""
     return np.asarray(confidence_factor(sigma, speed_ranks()), dtype=float)

@@ -42,8 +42,10 @@ def spot_only_hours(
 ) -> SpotOnlyHours:
     """Return when runs of some work (RUNS,) end that have no other machines than spot up to `switch_hours`.
 
-    These count from the order of the first machines. What is left then is done on demand.
+    These count from the order of the first machines. What is left when the run next looks is done on demand.
     """
+    if math.isfinite(switch_hours):
+        switch_hours = math.ceil(switch_hours / LOOKED_AT_EVERY_HOURS - 1e-6) * LOOKED_AT_EVERY_HOURS
     of_any_work, cycles = _of_any_work(run), FIRST_CYCLES
     while True:
         found, left = SpotOnlyHours(*np.full((3, RUNS), np.inf)), np.arange(RUNS)

@@ -267,6 +267,16 @@ def test_a_finished_run_is_over(plan: Plan, tmp_path: Path) -> None:
     assert found.projected.deadline_probability == pytest.approx(0.975)
 
 
+def test_a_trainer_that_goes_on_from_its_last_step_takes_one_more(plan: Plan, tmp_path: Path) -> None:
+    """Transformers does so; the run is done, and a remark says it. Two more steps are of another run."""
+    steps = plan.jobs[0].steps
+    for last in ([steps, steps + 1], [steps + 1]):
+        found = follow(plan, tmp_path, run_logs.torchtitan([*every(10, steps), *last], 22.0))
+        assert found.observed.share_done == 1.0 and any("took one more" in note for note in found.notes)
+    with pytest.raises(InputError, match=f"but the plan has {steps}"):
+        follow(plan, tmp_path, run_logs.torchtitan([*every(10, steps), steps + 2], 22.0))
+
+
 @pytest.mark.slow
 def test_what_is_left_is_planned_anew(plan: Plan, tmp_path: Path) -> None:
     """To stay costs what is projected; the plan of it has the steps, hours and dollars that are left, and no start."""
