@@ -59,7 +59,9 @@ def network(facts: dict[str, Any]) -> Any:
 
 def weights(built: Any) -> int:
     """Return the distinct weights of a checkpoint: parameters, and the router's corrections, which are buffers."""
-    persistent = [one for name, one in built.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))]
+    persistent = [
+        one for name, one in built.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))
+    ]
     return sum(one.numel() for one in (*built.parameters(), *persistent))
 
 
