@@ -85,12 +85,10 @@ def architectures_list(words: tuple[str, ...], family: str | None, as_json: bool
     """
     from planner.library.name_search import find_cards
     from planner.library.reading import read_library
-    from planner.report.catalog_text import ARCHITECTURE_COLUMNS, table
+    from planner.report.catalog_text import architecture_table
 
     cards = find_cards(read_library().architectures, words, family)
-    write_either(
-        as_json, [card.model_dump(mode="json") for card in cards], lambda _: table(ARCHITECTURE_COLUMNS, cards)
-    )
+    write_either(as_json, [card.model_dump(mode="json") for card in cards], lambda _: architecture_table(cards))
 
 
 @architectures.command("show")

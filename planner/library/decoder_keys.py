@@ -96,7 +96,7 @@ class Keys:
     def number(self, name: str, default: int | None = None, least: int = 1) -> int:
         """Return a whole number; `default` where there is none or 0; NoWholeNumber without either."""
         value = self.value(name)
-        if isinstance(value, list) and value and all(each == value[0] for each in value):
+        if isinstance(value, list) and len(value) == self.value("layers") and len(set(map(str, value))) == 1:
             value = value[0]  # Hunyuan lists one for each layer
         if value is None or (value == 0 and least == 1 and default is not None):
             if default is None:

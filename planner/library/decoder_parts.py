@@ -44,7 +44,9 @@ class Family(Row):
 
     source: str = ""
     defaults: dict[str, Any] = Field(default_factory=dict)  # of the configuration class in Transformers
-    names: dict[str, tuple[str, ...]] = Field(default_factory=dict)  # its keys for a name of `KEY_NAMES`
+    names: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict
+    )  # keys that this family has for a name of `KEY_NAMES`
     ignores: tuple[str, ...] = ()  # keys without effect on its weights
     norm: Literal["rms", "layer", "layer_no_bias", "none"] = "rms"
     norms: tuple[int, int] = (1, 1)  # of the hidden width, around mixer and feed-forward
@@ -88,6 +90,7 @@ class Family(Row):
     dense_ffn: str = "ffn"
     shared: Literal["", "count", "width", "one"] = ""
     shared_gate: bool = False
+    expert_norms: int = 0  # more of them around experts
     shared_in_dense: bool = False  # a shared feed-forward also where there are no experts
     sparse: Literal["all", "leading", "step", "interval", "period", "interleave", "list"] = "all"
     reads: str = ""  # a function of `_EXTRA` that reads what only this family has
@@ -724,7 +727,7 @@ def _experts(keys: Keys, row: Family) -> Part:
         shared_bias=keys.switch(row.shared_bias) and shared > 0,
         router_bias=keys.switch(row.router_bias),
         latent=keys.number("moe_latent_size", 0, least=0),
-        norms=_norms(keys, row)[1],
+        norms=_norms(keys, row)[1] + row.expert_norms,
     )
 
 

@@ -36,8 +36,8 @@ ARCHITECTURE_COLUMNS: tuple[Column, ...] = (
     ("weights", ">", lambda card: _billions(card.parameters)),
     ("active", ">", lambda card: _billions(card.active_parameters)),
     ("layers", ">", lambda card: str(card.layers)),
-    ("width", ">", lambda card: f"{card.hidden:,}"),
-    ("context", ">", lambda card: f"{card.max_sequence:,}"),
+    ("width", ">", lambda card: str(card.hidden)),
+    ("context", ">", lambda card: _thousands(card.max_sequence)),
 )
 """Of an `Architecture`: size in billions of weights, shape, context in tokens."""
 
@@ -141,8 +141,24 @@ def gpu_table(cards: Sequence[Any]) -> str:
     return "\n".join([table(GPU_COLUMNS, cards), "", *words.wrap_lines(GPU_LEGEND, words.width(), 2)])
 
 
+ARCHITECTURE_LEGEND = (
+    "weights and active: in billions, all of them and those that a token passes; width: of the hidden state; context: "
+    "tokens, k of 1,024."
+)
+
+
+def architecture_table(cards: Sequence[Any]) -> str:
+    """Return the table of architectures with a line of explanation."""
+    legend = words.wrap_lines(ARCHITECTURE_LEGEND, words.width(), 2)
+    return "\n".join([table(ARCHITECTURE_COLUMNS, cards), "", *legend])
+
+
 def _billions(count: int) -> str:
-    return f"{words.significant(count / 1e9)} B"
+    return words.significant(count / 1e9)
+
+
+def _thousands(tokens: int) -> str:
+    return f"{tokens // 1024}k" if tokens % 1024 == 0 else str(tokens)
 
 
 def _machine(offer: Offer) -> str:

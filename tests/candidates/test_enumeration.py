@@ -252,7 +252,7 @@ def test_whole_hours_are_billed_in_each_market() -> None:
 
 
 def test_no_share_between_the_points_is_cheaper_and_no_later() -> None:
-    """Each share of a fine grid, billed in whole hours by hand, is matched by a point that ends no later."""
+    """Each share of a fine grid, billed in whole hours by hand, is matched by a point that ends no later on average."""
     found = prepared({"work": {"tokens": 2.4e7}, "framework": "hf"}, [{**HOURLY, "spot_usd_per_hour": 0.5}])
     screened, (candidates,) = found.screened[0], found.candidates
     points = screened.table
@@ -262,7 +262,7 @@ def test_no_share_between_the_points_is_cheaper_and_no_later() -> None:
         paid = (float(one.run_usd[0, SPOT]) - start) / 0.5
         for share in np.linspace(0.01, 0.99, 50):
             demand, spot = np.ceil(start + (1 - share) * run), max(1.0, np.ceil(share * paid))
-            no_later = mine.late_hours(mine.share_low) <= one.late_hours(float(share))[0] + 1e-9
+            no_later = mine.hours(mine.share_low) <= one.hours(float(share))[0] + 1e-9
             assert np.min(mine.cost_usd(mine.share_low)[no_later]) <= max(1.0, demand) + 0.5 * spot + 1e-9
 
 

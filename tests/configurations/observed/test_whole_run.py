@@ -181,9 +181,10 @@ def test_spot_adds_interruptions_to_observed_hours() -> None:
     _, job = solved(SEEN, "limits.spot_share={min: 1, max: 1}")
     assert job.observed_hours == 12.5 and job.start_hours == 0
     assert job.hours.expected > 12.5
-    candidates = candidates_of(asked(SEEN))
-    table, row = candidates.table, int(np.flatnonzero(candidates.run_hours.observed[candidates.configuration])[0])
-    assert table.run_h[row, SPOT] == pytest.approx(job.hours.expected)
+    found = prepare(asked(SEEN, "limits.spot_share={min: 1, max: 1}"))
+    (candidates,), (screened,) = found.candidates, found.screened
+    observed = candidates.run_hours.observed[candidates.configuration][screened.rows]
+    assert screened.table.run_h[observed, SPOT] == pytest.approx(job.hours.expected), "those of drawn runs"
     assert 12.5 * 0.04 < job.cost_usd < 2 * 12.5 * 0.04
 
 
