@@ -33,11 +33,11 @@ Column = tuple[str, str, "Callable[[Any], str]"]
 ARCHITECTURE_COLUMNS: tuple[Column, ...] = (
     ("name", "<", lambda card: card.name),
     ("family", "<", lambda card: card.family),
-    ("weights", ">", lambda card: _billions(card.parameters)),
+    ("total", ">", lambda card: _billions(card.parameters)),
     ("active", ">", lambda card: _billions(card.active_parameters)),
     ("layers", ">", lambda card: str(card.layers)),
     ("width", ">", lambda card: str(card.hidden)),
-    ("context", ">", lambda card: _thousands(card.max_sequence)),
+    ("tokens", ">", lambda card: _thousands(card.max_sequence)),
 )
 """Of an `Architecture`: size in billions of weights, shape, context in tokens."""
 
@@ -142,8 +142,8 @@ def gpu_table(cards: Sequence[Any]) -> str:
 
 
 ARCHITECTURE_LEGEND = (
-    "weights and active: in billions, all of them and those that a token passes; width: of the hidden state; context: "
-    "tokens, k of 1,024."
+    "total and active: billions of weights, all of them and those that a token passes; width: of the hidden state; "
+    "tokens: the longest context, k of 1,024."
 )
 
 
@@ -154,7 +154,7 @@ def architecture_table(cards: Sequence[Any]) -> str:
 
 
 def _billions(count: int) -> str:
-    return words.significant(count / 1e9)
+    return words.significant(count / 1e9) if count < 1e12 else f"{count / 1e9:.0f}"
 
 
 def _thousands(tokens: int) -> str:
