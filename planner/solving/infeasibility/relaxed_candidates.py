@@ -83,7 +83,8 @@ class FilterCatalog:
         too_old = CandidateFilter(MAX_PRICE_AGE)
         aged = [too_old if limits.is_outdated(offer) else None for offer in self.market.offers]
         broken.append(self._numbers(aged)[table.offer])
-        broken.append(self._numbers([None, CandidateFilter(TOOLS)])[self._refused_by_tools(piece, table)])
+        of_tools = CandidateFilter(TOOLS) if limits.tools else None
+        broken.append(self._numbers([None, of_tools])[self._refused_by_tools(piece, table)])
         of_recipe = [_technique_filters(recipe, self.scenario.jobs[job], job) for recipe in piece.recipes]
         for name in ("method", *TECHNIQUES, *DEGREES):
             numbers = self._numbers([filters.get(name) for filters in of_recipe])[table.recipe]
