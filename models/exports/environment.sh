@@ -2,8 +2,9 @@
 enter_environment() { # NAME
   VENV=${VENV:-${HOME:-/root}/.venvs/$1}
   if [ ! -x "$VENV/bin/pip" ]; then
+    rm -rf "$VENV"
     if command -v uv > /dev/null; then
-      uv venv --quiet --clear --seed --system-site-packages "$VENV"
+      uv venv --quiet --seed --system-site-packages "$VENV"
     else
       "$(command -v python3 || command -v python)" -m venv --system-site-packages "$VENV"
     fi || {

@@ -12,7 +12,16 @@ from planner.errors import Fault, InputError, collect_faults, raise_faults
 from planner.exports import spot_policy
 from planner.exports.facts import Given, Wishes, job_facts, unknown_values
 from planner.exports.field_map import STARTING_ALL, Facts, FieldMap, field_maps, first_able, launch_maps
-from planner.exports.launchers import dstack_task, hf_job, kubernetes_job, skypilot_needs, skypilot_task, slurm_script
+from planner.exports.launchers import (
+    TOKEN,
+    dstack_task,
+    hf_job,
+    kubernetes_job,
+    skypilot_needs,
+    skypilot_task,
+    slurm_script,
+    token_remark,
+)
 from planner.exports.machine_names import missing_fields, trainer_file
 from planner.exports.run_script import readme, run_script
 from planner.exports.script_parts import requirements
@@ -157,6 +166,8 @@ def to_fill_in(given: Given, wishes: Wishes, files: Collection[str]) -> list[str
     task = launch_maps()["skypilot"].file
     if task in files:
         found += [f"{task}: {word}: {what}" for word, what in skypilot_needs(given.job, facts)]
+    elif facts["needs_token"] and not {"run.sh", *(tool.file for tool in launch_maps().values())}.isdisjoint(files):
+        found.append(f"{TOKEN}: {token_remark(facts)}")
     return found
 
 

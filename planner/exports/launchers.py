@@ -20,6 +20,17 @@ from planner.exports.script_parts import (
 )
 from planner.results.plan import Assignment
 
+TOKEN = "HF_TOKEN"
+"""Environment variable with a token of the Hub."""
+_TOKEN_SECRET = "hf-token"
+"""Secret of Kubernetes that holds it."""
+
+
+def token_remark(facts: Facts) -> str:
+    """Return what a gated model needs before it can be downloaded."""
+    return f"{facts['model_id']} is gated: accept its terms on the Hub, and set {TOKEN} to a token that may read it"
+
+
 # Jobs of machines that stand ready: a Kubernetes Job, a Slurm batch script, and a job of Hugging Face.
 
 
@@ -36,14 +47,16 @@ def longest_hours(job: Assignment) -> float:
 
 def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:
     """Return an indexed Job, one pod per machine, and the headless service by which its pods find each other."""
-    del facts
     job, name = given.job, task_name(given.job)
     image = image_of(job.gpu)
     several = job.instances > 1
     environment: list[dict[str, Any]] = []
+    if facts["needs_token"]:
+        secret = {"name": _TOKEN_SECRET, "key": TOKEN}
+        environment.append({"name": TOKEN, "valueFrom": {"secretKeyRef": secret}})
     if several:
         index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
-        environment = [{"name": "NODE_RANK", "valueFrom": index}, {"name": "HEAD_IP", "value": f"{name}-0.{name}"}]
+        environment += [{"name": "NODE_RANK", "valueFrom": index}, {"name": "HEAD_IP", "value": f"{name}-0.{name}"}]
     container: dict[str, Any] = {
         "name": "train",
         "image": image.image,
@@ -83,6 +96,9 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
         f"first: a PersistentVolumeClaim checkpoints-{name}, which outlives the pods",
         f"a pod may get any GPU: add a nodeSelector of your cluster for {job.gpu}",
     ]
+    if facts["needs_token"]:
+        made = f"first: kubectl create secret generic {_TOKEN_SECRET} --from-literal={TOKEN}=...; "
+        remarks.append(made + token_remark(facts))
     documents = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}]
     if several:
         service = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
@@ -194,6 +210,8 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
     task |= dstack_profile(job, machines)
     task["image"] = image_of(job.gpu).image
     task["files"] = [trainer.file]
+    if facts["needs_token"]:
+        task["env"] = [TOKEN]  # of the environment in which it is applied
     if machines.keeps:
         task["volumes"] = [{"name": f"checkpoints-{task_name(job)}", "path": CHECKPOINT_FOLDER}]
     task["commands"] = [
@@ -240,10 +258,6 @@ def skypilot_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts
     remarks += [text for _, text in skypilot_needs(job, facts)]
     command = tool.command(job) + (f" --secret {TOKEN}" if facts["needs_token"] else "")
     return commented(header(given.plan, job, tool, command, remarks)) + yaml_text(task)
-
-
-TOKEN = "HF_TOKEN"
-"""Environment variable with a token of the Hub."""
 
 
 def skypilot_needs(job: Assignment, facts: Facts) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.exports.facts import Given
 from planner.exports.field_map import Facts, FieldMap
+from planner.exports.launchers import token_remark
 from planner.exports.machine_names import launch_script, task_name
 from planner.exports.quoting import document, shell_word
 from planner.exports.script_parts import commented, environment_lines, environment_remark, header, split_packages
@@ -43,6 +44,8 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         environment_remark(given.job.gpu),
         f"{UPLOAD}=OWNER/NAME uploads the result to the Hub when the run has ended",
     ]
+    if facts["needs_token"]:
+        remarks.append(token_remark(facts))
     if given.job.instances > 1:
         remarks.append("every machine runs it, with NODE_RANK and HEAD_IP set")
     text = commented(header(given.plan, given.job, trainer, "bash run.sh", remarks))

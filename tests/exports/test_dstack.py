@@ -40,6 +40,7 @@ def test_the_task_of_the_quickstart_is_complete() -> None:
         "resources": {"gpu": f"A5000:24GB:{job.gpus}"},
         "image": "pytorch/pytorch:2.11.0-cuda12.8-cudnn9-devel",
         "files": ["sft.yaml"],
+        "env": ["HF_TOKEN"],
         "volumes": [{"name": "checkpoints-quickstart", "path": "/checkpoints"}],
     }
 

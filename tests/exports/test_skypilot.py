@@ -83,6 +83,7 @@ def test_a_token_is_asked_for_where_the_model_is_gated() -> None:
     """Llama and Mistral are, Qwen is not; the repository that is named counts."""
     plan = solved("secure")
     assert task(plan)["secrets"] == {"HF_TOKEN": None}
+    assert "HF_TOKEN" in texts(plan, "kubernetes", "trl")["job.yaml"]
     open_model = texts(plan, "skypilot", "trl", wishes=Wishes("Qwen/Qwen3-8B", "my/data"))["task.yaml"]
     assert "HF_TOKEN" not in open_model
 
