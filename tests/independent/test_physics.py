@@ -157,7 +157,9 @@ def test_estimate_agrees_with_the_second_physics(architecture: str, gpu: str, se
 )
 def test_memory_of_offloaded_states_agrees_with_the_second_physics(gpus: int, settings: dict[str, Any]) -> None:
     """What stays on the GPU where optimizer, gradients or all states lie in host memory."""
-    found = planner.estimate("llama-2-7b", "A100-80GB", gpus=gpus, method="full", micro_batch=1, **settings)
+    found = planner.estimate(
+        "llama-2-7b", "A100-80GB", gpus=gpus, method="full", micro_batch=1, ram_gb=1000, **settings
+    )
     setup = Setup(
         "llama-2-7b", found.gpu, found.gpus, found.gpus_per_instance, found.interconnect, found.network_gbps,
         found.profile, found.techniques.model_dump(), found.sequence_length,
