@@ -2,7 +2,7 @@
 take_folder() { # FOLDER RECIPE
   mkdir -p "$1"
   if [ ! -e "$1/planned.txt" ]; then
-    printf '%s\n' "$2" > "$1/planned.txt.$$" && mv "$1/planned.txt.$$" "$1/planned.txt"
+    printf '%s\n' "$2" > "$1/planned.txt.${NODE_RANK:-0}.$$" && mv "$1/planned.txt.${NODE_RANK:-0}.$$" "$1/planned.txt"
   elif [ "$(cat "$1/planned.txt")" != "$2" ]; then
     echo "$1 holds a run of another plan, which is not gone on with: give the job another name, or remove the folder" >&2
     printf '  there: %s\n  here:  %s\n' "$(cat "$1/planned.txt")" "$2" >&2
@@ -14,6 +14,7 @@ take_folder() { # FOLDER RECIPE
 run_to_its_end() { # LAST COMMAND...
   last=$1 stopped=
   shift
+  set +m # in an interactive shell, as dstack has, a job in the background leads a group: setsid would fork, and end at once
   setsid "$@" &
   run=$!
   trap 'stopped=yes; kill -TERM -- "-$run" 2> /dev/null || true' TERM INT

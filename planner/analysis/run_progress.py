@@ -118,14 +118,24 @@ def _order(one: LogHistory) -> tuple[float, int, int]:
 
 
 def _is_part(one: LogHistory, others: Sequence[LogHistory]) -> bool:
-    """Whether another log has every point of this one."""
-    mine = {(point.step, point.loss) for point in one.points if point.loss is not None}
+    """Whether another log has every point of this one; of equal logs, such as those of two ranks, the first stays."""
+    place = next(number for number, log in enumerate(others) if log is one)
     return any(
-        other is not one
-        and len(other.points) > len(one.points)
-        and mine <= {(point.step, point.loss) for point in other.points}
-        for other in others
+        other is not one and (len(other.points), place) > (len(one.points), number) and _is_within(one, other)
+        for number, other in enumerate(others)
     )
+
+
+def _is_within(one: LogHistory, other: LogHistory) -> bool:
+    """Whether another log has each step of this one with the same figure: the first kind that both state."""
+    for name in ("loss", "elapsed", "clock", "step"):
+        mine, theirs = (
+            {(point.step, getattr(point, name)) for point in log.points if getattr(point, name) is not None}
+            for log in (one, other)
+        )
+        if mine and theirs:
+            return mine <= theirs
+    return False
 
 
 def read_progress(log: LogHistory) -> Progress:

@@ -134,7 +134,7 @@ def _vast(values: Values) -> Iterator[Listed]:
     listed.community = True
     if "actual_status" in values or "cur_state" in values:
         listed.why_not = "a machine that is rented already, and no offer"
-    elif values.get("rentable") is False or values.get("rented") is True:
+    elif str(values.get("rentable")).casefold() == "false" or str(values.get("rented")).casefold() == "true":
         listed.why_not = "not to be rented now"
     elif _text(values, "verification").casefold() == "deverified":
         listed.why_not = "a host that Vast.ai no longer vouches for"
@@ -228,6 +228,10 @@ def _lambda(values: Values) -> Iterator[Listed]:
     listed.usd = None if cents is None else round(cents / 100, 6)
     listed.cores = _number(machine, "specs", "vcpus") or None
     listed.ram_gb = round(ram * 2**30 / 1e9, 1) if ram else None
+    if "regions_with_capacity_available" not in values and {"status", "ip", "hostname"} & values.keys():
+        listed.why_not = "a machine that is rented already, and no offer"
+        yield listed
+        return
     if isinstance(regions, list) and not regions:
         listed.why_not = "no region has capacity now"
         yield listed
@@ -313,7 +317,7 @@ def _shadeform(values: Values) -> Iterator[Listed]:
     listed.instance = "_".join(filter(None, (_text(values, "cloud"), name)))
     listed.memory_gib = _number(machine, "vram_per_gpu_in_gb")
     listed.cores, listed.ram_gb = _number(machine, "vcpus") or None, _number(machine, "memory_in_gb") or None
-    if machine.get("nvlink") is True and (listed.gpus or 0) > 1:
+    if machine.get("nvlink") is True and (listed.gpus or 0) > 1 and not form.casefold().startswith("sxm"):
         listed.interconnect = "nvlink"
     places = values.get("availability")
     if not isinstance(places, list) or not places:
@@ -347,7 +351,10 @@ _OUT_OF_STOCK = frozenset({"outofstock", "unavailable", "none", "soldout"})
 def _prime(values: Values) -> Iterator[Listed]:
     prices: Values = values["prices"]
     gpu = f"{_text(values, 'gpuType').replace('_', ' ')} {_text(values, 'socket')}".strip()
-    listed = Listed("primeintellect", gpu, _number(values, "gpuCount"), memory_gib=_number(values, "gpuMemory"))
+    gpus, memory = _number(values, "gpuCount"), _number(values, "gpuMemory")
+    listed = Listed("primeintellect", gpu, gpus)
+    if memory and gpus and not re.search(r"_\d+GB$", _text(values, "gpuType")):
+        listed.memory_gib = memory / gpus  # it is stated of the whole machine
     listed.instance = "_".join(filter(None, (_text(values, "provider"), _text(values, "cloudId"))))
     country, center = _text(values, "country"), _text(values, "dataCenter")
     place = country or _text(values, "region") or "any"
@@ -361,6 +368,8 @@ def _prime(values: Values) -> Iterator[Listed]:
     listed.stock_status = status if status in ("low", "medium", "high") else None
     if status in _OUT_OF_STOCK:
         listed.why_not = "not in stock now"
+    elif _number(values, "prepaidTime"):
+        listed.why_not = "a price that is paid in advance"
     elif (listed.gpus or 0) > _MOST_GPUS:
         listed.why_not = f"a cluster of several machines, which share more than {_MOST_GPUS} GPUs"
     elif listed.gpu.casefold().startswith("cpu"):
@@ -517,7 +526,8 @@ def why_no_answer(data: Any, fix: str) -> tuple[str, str]:
     said = _error_of(data)
     if said:
         return f"the answer is an error: {said}", "ask again with the key of your account, and save the whole answer"
-    if isinstance(data, dict) and data and all(isinstance(value, list) and not value for value in data.values()):
+    lists = [value for value in data.values() if isinstance(value, list)] if isinstance(data, dict) else []
+    if lists and not any(lists):
         return "the answer has no offers", "ask with a wider filter"
     return "no list of machines", fix
 

@@ -26,6 +26,11 @@ _TOKEN_SECRET = "hf-token"
 """Secret of Kubernetes that holds it."""
 
 
+def local_data(facts: Facts) -> list[str]:
+    """Return the file of data that lies on the machine of the user, where the data are none of the Hub."""
+    return [str(facts["dataset_path"])] if facts["has_data_file"] else []
+
+
 def token_remark(facts: Facts) -> str:
     """Return what a gated model needs before it can be downloaded."""
     return f"{facts['model_id']} is gated: accept its terms on the Hub, and set {TOKEN} to a token that may read it"
@@ -60,7 +65,7 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
     container: dict[str, Any] = {
         "name": "train",
         "image": image.image,
-        "command": ["bash", "-c", f"cp /job/* {RUN_FOLDER}/ && exec bash {RUN_FOLDER}/run.sh"],
+        "command": ["bash", "-c", f"cp -rL /job/* {RUN_FOLDER}/ && exec bash {RUN_FOLDER}/run.sh"],
         **({"env": environment} if environment else {}),
         "resources": {"limits": {f"{image.vendor.lower()}.com/gpu": str(job.gpus_per_instance)}},
         "volumeMounts": [
@@ -85,14 +90,16 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
         "completions": job.instances,
         "parallelism": job.instances,
         "completionMode": "Indexed",
-        "backoffLimit": RETRIES,
+        "backoffLimit": RETRIES * job.instances,
         "activeDeadlineSeconds": math.ceil(3600 * longest_hours(job)),
         "template": {"metadata": {"labels": {"job": name}}, "spec": pod},
     }
     remarks = [
         environment_remark(job.gpu),
-        f"first: kubectl create configmap {name} --from-file=run.sh --from-file=requirements.txt "
-        f"--from-file={trainer.file}",
+        f"first: kubectl create configmap {name} "
+        + " ".join(
+            f"--from-file={file}" for file in ("run.sh", "requirements.txt", trainer.file, *trainer.files_of(facts))
+        ),
         f"first: a PersistentVolumeClaim checkpoints-{name}, which outlives the pods",
         f"a pod may get any GPU: add a nodeSelector of your cluster for {job.gpu}",
     ]
@@ -159,7 +166,7 @@ def hf_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> st
         '--env "UPLOAD_TO=${UPLOAD_TO:-}"',
         f'--volume ./:/job --volume "hf://buckets/${{BUCKET:?OWNER/NAME of a bucket}}:{CHECKPOINT_FOLDER}"',
         image_of(job.gpu).image,
-        f"bash -c 'mkdir -p {RUN_FOLDER} && cp /job/* {RUN_FOLDER}/ && exec bash {RUN_FOLDER}/run.sh'",
+        f"bash -c 'mkdir -p {RUN_FOLDER} && cp -r /job/. {RUN_FOLDER}/ && exec bash {RUN_FOLDER}/run.sh'",
     ]
     remarks = [
         environment_remark(job.gpu),
@@ -209,15 +216,17 @@ def dstack_task(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) 
     task: dict[str, Any] = {"type": "task", "name": task_name(job), "nodes": job.instances}
     task |= dstack_profile(job, machines)
     task["image"] = image_of(job.gpu).image
-    task["files"] = [trainer.file]
+    task["files"] = [trainer.file, *trainer.files_of(facts), *local_data(facts)]
     if facts["needs_token"]:
         task["env"] = [TOKEN]  # of the environment in which it is applied
     if machines.keeps:
         task["volumes"] = [{"name": f"checkpoints-{task_name(job)}", "path": CHECKPOINT_FOLDER}]
-    task["commands"] = [
+    # One command: dstack joins several with &&, before which the shell lets a step fail.
+    setup, launch = (
         setup_script(trainer, facts, job.gpu, task_name(job)),
         launch_script(trainer, facts, _DSTACK_VARIABLES),
-    ]
+    )
+    task["commands"] = [setup + launch]
     remarks = [*task_remarks(machines, job, trainer, tool), environment_remark(job.gpu)]
     remarks.append(
         f"make the volume checkpoints-{task_name(job)} first (dstack apply, type: volume)"

@@ -278,7 +278,17 @@ def launch_script(trainer: FieldMap, facts: Facts, variables: Mapping[str, str])
         lines += ['echo "starts from ${LATEST:-the beginning}"']
     start = command(trainer, {**facts, "resume": trainer.resume if resumes else ""})
     last = shell_word(trainer.checkpoints.name.replace("*", str(facts["steps"])))
-    return "\n".join((*lines, f'run_to_its_end "$OUT"/{last} env {start}', 'touch "$OUT/finished.txt"', "fi")) + "\n"
+    return (
+        "\n".join(
+            (
+                *lines,
+                f'run_to_its_end "$OUT"/{last} env {start}',
+                '[ "${NODE_RANK:-0}" != 0 ] || touch "$OUT/finished.txt"',
+                "fi",
+            )
+        )
+        + "\n"
+    )
 
 
 def _world_check(trainer: FieldMap, facts: Facts) -> list[str]:

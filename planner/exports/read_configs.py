@@ -210,6 +210,8 @@ class _Reader:
             kept = self._renamed(name)
             for part, text in self._parts(kept, value).items():
                 meant = found.read.same.get(part, {}).get(str(text), text)
+                if part == "fsdp" and isinstance(text, str):
+                    meant = text.split()  # as Transformers reads its options
                 if meant != "auto":  # left to the tool
                     self.written[part], self.values[part] = name, _number(meant)
         if "." in found.read.nested:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.exports.facts import Given
 from planner.exports.field_map import Facts, FieldMap
-from planner.exports.launchers import token_remark
+from planner.exports.launchers import local_data, token_remark
 from planner.exports.machine_names import launch_script, task_name
 from planner.exports.quoting import document, shell_word
 from planner.exports.script_parts import commented, environment_lines, environment_remark, header, split_packages
@@ -44,6 +44,8 @@ def run_script(given: Given, trainer: FieldMap, facts: Facts) -> str:
         environment_remark(given.job.gpu),
         f"{UPLOAD}=OWNER/NAME uploads the result to the Hub when the run has ended",
     ]
+    if local_data(facts):
+        remarks.append(f"{facts['dataset_path']} must be on each machine, next to this file; nothing copies it there")
     if facts["needs_token"]:
         remarks.append(token_remark(facts))
     if given.job.instances > 1:
@@ -59,7 +61,10 @@ def _downloads(facts: Facts, of_weights: str) -> list[str]:
     """
     found = []
     for command, name in (
-        (of_weights or "hf download $model_id", facts["model_id"]),
+        (
+            of_weights or "hf download $model_id --exclude 'original/*' --exclude 'consolidated*' --exclude '*.gguf'",
+            facts["model_id"],
+        ),
         ("hf download --repo-type dataset $model_id", facts["dataset_name"]),
     ):
         if name and str(name).count("/") == 1 and not str(name).startswith((".", "/", "-")):

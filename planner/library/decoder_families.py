@@ -122,6 +122,12 @@ def opt(config: Config) -> dict[str, Any]:
     if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
         what = "projected embeddings (OPT-350M) are not supported"
         raise NotCovered("word_embed_proj_dim", what, "choose another size of the family")
+    if config.get("do_layer_norm_before") is False:
+        what = "norms after each layer, without one at the end (OPT-350M), are not supported"
+        raise NotCovered("do_layer_norm_before", what, "choose another size of the family")
+    if config.get("layer_norm_elementwise_affine") is False:
+        what = "norms without weights are not supported"
+        raise NotCovered("layer_norm_elementwise_affine", what, "choose another size of the family")
     bias, rows = bool(config.get("enable_bias", True)), whole(config, "max_position_embeddings") + 2  # for padding
     return _older(config, ffn=whole(config, "ffn_dim"), learned_positions=rows, rope=False, tied=True, bias=bias)
 

@@ -162,10 +162,13 @@ def read_decoder(config: Config, name: str, complete: bool) -> dict[str, Any]:
     NotCovered with the name of a part that the file has and the family does not.
     """
     row = family(name)
+    if row.attention == "latent" and config.get("use_mla") is False:
+        raise NotCovered("use_mla", f"attention without a latent, which {name} does not have", "choose another release")
     found, asked = decoder(config, row, complete)
     for part, words in _foreign_parts(row).items():
+        none = (None, False, 0, [], {}, *((1,) if part == "experts" else ()))  # one expert is a plain feed-forward
         for key in words:
-            if key in config and key not in asked and config[key] not in (None, False, 0, [], {}):
+            if key in config and key not in asked and config[key] not in none:
                 what = f"{part}, which {name} does not have in Transformers"
                 raise NotCovered(key, what, "correct model_type, or remove the key")
     return _card(found)
@@ -226,10 +229,12 @@ _STATED: dict[str, tuple[str, ...]] = {
 _ROUTER_BIAS = ("use_expert_bias", "moe_router_enable_expert_bias", "use_routing_bias", "topk_method")
 _GATED = ("silu", "swish", "swiglu")
 _NEUTRAL = re.compile(
-    r"_ids?$|dropout|pdrop|rope|rotary|_eps$|epsilon|loss|init|dtype|version|cache|auto_map|architectures|model_type|act$"
-    r"|activation|scal|temperature|softcap|multiplier|jitter|group|norm_topk|scoring|aux|pretraining_tp|implementation|yarn"
+    r"_ids?$|dropout|pdrop|rope|rotary|_eps$|epsilon|loss|init|dtype|version|^use_cache$|auto_map|architectures|model_type|act$"
+    r"|^activation(_function)?$|_scal(e|ing)(_factor)?$|temperature|softcap|multiplier|jitter|n_group$|topk_group|group_by"
+    r"|norm_topk|scoring|aux|pretraining_tp|implementation|yarn"
     r"|theta|window|label|quantization|_name_or_path|^return_|^output_|torch|problem_type|nextn|mtp|ep_size|pad|prompt"
-    r"|generation|limit|time_step|language|tokenizer|router|_config$|position|gradient|clip|use_flash|fp32|^_"
+    r"|generation|limit|time_step|language|tokenizer|router_(aux|dtype|jitter)|output_router|max_position|position_ids"
+    r"|^(quantization|vision|audio|generation)_config$|gradient|clip|use_flash|fp32|^_"
 )
 """Keys without effect on the number of weights."""
 
@@ -268,8 +273,13 @@ def stated_family(config: Config) -> tuple[Family | None, list[str]]:
 def read_stated(config: Config, row: Family, complete: bool) -> dict[str, Any]:
     """Return the keys of a card of a family without a row; NotCovered with a key whose effect is not known."""
     found, asked = decoder(config, row, complete)
+    for part, words in _foreign_parts(row).items():
+        for key in words:
+            if config.get(key) not in (None, False, 0, [], {}, ""):
+                raise NotCovered(key, f"{part}, which a family that is not known does not have", "")
     for key, value in config.items():
-        harmless = value in (None, False, 0, [], {}, "") or isinstance(value, str)
+        names_a_part = key != "model_type" and re.search(r"_type$|pattern|enum|layers", key)
+        harmless = value in (None, False, 0, [], {}, "") or (isinstance(value, str) and not names_a_part)
         if key not in asked and not harmless and not _NEUTRAL.search(key):
             raise NotCovered(key, f"a part that is not known: {format_value(value)}", "")
     return _card(found)
@@ -441,7 +451,8 @@ def _is_sparse(keys: Keys, row: Family, index: int, layers: int) -> bool:
         last = layers - 1 if end in (None, -1) else int(end)
         return start <= index <= last and (index + 1) % keys.number("moe_layer_interval", 1) == 0
     if row.sparse == "period":
-        return index % keys.number("expert_layer_period") == keys.number("expert_layer_offset", 0, least=0)
+        turn = index % keys.number("expert_layer_period") == keys.number("expert_layer_offset", 0, least=0)
+        return turn and keys.number("experts") > 1
     if row.sparse == "interleave":
         chosen, step = keys.items("moe_layers"), keys.number("interleave_moe_layer_step", 1)
         return index in chosen if chosen else (index + 1) % step == 0
@@ -551,7 +562,7 @@ def _latent(keys: Keys, row: Family, index: int) -> LatentAttention:
         keys.number("kv_rank"),
         keys.number("qk_nope_head_dim"),
         keys.number("qk_rope_head_dim"),
-        keys.number("v_head_dim"),
+        keys.number("v_head_dim", max(keys.main("hidden") // keys.main("heads"), 1)),
         q_rank=keys.number("q_rank", 0, least=0),
         bias=keys.switch(row.qkv_bias),
         gate=gate,

@@ -210,7 +210,9 @@ _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
 """Families that are read by a function of their own; the others are rows of `models/families.yaml`."""
 
 _SAME_LAYERS: dict[str, str] = {
-    **dict.fromkeys(("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "internvl"), "qwen2"),
+    **dict.fromkeys(
+        ("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_5_omni_text", "internvl"), "qwen2"
+    ),
     **dict.fromkeys(("qwen3_vl_text", "qwen3_vl"), "qwen3"),
     **dict.fromkeys(("qwen3_vl_moe_text", "qwen3_vl_moe", "qwen3_omni_moe_text"), "qwen3_moe"),
     **dict.fromkeys(("llava", "llava_next", "aya_vision_text"), "llama"),

@@ -418,6 +418,10 @@ def _zones(cell: str) -> dict[str, float]:
     return {zone: parse_number(usd) for zone, _, usd in pairs}
 
 
+_OTHER_UNIT = re.compile(r"month|week|year|per_gpu|gpu_hour")
+"""Of a column whose prices are not those of a machine and hour."""
+
+
 def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:
     faults = []
     for name in table.columns:
@@ -427,6 +431,8 @@ def _header_faults(table: CsvTable, defaults: Mapping[str, Any]) -> list[Fault]:
             fix = f"did you mean {close}?" if close else f"known columns: {', '.join(TABLE_COLUMNS)}"
             if (other := _OTHER_CURRENCY.match(name.casefold())) and other[1] != "usd":
                 fix = f"convert the prices from {other[1].upper()} to USD and call the column {other[2]}usd_per_hour"
+            if _OTHER_UNIT.search(name.casefold()) and "storage" not in name.casefold():
+                fix = "convert the prices to dollars per machine and hour, and call the column usd_per_hour"
             faults.append(Fault(table.file, 1, short_column(name), "unknown column", fix))
     has = {*table.columns, *defaults}
     faults += [

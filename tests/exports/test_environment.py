@@ -71,7 +71,9 @@ def test_a_job_of_hugging_face_has_flavor_time_image_and_bucket(tmp_path: Path) 
     words = " ".join(text.replace("\\\n", " ").split())
     assert "hf jobs run --name quickstart --flavor a100x4 --timeout 36h --secrets HF_TOKEN" in words
     assert "hf://buckets/${BUCKET:?OWNER/NAME of a bucket}:/checkpoints" in words
-    assert "pytorch/pytorch:2.11.0-cuda12.8-cudnn9-devel bash -c 'mkdir -p /workspace && cp /job/* /workspace/" in words
+    assert (
+        "pytorch/pytorch:2.11.0-cuda12.8-cudnn9-devel bash -c 'mkdir -p /workspace && cp -r /job/. /workspace/" in words
+    )
     (tmp_path / "hf_job.sh").write_text(text)
     subprocess.run(["bash", "-n", str(tmp_path / "hf_job.sh")], check=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import yaml
 from planner.cli.plan_file import scenario_of
 from planner.exports.export import choose_job, export_all
 from planner.results.plan import Plan
-from tests.helpers.exported_plans import WISHES, changed, solved
+from tests.helpers.exported_plans import WISHES, changed, solved, texts
 from tests.helpers.fake_machine import FakeMachine
 
 pytestmark = pytest.mark.slow
@@ -82,6 +83,21 @@ def test_a_signal_reaches_the_trainer_and_the_code_says_unfinished(machine: Fake
     assert not (machine.out / "quickstart" / "finished.txt").exists()
 
 
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+def test_a_failure_comes_through_an_interactive_shell_on_a_terminal(machine: FakeMachine, shell: str) -> None:
+    """As dstack starts commands: there a job in the background leads a group of its own."""
+    machine.tool("trl", "sleep 0.3; exit 7")
+    text = texts(solved("quickstart"), "dstack", "trl")["task.dstack.yml"].replace("/checkpoints", str(machine.out))
+    (command,) = yaml.safe_load(text)["commands"]
+    program = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, shell, "-i", "-c", command], cwd=machine.run, stdin=subprocess.DEVNULL,
+        env=machine.environment(), capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 7, done.stdout[-600:]
+    assert not (machine.out / "quickstart" / "finished.txt").exists()
+
+
 def test_a_signal_at_the_very_end_stops_nothing(machine: FakeMachine) -> None:
     """The trainer saved its last step and ended well: the run is at its end, and what follows has its turn."""
     steps = solved("quickstart").jobs[0].steps
@@ -119,8 +135,9 @@ def test_one_of_several_machines_uploads(tmp_path: Path) -> None:
     for rank in ("0", "1"):
         ended = machine.run_script(NODE_RANK=rank, HEAD_IP="10.0.0.1", UPLOAD_TO="me/model")
         assert ended.code == 0 and any("upload" in call for call in ended.calls) == (rank == "0")
-    for path in machine.out.rglob("finished.txt"):
-        path.unlink()
+        assert bool(list(machine.out.rglob("finished.txt"))) == (rank == "0"), "the first machine has the result"
+        for path in machine.out.rglob("finished.txt"):
+            path.unlink()
     without = machine.run_script(HEAD_IP="10.0.0.1")
     assert without.code != 0 and "number of this machine" in without.said and not has_trained(without.calls)
 

@@ -449,3 +449,19 @@ def test_what_is_missing_is_asked_for(tmp_path: Path) -> None:
     unknown = run("--from", str(tmp_path / "a.yml"), "--tokens", "1M")
     assert unknown.exit_code == 2 and "a.yml:2: base_model: unknown architecture 'nobody/none'" in unknown.stderr
     assert "give SCENARIO or --from, not both" in run("quickstart", "--from", str(tmp_path / "a.yml")).stderr
+
+
+def test_the_options_of_fsdp_are_read_one_by_one(tmp_path: Path) -> None:
+    """As Transformers reads its words: offload is held, and sharding of gradients alone is refused."""
+    text = "model_name_or_path: Qwen/Qwen2.5-7B\ndtype: bfloat16\nbf16: true\nmax_length: 2048\nfsdp: {}\n"
+    found = held(read(tmp_path, "a.yaml", text.format('"full_shard auto_wrap offload"')))
+    assert found["techniques.offload"] in ("optimizer_and_weights", ["optimizer_and_weights"])
+    with pytest.raises(InputError, match="shards the weights too"):
+        read(tmp_path, "b.yaml", text.format('"shard_grad_op auto_wrap"'))
+
+
+def test_the_older_word_of_deepspeed_for_offload_is_known(tmp_path: Path) -> None:
+    """`cpu_offload: true` of stage 2 is the optimizer in host memory."""
+    text = '{"zero_optimization": {"stage": 2, "cpu_offload": true}, "train_micro_batch_size_per_gpu": 1}'
+    found = held(read(tmp_path, "ds.json", text))
+    assert found["techniques.offload"] in ("optimizer", ["optimizer"])

@@ -30,8 +30,12 @@ MAX_MAPPING = 10_000
 """Longest mapping of one logging step, in characters."""
 BAR_SECONDS = 1.0
 """What a progress bar rounds its times to."""
-PREFIX = r"^(?:\S*\d{4}-\d\d-\d\d[T ]\S+\s+)?(?:\([^)]*\)\s*)?(?:\[[^\]]*\]:?\s*)?"
-"""What stands before a line of a job: a time stamp, SkyPilot's `(task, pid=7)`, torchrun's `[rank0]:`."""
+PREFIX = (
+    r"^(?:\[pod/[^\]]*\]\s*)?(?:[\w.-]+\s*\|\s+|\d+:\s+)?"
+    r"(?:\S*\d{4}-\d\d-\d\d[T ]\S+\s+)?(?:\([^)]*\)\s*)?(?:\[[^\]]*\]:?\s*)?"
+)
+"""What stands before a line of a job: pod, service or task of kubectl, docker and srun; a time stamp; SkyPilot's
+`(task, pid=7)`; torchrun's `[rank0]:`."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?\s*(Z|UTC|GMT|[+-]\d\d:?\d\d)?")
 _TITAN = re.compile(
@@ -154,13 +158,14 @@ def read_nemo(lines: Lines, file: str) -> LogHistory:
 
 
 def read_transformers(lines: Lines, file: str) -> LogHistory:
-    """Return the points of mappings and of the bar of the training, which is the first one without a description."""
+    """Return the points of mappings and of the bar of the training, among those without a description."""
     points: list[LogPoint] = []
-    total, unplaced, step, paused = None, 0, 0, 0.0
+    total, has_begun, unplaced, step, paused = _training_total(lines), False, 0, 0, 0.0
     for number, line in lines:
         bar = _BAR.search(line)
         if bar is not None:
-            total = total if total is not None else int(bar[2])
+            if int(bar[2]) == total and not has_begun:
+                has_begun, paused = True, 0.0  # the bar counts no evaluation before it
             if int(bar[2]) == total and int(bar[1]):
                 seconds = bar_seconds(bar[3])
                 if int(bar[1]) != step:
@@ -190,6 +195,27 @@ def read_transformers(lines: Lines, file: str) -> LogHistory:
         resolution_seconds=BAR_SECONDS if total is not None else _clock_resolution(points),
         remarks=remarks,
     )  # fmt: skip
+
+
+def _training_total(lines: Lines) -> int | None:
+    """Return the steps of the bar under which losses are logged, else of the one that runs longest.
+
+    Bars of data, and of an evaluation before the training, have no description either.
+    """
+    longest, last = dict[int, float](), 0
+    logged, evaluated = set[int](), set[int]()
+    for _, line in lines:
+        if (bar := _BAR.search(line)) is not None:
+            last = int(bar[2])
+            longest[last] = max(longest.get(last, -1.0), bar_seconds(bar[3]) or 0.0)
+        elif last:
+            for entry in mappings_of(line):
+                if "loss" in entry:
+                    logged.add(last)
+                elif evaluation_seconds(entry):
+                    evaluated.add(last)
+    trained = {size: seconds for size, seconds in longest.items() if size in logged or size not in evaluated}
+    return max(trained, key=lambda size: (size in logged, trained[size]), default=None)
 
 
 def evaluation_seconds(entry: Mapping[str, Any]) -> float:

@@ -18,6 +18,7 @@ from planner.analysis.calibration.calibrate import calibrate
 from planner.analysis.calibration.csv_logs import compute_pace
 from planner.analysis.calibration.tool_logs import read_line_log
 from planner.analysis.calibration.trainer_state import read_history, read_log
+from planner.analysis.run_progress import join_logs
 from planner.errors import InputError
 from tests.helpers import run_logs
 
@@ -320,3 +321,42 @@ def test_few_logged_intervals_of_many_steps_are_enough(tmp_path: Path) -> None:
     (tmp_path / "log").write_text(run_logs.llama_factory(range(10, 31, 10), 10.0))
     pace = compute_pace(read_log(str(tmp_path / "log")))
     assert pace is not None and (pace.seconds, pace.steps, pace.dropped) == (10.0, 20, 10)
+
+
+def bar(step: int, total: int, seconds: int) -> str:
+    """A line of the bar of a trainer, as `tqdm` writes it."""
+    minutes = f"{seconds // 60:02d}:{seconds % 60:02d}"
+    return f" 10%|#         | {step}/{total} [{minutes}<10:00,  1.00s/it]\n"
+
+
+@pytest.mark.parametrize("before", [{}, {"eval_loss": 2.1, "eval_runtime": 100.0}])
+def test_bars_before_the_training_are_not_the_training(tmp_path: Path, before: dict[str, float]) -> None:
+    """worked: an evaluation (or a pass over the data) of 200 items in 100 s, then 8 steps of 26 s each."""
+    text = "".join(bar(step, 200, step // 2) for step in range(20, 201, 20)) + (f"{before}\n" if before else "")
+    for step in range(1, 9):
+        text += bar(step, 708, 26 * step) + f"{{'loss': 2.0, 'epoch': 0.0{step}}}\n"
+    assert observed(tmp_path, text)["seconds"] == pytest.approx(26.0, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "prefix", ["[pod/train-0/main] 2026-11-20T10:00:01.1Z ", "trainer-1  | ", "0: ", "(train, pid=7) "]
+)
+def test_what_a_launcher_writes_before_a_line_is_not_read(tmp_path: Path, prefix: str) -> None:
+    """kubectl, docker compose, srun and SkyPilot."""
+    lines = [bar(step, 708, 26 * step) + f"{{'loss': 2.0, 'epoch': 0.0{step}}}\n" for step in range(1, 6)]
+    text = "".join(prefix + line for block in lines for line in block.splitlines(keepends=True))
+    assert observed(tmp_path, text)["seconds"] == pytest.approx(26.0, rel=0.02)
+
+
+def test_of_the_same_steps_in_two_logs_one_is_kept(tmp_path: Path) -> None:
+    """Two ranks of one run are no restart; an attempt that logs no losses is one of its own."""
+    ranks = [tmp_path / "r0.log", tmp_path / "r1.log"]
+    for path in ranks:
+        path.write_text(run_logs.torchtitan(range(10, 101, 10), 6.0))
+    logs = [read_history(str(path)) for path in ranks]
+    assert len(join_logs(logs).points) == len(logs[0].points)
+    attempts = [tmp_path / "a1.err", tmp_path / "a2.err"]
+    attempts[0].write_text("".join(bar(step, 708, 6 * step) for step in range(10, 151, 10)))
+    attempts[1].write_text("".join(bar(step, 708, 6 * (step - 100)) for step in range(110, 301, 10)))
+    logs = [read_history(str(path)) for path in attempts]
+    assert len(join_logs(logs).points) == sum(len(log.points) for log in logs)
