@@ -179,7 +179,8 @@ def _catalog_of_answer(
 
 def _is_of(row: Row, provider: str) -> bool:
     """Whether a row is of a provider, or of a tier of it."""
-    return provider in (row["provider"], seller_of(row["provider"]))
+    name = str(row.get("provider"))
+    return provider in (name, seller_of(name))
 
 
 def catalog_of(

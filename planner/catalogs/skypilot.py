@@ -161,8 +161,10 @@ def of_one_tier(rows: Iterable[tuple[int, Row]], found: CatalogRows) -> Iterator
     hosts of the community and a data centre for secure ones. A row that does not say it is a fault.
     """
     for line, row in rows:
-        tiers = tiers_of(str(row["provider"]))
-        company = seller_of(str(row["provider"]))
+        if "provider" not in row:
+            yield line, row  # which is refused for that
+            continue
+        tiers, company = tiers_of(str(row["provider"])), seller_of(str(row["provider"]))
         said = _said_tier(row)
         if tiers and said not in tiers:
             fix = f"say which: --provider {' or --provider '.join(tiers.values())}"
