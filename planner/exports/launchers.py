@@ -55,13 +55,7 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
     job, name = given.job, task_name(given.job)
     image = image_of(job.gpu)
     several = job.instances > 1
-    environment: list[dict[str, Any]] = []
-    if facts["needs_token"]:
-        secret = {"name": _TOKEN_SECRET, "key": TOKEN}
-        environment.append({"name": TOKEN, "valueFrom": {"secretKeyRef": secret}})
-    if several:
-        index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
-        environment += [{"name": "NODE_RANK", "valueFrom": index}, {"name": "HEAD_IP", "value": f"{name}-0.{name}"}]
+    environment = _pod_environment(job, facts)
     container: dict[str, Any] = {
         "name": "train",
         "image": image.image,
@@ -111,6 +105,17 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
         service = {"clusterIP": "None", "selector": {"job": name}, "ports": [{"port": 29500}]}
         documents.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": service})
     return commented(header(given.plan, job, tool, tool.run, remarks)) + "---\n".join(map(yaml_text, documents))
+
+
+def _pod_environment(job: Assignment, facts: Facts) -> list[dict[str, Any]]:
+    """Return the variables of a pod: the token of a gated model, its number and the first pod where there are several."""
+    name, found = task_name(job), list[dict[str, Any]]()
+    if facts["needs_token"]:
+        found.append({"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": _TOKEN_SECRET, "key": TOKEN}}})
+    if job.instances > 1:
+        index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+        found += [{"name": "NODE_RANK", "valueFrom": index}, {"name": "HEAD_IP", "value": f"{name}-0.{name}"}]
+    return found
 
 
 def slurm_script(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Facts) -> str:

@@ -157,7 +157,7 @@ def test_the_schema_lists_the_values_of_the_table() -> None:
 
 COMMON = {"optimizer", "none", "full", "lora", "selective", "flash", "eager", "sharding", "activation_checkpointing"}
 """Values that are words of other things too."""
-NAMES_TOOLS = {"cli/export_command.py", "exports/export.py", "exports/field_map.py"}
+NAMES_TOOLS = {"cli/export_command.py", "exports/export.py", "exports/field_map.py", "exports/read_configs.py"}
 """Modules that name tools which files are written for; some are frameworks too."""
 MAY_NAME = {
     # module: single values on which a rule of its own depends; another value of the technique does not change it
@@ -168,6 +168,8 @@ MAY_NAME = {
     "candidates/managed_service.py": {"bf16_mixed", "adamw"},
     "candidates/export_placement.py": {"gptq"},
     "configurations/coefficients.py": {"mem_efficient", "sparse"},
+    "exports/read_configs.py": {"optimizer_and_weights", "zero2"},  # what the name of a missing file of DeepSpeed says
+    "library/decoder_parts.py": {"sparse"},  # a word of configurations for a layer with experts
     "generation/answered_evaluation.py": {"bf16", "nf4"},
     "generation/generation_settings.py": {"bf16"},
     "library/model_ladder.py": {"gptq"},  # a format of weights in the files of a release
