@@ -108,7 +108,7 @@ def kubernetes_job(given: Given, tool: LaunchMap, trainer: FieldMap, facts: Fact
 
 
 def _pod_environment(job: Assignment, facts: Facts) -> list[dict[str, Any]]:
-    """Return the variables of a pod: the token of a gated model, its number and the first pod where there are several."""
+    """Return the variables of a pod: the token of a gated model, and of several pods its number and the first one."""
     name, found = task_name(job), list[dict[str, Any]]()
     if facts["needs_token"]:
         found.append({"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": _TOKEN_SECRET, "key": TOKEN}}})
