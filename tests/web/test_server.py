@@ -183,7 +183,7 @@ def test_a_config_is_a_model(page: Page, folder: Path) -> None:
     assert "put the file my-model.json next to this one" in scenario and "planner-app-" not in scenario
     (folder / "my-model.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     assert parse_scenario(scenario, folder).jobs[0].architecture.endswith("my-model.json")
-    for text in ("{", "[]", "{}", json.dumps({**CONFIG, "model_type": HOSTILE})):
+    for text in ("{", "[]", "{}", json.dumps({**CONFIG, "model_type": HOSTILE, "architectures": [HOSTILE]})):
         faults = page.post("model", name="x", text=text).json()["faults"]
         assert {one["key"] for one in faults} == {"model"}
 
