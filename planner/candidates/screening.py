@@ -19,7 +19,6 @@ from planner.candidates.spot_candidates import FoundPolicies, SpotCandidates, Sp
 from planner.candidates.spot_rows import SearchTarget, apply_billing_steps, has_coarse_billing, whole_step_shares
 from planner.candidates.spot_search import DEFAULT_SCOPE, SearchScope, find_policies
 from planner.candidates.stage_hours import RowHours
-from planner.candidates.tool_support import keeps_spot, tool_refusals
 from planner.configurations.recipe import is_allowed
 from planner.library.schema import Library
 from planner.records import record
@@ -28,7 +27,7 @@ from planner.scenario.limits import AllowForbid, Limits, latest_finish_hours, ma
 from planner.scenario.peak_limits import PEAK_TOLERANCE, given_peaks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 ENDS_AFTER_DEADLINE = "it ends after the deadline"
 METHOD_NOT_ALLOWED = "its method is not allowed"
@@ -132,6 +131,8 @@ def screen(
     low = np.maximum(table.share_low, limits.spot_share.min)
     high = np.minimum(table.share_high, limits.spot_share.max)
     if limits.tools:
+        from planner.candidates.tool_support import keeps_spot
+
         high = np.where(keeps_spot(market, limits.tools)[table.offer], high, 0.0)
     rejections.reject(low > high, "its spot market cannot give the share asked for")
     rows = np.flatnonzero(rejections.keep)  # few of all: methods that the job does not use are in the table, too
@@ -328,7 +329,7 @@ def _apply_filters(
         found.reject(~allowed[table.recipe], METHOD_NOT_ALLOWED)
     if any(lists != AllowForbid() for lists in (limits.providers, limits.gpus, limits.regions, limits.tiers)):
         found.reject(~market.permitted(limits)[table.offer], "its provider, GPU, region or tier is not allowed")
-    for reason, refused in tool_refusals(candidates, market, limits.tools) if limits.tools else ():
+    for reason, refused in _refused_by_tools(candidates, market, limits):
         found.reject(refused, reason)
     if market.is_outdated.any() and limits.max_price_age_hours is not None:
         found.reject(market.is_outdated[table.offer], OUTDATED_PRICE)
@@ -356,6 +357,14 @@ def _reject_peaks(found: _Rejections, table: CandidateTable, market: Market, lim
             used = market.use_of(limit)[table.offer] * table.instances
             found.reject(np.isnan(used), limit.unknown)
             found.reject(used > most * (1.0 + PEAK_TOLERANCE), limit.exceeded)
+
+
+def _refused_by_tools(candidates: JobCandidates, market: Market, limits: Limits) -> Iterator[tuple[str, Flags]]:
+    """Yield why the tools that a plan is for cannot carry some rows (n,) of the table."""
+    if limits.tools:
+        from planner.candidates.tool_support import tool_refusals  # reads the maps of exports, which few plans need
+
+        yield from tool_refusals(candidates, market, limits.tools)
 
 
 def _chip_refusals(candidates: JobCandidates, market: Market, limits: Limits) -> dict[str, Flags]:

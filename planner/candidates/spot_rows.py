@@ -37,8 +37,10 @@ def apply_billing_steps(
 ) -> tuple[CandidateTable, Integers, Flags]:
     """Return the table with coarsely billed rows as points, the row that each came from, and which are rounded.
 
-    A point has a fixed spot share and rounded dollars. The points of a row are its bounds on the share and those of
-    `whole_step_shares`: between two of them a larger share is later and not cheaper, so no better share is missed.
+    A point has a fixed spot share and rounded dollars. Steps add to drawn dollars what they add to the expected hours,
+    whatever the confidence: so dollars never fall as the confidence rises. The points of a row are its bounds on the
+    share and those of `whole_step_shares`: between two of them a larger share is later and not cheaper, so no better
+    share is missed.
     """
     everything = np.arange(len(table))
     if not len(table):
@@ -53,11 +55,12 @@ def apply_billing_steps(
     share = np.concatenate([table.share_low[points], between, table.share_high[two]])
     which = np.concatenate([points, inside, two])
     made, at = table.rows(which), hours.rows(which)
-    none = np.ones(len(made))
+    none, drawn = np.ones(len(made)), share > 0
+    late, stretch = np.where(drawn, 1.0, at.budget), np.where(drawn, 1.0, at.stretch)
     made = replace(
         made,
         run_usd=made.run_usd + _rounding_usd(made, at, share, none, none, columns),
-        late_usd=made.late_usd + _rounding_usd(made, at, share, at.budget, at.stretch, columns),
+        late_usd=made.late_usd + _rounding_usd(made, at, share, late, stretch, columns),
         share_low=share,
         share_high=share,
     )

@@ -12,32 +12,18 @@ import numpy as np
 from planner.arrays import Flags, distinct_names
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
-from planner.errors import Fault, InputError
+from planner.errors import InputError
 from planner.exports.facts import technique_facts
 from planner.exports.field_map import FieldMap, LaunchMap, field_maps, first_able, launch_maps
 from planner.exports.script_parts import image_of
-from planner.scenario.inference_job import InferenceJob
-from planner.scenario.service_load import ServeJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from planner.configurations.recipe import Recipe
     from planner.scenario.offer import Offer
-    from planner.scenario.scenario import Scenario
 
 TRAINS_ITSELF = "a managed service trains it itself: there is nothing to export"
-
-
-def tool_faults(scenario: Scenario) -> list[Fault]:
-    """Return a fault for each job that `limits.tools` does not concern: one that answers prompts."""
-    what = "tools are those of training, and this job answers prompts"
-    fix = "leave limits.tools out, and export with --to skypilot or kubernetes"
-    return [
-        Fault(scenario.name, 0, f"jobs.{job.name}.kind", what, fix)
-        for job in scenario.jobs
-        if scenario.limits.tools and isinstance(job, (InferenceJob, ServeJob))
-    ]
 
 
 def tool_refusals(candidates: JobCandidates, market: Market, tools: Sequence[str]) -> Iterator[tuple[str, Flags]]:

@@ -144,7 +144,7 @@ class _Run:
             odds = (*usd_of_policy(context, stages, policy, hours, physics.sigmas.tail, fixed), ())
         if mixed is not None:
             fee = fee_rate(context.offer.fees, "machine hours") or 0.0
-            rounded = (line.usd + fee * (line.quantity or 0.0) for line in bills[1] if line.item == "rounded up")
+            rounded = (line.usd + fee * (line.quantity or 0.0) for line in bills[0] if line.item == "rounded up")
             extra = math.fsum((*rounded, *(line.usd for line in bills[1] if line.item in FIXED)))
             switch = stages.start + self.share * hours.wall_spot if self.share < 1 else math.inf
             found = fixed_share_figures(context, stages, *mixed, switch, physics.sigmas.tail, extra)

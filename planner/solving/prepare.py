@@ -24,7 +24,6 @@ from planner.candidates.market import (
 )
 from planner.candidates.screening import ENDS_AFTER_DEADLINE, OUTLASTS_COMMITMENT, ScreenedCandidates, screen
 from planner.candidates.stage_hours import no_machine_fault
-from planner.candidates.tool_support import tool_faults
 from planner.configurations.coefficients import latent_faults
 from planner.configurations.compared_runs import impossibility_reason
 from planner.configurations.lengths import length_faults
@@ -219,7 +218,7 @@ def prepare(
         For more than `MAX_OFFERS`, observed runs that are impossible on their GPU, data that no machine has the memory
         to prepare, and commitments that end before the job does and leave no other candidate.
     """
-    raise_faults([*service_faults(scenario), *tool_faults(scenario)], ScenarioError)
+    raise_faults([*service_faults(scenario), *_tool_faults(scenario)], ScenarioError)
     if (count := len(scenario.offers)) > MAX_OFFERS:
         fix = f"keep at most {MAX_OFFERS:,}, such as those of the GPUs and regions in question"
         raise ScenarioError([Fault(scenario.name, 0, "offers", f"{count:,} offers are too many", fix)])
@@ -272,6 +271,17 @@ def service_faults(scenario: Scenario) -> list[Fault]:
         Fault(scenario.name, 0, f"jobs.{job.name}.kind", "not supported for kind: serve", "use solve or what-if")
         for job in scenario.jobs
         if isinstance(job, ServeJob)
+    ]
+
+
+def _tool_faults(scenario: Scenario) -> list[Fault]:
+    """Return a fault for each job that `limits.tools` does not concern: one that answers prompts."""
+    what = "tools are those of training, and this job answers prompts"
+    fix = "leave limits.tools out, and export with --to skypilot or kubernetes"
+    return [
+        Fault(scenario.name, 0, f"jobs.{job.name}.kind", what, fix)
+        for job in scenario.jobs
+        if scenario.limits.tools and isinstance(job, (InferenceJob, ServeJob))
     ]
 
 

@@ -9,8 +9,14 @@ import pytest
 
 UNNEEDED = ("difflib", "matplotlib", "ortools.math_opt.python", "pulp")
 """Modules that a plan of one job from the shipped prices has no use for."""
-SUBJECTS = ("planner.generation.", "planner.open_choices.", "planner.services.", "planner.timetable.")
-"""Beginnings of modules behind doors, which only a scenario of their subject opens."""
+SUBJECTS = (
+    "planner.generation.",
+    "planner.open_choices.",
+    "planner.services.",
+    "planner.timetable.",
+    "planner.exports.",
+)
+"""Beginnings of modules which only a scenario of their subject needs."""
 
 
 @pytest.mark.slow

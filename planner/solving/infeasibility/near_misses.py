@@ -12,7 +12,6 @@ from planner.candidates.fixed_shares import fixed_share_costs, spot_only_costs, 
 from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES
-from planner.candidates.tool_support import tool_refusals
 from planner.configurations.fitting_cells import MANY_ACCUMULATION_STEPS
 from planner.configurations.grid import HostShortfall, Machine, MemoryShortfall
 from planner.configurations.recipe import UNSHARDED, GpuClass, Recipe, enumerate_recipes, incompatibilities, is_allowed
@@ -229,8 +228,12 @@ def _unsupported_services(prepared: PreparedScenario, index: int) -> Iterator[Ne
 def _refused_by_tools(prepared: PreparedScenario, index: int) -> Iterator[NearMiss]:
     """Yield why the tools of `limits.tools` refuse most candidates of a job, the most frequent reasons first."""
     one, tools = prepared.candidates[index], prepared.scenario.limits.tools
+    if not tools:
+        return
+    from planner.candidates.tool_support import tool_refusals
+
     counts: Counter[str] = Counter()
-    for reason, rows in tool_refusals(one, prepared.market, tools) if tools else ():
+    for reason, rows in tool_refusals(one, prepared.market, tools):
         counts[reason] += int(np.sum(rows))
     for reason, count in counts.most_common(MAX_TOOL_MISSES):
         yield NearMiss(

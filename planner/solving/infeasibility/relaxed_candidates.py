@@ -20,7 +20,6 @@ from planner.candidates.job_candidates import JobCandidates
 from planner.candidates.market import Market
 from planner.candidates.screening import screen
 from planner.candidates.spot_search import MEAN_SHARES
-from planner.candidates.tool_support import keeps_spot, tool_refusals
 from planner.configurations.memory_margin import memory_margin
 from planner.configurations.recipe import Recipe, frameworks_of
 from planner.formulation.dominance import find_undominated
@@ -98,6 +97,8 @@ class FilterCatalog:
         """Return 1 for the rows (n,) of a table that one of the tools refuses, else 0."""
         refused, tools = np.zeros(len(table), dtype=bool), self.scenario.limits.tools
         if tools:
+            from planner.candidates.tool_support import keeps_spot, tool_refusals
+
             for _, rows in tool_refusals(replace(piece, table=table), self.market, tools):
                 refused |= rows
             refused |= (table.share_low > 0) & ~keeps_spot(self.market, tools)[table.offer]
