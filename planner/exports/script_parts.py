@@ -12,6 +12,7 @@ from planner.errors import Fault, InputError
 from planner.exports.field_map import Facts, FieldMap, Tool
 from planner.exports.quoting import comment, shell_word
 from planner.library.reading import read_library
+from planner.library.schema import GpuSpec
 from planner.library.technique_tables import Row
 from planner.results.plan import Assignment, Plan
 from planner.results.plan_parts import describe_machines
@@ -112,12 +113,18 @@ def _images() -> tuple[Image, ...]:
     return _Table.model_validate(read_shipped(data_folder("models") / "machines" / "images.yaml").data).images
 
 
+@cache
+def _card(gpu: str) -> GpuSpec:
+    """Return a GPU of the shipped library; a plan for some tools asks for the image of every offer."""
+    return read_library([]).gpu(gpu)
+
+
 def image_of(gpu: str) -> Image:
     """Return the image for a GPU of the library: an RTX 5090 (capability 12.0) gets CUDA 12.8, a V100 (7.0) 12.6.
 
     `InputError` for a GPU that current CUDA has no code for.
     """
-    card = read_library([]).gpu(gpu)
+    card = _card(gpu)
     capability = float(card.compute_capability) if card.vendor == "NVIDIA" else 0.0
     for image in _images():
         if image.vendor == card.vendor and (not image.below or image.least <= capability < image.below):
@@ -133,7 +140,7 @@ def environment_facts(gpu: str) -> dict[str, str]:
 
 def environment_remark(gpu: str) -> str:
     """Return the image and why it is this one, as a comment says it."""
-    image, capability = image_of(gpu), read_library([]).gpu(gpu).compute_capability
+    image, capability = image_of(gpu), _card(gpu).compute_capability
     if not image.cuda:
         return f"image {image.image} (has its own PyTorch)"
     return (
