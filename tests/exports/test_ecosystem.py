@@ -31,6 +31,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "8-bit weights": ("quickstart", {"weight_bits": 8, "quant": "int8"}),
     "nested quantisation": ("quickstart", {"quant": "nf4_dq"}),
     "8-bit optimizer": ("quickstart", {"optimizer": "adamw_8bit"}),
+    "4-bit optimizer": ("quickstart", {"optimizer": "adamw_4bit"}),
     "Adafactor": ("quickstart", {"optimizer": "adafactor"}),
     "paged AdamW": ("quickstart", {"optimizer": "adamw_paged"}),
     "no flash attention": ("quickstart", {"attention": "mem_efficient"}),

@@ -92,6 +92,9 @@ SAME = {
 MODELS = ("mistral-7b", "qwen2.5-7b", "phi-3-mini")
 
 
+OPTIMIZERS = ["adamw", "adamw_8bit", "adamw_paged", "adamw_8bit_paged", "adamw_4bit", "adafactor"]
+
+
 @st.composite
 def jobs(draw: st.DrawFn, target: str) -> tuple[Assignment, bool]:
     """Return a job of a tool's frameworks with techniques that go together, and whether its embeddings are trained."""
@@ -120,7 +123,7 @@ def jobs(draw: st.DrawFn, target: str) -> tuple[Assignment, bool]:
         "precision": draw(known("precision", ["bf16_mixed", "fp16_mixed", "bf16", "tf32", "fp32"])),
         "activation_checkpointing": draw(known("activation_checkpointing", ["none", "selective", "full"])),
         "attention": draw(known("attention", ["flash", "mem_efficient", "eager"])),
-        "optimizer": draw(known("optimizer", ["adamw", "adamw_8bit", "adamw_paged", "adamw_8bit_paged", "adafactor"])),
+        "optimizer": draw(known("optimizer", OPTIMIZERS)),
         "sharding": sharding,
         "offload": draw(known("offload", ["none", "none", "optimizer", "optimizer_and_weights"])),
         "micro_batch": micro,

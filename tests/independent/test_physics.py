@@ -42,6 +42,8 @@ CASES = [
          framework="nemo", precision="fp8_te", tensor_parallel=4, pipeline_parallel=8, sharding="zero1",
          accumulation_steps=16, network_gbps=3200),
     case("full, 8-bit Adam", "llama-2-7b", "H100-80GB", method="full", optimizer="adamw_8bit", micro_batch=2),
+    case("full, 4-bit Adam", "llama-2-7b", "A100-80GB", method="full", precision="bf16", optimizer="adamw_4bit",
+         micro_batch=2),
     case("full, 8-bit Adam, ZeRO-2", "llama-2-7b", "H100-80GB", gpus=4, method="full", optimizer="adamw_8bit",
          sharding="zero2", accumulation_steps=2),
     case("full, paged Adam, its moments away", "llama-3.1-8b", "A100-80GB", method="full", precision="bf16",
