@@ -53,11 +53,20 @@ class ReadRow(Row):
     """Place in a job, with dots, -> value."""
 
 
-class RefusedRow(Row):
+class Refusal(Row):
+    """Why no plan has what a field asks for.
+
+    another_task: the file is not one of supervised training, so that taking the field out would plan another job.
+    """
+
+    why: str
+    another_task: bool = False
+
+
+class RefusedRow(Refusal):
     """A file whose fields have these values asks for what no plan has; the first field is named."""
 
     when: Condition
-    why: str
 
 
 class TargetRow(Row):
@@ -88,7 +97,7 @@ class Reading(Row):
     """Field -> regular expression whose named groups are fields of their own, such as the name of a builder."""
     any_of: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Name -> fields of which one is enough for it to be true."""
-    only: dict[str, str] = Field(default_factory=dict)
+    only: dict[str, Refusal] = Field(default_factory=dict)
     """Field that has no other values than those of `same` -> why another one is refused."""
     merged: tuple[str, ...] = ()
     """Lists of mappings that are read as one where they agree, such as data sets."""

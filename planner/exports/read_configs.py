@@ -12,7 +12,7 @@ from planner.documents.strict_yaml import Document, KeyPath, Marks, parse_docume
 from planner.documents.tables import JsonDocument, parse_json
 from planner.errors import Fault, InputError, raise_faults
 from planner.exports.adapter_patterns import is_all, is_pattern, matched_modules, names_towers, reaches_towers
-from planner.exports.field_map import FieldMap, field_maps, read_maps, unread_files
+from planner.exports.field_map import FieldMap, Refusal, field_maps, read_maps, unread_files
 from planner.library.names import formats_in_name
 from planner.records import record
 
@@ -87,6 +87,7 @@ NESTED = "deepspeed"
 """Field with the configuration of DeepSpeed, or the path of its file."""
 _WANTED = "give a configuration of TRL, Axolotl, LLaMA-Factory, torchtune, LitGPT, DeepSpeed or Accelerate"
 _PLAIN = "give a file of supervised fine-tuning or pretraining"
+_WITHOUT = "to plan without it, take it out of a copy of the file or give it another value"
 _UNLIMITED = (
     "samples are not cut, and rows are as long as their longest sample: --sequence-length gives it, "
     "or the length of the scenario is assumed"
@@ -277,13 +278,16 @@ class _Reader:
 
     def _refused(self) -> None:
         """Refuse a file that asks for what no plan has, by the field that asks for it."""
-        for name, why in self.tool.read.only.items():
+        for name, row in self.tool.read.only.items():
             if name in self.values and self.values[name] not in self.tool.read.same[name].values():
-                self._fault(name, f"{_short(self.values[name])}: {why}", _PLAIN)
+                self._refuse(name, row)
         for row in self.tool.read.refused:
             if all(_matches(self.values.get(name), wanted) for name, wanted in row.when.items()):
-                name = next(iter(row.when))
-                self._fault(name, f"{_short(self.values.get(name))}: {row.why}", _PLAIN)
+                self._refuse(next(iter(row.when)), row)
+
+    def _refuse(self, name: str, row: Refusal) -> None:
+        fix = _PLAIN if row.another_task else _WITHOUT
+        self._fault(name, f"{_short(self.values.get(name))}: {row.why}", fix)
 
     def _counts_and_names(self) -> None:
         """Read the fields whose value is a fact of the job, and the epochs."""

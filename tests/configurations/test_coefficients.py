@@ -189,7 +189,7 @@ def test_adafactor_saves_what_was_measured() -> None:
 
 
 def test_a_4_bit_optimizer_saves_what_was_measured() -> None:
-    """Llama-2-7B in bf16 on one A100: 51.6 GB with fused AdamW, 33.2 with torchao's 4-bit one (README of its optimizers).
+    """Llama-2-7B in bf16 on one A100: 51.6 GB with fused AdamW, 33.2 with 4 bits (README of torchao's optimizers).
 
     A model of 6.74 G weights by hand: 4 - 2 (0.5 + 4/128) = 2.94 bytes less each, 19.8 GB; measured 18.4.
     """

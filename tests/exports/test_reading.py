@@ -262,6 +262,12 @@ def test_training_that_no_plan_has_is_refused_by_its_field(name: str, text: str,
     assert f": {field}: " in said and "supervised fine-tuning" in said
 
 
+def test_a_technique_that_no_plan_has_is_refused_with_the_way_to_plan_without_it(tmp_path: Path) -> None:
+    """The job is the same without it, so the advice is no other file."""
+    (said,) = faults(tmp_path, "a.yml", "base_model: a/b\ntiled_mlp: true\nsequence_len: 2048\nmicro_batch_size: 1\n")
+    assert ": tiled_mlp: " in said and said.endswith("take it out of a copy of the file or give it another value")
+
+
 def test_counts_with_underscores_are_numbers_as_the_tools_read_them(tmp_path: Path) -> None:
     """YAML 1.1, which the tools use, reads 500_000 as a number."""
     found = read(tmp_path, "a.yml", "base_model: a/b\nmax_steps: 500_000\nmicro_batch_size: 1\nnum_epochs: 1\n")
