@@ -56,7 +56,7 @@ def update_book(
     """Store the offers of each provider as its prices of their newest day, and return what changed.
 
     `InputError` with every fault, and nothing stored, for prices of the future; without `force` also for prices older
-    than those stored, and where more than half of a provider's offers would be gone.
+    than those stored, and where more than half of a provider's offers, or of its prices on demand or on spot, would go.
     """
     faults: list[Fault] = []
     updates = []
@@ -93,7 +93,7 @@ def _checked(
         if not force:
             raise
         meta, before = BookMeta(days={}), None
-    why = _why_not(provider, day, len(offers), before)
+    why = _why_not(provider, day, offers, before)
     if why and not force:
         faults.append(Fault(source, 0, "", why, "check the file; --force stores it all the same"))
         return None
@@ -108,16 +108,27 @@ def _newest(folder: Path, meta: BookMeta) -> tuple[datetime.date, tuple[Offer, .
 
 
 def _why_not(
-    provider: str, day: datetime.date, count: int, before: tuple[datetime.date, tuple[Offer, ...]] | None
+    provider: str, day: datetime.date, offers: tuple[Offer, ...], before: tuple[datetime.date, tuple[Offer, ...]] | None
 ) -> str:
     """Return why prices should not replace those that are stored; empty where they may."""
     if before is None:
         return ""
     if day < before[0]:
         return f"prices of {provider} of {day}, older than those stored of {before[0]}"
-    if count < (1 - MOST_GONE) * len(before[1]):
-        return f"only {count:,} for {provider} after {len(before[1]):,} offers of {before[0]}: more than half are gone"
+    old, new = _counts(before[1]), _counts(offers)
+    for what, count in old.items():
+        if new[what] < (1 - MOST_GONE) * count:
+            return f"only {new[what]:,} for {provider} after {count:,} {what} of {before[0]}: more than half are gone"
     return ""
+
+
+def _counts(offers: Sequence[Offer]) -> dict[str, int]:
+    """Count offers and their prices: a history of spot prices has no other ones."""
+    return {
+        "offers": len(offers),
+        "prices on demand": sum(offer.usd_per_hour is not None for offer in offers),
+        "prices on spot": sum(offer.has_spot for offer in offers),
+    }
 
 
 def _store(update: _Update, source: str, now: datetime.datetime, version: str | None) -> None:

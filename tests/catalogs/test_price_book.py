@@ -93,6 +93,19 @@ def test_a_loss_of_more_than_half_of_the_offers_needs_force() -> None:
     assert stored() == {"x": 1.0}
 
 
+def test_a_history_of_spot_prices_needs_force_to_replace_prices_on_demand() -> None:
+    """As many offers as before, and none of them can be had on demand."""
+    update_book(offers({"a": 1.0, "b": 2.0}), "file", NOW)
+    on_spot = [
+        offer.model_copy(update={"usd_per_hour": None, "spot_usd_per_hour": 0.5})
+        for offer in offers({"a": 1.0, "b": 2.0}, LATER)
+    ]
+    assert "only 0 for p after 2 prices on demand of 2026-11-20: more than half are gone" in refused(
+        on_spot, "file", NOW
+    )
+    assert stored() == {"a": 1.0, "b": 2.0}
+
+
 def test_one_provider_that_is_refused_keeps_all_others_from_being_stored() -> None:
     """An update is stored whole or not at all."""
     update_book(offers({"a": 1.0, "b": 2.0, "c": 3.0}), "file", NOW)
