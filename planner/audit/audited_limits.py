@@ -65,6 +65,8 @@ def choices_of_job(context: RunContext) -> Iterator[Broken]:
     else:
         yield from _batch(context)
         yield from _techniques(context)
+        if limits.tools:
+            yield from _refused_by_tools(context)
     low = 1.0 if offer.usd_per_hour is None else limits.spot_share.min
     high = limits.spot_share.max if offer.has_spot else 0.0
     if not low - 1e-6 <= plan.spot_share <= high + 1e-6:
@@ -123,6 +125,25 @@ def _techniques(context: RunContext) -> Iterator[Broken]:
     reason = find_incompatibility(recipe, card, library, context.architecture)
     if reason is not None or recipe not in allowed:
         yield "recipe", "techniques that work together", reason
+
+
+def _refused_by_tools(context: RunContext) -> Iterator[Broken]:
+    """Yield why tools that the plan is for cannot carry it: each map is asked about this one run, as an export does."""
+    from planner.exports.facts import technique_facts
+    from planner.exports.field_map import field_maps, first_able, launch_maps
+
+    plan, offer, tools = context.named, context.offer, context.scenario.limits.tools
+    wish, techniques = "a plan that each of the tools can carry", plan.techniques.model_dump()
+    facts = technique_facts(techniques, context.job, context.architecture, offer.card)
+    trainers = [field_maps()[name] for name in tools if name in field_maps()] or [first_able(facts)]
+    yield from (("limits.tools", wish, why) for tool in trainers for _, why, _ in tool.refusals(facts))
+    for tool in (launch_maps()[name] for name in tools if name in launch_maps()):
+        if (refused := tool.refusal(offer.provider, offer.card)) is not None:
+            yield "limits.tools", wish, refused[0]
+        elif tool.keeps_nothing(offer.provider, plan.spot_share > 0):
+            yield "limits.tools", wish, f"{tool.label} keeps nothing of a run on spot at {offer.provider}"
+        elif tool.machines and tool.machine(offer.card, offer.gpus, offer.instance, plan.instances) is None:
+            yield "limits.tools", wish, f"{tool.label} has no job on {plan.gpus} GPUs of {offer.label}"
 
 
 def _places(context: RunContext) -> Iterator[Broken]:

@@ -166,6 +166,8 @@ def test_a_dropped_line_of_the_bill_is_found() -> None:
         ({"limits": {"providers": {"forbid": ["lambda", "aws"]}}}, "limits.providers"),
         ({"limits": {"regions": {"forbid": ["west", "east"]}}}, "limits.regions"),
         ({"limits": {"spot_share": {"min": 0.9, "max": 1.0}}}, "spot_share"),
+        ({"limits": {"tools": ["litgpt"]}}, "limits.tools"),
+        ({"limits": {"tools": ["huggingface"]}}, "limits.tools"),
         ({"limits": {"vram_headroom": 0.99}}, "VRAM need in GiB"),
         ({"objective": "time"}, "objective"),
         ({"objective": {"value_of_time_usd_per_hour": 9}}, "objective"),
