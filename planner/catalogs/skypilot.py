@@ -554,7 +554,7 @@ def _slice_offer(row: _Row, chips: ChipSlice, matcher: GpuMatcher, found: Catalo
     prices = row.prices(found)
     chip, price = row.cells["AcceleratorName"].rpartition("-")[0], row.cells["Price"]
     if prices[0] == chips.no_price_usd or (chip, price) in row.placeholders:
-        found.leave_out(row.line, f"${price} an hour for slices of every size, which stands for no price")
+        found.leave_out(row.line, f"${price} an hour for slices of every size, which is no price")
         return None
     prices = [price if price != chips.no_price_usd else None for price in prices]
     return {
