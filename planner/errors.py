@@ -68,6 +68,10 @@ class InputError(PlannerError):
         self.faults = tuple(sorted(_shortened(fault) for fault in faults))
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
+    def __reduce__(self) -> tuple[type[InputError], tuple[tuple[Fault, ...]]]:
+        """Rebuild from the faults: what `Exception` keeps is the text, and a pool of processes sends errors back."""
+        return type(self), (self.faults,)
+
 
 class ScenarioError(InputError):
     """A scenario, an inventory or a plan file that cannot be used."""

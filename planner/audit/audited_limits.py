@@ -65,8 +65,7 @@ def choices_of_job(context: RunContext) -> Iterator[Broken]:
     else:
         yield from _batch(context)
         yield from _techniques(context)
-        if limits.tools:
-            yield from _refused_by_tools(context)
+        yield from _refused_by_tools(context)
     low = 1.0 if offer.usd_per_hour is None else limits.spot_share.min
     high = limits.spot_share.max if offer.has_spot else 0.0
     if not low - 1e-6 <= plan.spot_share <= high + 1e-6:
@@ -129,6 +128,8 @@ def _techniques(context: RunContext) -> Iterator[Broken]:
 
 def _refused_by_tools(context: RunContext) -> Iterator[Broken]:
     """Yield why tools that the plan is for cannot carry it: each map is asked about this one run, as an export does."""
+    if not context.scenario.limits.tools:
+        return
     from planner.exports.facts import technique_facts
     from planner.exports.field_map import field_maps, first_able, launch_maps
 

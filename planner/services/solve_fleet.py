@@ -40,7 +40,7 @@ from planner.services.fleet_problem import FleetProblem, cycle_of, in_least_room
 from planner.services.fleet_refine import has_passed, latest_moment
 from planner.services.fleet_refusals import ServiceTrial, explain_none, looser_latency
 from planner.services.shared_fleets import SharedFleets, explain_shared, optimise_fleets, sharing_notes
-from planner.solvers.mathopt import solver_versions
+from planner.solvers.registry import solver_versions
 from planner.solving.prepare import PreparedScenario, check_is_definite, prepare
 
 if TYPE_CHECKING:

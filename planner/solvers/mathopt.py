@@ -1,14 +1,11 @@
-"""HiGHS, SCIP and CP-SAT through OR-Tools MathOpt."""
+"""SCIP and CP-SAT through OR-Tools MathOpt."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 from dataclasses import replace
 from datetime import timedelta
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,24 +13,7 @@ from planner.errors import SolverError
 from planner.formulation.program import Program
 from planner.solvers.base import Limit, SolveResult, Termination, build_result
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-SOLVER_TYPES = {"highs": "SOLVER_TYPE_HIGHS", "scip": "SOLVER_TYPE_GSCIP", "cp-sat": "SOLVER_TYPE_CP_SAT"}
-
-HIGHS_PRESOLVE_SIZE = 1_000
-"""Variables above which HiGHS runs without its presolve.
-
-Its search for dominated columns is quadratic and does not look at the clock: 30,000 columns under one
-row took 14 s, and 0.15 s without it (OR-Tools 9.15). Dominance is removed before the program is built.
-"""
-
-FEASIBILITY_JUMP = "mip_heuristic_run_feasibility_jump"
-"""An option of HiGHS, a search for a first solution that takes 7 ms whatever the size of the program.
-
-A program that presolve has nothing to do for is small, and solved by thousands: each takes half a millisecond without
-that search, and ends with the same solution and bound (OR-Tools 9.15).
-"""
+SOLVER_TYPES = {"scip": "SOLVER_TYPE_GSCIP", "cp-sat": "SOLVER_TYPE_CP_SAT"}
 
 CP_SAT_STEPS = 2.0**20
 """CP-SAT knows integers only: continuous variables become multiples of 1/CP_SAT_STEPS (about a millionth).
@@ -49,11 +29,11 @@ _TERMINATIONS = {**Termination.__members__, "NO_SOLUTION_FOUND": Termination.NO_
 _LIMITS = {"TIME": Limit.TIME, "NODE": Limit.NODES}
 
 
-def solver_versions() -> dict[str, str]:
-    """Return the version of the solver package, on which a plan depends."""
+def version() -> str:
+    """Return the release of OR-Tools."""
     import ortools  # small: its solvers are loaded where they are needed
 
-    return {"ortools": ortools.__version__}  # type: ignore[attr-defined]
+    return str(ortools.__version__)  # type: ignore[attr-defined]
 
 
 class MathOptSolver:
@@ -75,18 +55,17 @@ class MathOptSolver:
         started = perf_counter()
         try:
             parameters = self._parameters(parameters_pb2, program, time_limit_seconds, relative_gap)
-            with suppress_stdout():
-                answer = solver.solve(
-                    _proto(program),
-                    parameters_pb2.SolverTypeProto.Value(SOLVER_TYPES[self.name]),
-                    parameters_pb2.SolverInitializerProto(),
-                    parameters,
-                    model_parameters_pb2.ModelSolveParametersProto(),
-                    None,
-                    callback_pb2.CallbackRegistrationProto(),
-                    None,
-                    None,
-                )
+            answer = solver.solve(
+                _proto(program),
+                parameters_pb2.SolverTypeProto.Value(SOLVER_TYPES[self.name]),
+                parameters_pb2.SolverInitializerProto(),
+                parameters,
+                model_parameters_pb2.ModelSolveParametersProto(),
+                None,
+                callback_pb2.CallbackRegistrationProto(),
+                None,
+                None,
+            )
             return self._result(program, answer, perf_counter() - started)
         except Exception as error:
             raise SolverError(f"{self.name} broke down: {type(error).__name__}: {error}") from error
@@ -95,10 +74,6 @@ class MathOptSolver:
         parameters = records.SolveParametersProto(relative_gap_tolerance=relative_gap)
         if time_limit_seconds is not None:
             parameters.time_limit.FromTimedelta(timedelta(seconds=time_limit_seconds))
-        if self.name == "highs" and (program.is_tight or program.size > HIGHS_PRESOLVE_SIZE):
-            parameters.presolve = records.EMPHASIS_OFF
-        if self.name == "highs" and program.is_tight:
-            parameters.highs.bool_options[FEASIBILITY_JUMP] = False
         if self.name == "cp-sat":
             settings = parameters.cp_sat
             settings.mip_wanted_precision = CP_SAT_TOLERANCE
@@ -133,29 +108,6 @@ class MathOptSolver:
         reduced = np.zeros(program.size)
         reduced[list(dual.ids)] = list(dual.values)
         return replace(result, reduced_costs=reduced)
-
-
-@contextlib.contextmanager
-def suppress_stdout() -> Iterator[None]:
-    """Drop what native code prints: HiGHS has lines for its developers that no setting turns off.
-
-    Without it such a line lands in the JSON document that a command prints. Standard output is closed for the
-    whole process meanwhile, other threads included.
-    """
-    try:
-        kept = os.dup(1)
-    except OSError:  # there is no standard output to keep
-        yield
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        sys.stdout.flush()  # text that Python has not written yet is not the solver's
-        os.dup2(nowhere, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def _proto(program: Program) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from planner.errors import SolverError
 from planner.formulation.program import Program
 from planner.solvers.base import ROW_TOLERANCE, Solver, SolveResult, Termination
-from planner.solvers.mathopt import MathOptSolver
+from planner.solvers import highs, mathopt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,15 +24,20 @@ def _cbc() -> Solver:
 
 
 ADAPTERS: dict[str, Callable[[], Solver]] = {
-    "highs": partial(MathOptSolver, "highs"),
+    "highs": highs.HighsSolver,
     "cbc": _cbc,
-    "scip": partial(MathOptSolver, "scip"),
-    "cp-sat": partial(MathOptSolver, "cp-sat"),
+    "scip": partial(mathopt.MathOptSolver, "scip"),
+    "cp-sat": partial(mathopt.MathOptSolver, "cp-sat"),
 }
 """What makes the adapter of each name; a new solver is one file and one line here."""
 DEFAULT_SOLVER = "highs"
 DEFAULT_GAP = 1e-7
 """Relative gap at which a solver may stop: far below half a cent on any bill, so that plans agree."""
+
+
+def solver_versions() -> dict[str, str]:
+    """Return the versions of the solver packages, on which a plan depends."""
+    return {"highspy": highs.version(), "ortools": mathopt.version()}
 
 
 def get_solver(name: str = DEFAULT_SOLVER) -> Solver:

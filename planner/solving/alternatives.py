@@ -26,7 +26,7 @@ from planner.results.plan_parts import FurtherWay, Infeasible, Option, Relaxatio
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario
-from planner.solvers.mathopt import solver_versions
+from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import COST, LAST
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare, shared_peaks
 from planner.solving.resolve import (

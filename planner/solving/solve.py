@@ -27,7 +27,7 @@ from planner.results.plan_parts import CandidateCounts, CutSamples, Infeasible, 
 from planner.scenario.inference_job import InferenceJob
 from planner.scenario.peak_limits import unknown_notes
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions, open_job, services_of
-from planner.solvers.mathopt import solver_versions
+from planner.solvers.registry import solver_versions
 from planner.solving.alternatives import (
     SOLVED,
     best_by_method,

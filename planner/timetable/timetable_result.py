@@ -19,7 +19,7 @@ from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
 from planner.scenario.peak_limits import limits_spending
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.base import Termination
-from planner.solvers.mathopt import solver_versions
+from planner.solvers.registry import solver_versions
 from planner.solving.optimise_choice import best_side_by_side, may_take_turns
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve

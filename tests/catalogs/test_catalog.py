@@ -494,10 +494,7 @@ def test_a_price_that_stands_for_none_is_none(tmp_path: Path, name: str) -> None
     """700.00 for a slice of any size; so does any price that slices of three sizes share."""
     found = gcp(tmp_path, host("a2-highgpu-1g", 12, 85, 0.7), accelerator("A100", 1, 2.9), accelerator(name, 1, 700.0))
     assert only(found).gpu == "A100-40GB"
-    assert reasons(found) == {
-        "no GPU": (1, 2),
-        "$700.0 an hour for slices of every size, which is no price": (1, 4),
-    }
+    assert reasons(found) == {"no GPU": (1, 2), "$700.0 an hour for slices of every size, which is no price": (1, 4)}
     shared = [accelerator(f"tpu-v6e-{size}", 1, 555.0) for size in (4, 8, 16)]
     assert only(gcp(tmp_path, *shared, accelerator("tpu-v5e-8", 1, 9.6))).gpu == "TPU-v5e"
 

@@ -53,7 +53,7 @@ def test_a_plan_is_checked_without_its_files(plan_file: Path) -> None:
     assert document["schema_version"] == 2
     inputs = document["inputs"]
     assert inputs["scenario"]["jobs"][0]["techniques"]["method"] == ["lora"]
-    assert {"planner", "ortools", "python"} <= set(inputs["versions"])
+    assert {"planner", "highspy", "ortools", "python"} <= set(inputs["versions"])
     rented = inputs["offers"][0]
     assert (rented["date"], rented["fees"]["egress_usd_per_gb"], rented["billing"]["step_seconds"]) == (
         "2026-11-01", 0.05, 60

@@ -37,6 +37,7 @@ FLEET_PROGRAMS = tuple(f"tests/services/test_fleet_{what}.py" for what in ("domi
 TESTS = {
     "numpy": ("tests/test_arrays.py", "tests/estimates", "tests/spot", "tests/laws/test_last_bit.py"),
     "ortools": ("tests/formulation", "tests/solvers", *FLEET_PROGRAMS, "tests/end_to_end/test_shipped_scenarios.py"),
+    "highspy": ("tests/formulation", "tests/solvers", "tests/end_to_end/test_shipped_scenarios.py"),
     "pulp": ("tests/solvers/test_contract.py",),
     "pydantic": ("tests/loading", "tests/scenario", "tests/results"),
     "PyYAML": ("tests/documents", "tests/exports/test_trainer_files.py", "tests/exports/test_skypilot.py"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,6 @@ import pytest
 from planner.errors import NoPlanError, SolverError
 from planner.formulation.program import Program, Rows, sparse_rows
 from planner.solvers.base import Limit, SolveResult, Termination
-from planner.solvers.mathopt import suppress_stdout
 from planner.solvers.registry import ADAPTERS, get_solver, run
 
 INF = float("inf")
@@ -158,13 +158,33 @@ def test_a_time_limit_is_never_reported_as_an_optimum(solver: str) -> None:
             assert result.bound <= result.objective
 
 
-def test_what_native_code_prints_does_not_reach_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
-    """A developer's line of a solver would break the JSON that a command prints; ours before and after stays."""
-    print("before")
-    with suppress_stdout():
-        os.write(1, b"HighsMipSolverData\n")
-    print("after")
-    assert capfd.readouterr().out == "before\nafter\n"
+SOLVES = """
+import sys, threading
+import numpy as np
+from tests.solvers.test_contract import market_split
+from planner.solvers.registry import run
+
+def solve() -> None:
+    for _ in range(3):
+        run(market_split(3, 12), relative_gap=1e-7, time_limit_seconds=0.5)
+
+threads = [threading.Thread(target=solve) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for number in range(1000):
+    print(number, flush=True)
+for thread in threads:
+    thread.join()
+print("end")
+"""
+
+
+@pytest.mark.slow
+def test_threads_that_solve_leave_standard_output_to_the_others() -> None:
+    """Eight solve while another prints a thousand lines: all arrive, and nothing else does."""
+    done = subprocess.run([sys.executable, "-c", SOLVES], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [*map(str, range(1000)), "end"]
 
 
 def test_an_unknown_solver_is_named() -> None:
