@@ -10,8 +10,8 @@ import numpy as np
 
 from planner.errors import SolverError
 from planner.formulation.program import Program
-from planner.solvers.base import ROW_TOLERANCE, Solver, SolveResult, Termination
 from planner.solvers import highs, mathopt
+from planner.solvers.base import ROW_TOLERANCE, Solver, SolveResult, Termination
 
 if TYPE_CHECKING:
     from collections.abc import Callable
