@@ -144,11 +144,7 @@ def _gathered_bytes(techniques: Mapping[str, Any], parameters: float) -> float:
 def unknown_values(job: Assignment) -> list[str]:
     """Return the techniques of an edited plan whose value the planner does not know."""
     table, chosen = read_techniques(), job.techniques.model_dump()
-    return [
-        f"{field} {chosen[field]}"
-        for field in TECHNIQUE_FIELDS
-        if field != "quant" and chosen[field] not in (None, *table.allowed(field))  # that of 8 bit is no choice
-    ]
+    return [f"{field} {chosen[field]}" for field in TECHNIQUE_FIELDS if chosen[field] not in table.planned(field)]
 
 
 def _repository(aliases: tuple[str, ...]) -> str | None:

@@ -38,6 +38,7 @@ def _unknown(plan: Plan) -> Iterator[tuple[str, str, str]]:
         if job.inference is not None or not job.gpus:
             continue
         for field in TECHNIQUE_FIELDS:
-            value, known = getattr(job.techniques, field), techniques.of(field).values
-            if isinstance(value, str) and value not in {*known, "none"}:
-                yield f"jobs.{job.name}.techniques.{field}", value, name_fix(value, sorted(map(str, known)))
+            value = getattr(job.techniques, field)
+            if isinstance(value, str) and value not in techniques.planned(field):
+                known = sorted(map(str, techniques.allowed(field)))
+                yield f"jobs.{job.name}.techniques.{field}", value, name_fix(value, known)

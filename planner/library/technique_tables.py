@@ -443,6 +443,11 @@ class TechniqueTable(Row):
             return tuple(self.frameworks)
         return self.values.names if field == "names" else tuple(self.of(field).values)
 
+    def planned(self, field: str) -> tuple[Any, ...]:
+        """Return the values that a plan may have: those allowed, none, and the quantisation that other bits bring."""
+        implied = [row.quant for row in self.values.weight_bits.values.values()] if field == "quant" else []
+        return (*dict.fromkeys((*self.allowed(field), *implied)), None, "none")
+
     def words(self, field: str, value: Any) -> str:
         """Return what reports call a value; the value itself where the table has no other words."""
         row = self.of(field).values.get(value)

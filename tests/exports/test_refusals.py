@@ -9,7 +9,9 @@ import pytest
 from planner.cli.plan_file import scenario_of
 from planner.errors import InputError
 from planner.exports.export import choose_job
+from planner.exports.facts import unknown_values
 from planner.exports.known_names import check_names
+from planner.library.technique_tables import read_techniques
 from tests.helpers.exported_plans import changed, solved, texts
 from tests.helpers.plans import make_plan
 
@@ -100,3 +102,12 @@ def test_names_that_nothing_is_known_of_are_told_together() -> None:
     assert "jobs.quickstart.techniques.sharding: unknown: 'zero9'" in told
     assert "jobs.quickstart.techniques.offload: unknown: 'disk'" in told
     check_names(solved("quickstart"), "plan.json")
+
+
+@pytest.mark.parametrize("bits", read_techniques().values.weight_bits.values)
+def test_a_base_of_any_bits_has_no_unknown_name(bits: int) -> None:
+    """The quantisation that 8 bits bring is none that a job may ask for, and a plan has it all the same."""
+    quant = read_techniques().values.weight_bits.values[bits].quant
+    plan = changed(solved("quickstart"), {"weight_bits": bits, "quant": quant})
+    check_names(plan, "plan.json")
+    assert not unknown_values(plan.jobs[0])
