@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from planner.errors import Fault, InputError, raise_faults
 from planner.exports.adapter_patterns import is_all, is_pattern, matched_modules, names_towers, reaches_towers
 from planner.exports.field_map import FieldMap, Refusal, field_maps, read_maps, unread_files
 from planner.library.names import formats_in_name
+from planner.library.technique_tables import read_techniques
 from planner.records import record
 
 if TYPE_CHECKING:
@@ -50,12 +51,29 @@ class ToolFile:
     unmodelled: dict[str, str] = field(default_factory=dict)
 
     def consistent(self) -> ToolFile:
-        """Return it without what says nothing of full training: adapters, and bits of a base that is not frozen."""
-        method = self.held.get(("techniques", "method"))
-        if method is not None and method.value == ["full"]:
+        """Return it without what says nothing of full training: adapters, and bits of a base that is not frozen.
+
+        Where the file leaves it open whether 16-bit weights have fp32 masters, sharding decides: FSDP and DeepSpeed of
+        all trainers that are read make them.
+        """
+        if self._value("techniques", "method") == ["full"]:
             for place in _OF_ADAPTERS:
                 self.held.pop(place, None)
+            if self._shards() and isinstance(precisions := self._value("techniques", "precision"), list):
+                table = read_techniques().values.precision.values
+                masters = [name for name in precisions if table[name].autocast]
+                place = ("techniques", "precision")
+                self.held[place] = replace(self.held[place], value=masters or precisions)
         return self
+
+    def _shards(self) -> bool:
+        """Whether the file itself asks for FSDP or DeepSpeed."""
+        table = read_techniques().values.sharding.values
+        sharded = any(table[name].zero_stage for name in self._value("techniques", "sharding") or ())
+        return sharded or self._value("framework") == "deepspeed"
+
+    def _value(self, *place: str) -> Any:
+        return self.held[place].value if place in self.held else None
 
 
 def describe(found: ToolFile, replaced: Collection[KeyPath] = ()) -> list[str]:

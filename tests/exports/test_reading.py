@@ -471,3 +471,12 @@ def test_the_older_word_of_deepspeed_for_offload_is_known(tmp_path: Path) -> Non
     text = '{"zero_optimization": {"stage": 2, "cpu_offload": true}, "train_micro_batch_size_per_gpu": 1}'
     found = held(read(tmp_path, "ds.json", text))
     assert found["techniques.offload"] in ("optimizer", ["optimizer"])
+
+
+@pytest.mark.parametrize("sharding", ["deepspeed: zero2.json", "fsdp: [full_shard, auto_wrap]", "fsdp_version: 2"])
+def test_16_bit_weights_that_the_file_shards_have_fp32_masters(sharding: str, tmp_path: Path) -> None:
+    """Under FSDP and DeepSpeed 7B weights take 28 GB of masters more, which a plan of pure bf16 has no memory for."""
+    plain = "base_model: a/b\nsequence_len: 2048\nmicro_batch_size: 1\nbf16: true\n"
+    assert read(tmp_path, "a.yml", plain).held["techniques", "precision"].value == ["bf16", "bf16_mixed"]
+    held = read(tmp_path, "a.yml", plain + sharding + "\n").held
+    assert held["techniques", "precision"].value == ["bf16_mixed"]
