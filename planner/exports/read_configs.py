@@ -278,9 +278,8 @@ class _Reader:
         self._leftovers()
         if isinstance(self.nested, (str, dict)) and self.nested != "":
             self._read_nested()
-        if self.tool.read.epochs:  # a trainer; what else is read is launched around one
-            runs = Held(("framework",), list(self.tool.frameworks), self.tool.label, 0)
-            self.answer.held.setdefault(runs.place, runs)
+        runs = Held(("framework",), list(self.tool.frameworks), self.tool.label, 0)  # a launcher: those that it starts
+        self.answer.held.setdefault(runs.place, runs)
         raise_faults(self.faults)
         return self.answer.consistent()
 

@@ -480,3 +480,18 @@ def test_16_bit_weights_that_the_file_shards_have_fp32_masters(sharding: str, tm
     assert read(tmp_path, "a.yml", plain).held["techniques", "precision"].value == ["bf16", "bf16_mixed"]
     held = read(tmp_path, "a.yml", plain + sharding + "\n").held
     assert held["techniques", "precision"].value == ["bf16_mixed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "frameworks"),
+    [
+        ("a.yaml", "distributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 8\n", ["deepspeed"]),
+        ("a.yaml", "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n", []),
+        ("a.json", '{"zero_optimization": {"stage": 2}, "train_batch_size": 8}', ["deepspeed"]),
+    ],
+)
+def test_a_launcher_starts_the_frameworks_that_take_its_file(
+    name: str, text: str, frameworks: list[str], tmp_path: Path
+) -> None:
+    """LitGPT takes neither file, so that no plan of it is an answer; FSDP is not DeepSpeed's."""
+    assert read(tmp_path, name, text).held["framework",].value == ["hf", "hf-fused", *frameworks]
