@@ -171,7 +171,22 @@ def read_decoder(config: Config, name: str, complete: bool) -> dict[str, Any]:
             if key in config and key not in asked and config[key] not in none:
                 what = f"{part}, which {name} does not have in Transformers"
                 raise NotCovered(key, what, "correct model_type, or remove the key")
+    known = asked.union(*KEY_NAMES.values())
+    wrong = {
+        key: value
+        for key, value in config.items()
+        if key not in known and isinstance(value, int) and value > 1 and _is_dimension(key)
+    }
+    if wrong:
+        said = ", ".join(f"{key} {value}" for key, value in wrong.items())
+        what = f"{name} has no such dimension in Transformers ({said}), and weights may depend on it"
+        raise NotCovered(next(iter(wrong)), what, "give the configuration of a release without it")
     return _card(found)
+
+
+def _is_dimension(key: str) -> bool:
+    """Whether a key names a width, a depth or a number of parts that weights may hang on, such as those of experts."""
+    return bool(_DIMENSION.search(key)) and not _NEUTRAL.search(key) and not _DERIVED.search(key)
 
 
 def _card(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,6 +252,11 @@ _NEUTRAL = re.compile(
     r"|^(quantization|vision|audio|generation)_config$|gradient|clip|use_flash|fp32|^_"
 )
 """Keys without effect on the number of weights."""
+
+
+_DIMENSION = re.compile(r"_(size|dim|rank|width|heads|experts|layers)$")
+_DERIVED = re.compile(r"chunk|^block_size$|^qk_head_dim$|every_n_layers$|batch")
+"""Of those: what a scan takes at a time, the sum of two other widths, how often a kind of layer comes."""
 
 
 def stated_family(config: Config) -> tuple[Family | None, list[str]]:

@@ -302,6 +302,10 @@ def test_null_head_dim_means_hidden_by_heads() -> None:
         ({"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text"}}, "'gemma3n_text'.*AltUp"),
         ({**CONFIGS["qwen3-30b-a3b"], "shared_expert_intermediate_size": 1000}, "a shared expert, which qwen3"),
         ({**LLAMA, "kv_lora_rank": 512}, "kv_lora_rank: latent attention, which llama does not have"),
+        (
+            {**CONFIGS["qwen3-30b-a3b"], "routed_expert_hidden_size": 1024, "latent_rank": 8},
+            r"no such dimension .*routed_expert_hidden_size 1024, latent_rank 8",
+        ),
         ({**LLAMA, "layer_types": ["full_attention", "ssm"] * 16}, "unknown kind of layer 'ssm'"),
         ({}, "model_type"),
         ({**LLAMA, "num_hidden_layers": "32"}, "layers.*'32'"),
