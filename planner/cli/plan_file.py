@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from planner.documents.strict_yaml import KeyPath
 from planner.errors import Fault, InputError
-from planner.results.plan import Assignment, Plan
+from planner.results.plan import Plan
 from planner.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from planner.evaluation.comparison import Violation
+    from collections.abc import Iterator
 
 
 def read_plan(path: str) -> Plan:
@@ -70,16 +68,6 @@ def _located(fault: Fault, plan: Plan, path: str) -> Fault:
             inside = [int(step) if step.isdigit() else step for step in fault.where.removeprefix(name).split(".")[1:]]
             return fault._replace(line=document.line(("jobs", index, *inside)))
     return fault._replace(line=document.line((fault.where,)))
-
-
-def describe_unstated(plan: Plan, violations: Sequence[Violation]) -> list[str]:
-    """Return a line for each figure of a job that the file of a plan does not have at all: older versions knew none."""
-    stated = {part.name: part.model_fields_set for part in plan.jobs}
-    return [
-        f"{wrong.job}: {wrong.what} is not in the file: an older version wrote it; solve again and check the new plan"
-        for wrong in violations
-        if wrong.job in stated and wrong.what in Assignment.model_fields and wrong.what not in stated[wrong.job]
-    ]
 
 
 def meant_job(plan: Plan, name: str | None) -> str | None:

@@ -68,8 +68,8 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     Recomputes every figure of the plan. Excludes its notes and its
     alternatives (methods, next best, limits that bind).
     """
-    from planner.audit.audit import audit
-    from planner.cli.plan_file import describe_unstated, read_plan, scenario_of
+    from planner.audit.audit import audit, describe_unstated
+    from planner.cli.plan_file import read_plan, scenario_of
     from planner.library.reading import read_library
     from planner.loading.scenario_file import read_scenario
     from planner.scenario.scenario import architectures_of
