@@ -29,7 +29,7 @@ from planner.results.plan import Assignment, Plan
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, open_jobs, without_services
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _NO_PLAN = ("infeasible", "no_plan")  # statuses without jobs
 _CUT_SLACK = 1e-3
@@ -97,6 +97,16 @@ def _cut_samples(plan: Plan, scenario: Scenario, library: Library) -> Iterator[B
             yield f"cut of {job.name}", cut, said.share
     for name in stated:
         yield f"cut of {name}", "a job of the scenario", None
+
+
+def describe_unstated(plan: Plan, violations: Sequence[Violation]) -> list[str]:
+    """Return a line for each figure of a job that the file of a plan does not have at all: older versions knew none."""
+    stated = {part.name: part.model_fields_set for part in plan.jobs}
+    return [
+        f"{wrong.job}: {wrong.what} is not in the file: an older version wrote it; solve again and check the new plan"
+        for wrong in violations
+        if wrong.job in stated and wrong.what in Assignment.model_fields and wrong.what not in stated[wrong.job]
+    ]
 
 
 def _audit_jobs(plan: Plan, scenario: Scenario, library: Library, tolerance: Tolerance) -> list[Violation]:

@@ -7,7 +7,8 @@ Candidates whose dollars are a tie (`solve.ties`) are compared by these steps in
     evidence   0 where the job has a run of its own on that GPU, 1 where published runs were measured, 2 for a prior
     stock      0 where the offer says how much there is, 1 where that is unknown
 
-Then fewer machines win, then fewer hours: both are columns of every table already.
+Then fewer machines win, then fewer hours: both are columns of every table already. A timetable counts its pauses
+between these two, and its hours are the ends of its runs.
 """
 
 from __future__ import annotations

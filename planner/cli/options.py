@@ -286,6 +286,7 @@ QUESTION: OptionTable = {
     "tokens": (str, "N", "Tokens to train on, such as 24M."),
     "samples": (str, "N", "Samples, in place of --tokens."),
     "tokens-per-sample": (str, "N", "Their mean length."),
+    "lengths": (str, "FILE", "Their lengths: a CSV file with tokens, count."),
     "epochs": (str, "N", "How often they are read [1]."),
     "sequence-length": (str, "N", "Tokens of a sequence [what a sample fits in]."),
     "method": (str, "lora|qlora|full", "[the cheapest]"),

@@ -68,7 +68,7 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     Recomputes every figure of the plan. Excludes its notes and its
     alternatives (methods, next best, limits that bind).
     """
-    from planner.audit.audit import audit
+    from planner.audit.audit import audit, describe_unstated
     from planner.cli.plan_file import read_plan, scenario_of
     from planner.library.reading import read_library
     from planner.loading.scenario_file import read_scenario
@@ -88,6 +88,8 @@ def check(plan_file: str, scenario: str | None, settings: tuple[str, ...], now: 
     elif violations:
         for violation in violations:
             show(str(violation))
+        for line in describe_unstated(plan, violations):
+            show(line)
     else:
         show(f"{plan.scenario}: no violations ({jobs_text(len(plan.planned))} checked)")
     click.get_current_context().exit(INFEASIBLE if violations else 0)

@@ -68,6 +68,7 @@ def resolve_dates(data: dict[str, Any], source: Source, faults: list[Fault]) -> 
         data = {**data, "now": written_in(now, zone)}
     elif data.get("now") is None:
         data = {**data, "now": now.isoformat(sep=" ", timespec="minutes")}
+    data = _budgets_by_clock(data, now, zone)
     moments = {path: _hours_until(value, now, path, source, faults) for path, value in dated}
     written = dict(dated)
     for path, hours in moments.items():
@@ -85,6 +86,16 @@ def resolve_dates(data: dict[str, Any], source: Source, faults: list[Fault]) -> 
             fix = "give a later one, or set now (--now) to the day on which the job may start"
             faults.append(source.fault(place, "every window is over", fix))
         data = data if left == windows else replace_value(data, place, left)
+    return data
+
+
+def _budgets_by_clock(data: dict[str, Any], now: datetime.datetime, zone: str) -> dict[str, Any]:
+    """Return the data with the changes of the clock from the present `now` on in budgets by day and week."""
+    for path, budget in list(_values_at(data, ("limits", "budgets", "*"))):
+        if zone and isinstance(budget, dict) and budget.get("per") in ("day", "week"):
+            changes = [change.model_dump(by_alias=True, mode="json") for change in _changes(now, zone)]
+            if changes or "clock_changes" in budget:
+                data = replace_value(data, path, budget | {"clock_changes": changes})
     return data
 
 

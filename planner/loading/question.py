@@ -64,11 +64,13 @@ def _read(architecture: str | Architecture, faults: list[Fault]) -> Library:
 COMMAND_LINE = "command line"
 UNQUOTED = re.compile(r"[\w.+-][\w./+-]*\Z")
 """Text that YAML reads as it is written."""
+GIVE_AMOUNT = "give --tokens, or --samples with --tokens-per-sample, or --lengths with a table of samples"
 PLACES: dict[str, KeyPath] = {
     "model": ("jobs", 0, "architecture"),
     "tokens": ("jobs", 0, "work", "tokens"),
     "samples": ("jobs", 0, "work", "samples"),
     "tokens_per_sample": ("jobs", 0, "work", "tokens_per_sample"),
+    "lengths": ("jobs", 0, "work", "lengths"),
     "epochs": ("jobs", 0, "work", "epochs"),
     "deadline": ("jobs", 0, "deadline"),
     "sequence_length": ("jobs", 0, "sequence_length"),
@@ -91,6 +93,7 @@ class Question:
     tokens: str = ""
     samples: str = ""
     tokens_per_sample: str = ""
+    lengths: str = ""
     epochs: str = ""
     sequence_length: str = ""
     method: str = ""
@@ -101,6 +104,16 @@ class Question:
     max_gpus: str = ""
     no_spot: bool = False
     objective: str = ""
+
+    @property
+    def amount(self) -> str:
+        """Return the option that says how much work there is; a table of lengths counts samples."""
+        return self.tokens or self.samples or self.lengths
+
+    @property
+    def counts_samples(self) -> bool:
+        """Whether the amount is in samples, which epochs repeat."""
+        return bool(self.samples or self.lengths)
 
     def options(self) -> dict[str, list[str]]:
         """Return the words of each option that was given, by the name of its field."""
@@ -157,24 +170,24 @@ def load_held(
     """
     asked, replaced = dict(held), set[KeyPath]()
     given = {PLACES[name][2:] for name in question.options() if PLACES[name][0] == "jobs"}
-    counted = {place for place in asked if place[0] == "work" and (question.tokens or question.samples)}
-    if question.samples and not question.epochs:
+    counted = {place for place in asked if place[0] == "work" and question.amount}
+    if question.counts_samples and not question.epochs:
         counted.discard(("work", "epochs"))
-    elif not question.samples and ("work", "epochs") in asked:  # epochs count samples, whose number is unknown
+    elif not question.counts_samples and ("work", "epochs") in asked:  # epochs count samples, whose number is unknown
         counted.add(("work", "epochs"))
     four_bit = {("techniques", "weight_bits"), ("techniques", "quant")} if question.method else set()
     for place in (given | counted | four_bit) & set(asked):
         del asked[place]
         replaced.add(place)
     model = question.model or asked.get(("architecture",), ("",))[0]
-    amount = question.tokens or question.samples or asked.get(("work", "steps"), ("",))[0]
+    amount = question.amount or asked.get(("work", "steps"), ("",))[0]
     if not model or not amount:
         what = "the model is missing" if not model else "the amount of work is missing"
-        fix = "give --model" if not model else "give --tokens, or --samples with --tokens-per-sample"
+        fix = "give --model" if not model else GIVE_AMOUNT
         raise ScenarioError([Fault(file, 0, "", what, fix)])
-    data = _data(replace(question, model=str(model), tokens=question.tokens or ("" if question.samples else "1")))
+    data = _data(replace(question, model=str(model), tokens=question.tokens or ("" if question.amount else "1")))
     (job,) = data["jobs"]
-    if not question.tokens and not question.samples:
+    if not question.amount:
         job["work"] = {}
     for (first, *rest), (value, _) in asked.items():
         if rest:
@@ -201,8 +214,8 @@ def _check_amounts(question: Question) -> None:
     faults = []
     if not question.model:
         faults.append(("--model is missing", "such as --model llama-3.1-8b"))
-    if not question.tokens and not question.samples:
-        faults.append(("the amount of work is missing", "give --tokens, or --samples with --tokens-per-sample"))
+    if not question.amount:
+        faults.append(("the amount of work is missing", GIVE_AMOUNT))
     if faults:
         raise ScenarioError([Fault(COMMAND_LINE, 0, "", *fault) for fault in faults])
 
@@ -239,7 +252,7 @@ def scenario_text(question: Question) -> str:
     return "\n".join(["# Keys with a # in front are not set. `planner schema` lists all keys.", *lines, ""])
 
 
-_WORK = ("tokens", "samples", "tokens_per_sample", "epochs")
+_WORK = ("tokens", "samples", "tokens_per_sample", "lengths", "epochs")
 _LIMITS = ("budget", "max_gpus", "gpus", "providers", "no_spot")
 
 
@@ -273,10 +286,12 @@ def _scalar(text: str) -> str:
 
 
 def relative_to(question: Question, folder: Path) -> Question:
-    """Return the question as a file in another folder must ask it: the path of a config.json starts there."""
+    """Return the question as a file in another folder must ask it: paths start there."""
     from os.path import relpath
 
-    return replace(question, model=relpath(question.model, folder)) if is_config_path(question.model) else question
+    if is_config_path(question.model):
+        question = replace(question, model=relpath(question.model, folder))
+    return replace(question, lengths=relpath(question.lengths, folder)) if question.lengths else question
 
 
 # Nearest available alternatives: similar GPUs with offers, similar names of offers.

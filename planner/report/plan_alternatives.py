@@ -227,6 +227,7 @@ LEAST_COST_IS = {
     "evidence": "but its speed was measured less",
     "stock": "but of unknown stock",
     "machines": "but on more machines",
+    "pauses": "but with more pauses",
     "hours": "which takes longer",
     "rounding": "but rounds more",
 }

@@ -280,8 +280,8 @@ class Inputs(Part):
     versions: dict[str, str]
 
 
-TieStep = Literal["own", "host", "evidence", "stock", "machines", "hours", "rounding"]
-"""A step of a near tie, in their order, see `planner.candidates.preference`."""
+TieStep = Literal["own", "host", "evidence", "stock", "machines", "pauses", "hours", "rounding"]
+"""A step of a near tie, in their order, see `planner.candidates.preference`; only runs of a timetable pause."""
 
 
 class Plan(Part):

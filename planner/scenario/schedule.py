@@ -5,6 +5,7 @@ Moments are hours from the start of the plan (`now`), written as durations such 
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
@@ -13,7 +14,7 @@ from planner.documents.quantities import Hours, Price, StrictModel, Text, format
 from planner.units import DAY_HOURS, MONTH_HOURS
 
 PERIOD_HOURS = {"day": DAY_HOURS, "week": 7 * DAY_HOURS, "month": MONTH_HOURS}
-"""Hours of the periods of a budget, counted from the start of the plan; a month is a billing month."""
+"""Hours of the periods of a budget from the start of the plan, by the clock; a month is a billing month of 730 h."""
 
 
 def parse_moment(value: Any) -> Any:
@@ -38,6 +39,21 @@ class ClockChange(StrictModel):
     forward_hours: Annotated[float, Field(ge=-24, le=24)]
 
 
+def clock_after(changes: Sequence[ClockChange], hours: float) -> float:
+    """Return what a clock shows after some hours that was set to 0 at the start of the plan."""
+    return hours + math.fsum(change.forward_hours for change in changes if change.at_hours <= hours)
+
+
+def elapsed_at(changes: Sequence[ClockChange], shown: float) -> float:
+    """Return the hours after which the clock shows a time: of a skipped time as if it had not changed."""
+    hours = shown
+    for change in changes:
+        if hours < change.at_hours or hours - change.forward_hours < change.at_hours:
+            break
+        hours -= change.forward_hours
+    return hours
+
+
 class Window(StrictModel):
     """A time in which a machine may be used; with `every` it returns again and again.
 
@@ -59,10 +75,10 @@ class Window(StrictModel):
         if self.every_hours is None:
             yield self.from_hours, self.to_hours
             return
-        begin, end = self._clock(self.from_hours), self._clock(self.to_hours)
+        begin, end = (clock_after(self.clock_changes, hours) for hours in (self.from_hours, self.to_hours))
         turn, at = -1 if begin < self.every_hours else 0, -math.inf
         while at <= last_hours:
-            at, until = (self._elapsed(hour + turn * self.every_hours) for hour in (begin, end))
+            at, until = (elapsed_at(self.clock_changes, hour + turn * self.every_hours) for hour in (begin, end))
             yield at, until
             turn += 1
 
@@ -77,27 +93,13 @@ class Window(StrictModel):
         on which the clock goes forward. Two dates are such times already.
         """
         found = self.model_copy(update={"clock_changes": tuple(changes)})
-        end = found._elapsed(found._clock(self.from_hours) + self.to_hours - self.from_hours)
+        end = elapsed_at(changes, clock_after(changes, self.from_hours) + self.to_hours - self.from_hours)
         return found if has_dates or end <= self.from_hours else found.model_copy(update={"to_hours": end})
-
-    def _clock(self, hours: float) -> float:
-        """Return what a clock shows that was set to 0 at the start of the plan."""
-        return hours + math.fsum(
-            clock_change.forward_hours for clock_change in self.clock_changes if clock_change.at_hours <= hours
-        )
-
-    def _elapsed(self, shown: float) -> float:
-        """Return the hours after which the clock shows a time: of a skipped time as if it had not changed."""
-        hours = shown
-        for change in self.clock_changes:
-            if hours < change.at_hours or hours - change.forward_hours < change.at_hours:
-                break
-            hours -= change.forward_hours
-        return hours
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        length = self._clock(self.to_hours) - self._clock(self.from_hours)
+        begin, end = (clock_after(self.clock_changes, hours) for hours in (self.from_hours, self.to_hours))
+        length = end - begin
         if self.to_hours <= self.from_hours:
             fix = "give a later end; a night is {from: 20h, to: 32h, every: 24h}"
             raise validation_error("the window ends before it begins", fix, "to")
@@ -145,24 +147,32 @@ def as_after(value: Any) -> Any:
 
 
 class PeriodBudget(StrictModel):
-    """A budget by period, or for one time; dollars are charged evenly as a job runs."""
+    """A budget by period, or for one time; dollars are charged evenly as a job runs.
+
+    A day and a week begin at the time of day at which the plan starts, by the clock of its zone: `clock_changes` makes
+    a day of 23 or 25 hours. The reader of scenarios enters them where the zone is known.
+    """
 
     usd: Annotated[float, Field(gt=0, le=1e15)]
     per: Literal["day", "week", "month"] | None = None
     from_hours: Moment | None = Field(default=None, alias="from")
     to_hours: Moment | None = Field(default=None, alias="to")
+    clock_changes: Annotated[tuple[ClockChange, ...], Field(strict=False)] = ()
 
     @property
     def length_hours(self) -> float:
-        """Hours of a period that returns; 0 for one time."""
-        return PERIOD_HOURS[self.per] if self.per else 0.0
+        """Hours that no period of one that returns exceeds; 0 for one time."""
+        back = sum(max(0.0, -change.forward_hours) for change in self.clock_changes)
+        return PERIOD_HOURS[self.per] + back if self.per else 0.0
 
     def periods(self, horizon_hours: float) -> list[tuple[float, float]]:
         """Return the periods in hours from the start of the plan up to a horizon."""
         if self.per is None:
             return [(self.from_hours or 0.0, min(horizon_hours, self.to_hours or horizon_hours))]
-        length = PERIOD_HOURS[self.per]
-        return [(k * length, (k + 1) * length) for k in range(int(-(-horizon_hours // length)))]
+        length, ends = PERIOD_HOURS[self.per], [0.0]
+        while ends[-1] < horizon_hours:
+            ends.append(elapsed_at(self.clock_changes, len(ends) * length))
+        return list(pairwise(ends))
 
     @model_validator(mode="after")
     def _has_one_form(self) -> Self:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from planner.formulation.objective import (
 )
 from planner.formulation.program import Program, SharedLimits, VariableLayout, single_row
 from planner.records import record
+from planner.results.plan import TieStep
 from planner.scenario.peak_limits import PEAK_TOLERANCE
 from planner.scenario.scenario import Scenario, SolveOptions
 from planner.solvers.base import SolveResult, solve_single_choice
@@ -100,6 +101,16 @@ BOUND_TOLERANCE = 1e-6
 
 SNAP_TOLERANCE = 1e-5
 """A share this close to its floor or cap is moved there: solvers miss it by their tolerance."""
+
+
+SAME_HOURS = 1e-3
+"""Hours below which two plans end together, as in the pass for hours of a solve."""
+
+
+def first_better_step(less: Floats) -> TieStep | None:
+    """Return the first step of a tie, of all or only the first ones, of which a plan has less than another."""
+    pairs = zip(get_args(TieStep), less.tolist(), strict=False)
+    return next((name for name, amount in pairs if amount > SAME_HOURS), None)
 
 
 @record(frozen=True, eq=False)

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from functools import partial
 from time import perf_counter
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,13 @@ from planner.solving.alternatives import (
 )
 from planner.solving.binding_limits import describe_binding_limits, describe_outdated_prices, describe_spot_outlier
 from planner.solving.excluded_plans import adapters_another_way, best_by_framework, find_lossy, find_riskier
-from planner.solving.optimise_choice import OptimisedChoice, best_side_by_side, may_take_turns, optimise
+from planner.solving.optimise_choice import (
+    OptimisedChoice,
+    best_side_by_side,
+    first_better_step,
+    may_take_turns,
+    optimise,
+)
 from planner.solving.prepare import CandidateObjective, PreparedScenario, prepare
 
 CHANGED_DEFAULTS_NOTE = (
@@ -46,8 +52,6 @@ CHANGED_DEFAULTS_NOTE = (
     "limits.spot_zones: same_zone, interconnect: nvlink of offers are the former ones); schema: 2 hides this"
 )
 """A warning of every plan whose scenario does not say that it expects the present defaults."""
-SAME_HOURS = 1e-3
-"""Hours below which two plans end together, as in the pass for hours of a solve."""
 PARALLEL_JOBS_NOTE = "jobs run on separate machines; methods and limits apply per job"
 """A warning of every plan with several jobs."""
 
@@ -140,7 +144,7 @@ def solve_built(
     explains: bool = True,
 ) -> Plan:
     """Return the plan of a timetable that is built already, perhaps from some of the candidates only."""
-    solved = timetable.solve_schedule(built.problem, options)
+    solved = timetable.solve_built_schedule(built, prepared.scenario, options)
     dominated = sum(len(candidates.table) for candidates in prepared.screened) - sum(
         len(job.modes) for job in built.jobs
     )
@@ -148,8 +152,8 @@ def solve_built(
     plan = timetable.timetable_plan(prepared, built, solved, options, facts)
     if plan.status == "infeasible" and explains:
         plan = plan.model_copy(update={"infeasible": timetable.explain_timetable(prepared, built)})
-    if solved.schedule is not None and explains:
-        plan = plan.model_copy(update={"shared_limits": timetable.shared_limit_costs(built.problem, solved.schedule)})
+    if solved.least is not None and explains:
+        plan = plan.model_copy(update={"shared_limits": timetable.shared_limit_costs(built.problem, solved.least)})
     return _audited(plan, prepared.scenario, prepared.library, options)
 
 
@@ -232,10 +236,9 @@ def _tie_decided_by(solved: OptimisedChoice) -> TieStep | None:
         return None
     table = solved.table
     fastest = np.minimum(table.late_hours(table.share_low), table.late_hours(table.share_high))
-    columns = (*table.tie_steps.T, table.instances, fastest, table.lossiness)
-    names = get_args(TieStep)
-    less = [column[least].sum() - column[chosen].sum() > SAME_HOURS for column in columns]
-    return next((name for name, is_less in zip(names, less, strict=True) if is_less), None)
+    pauses = np.zeros(len(table))
+    columns = (*table.tie_steps.T, table.instances, pauses, fastest, table.lossiness)
+    return first_better_step(np.array([column[least].sum() - column[chosen].sum() for column in columns]))
 
 
 def _assignment(

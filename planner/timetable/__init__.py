@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.timetable.timetable_result import as_solved as as_solved
     from planner.timetable.timetable_result import may_cost_less_in_turn as may_cost_less_in_turn
     from planner.timetable.timetable_result import solve_as_asked as solve_as_asked
-    from planner.timetable.timetable_result import solve_schedule as solve_schedule
+    from planner.timetable.timetable_result import solve_built_schedule as solve_built_schedule
     from planner.timetable.timetable_result import timetable_plan as timetable_plan
     from planner.timetable.timetable_runs import ShiftedJob as ShiftedJob
     from planner.timetable.timetable_runs import shift_timetable as shift_timetable
@@ -42,7 +42,7 @@ _NAMES_BY_MODULE = {
         "as_solved",
         "may_cost_less_in_turn",
         "solve_as_asked",
-        "solve_schedule",
+        "solve_built_schedule",
         "timetable_plan",
     ),
     "planner.timetable.timetable_runs": ("ShiftedJob", "shift_timetable"),

@@ -17,6 +17,7 @@ from planner.formulation.program import SharedLimits
 from planner.records import record
 from planner.scenario.job import Job
 from planner.scenario.limits import max_run_hours
+from planner.scenario.scenario import Scenario
 from planner.solving.prepare import CandidateObjective, PreparedScenario, shared_peaks
 from planner.timetable.shared_over_time import (
     SharedThings,
@@ -42,6 +43,9 @@ SHORTER_GUARANTEES = (0.5, 0.25)
 
 Each is rounded down to whole minutes. Rounded up, two halves would be longer than the whole."""
 
+MOST_PAUSES = 1000
+"""More pauses of a run are counted as so many where ties are decided: a night each of three years."""
+
 
 KeepRows = Callable[[int, ScreenedCandidates], ScreenedCandidates]
 """What leaves some of the candidates of a job (by its place): those that a question asks for."""
@@ -60,10 +64,16 @@ class ModeSource:
 
 @record(frozen=True)
 class JobModes:
-    """The modes of one job, and the candidate behind each."""
+    """The modes of one job, and the candidate behind each; those that a tie alone may take are the last ones."""
 
     modes: tuple[Mode, ...]
     sources: tuple[ModeSource, ...]
+    needed: int  # of the first ones is the least objective made
+
+    @property
+    def of_least_objective(self) -> tuple[Mode, ...]:
+        """Return the modes that a timetable of least objective may need."""
+        return self.modes[: self.needed]
 
 
 def job_modes(
@@ -73,27 +83,36 @@ def job_modes(
     tables = screens_of_job(prepared, index)
     if keep is not None:
         tables = [keep(index, table) for table in tables]
-    found: list[tuple[Mode, ModeSource]] = []
+    keeps_ties, found = has_near_ties(prepared.scenario), list[tuple[Mode, ModeSource]]()
     for screened in tables:
-        for row in _useful_rows(prepared, screened, shared):
+        for row in _useful_rows(prepared, screened, shared, keeps_ties):
             found += _modes_of_row(prepared, screened, int(row), shared, horizon)
     # Of equal modes the first stays.
     found.sort(key=lambda pair: int(pair[1].screened.table.lossiness[pair[1].row]))
-    found = _with_ranks(found)
-    kept = undominated_modes([mode for mode, _ in found])
-    return JobModes(tuple(found[place][0] for place in kept), tuple(found[place][1] for place in kept))
+    found = _with_ranks(prepared, found)
+    kept, needed = split_modes([mode for mode, _ in found], keeps_ties)
+    return JobModes(tuple(found[place][0] for place in kept), tuple(found[place][1] for place in kept), needed)
 
 
-def _with_ranks(found: list[tuple[Mode, ModeSource]]) -> list[tuple[Mode, ModeSource]]:
-    """Return the modes with their place in the order of ties: by preference, then by machines."""
+def has_near_ties(scenario: Scenario) -> bool:
+    """Return whether the order of ties may choose a timetable that costs more than the least cost."""
+    return scenario.objective_kind == "cost" and scenario.near_tie_usd(1.0) > 0
 
-    def key(source: ModeSource) -> tuple[int, int]:
-        table = source.screened.table
-        return int(table.preference[source.row]), int(table.instances[source.row])
 
-    keys = [key(source) for _, source in found]
-    rank = {key: place for place, key in enumerate(sorted(set(keys)))}
-    return [(replace(mode, rank=rank[key]), source) for (mode, source), key in zip(found, keys, strict=True)]
+def _with_ranks(prepared: PreparedScenario, found: list[tuple[Mode, ModeSource]]) -> list[tuple[Mode, ModeSource]]:
+    """Return the modes with their number in the order of ties: by preference, then by machines, then by pauses.
+
+    No sum over the jobs of a later step outweighs one of an earlier step, so that sums of these numbers compare step
+    by step.
+    """
+    machines = 1 + sum(int(candidates.table.instances.max(initial=0)) for candidates in prepared.candidates)
+    pauses = 1 + len(prepared.candidates) * MOST_PAUSES
+
+    def rank(source: ModeSource) -> int:
+        table, row, paused = source.screened.table, source.row, min(len(source.pauses), MOST_PAUSES)
+        return (int(table.preference[row]) * machines + int(table.instances[row])) * pauses + paused
+
+    return [(replace(mode, rank=rank(source)), source) for mode, source in found]
 
 
 def screens_of_job(prepared: PreparedScenario, index: int) -> list[ScreenedCandidates]:
@@ -137,7 +156,9 @@ def without_reservations(table: CandidateTable, prepared: PreparedScenario) -> C
     )
 
 
-def _useful_rows(prepared: PreparedScenario, screened: ScreenedCandidates, shared: SharedThings) -> list[int]:
+def _useful_rows(
+    prepared: PreparedScenario, screened: ScreenedCandidates, shared: SharedThings, keeps_ties: bool
+) -> list[int]:
     """Return the rows that dominance leaves; an offer that is finite or has windows dominates only itself."""
     table = without_reservations(screened.table, prepared)
     if shared.limits_spending or shared.periods:
@@ -157,7 +178,7 @@ def _useful_rows(prepared: PreparedScenario, screened: ScreenedCandidates, share
         objective=prepared.scenario.objective_kind,
         value_of_time_usd_per_hour=prepared.scenario.value_of_time_usd_per_hour,
     )
-    keep: list[int] = np.flatnonzero(find_undominated(table, rows)).tolist()
+    keep: list[int] = np.flatnonzero(find_undominated(table, rows, keeps_ties)).tolist()
     return keep
 
 
@@ -249,26 +270,36 @@ def _in_windows(mode: Mode, prepared: PreparedScenario, place: int, horizon: int
             yield replace(mode, earliest=earliest, latest=latest)
 
 
-def undominated_modes(modes: list[Mode]) -> list[int]:
+def split_modes(modes: list[Mode], keeps_ties: bool) -> tuple[list[int], int]:
+    """Return the places of the modes of one task that are kept, and how many of the first ones an optimum may need.
+
+    With `keeps_ties` those follow that only a near tie may take.
+    """
+    needed = undominated_modes(modes)
+    others = set(undominated_modes(modes, keeps_ties=True)).difference(needed) if keeps_ties else set()
+    return [*needed, *sorted(others)], len(needed)
+
+
+def undominated_modes(modes: list[Mode], keeps_ties: bool = False) -> list[int]:
     """Return the places of the modes of one task that an optimal timetable may need.
 
     A mode dominates another if it costs, lasts, holds, uses and spends no more, and may start whenever the other may.
     Replacing the other by it at the same start then keeps every rule and raises no cost. Of equal ones the first stays.
-    At equal cost it dominates none of a better rank.
+    At equal cost it dominates none of a better rank, and with `keeps_ties` at no cost.
     """
     order = sorted(
         range(len(modes)), key=lambda place: (modes[place].cost, modes[place].minutes, modes[place].rank, place)
     )
     kept: list[int] = []
     for place in order:
-        if not any(_dominates(modes[other], modes[place]) for other in kept):
+        if not any(_dominates(modes[other], modes[place], keeps_ties) for other in kept):
             kept.append(place)
     return kept
 
 
-def _dominates(one: Mode, other: Mode) -> bool:
+def _dominates(one: Mode, other: Mode, keeps_ties: bool) -> bool:
     """Return whether `one`, which costs no more, is in nothing worse than `other`."""
-    if one.cost == other.cost and one.rank > other.rank:
+    if one.rank > other.rank and (keeps_ties or one.cost == other.cost):
         return False
     if one.minutes > other.minutes or one.spend > other.spend or one.earliest > other.earliest:
         return False
@@ -294,11 +325,19 @@ UNITS_PER_MINUTE = 100
 
 @record(frozen=True)
 class BuiltTimetable:
-    """A timetable with what stands behind its modes and resources."""
+    """A timetable with what stands behind its modes and resources.
+
+    The modes of `with_ties` begin with those of `problem`, and go on with those that only a near tie may take.
+    """
 
     problem: Timetable
+    with_ties: Timetable
     jobs: tuple[JobModes, ...]
     shared: SharedThings
+
+    def changed(self, change: Callable[[Timetable], Timetable]) -> BuiltTimetable:
+        """Return the timetable with and without the modes for ties after the same change."""
+        return replace(self, problem=change(self.problem), with_ties=change(self.with_ties))
 
 
 def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) -> BuiltTimetable:
@@ -326,7 +365,8 @@ def build_timetable(prepared: PreparedScenario, keep: KeepRows | None = None) ->
         horizon,
         "last" if scenario.objective_kind == "time" else "cost",
     )
-    return BuiltTimetable(problem, jobs, shared)
+    whole = (replace(task, modes=made.modes) for task, made in zip(tasks, jobs, strict=True))
+    return BuiltTimetable(problem, replace(problem, tasks=tuple(whole)), jobs, shared)
 
 
 def _horizon(prepared: PreparedScenario) -> int:
@@ -382,7 +422,7 @@ def _task(job: Job, made: JobModes, places: dict[str, int], usd_per_hour: float)
     """Return a job as a task."""
     return Task(
         job.name,
-        made.modes,
+        made.of_least_objective,
         release=minutes_up(job.release_hours),
         deadline=None if job.planned_deadline_hours is None else minutes_down(job.planned_deadline_hours),
         due=None if job.due_hours is None else minutes_down(job.due_hours),

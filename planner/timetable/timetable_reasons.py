@@ -108,8 +108,7 @@ def _why_not(prepared: PreparedScenario, plan: Plan, query: WhyNotQuery) -> WhyN
         return replace(one, table=in_market(one.table, query))
 
     options = SolveOptions(time_limit_seconds=2 * QUESTION_SECONDS)
-    built = build_timetable(prepared, keep)
-    built = replace(built, problem=_by(built.problem, query))
+    built = build_timetable(prepared, keep).changed(lambda problem: _by(problem, query))
     forced = solve_built(prepared, built, options, perf_counter(), explains=False)
     if forced.cost_usd is None or forced.hours is None:
         reason = "no timetable within the limits runs the job so"

@@ -71,6 +71,27 @@ def reduce_timetable(problem: Timetable, known: Schedule | None) -> ReducedTimet
     return keep_modes(problem, kept)
 
 
+def reduce_to_cost(problem: Timetable, most: int) -> ReducedTimetable:
+    """Return the timetable without the modes and lots that no timetable of at most a cost uses.
+
+    Unlike `reduce_timetable` it keeps what is worse than nothing, which the order of ties may prefer.
+    """
+    places = range(len(problem.tasks))
+    alone = [_least_by_mode(problem, index) for index in places]
+    return keep_modes(problem, _below(problem, [tuple(range(len(one))) for one in alone], alone, most))
+
+
+def reduce_to_rank(problem: Timetable, most: int) -> ReducedTimetable:
+    """Return the timetable without the modes that no timetable uses whose ranks add up to at most a number."""
+    best = [min(mode.rank for mode in task.modes) for task in problem.tasks]
+    room = most - sum(best)
+    kept = [
+        tuple(place for place, mode in enumerate(task.modes) if mode.rank - least <= room)
+        for task, least in zip(problem.tasks, best, strict=True)
+    ]
+    return keep_modes(problem, kept)
+
+
 def reduce_by_columns(problem: Timetable, columns: Sequence[Column], is_left: Sequence[bool]) -> ReducedTimetable:
     """Return the timetable with the modes and starts of some of the columns of the linear program.
 

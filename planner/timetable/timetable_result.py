@@ -8,26 +8,29 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, Literal
 
+import numpy as np
+
+from planner.arrays import Floats
 from planner.decode.assignment import build_assignment
 from planner.decode.chosen import ChosenCandidate, build_inputs, pays_from_hours
 from planner.decode.notes import budget_probability, budget_warnings
 from planner.errors import SolverError
 from planner.library.technique_tables import read_techniques
 from planner.records import record
-from planner.results.plan import Assignment, Plan, plan_figures
+from planner.results.plan import Assignment, Plan, TieStep, plan_figures
 from planner.results.plan_parts import Baseline, Pause, Reservation, jobs_text
 from planner.scenario.peak_limits import limits_spending
 from planner.scenario.scenario import MOST_ABOVE_LEAST, Scenario, SolveOptions
 from planner.solvers.base import Termination
 from planner.solvers.registry import solver_versions
-from planner.solving.optimise_choice import best_side_by_side, may_take_turns
+from planner.solving.optimise_choice import Ties, best_side_by_side, first_better_step, may_take_turns, no_ties
 from planner.solving.prepare import PreparedScenario
 from planner.solving.resolve import RESOLVE_TIME_LIMIT_SECONDS, ResolvedPlan, resolved, try_solve
-from planner.timetable.cp_sat_timetable import SearchLimits, solve_timetable
-from planner.timetable.modes import BuiltTimetable, build_timetable, ending_by
+from planner.timetable.modes import BuiltTimetable, build_timetable, has_near_ties
 from planner.timetable.shared_over_time import minutes_up, open_times
 from planner.timetable.timetable_problem import UNITS_PER_USD, Schedule, Timetable, objective_value, violations
 from planner.timetable.timetable_search import TimetableSearch, baseline, best_greedy
+from planner.timetable.timetable_ties import break_ties, near_tie
 
 # The best timetable: a greedy one as hint and baseline, the search, and a pass for the earliest ends.
 
@@ -35,7 +38,7 @@ from planner.timetable.timetable_search import TimetableSearch, baseline, best_g
 DEFAULT_SECONDS = 60.0
 """Time limit of the search where none is given; a plan that is not proven by then states its gap."""
 TIE_SECONDS = 5.0
-"""Time limit of the pass that breaks ties: any timetable of the same cost is as good."""
+"""Time limit of each pass that breaks ties: any timetable of the same cost is as good."""
 PROVEN_GAP = 1e-7
 
 
@@ -47,10 +50,29 @@ class SolvedTimetable:
     schedule: Schedule | None
     bound: float | None
     baseline: tuple[str, float, float] | None  # name, dollars and last end (h) of the better timetable by a simple rule
+    strict: Schedule | None = None  # of the least objective, where a near tie prefers another schedule
+
+    @property
+    def least(self) -> Schedule | None:
+        """Return the schedule of the least objective."""
+        return self.schedule if self.strict is None else self.strict
 
 
-def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable:
-    """Return the best schedule within the time limit and the gap of the options."""
+def solve_built_schedule(built: BuiltTimetable, scenario: Scenario, options: SolveOptions) -> SolvedTimetable:
+    """Return the best schedule of a scenario's timetable, which near ties may decide."""
+    if not has_near_ties(scenario):
+        return solve_schedule(built.problem, options)
+    return solve_schedule(built.problem, options, built.with_ties, scenario.near_tie_usd)
+
+
+def solve_schedule(
+    problem: Timetable, options: SolveOptions, with_ties: Timetable | None = None, ties: Ties = no_ties
+) -> SolvedTimetable:
+    """Return the best schedule within the time limit and the gap of the options.
+
+    The modes of `with_ties` begin with those of the problem. One of its schedules that costs at most `ties` (dollars,
+    of the least ones) more is taken where the order of ties prefers it.
+    """
     seconds = DEFAULT_SECONDS if options.time_limit_seconds is None else options.time_limit_seconds
     stop = perf_counter() + seconds
     if any(not task.modes for task in problem.tasks):
@@ -61,42 +83,16 @@ def solve_schedule(problem: Timetable, options: SolveOptions) -> SolvedTimetable
     search.improve(seconds)
     if search.schedule is None:
         return SolvedTimetable(search.termination, None, None, named)
-    found = _break_ties(search, max(0.1, min(TIE_SECONDS, stop - perf_counter())), search.gap)
-    if broken := violations(problem, found):
+    seconds = max(0.1, min(TIE_SECONDS, stop - perf_counter()))
+    strict, near = search.schedule, None
+    if with_ties is not None and search.termination is Termination.OPTIMAL:
+        rounded = sum(1 + task.late for task in problem.tasks)  # half a unit, and up to a minute of lateness, of each
+        room = math.floor(UNITS_PER_USD * ties(_dollars(problem, strict))) - rounded
+        near = near_tie(with_ties, strict, room, seconds) if room > 0 else None
+    found = near or break_ties(search, seconds, search.gap)
+    if broken := violations(problem if near is None else with_ties or problem, found):
         raise SolverError("the timetable breaks its own rules: " + "; ".join(broken[:5]))
-    return SolvedTimetable(search.termination, found, search.bound, named)
-
-
-def _break_ties(search: TimetableSearch, seconds: float, gap: float) -> Schedule:
-    """Return a schedule with the same objective: cheaper where time was minimised, of better ranks, ending earlier."""
-    if search.problem.objective == "last":
-        assert search.schedule is not None
-        problem = ending_by(search.problem, objective_value(search.problem, search.schedule))
-        search = TimetableSearch(problem, search.schedule, gap)
-        search.improve(seconds)
-    known = search.known
-    assert known is not None
-    reduced = search.reduced.problem
-    most = objective_value(reduced, known)
-    if _may_improve_ranks(reduced, known):
-        ranked = solve_timetable(reduced, SearchLimits(seconds, hint=known, most=most, by_rank=True))
-        known = ranked.schedule or known
-    limits = SearchLimits(seconds, hint=known, most=most, most_rank=_rank(reduced, known))
-    return search.reduced.restored(solve_timetable(reduced, limits).schedule or known)
-
-
-def _rank(problem: Timetable, schedule: Schedule) -> int:
-    """Return the sum of the ranks of the modes of a schedule."""
-    return sum(schedule.mode(problem, index).rank for index in range(len(problem.tasks)))
-
-
-def _may_improve_ranks(problem: Timetable, schedule: Schedule) -> bool:
-    """Return whether a task has a mode of better rank that costs no more: without one a search is not worth it."""
-    return any(
-        other.rank < mode.rank and other.cost <= mode.cost
-        for mode, task in ((schedule.mode(problem, index), task) for index, task in enumerate(problem.tasks))
-        for other in task.modes
-    )
+    return SolvedTimetable(search.termination, found, search.bound, named, strict if near else None)
 
 
 def _dollars(problem: Timetable, schedule: Schedule) -> float:
@@ -126,18 +122,16 @@ def timetable_plan(
         status = "infeasible" if solved.termination is Termination.INFEASIBLE else "no_plan"
         return Plan(**facts, status=status, objective=None, bound=None, gap=None, cost_usd=None, hours=None)
     as_of = options.as_of or datetime.date.today()
-    bought = {number: place for place, number in enumerate(n for n, count in enumerate(schedule.bought) if count)}
-    places = range(len(built.problem.tasks))
-    jobs = tuple(_assignment(prepared, built, schedule, index, bought, as_of) for index in places)
-    reservations = tuple(_reservation(prepared, built, schedule, number, jobs) for number in bought)
-    objective = objective_of(prepared.scenario, jobs, reservations)
+    run = runs_of(prepared, built, schedule, as_of)
+    least = run if solved.strict is None else runs_of(prepared, built, solved.strict, as_of)
+    objective = objective_of(prepared.scenario, *least)
+    above = objective_of(prepared.scenario, *run) - objective
+    if above > max(0.0, prepared.scenario.near_tie_usd(objective)) and solved.strict is not None:  # by rounding alone
+        schedule, run, above = solved.strict, least, 0.0
+    jobs, reservations = run
     bound, gap = _proof(built, solved, objective)
-    if _waits_less(prepared.scenario) and (on_spot := sum(job.spot is not None for job in jobs)):
-        room = MOST_ABOVE_LEAST * objective / on_spot
-        jobs = tuple(
-            _assignment(prepared, built, schedule, index, bought, as_of, room) if jobs[index].spot else jobs[index]
-            for index in places
-        )
+    if _waits_less(prepared.scenario):
+        jobs = _waiting_less(prepared, built, schedule, jobs, as_of, MOST_ABOVE_LEAST * objective - max(0.0, above))
     figures = plan_figures(jobs, reservations, prepared.scenario.limits.budget_confidence)
     chance = budget_probability(prepared.scenario, jobs, sum(reservation.usd for reservation in reservations))
     short = budget_warnings(prepared.scenario, chance)
@@ -149,6 +143,7 @@ def timetable_plan(
         bound=bound,
         gap=gap,
         least_cost_usd=objective if prepared.scenario.has_plain_dollars else None,
+        tie_decided_by=None if solved.strict is None else _tie_decided_by(built, schedule, solved.strict),
         inputs=build_inputs(prepared.scenario, jobs, solver_versions()),
         budget_usd=prepared.scenario.limits.budget_usd,
         budget_probability=chance,
@@ -176,12 +171,54 @@ def _waits_less(scenario: Scenario) -> bool:
     return scenario.waits_less and not limited
 
 
+def runs_of(
+    prepared: PreparedScenario, built: BuiltTimetable, schedule: Schedule, as_of: datetime.date
+) -> tuple[tuple[Assignment, ...], tuple[Reservation, ...]]:
+    """Return how and when each job of a schedule is run, and what is reserved."""
+    places = range(len(built.problem.tasks))
+    jobs = tuple(_assignment(prepared, built, schedule, index, as_of) for index in places)
+    return jobs, tuple(_reservation(prepared, built, schedule, number, jobs) for number in _places_bought(schedule))
+
+
+def _places_bought(schedule: Schedule) -> dict[int, int]:
+    """Return the place among the reservations of every resource that is bought."""
+    return {number: place for place, number in enumerate(n for n, count in enumerate(schedule.bought) if count)}
+
+
+def _waiting_less(
+    prepared: PreparedScenario,
+    built: BuiltTimetable,
+    schedule: Schedule,
+    jobs: tuple[Assignment, ...],
+    as_of: datetime.date,
+    room_usd: float,
+) -> tuple[Assignment, ...]:
+    """Return the jobs with policies on spot that wait less for at most so many dollars together."""
+    on_spot = sum(job.spot is not None for job in jobs)
+    return tuple(
+        _assignment(prepared, built, schedule, index, as_of, max(0.0, room_usd) / on_spot) if job.spot else job
+        for index, job in enumerate(jobs)
+    )
+
+
+def _tie_decided_by(built: BuiltTimetable, chosen: Schedule, least: Schedule) -> TieStep | None:
+    """Return the first step of a tie in which a schedule is better than the strict optimum; None where none is."""
+
+    def steps(schedule: Schedule) -> Floats:
+        sources = [made.sources[mode] for made, mode in zip(built.jobs, schedule.modes, strict=True)]
+        tables = [(one.screened.table, one.row, len(one.pauses)) for one in sources]
+        of_ties = [[*table.tie_steps[row], table.instances[row], pauses] for table, row, pauses in tables]
+        ends = sum(schedule.end(built.with_ties, index) for index in range(len(sources)))
+        return np.append(np.sum(of_ties, axis=0), ends / 60)
+
+    return first_better_step(steps(least) - steps(chosen))
+
+
 def _assignment(
     prepared: PreparedScenario,
     built: BuiltTimetable,
     schedule: Schedule,
     index: int,
-    bought: dict[int, int],
     as_of: datetime.date,
     waiting_room_usd: float = 0.0,
 ) -> Assignment:
@@ -198,7 +235,7 @@ def _assignment(
         chosen = chosen.with_less_waiting(waiting_room_usd, math.inf, prepared.scenario.limits.spot_share.min)
     # The run itself is not rounded to minutes: it gives its machines back within the last one.
     made = build_assignment(chosen, prepared.scenario, prepared.library, as_of)
-    return made.model_copy(update={"reservation": None if source.lot is None else bought[source.lot]})
+    return made.model_copy(update={"reservation": None if source.lot is None else _places_bought(schedule)[source.lot]})
 
 
 def _reservation(
@@ -262,9 +299,9 @@ def _in_use(job: Assignment) -> set[str]:
 
 def _proof(built: BuiltTimetable, solved: SolvedTimetable, objective: float) -> tuple[float | None, float | None]:
     """Return bound and gap in dollars or hours; what the rounding of single jobs moves is no gap."""
-    if solved.bound is None or solved.schedule is None:
+    if solved.bound is None or solved.least is None:
         return None, None
-    value = objective_value(built.problem, solved.schedule)
+    value = objective_value(built.problem, solved.least)
     if solved.termination is Termination.OPTIMAL and value - solved.bound <= max(1.0, PROVEN_GAP * value):
         return objective, 0.0
     unit, slack = (60, 1.0) if built.problem.objective == "last" else (UNITS_PER_USD, 0.0)
@@ -340,7 +377,7 @@ def solve_as_asked(prepared: PreparedScenario) -> ReportedPlan | None:
 def _in_turn(prepared: PreparedScenario) -> TimetablePlan | None:
     """Return the best timetable; CP-SAT is loaded only where there may be one."""
     built = build_timetable(prepared)
-    solved = solve_schedule(built.problem, OPTIONS)
+    solved = solve_built_schedule(built, prepared.scenario, OPTIONS)
     if solved.schedule is None:
         return None
     plan = timetable_plan(prepared, built, solved, SolveOptions(), FACTS | {"scenario": prepared.scenario.name})

@@ -157,7 +157,7 @@ def place_tasks(
             return None
         modes[index], starts[index] = found
         board.place(task.modes[modes[index]], starts[index])
-    return _without_spare(problem, Schedule(tuple(modes), tuple(starts), tuple(counts)))
+    return without_spare(problem, Schedule(tuple(modes), tuple(starts), tuple(counts)))
 
 
 def _sequence(problem: Timetable, key: Callable[[int], Any]) -> list[int]:
@@ -191,7 +191,7 @@ def _best_place(board: _Board, index: int, ready: int, last: int, places: Sequen
     return None if best is None else (best[2], best[3])
 
 
-def _without_spare(problem: Timetable, schedule: Schedule) -> Schedule:
+def without_spare(problem: Timetable, schedule: Schedule) -> Schedule:
     """Return the schedule with no more of each lot than it uses."""
     bought = tuple(
         0 if resource.price is None else peak_use(problem, schedule, number)

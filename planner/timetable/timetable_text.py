@@ -6,7 +6,7 @@ from planner import generation
 from planner.documents.quantities import moment_after
 from planner.report import words
 from planner.report.infeasible_text import limit_name
-from planner.report.plan_alternatives import further_ways_of_all
+from planner.report.plan_alternatives import further_ways_of_all, near_tie
 from planner.report.plan_sections import budget, format_optimality, format_place, old_prices, price_text, render_notes
 from planner.report.words import line_room
 from planner.results.plan import Assignment, Plan
@@ -31,6 +31,7 @@ def render_timetable(plan: Plan) -> list[str]:
     lines += words.section("Limits", [*_shared(plan), *budget(plan)])
     ages = dict.fromkeys(words.shorten(price_text(job), line_room()) for job in plan.jobs)
     lines += words.section("Prices", list(ages)[:2])
+    lines += words.section("Scope", near_tie(plan))
     lines += words.section("Else", further_ways_of_all(plan))
     return [*lines, *render_notes(plan.warnings, 4)]
 

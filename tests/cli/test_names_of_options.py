@@ -87,8 +87,19 @@ SAME = {
 NO_NAME = {
     # numbers, days, files, settings, and names that the user gives to a thing
     *("--accumulation-steps", "--as-of", "--budget", "--cluster", "--concurrency", "--dataset", "--date", "--deadline"),
-    *("--epochs", "--from", "--global-batch", "--inventory", "--kv-bits", "--model-id", "--name", "--now", "--offline"),
-    *("--output", "--plan", "--plot", "--policy", "--samples", "--scenario", "--sequence-length", "--set", "--started"),
+    *("--epochs", "--from", "--global-batch", "--inventory", "--kv-bits", "--lengths", "--model-id", "--name", "--now"),
+    *(
+        "--offline",
+        "--output",
+        "--plan",
+        "--plot",
+        "--policy",
+        "--samples",
+        "--scenario",
+        "--sequence-length",
+        "--set",
+        "--started",
+    ),
     *("--tokens", "--tokens-per-sample", "--trace", "--vary", "--max-gpus", "--input", "--prefix", "--requests"),
     *("FILE", "FILES", "LOGS", "PLAN_FILE", "TRACES", "WORDS"),
 }

@@ -90,6 +90,25 @@ def test_a_plan_of_the_former_format_is_read_and_needs_its_scenario(plan_file: P
     assert run("check", "plan.json", "s.yaml", "--set", "jobs.0.techniques.method=lora").exit_code == 0
 
 
+def test_a_figure_that_an_older_version_did_not_write_is_named_with_what_to_do(plan_file: Path) -> None:
+    """States in host memory of a file without `host_memory`; a figure that is wrong in the file gets no such line."""
+    given = ("method=lora", "weight_bits=16", "offload=optimizer_and_weights", "sharding=zero3")
+    settings = [word for setting in given for word in ("--set", f"jobs.0.techniques.{setting}")]
+    made = run("solve", "s.yaml", *settings, "--set", "jobs.0.framework=hf", "-o", "plan.json")
+    assert made.exit_code == 0, made.stderr
+    document = json.loads(plan_file.read_text(encoding="utf-8"))
+    (job,) = document["jobs"]
+    taken = job.pop("host_memory")
+    plan_file.write_text(json.dumps(document), encoding="utf-8")
+    old = run("check", "plan.json")
+    assert old.exit_code == 3
+    assert f"{job['name']}: host_memory is not in the file: an older version wrote it; solve again" in old.stdout
+    job["host_memory"] = {**taken, "taken_gb": 0.5}
+    plan_file.write_text(json.dumps(document), encoding="utf-8")
+    wrong = run("check", "plan.json")
+    assert wrong.exit_code == 3 and "host_memory" in wrong.stdout and "not in the file" not in wrong.stdout
+
+
 @pytest.mark.parametrize(("schema", "told"), [("schema: 2\n", False), ("", True)])
 def test_changed_defaults_are_told_unless_the_file_expects_them(schema: str, told: bool) -> None:
     """One note, with the keys that restore what held before."""

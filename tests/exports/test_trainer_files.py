@@ -6,12 +6,16 @@ The values are those that TRL 1.16.0 with Transformers 5.23.0, Accelerate 1.15.0
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from typing import Any
 
 import pytest
 import yaml
 
+from planner.cli.export_command import TARGETS
+from planner.errors import InputError
 from planner.exports.facts import Wishes
 from planner.library.technique_tables import read_techniques
 from planner.results.plan import ExportedResult
@@ -257,3 +261,29 @@ def test_a_result_in_another_form_is_paid_for_and_not_made() -> None:
     (with_adapters,), (with_gguf,) = (texts(changed(plan, export=each), "trl").values() for each in (plain, quantised))
     said = "the plan pays for a result as gguf: make it after the run"
     assert said in " ".join(with_gguf.replace("#", "").split()) and "the plan pays for" not in with_adapters
+
+
+FSDP_2 = ("trl", "axolotl", "accelerate")
+"""Tools whose files ask for FSDP version 2."""
+
+
+@pytest.mark.parametrize("optimizer", ["adamw_8bit", "adamw_paged", "adamw_8bit_paged"])
+@pytest.mark.parametrize("target", FSDP_2)
+def test_optimizers_of_bitsandbytes_are_refused_where_the_file_is_one_for_fsdp_2(target: str, optimizer: str) -> None:
+    """They step on shards of version 1 alone; under DDP, and with the AdamW of PyTorch, the same tool has a file."""
+    plan = solved("fsdp")
+    assert texts(plan, target)
+    with pytest.raises(InputError, match=r"work under FSDP version 1 alone \(its issue 1633\)"):
+        texts(changed(plan, {"optimizer": optimizer}), target)
+    assert texts(changed(solved("quickstart"), {"optimizer": optimizer, "activation_checkpointing": "full"}), target)
+
+
+def test_every_tool_with_a_file_for_fsdp_refuses_what_its_version_cannot_run() -> None:
+    """A tool that gets such a file takes part in the test above; none of them asks for version 1."""
+    written = {}
+    for target in TARGETS:
+        with contextlib.suppress(InputError):
+            written[target] = "".join(texts(solved("fsdp"), target).values())
+    versions = {target: set(re.findall(r"version\W{1,3}(\d)\b", text)) for target, text in written.items()}
+    assert {target for target, found in versions.items() if found} == set(FSDP_2)
+    assert all(versions[target] == {"2"} for target in FSDP_2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -10,12 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from planner.documents.quantities import users_zone, written_in
-from planner.loading.scenario_file import parse_scenario
+from planner.documents.quantities import at_clock, hours_between, users_zone, written_in
+from planner.loading.scenario_file import change_scenario, parse_scenario
 from planner.scenario.scenario import Scenario
 from planner.solving.solve import solve
 from planner.timetable.timetable_text import render_timetable
 from tests.helpers.scenarios import json_text
+from tests.helpers.stage_scenarios import JOB, RENTED, read, solved
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Tokyo", "America/St_Johns", "Pacific/Apia")
 CHANGE = datetime.datetime(2026, 3, 29, 1, tzinfo=datetime.UTC)
@@ -140,3 +142,33 @@ def test_an_hour_that_comes_twice_keeps_its_instant() -> None:
     assert text == "2026-10-25 02:30 +01:00 Europe/Berlin"
     scenario = Scenario.model_validate(parse_scenario(json_text(dated(text, ["1h", "30h", "2h", "29h"]))))
     assert scenario.now_text == "2026-10-25T02:30+01:00" and scenario.zone == "Europe/Berlin"
+
+
+@given(st.integers(-200, 200), st.sampled_from(ZONES), st.sampled_from(["day", "week"]))
+@settings(max_examples=25)
+@example(-12, "Europe/Berlin", "day")
+@example(158, "Australia/Lord_Howe", "day")  # the clock shows 1:30 for the second time
+def test_budgets_by_day_and_week_go_by_the_clock(hours: int, zone: str, per: str) -> None:
+    """Each period begins at the time of day of `now`, also across changes of the clock; a month has 730 h."""
+    now, days = CHANGE + hours * HOUR, {"day": 1, "week": 7}[per]
+    budgets = [{"per": per, "usd": 5}, {"per": "month", "usd": 100}]
+    data = dated(in_zone(now, zone), ["1h", "90d", "0h", "80d"]) | {"limits": {"budgets": budgets}}
+    by_clock, by_month = parse_scenario(json_text(data)).limits.budgets
+    begins = [0.0, *(hours_between(now, at_clock(now, days * number, zone)) for number in range(1, 60 // days))]
+    periods = by_clock.periods(24.0 * 60)
+    assert [begin for begin, _ in periods[: len(begins)]] == pytest.approx(begins)
+    assert all(one[1] == other[0] for one, other in pairwise(periods)) and periods[-1][1] >= 24.0 * 60
+    assert max(end - begin for begin, end in periods) <= by_clock.length_hours + 1e-9
+    assert [end - begin for begin, end in by_month.periods(1500.0)] == [730.0] * 3
+    later = change_scenario(parse_scenario(json_text(data)), ["limits.budgets.1.usd=50"])
+    assert later.limits.budgets[0] == by_clock
+
+
+@pytest.mark.parametrize(("zone", "start"), [("Europe/Berlin", 0.0), ("UTC", 0.5)])
+def test_a_day_on_which_the_clock_goes_forward_has_the_budget_of_23_hours(zone: str, start: float) -> None:
+    """A run of 24 h at $2 with $47 a day: it spends $46 of them on the short day, and waits for $1 less elsewhere."""
+    run = {**JOB, "name": "j", "measured": [{"gpu": "A100-80GB", "gpus": 1, "hours": 24}], "confidence": 0.5}
+    limits = {"budget_confidence": 0.5, "budgets": [{"per": "day", "usd": 47}]}
+    now = in_zone(datetime.datetime(2026, 3, 28, 12, tzinfo=datetime.UTC), zone)
+    plan = solved(read({"name": "s", "now": now, "offers": [RENTED], "jobs": [run], "limits": limits}))
+    assert plan.jobs[0].start_at_hours == pytest.approx(start, abs=0.02)

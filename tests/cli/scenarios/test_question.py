@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from planner.cli import main
 from planner.loading.question import Question, load_question, scenario_text
-from planner.loading.scenario_file import parse_scenario
+from planner.loading.scenario_file import load_scenario, parse_scenario
 
 ASKED = ("--model", "llama-3.1-8b", "--tokens", "24M", "--method", "lora", "--deadline", "14h", "--budget", "20")
 AS_OF = ("--as-of", "2026-11-21")
@@ -166,3 +166,42 @@ def test_a_length_that_cuts_samples_is_said_below_the_first_line() -> None:
     assert beyond.exit_code == 2 and beyond.stderr.startswith("--sequence-length 200k: a sequence of 200,000 is longer")
     estimated = run("estimate", "llama-3.1-8b", "H100-80GB", "--sequence-length", "2k", "--tokens-per-sample", "8,000")
     assert estimated.stdout.splitlines()[1].startswith("! samples are cut to 2,000 tokens: 75.0 %")
+
+
+def test_a_table_of_lengths_is_asked_for_by_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its samples are the amount of work; a file in another folder reaches it, and a setting says the same."""
+    monkeypatch.chdir(tmp_path)
+    Path("made").mkdir()
+    Path("my lengths.csv").write_text("tokens,count\n200,9000\n1500,1000\n", encoding="utf-8")
+    asked = Question(model="mistral-7b", lengths="my lengths.csv", epochs="2")
+    (job,) = load_question(asked).scenario.jobs
+    assert (job.work.samples, job.work.tokens_per_sample, job.work.epochs) == (10_000, 330, 2)
+    (part,) = load_question(Question(model="mistral-7b", lengths="my lengths.csv", samples="1M")).scenario.jobs
+    assert (part.work.samples, part.work.tokens_per_sample) == (1_000_000, 330)
+    saved = ("init", "--model", "mistral-7b", "--lengths", "my lengths.csv", "--epochs", "2", "-o", "made/my.yaml")
+    assert run(*saved).exit_code == 0
+    assert load_scenario("made/my.yaml", ()).scenario.jobs[0].work == job.work
+    setting = "jobs.0.work={lengths: my lengths.csv, epochs: 2}"
+    loaded = load_question(Question(model="mistral-7b", tokens="1M"), [setting])
+    assert loaded.scenario.jobs[0].work == job.work
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (("--lengths", "bad.csv"), "bad.csv:3: tokens: 'abc' is no number of tokens or samples"),
+        (("--lengths", "none.csv"), "--lengths none.csv: cannot be read: no such file"),
+        (("--lengths", "good.csv", "--tokens-per-sample", "300"), "--tokens-per-sample 300: 300 tokens per sample con"),
+        (("--lengths", ""), "--lengths: says nothing"),
+        ((), "command line: the amount of work is missing; give --tokens, or --samples with --tokens-per-sample, or -"),
+    ],
+)
+def test_faults_of_a_table_of_lengths_name_file_and_line(
+    options: tuple[str, ...], fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table's own by its line, all others by the option."""
+    monkeypatch.chdir(tmp_path)
+    for name, cell in (("bad", "abc"), ("good", "90")):
+        Path(f"{name}.csv").write_text(f"tokens,count\n200,9000\n{cell},1000\n", encoding="utf-8")
+    refused = run("solve", "--model", "mistral-7b", *options)
+    assert refused.exit_code == 2 and refused.stderr.startswith(fault), refused.stderr
