@@ -13,6 +13,7 @@ from planner.candidates.spot_search import MEAN_SHARES
 from planner.configurations.recipe import frameworks_of, unnamed_frameworks
 from planner.errors import InputError
 from planner.results.plan_parts import Infeasible
+from planner.scenario.inference_job import InferenceJob
 from planner.scenario.peak_limits import peak_limit_at
 from planner.scenario.scenario import Scenario
 from planner.solving.infeasibility.elastic_program import ElasticProgram, ElasticSolution
@@ -142,6 +143,8 @@ def _changed(changes: Sequence[LimitChange], path: str, new: float, text: str) -
     ]
 
 
+_SHARED_BY = 8
+"""GPUs of a large machine: a global batch that they share limits no more than these."""
 MAX_RELAXATIONS = 3
 """Relaxations that are reported at most."""
 MAX_RELAXED_LIMITS = 4
@@ -170,6 +173,7 @@ def _explain(prepared: PreparedScenario, whole: PreparedScenario) -> Infeasible:
     limits, market, library = prepared.scenario.limits, prepared.market, prepared.library
     relaxed = relax_candidates(prepared)
     others = _other_frameworks(prepared, try_solve)
+    others += _larger_batch(prepared, try_solve)
     found = [*others, *verified_relaxations(prepared, relaxed, try_solve, MAX_RELAXATIONS - len(others))]
     verified = enumerate(_as_solved(whole, found), 1)
     # A near miss is a mix of both markets, whose shares can be moved. A relaxation must not reuse these candidates:
@@ -274,6 +278,25 @@ def _other_frameworks(prepared: PreparedScenario, solve: TrySolve) -> list[tuple
         verified = verify_relaxation(prepared, changes, solve) if changes else None
         if verified is not None:
             return [(verified[0], _needed_frameworks(verified[0], changes, scenario))]
+    return []
+
+
+def _larger_batch(prepared: PreparedScenario, solve: TrySolve) -> list[tuple[ResolvedPlan, list[LimitChange]]]:
+    """Return the plan with the least multiple of a job's global batch that more GPUs can share; empty if there is none.
+
+    A batch of three sequences is one that three GPUs share: files of tools state that of one GPU.
+    """
+    scenario = prepared.scenario
+    for job in scenario.jobs:
+        batch = job.global_batch
+        if isinstance(job, InferenceJob) or not isinstance(batch, int) or batch % _SHARED_BY == 0:
+            continue
+        path = f"jobs.{job.name}.global_batch"
+        for times in (2, 4, _SHARED_BY):
+            setting = f"{setting_path(path, scenario)}={times * batch}"
+            verified = verify_relaxation(prepared, [LimitChange(path, batch, times * batch, setting)], solve)
+            if verified is not None:
+                return [verified]
     return []
 
 
